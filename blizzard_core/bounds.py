@@ -49,7 +49,7 @@ DIRECTORIES = 1000
 """Directories of the table that a file's rows go to, and so the outputs that it makes small
 Beyond: the file is quarantined, stage `partition`
 Key: pipelines.NAME.error_handling.advanced.max_directories_per_file
-Test: test_task_bounds.py::test_a_file_of_too_many_directories_is_quarantined_and_nothing_else
+Test: test_task_bounds.py::test_only_a_file_with_too_many_directories_is_quarantined
 """
 COMPONENT_BYTES = 255
 """The name of a directory that is made of a value
@@ -73,7 +73,7 @@ Test: test_task_bounds.py::test_letters_of_long_lines_are_bounded_by_their_bytes
 RAW_BYTES = 64 << 10
 """What a letter holds of a line
 Beyond: `truncated`; a replay reads the file again
-Test: test_bad_records.py::test_a_line_above_the_limit_is_a_record_and_not_the_end_of_its_file
+Test: test_bad_records.py::test_a_line_above_the_limit_is_only_a_bad_record
 """
 ROW_BYTES = 512 << 10
 """What a letter holds of a row of a table or an API
@@ -190,7 +190,7 @@ Test: test_hostile_parquet.py::test_small_files_cost_bounded_memory
 TABLE_READER_PER_BYTE = 8
 """And for each byte of the file: some writers make a page of a whole row group
 Beyond: the same
-Test: test_hostile_parquet.py::test_an_honest_file_with_pages_as_large_as_its_row_groups_is_read
+Test: test_hostile_parquet.py::test_a_valid_file_with_row_group_sized_pages_is_read
 """
 TABLE_READER_MOST_BYTES = 2 << 30
 """Both together

@@ -1,1 +1,1 @@
-"""Tables and APIs: asked by the driver what there is to read, read by Spark tasks."""
+"""Connections to tables and APIs: the driver process plans, Spark tasks read."""

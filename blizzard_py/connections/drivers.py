@@ -1,7 +1,7 @@
-"""The drivers by name: what connects in the driver process, and what reads in a task.
+"""The drivers by name: each has a connection for the driver process and a reader for tasks.
 
-Neither is imported before it is asked for: an installation has the libraries of those that it
-uses, and a Spark worker only needs the reader.
+Neither is imported before it is needed. An installation has only the libraries that it uses, and a
+Spark worker needs only the reader.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ DRIVERS: dict[str, Driver] = {
 
 
 def connect(access: Access, selection: ReadSelection) -> SourceConnection:
-    """A connection to one table, query or API. Opens nothing.
+    """Return a connection to one table, query or API. Opens nothing.
 
-    Raises `ConfigError` for a driver that there is not, or whose libraries are missing.
+    Raises `ConfigError` for an unknown driver, or if its libraries are missing.
     """
     found = cast("Connects", _loaded(_driver(access.driver).connects))
     return found(access, selection)
 
 
 def reader_of(driver: str) -> Reader:
-    """Return what reads a driver's tasks. Raises `ConfigError` as `connect` does."""
+    """Return the reader of a driver's tasks. Raises `ConfigError` as `connect` does."""
     return cast("Reader", _loaded(_driver(driver).reads))
 
 
@@ -72,10 +72,10 @@ def _loaded(place: str) -> Any:
 
 
 def driver_module(module: str, extra: str) -> Any:
-    """The module of an optional package.
+    """Return the module of an optional package.
 
-    Raises `ConfigError` with the install command where it is missing: a driver process or a
-    worker without it was set up without that extra, and waiting does not mend it.
+    Raises `ConfigError` with the install command if the package is missing. A missing package is an
+    installation error: a retry does not help.
     """
     try:
         return importlib.import_module(module)

@@ -1,8 +1,8 @@
-"""Values as SQL literals of their type, and which names may stand in a statement.
+"""Values as SQL literals of their type, and names that may be part of a statement.
 
-Statements carry literals and no bound parameters: a parameter turns PostgreSQL's COPY stream
-off. So this is the one place where a value becomes SQL. Times with a zone are written in UTC
-where a dialect's literal knows no zone: sessions run in UTC.
+Statements contain literals and no bound parameters: a parameter disables PostgreSQL's COPY stream.
+So this is the only place where a value becomes SQL. Sessions run in UTC, so times with a zone are
+written in UTC if a dialect's literal has no zone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from blizzard_core.errors import SourceError, WatermarkError
 from blizzard_py.slices.compare import as_utc, is_finite, is_zoned, shown
 
-# A number of more digits is no watermark, and Python does not write much longer integers.
+# A longer number is no watermark, and Python does not write much longer integers.
 _DIGITS = 4000
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -32,10 +32,11 @@ _ALIASES = {
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
-    """How one server writes its literals; the fields' defaults serve most of them.
+    """A server's form of literals; the fields' defaults fit most servers.
 
-    Templates have a place for the value's ISO text with a blank; ``zoned`` is for times with
-    a zone, ``keeps_zone`` tells whether its text names it. ``escape`` prepares text for quotes.
+    Templates have a placeholder for the value's ISO text with a blank. ``zoned`` is for times with
+    a zone, and ``keeps_zone`` says whether its text includes it. ``escape`` prepares text for
+    quotes.
     """
 
     moment: str = "'{}'"
@@ -53,10 +54,10 @@ def _doubled_backslashes(text: str) -> str:
 
 
 def _hexadecimal(text: str) -> str:
-    """A literal without backslashes, which means the same in every mode of the server.
+    """Return a literal without backslashes, which means the same in every mode of the server.
 
-    For drivers that take a statement apart themselves: between quotes behind a backslash some
-    take ``:name`` for a parameter.
+    It is for drivers that parse statements themselves: some mistake ``:name`` after a quoted
+    backslash for a parameter.
     """
     if "\\" in text:
         return f"_utf8mb4 X'{text.encode().hex()}'"
@@ -64,7 +65,7 @@ def _hexadecimal(text: str) -> str:
 
 
 def _with_backslashes(text: str) -> str:
-    """For Spark, where ``''`` between quotes is nothing in some releases."""
+    """Escape quotes for Spark, where ``''`` between quotes is dropped in some releases."""
     return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
@@ -118,15 +119,15 @@ _DIALECTS: Mapping[str, _Dialect] = {
     ),
 }
 
-# What any server understands: quoted text, which takes the type of the column beside it.
+# For any server: quoted text, which takes the type of the column it is compared with.
 _GENERIC = _Dialect()
 
 
 def column_name(name: Any) -> str:
-    """The name as it stands in a statement.
+    """Return the name as it is written in a statement.
 
-    Raises `SourceError` unless it is made of letters, digits and ``_``, with dots between
-    parts: nothing else is ever put into a statement unquoted.
+    Raises `SourceError` unless it consists of letters, digits and ``_``, with dots between parts:
+    nothing else is ever put into a statement unquoted.
     """
     if isinstance(name, str) and _NAME.fullmatch(name):
         return name
@@ -137,9 +138,10 @@ def column_name(name: Any) -> str:
 
 
 def literal(value: Any, dialect: str = "") -> str:
-    """The value as a literal of the dialect; an unknown dialect is written for any server.
+    """Return the value as a literal of the dialect; an unknown dialect gets a portable form.
 
-    Raises `WatermarkError` for what has none: NaN, infinities, text with NUL, other types.
+    Raises `WatermarkError` for a value without a literal: NaN, infinities, text with NUL, other
+    types.
     """
     key = dialect.lower()
     rules = _DIALECTS.get(_ALIASES.get(key, key), _GENERIC)
@@ -155,7 +157,7 @@ def literal(value: Any, dialect: str = "") -> str:
         return rules.day.format(value.isoformat())
     if isinstance(value, time):
         return rules.clock.format(value.isoformat())
-    raise WatermarkError(f"{shown(value)} ({type(value).__name__}) cannot stand in a statement")
+    raise WatermarkError(f"{shown(value)} ({type(value).__name__}) has no literal in SQL")
 
 
 def _is_writable(number: float | Decimal) -> bool:

@@ -1,10 +1,10 @@
-"""Placeholders of a work unit in a statement or a request: ``{from}``, ``{to}``, ``{unit.NAME}``.
+"""Placeholders of a work unit in a statement or request: ``{from}``, ``{to}``, ``{unit.NAME}``.
 
-In SQL a placeholder becomes a literal of its type, so it stands where a value may, and never
-between quotes. In a request it becomes text: encoded where it is a part of a path. A time
-may name its format: ``{from:date}``. Dates and wall times are those of the time's own zone, which
-is that of the unit's range. Braces around anything else are left alone between SQL's quotes, and
-refused elsewhere. Pure.
+In SQL a placeholder becomes a literal of its type, so it may be where a value may be, and never
+between quotes. In a request it becomes text, which is encoded in a path. A time may name its
+format: ``{from:date}``. Dates and wall times are in the time's own zone, which is the zone of the
+unit's range. Braces around anything else are kept between SQL's quotes, and refused elsewhere.
+Pure.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from blizzard_py.connections.sent_values import FORMAT_TICKS, param
 from blizzard_py.slices.calendars import lowest_wall
 from blizzard_py.slices.instants import stamp
 
-# What placeholders stand for, by their names: times and texts.
+# The values of placeholders by name: times and texts.
 Values: TypeAlias = Mapping[str, datetime | str]
 
 FROM, TO = "from", "to"
-# What filters of lakes are written in, as far as literals go.
+# The dialect of literals in filters of lakes.
 LAKE = "lake"
 FORMATS = ("iso", "date", "datetime", "datetime_ms", "timestamp", "timestamp_ms")
-# In SQL they are literals: of an instant, a date, a time without a zone.
+# In SQL they are literals of an instant, a date, or a time without a zone.
 SQL_FORMATS = ("iso", "date", "datetime")
-# The formats that say no zone.
+# The formats without a zone.
 _WALLS = frozenset({"date", "datetime", "datetime_ms"})
-# Behind a format: the last value before the time. Configurations cannot say it.
+# After a format: the last value before the time. Configurations cannot use it.
 BEFORE = "!"
 _FINEST = timedelta(microseconds=1)
 
 _NAMED = re.compile(r"\{((?:from|to)(?::[^{}]*)?|unit\.[^{}]+)\}")
 _ANY = re.compile(r"\{([A-Za-z_][\w.:-]*|unit\.[^{}]+)\}")
-# What is no expression: text, quoted names, comments. Whether a backslash escapes a quote depends
-# on the server and its settings, so both is looked at.
+# Not an expression: text, quoted names, comments. Whether a backslash escapes a quote depends
+# on the server and its settings, so both cases are checked.
 _REST = r"|\"(?:[^\"]|\"\")*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|\$(\w*)\$.*?\$\1\$"
 _ASIDES = tuple(
     re.compile(text + _REST, re.DOTALL) for text in (r"'(?:[^'\\]|\\.|'')*'", r"'(?:[^']|'')*'")
@@ -48,29 +48,29 @@ _HASHED = re.compile(r"#[^\n]*")
 
 
 def unit_placeholder(name: str) -> str:
-    """Return what a unit's value of that name is called in a statement or a request."""
+    """Return the placeholder's name of a unit's value in a statement or a request."""
     return f"unit.{name}"
 
 
 def is_of_one(units: Sequence[Values]) -> bool:
-    """Return whether all are of one unit that has values, of whatever times."""
+    """Return whether all are of one unit with values, of whatever times."""
     told = [{name: text for name, text in one.items() if name not in {FROM, TO}} for one in units]
     return bool(told) and bool(told[0]) and all(one == told[0] for one in told)
 
 
 def names_in(text: str) -> list[str]:
-    """The placeholders in a text, without their formats."""
+    """Return the placeholders in a text, without their formats."""
     return [found.partition(":")[0] for found in _NAMED.findall(text)]
 
 
 def formats_in(text: str) -> list[tuple[str, str]]:
-    """The ends of time in a text, each with its format, ``""`` for none."""
+    """Return the ends of time in a text, each with its format, ``""`` for none."""
     found = (each.partition(":") for each in _NAMED.findall(text))
     return [(name, form) for name, _, form in found if name in {FROM, TO}]
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """All texts in parameters or a body, names included."""
+    """Yield all texts in parameters or a body, names included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -83,24 +83,24 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def problems_in_sql(text: str, known: Sequence[str], *, hashes: bool = False) -> Iterator[str]:
-    """Return what is wrong with the placeholders of a query or a filter.
+    """Yield problems of the placeholders in a query or a filter.
 
-    ``hashes``: what stands behind ``#`` is a comment.
+    ``hashes``: text after ``#`` is a comment.
     """
     aside = [found[0] for each in _ASIDES for found in each.finditer(text)]
     if hashes:
         aside += _HASHED.findall(text)
     for name in dict.fromkeys(name for part in aside for name in _NAMED.findall(part)):
         yield (
-            f"{{{name}}} stands between quotes or in a comment; it becomes a literal with quotes"
-            " of its own"
+            f"{{{name}}} is between quotes or in a comment; it becomes a literal with its"
+            " own quotes"
         )
     for name in dict.fromkeys(_ANY.findall(_ASIDES[0].sub(" ", text))):
         yield from _problem(name, known, SQL_FORMATS)
 
 
 def problems_in_text(text: str, known: Sequence[str]) -> Iterator[str]:
-    """Return what is wrong with the placeholders of a path, a parameter or a text in a body."""
+    """Yield problems of the placeholders in a path, a parameter or a text of a body."""
     for found in dict.fromkeys(_ANY.findall(text)):
         yield from _problem(found, known, FORMATS)
 
@@ -108,7 +108,7 @@ def problems_in_text(text: str, known: Sequence[str]) -> Iterator[str]:
 def _problem(found: str, known: Sequence[str], formats: Sequence[str]) -> Iterator[str]:
     name, colon, form = found.partition(":")
     if colon and name in {FROM, TO} and form not in formats:
-        yield f"{{{found}}}: there is no format {form!r} here; there are: {', '.join(formats)}"
+        yield f"{{{found}}}: unknown format {form!r}; known here: {', '.join(formats)}"
     else:
         yield from _unknown(name if name in {FROM, TO} else found, known)
 
@@ -117,11 +117,11 @@ def _unknown(name: str, known: Sequence[str]) -> Iterator[str]:
     if name not in known:
         there = ", ".join(f"{{{one}}}" for one in known)
         why = f"there are: {there}" if known else "placeholders are filled in for `units` only"
-        yield f"there is nothing that {{{name}}} could stand for; {why}"
+        yield f"{{{name}}} has no value; {why}"
 
 
 def in_sql(text: str, values: Values, dialect: str) -> str:
-    """A query or a filter with literals in place of its placeholders.
+    """Return a query or a filter with literals in place of its placeholders.
 
     Raises `SourceError` for a value that no literal can hold.
     """
@@ -129,7 +129,7 @@ def in_sql(text: str, values: Values, dialect: str) -> str:
 
 
 def in_path(text: str, values: Values) -> str:
-    """A path with its placeholders filled in, each within one step of it.
+    """Return a path with its placeholders filled in, each within one segment.
 
     Raises `SourceError` for a value that would lead elsewhere.
     """
@@ -141,7 +141,7 @@ def in_path(text: str, values: Values) -> str:
 
 
 def in_text(value: Any, values: Values) -> Any:
-    """A parameter, or a body of any depth, with the placeholders in its texts filled in."""
+    """Return a parameter, or a body of any depth, with the placeholders in its texts filled in."""
     if isinstance(value, str):
         return _filled(value, values, _text)
     if isinstance(value, Mapping):
@@ -176,7 +176,7 @@ def _text(value: datetime | str, form: str) -> str:
 def _literal(value: datetime | str, form: str, dialect: str) -> str:
     found = _literal_value(value, form) if isinstance(value, datetime) else value
     if dialect in {"sqlite", LAKE} and isinstance(found, datetime):
-        # Times may be text there: the shortest form sorts right beside whatever is longer.
+        # Times may be text there: the shortest form sorts correctly next to longer ones.
         return literal(_plain(found), dialect)
     try:
         return literal(found, dialect)
@@ -185,7 +185,7 @@ def _literal(value: datetime | str, form: str, dialect: str) -> str:
 
 
 def _literal_value(value: datetime, form: str) -> date:
-    """Return what a literal is of: an instant in UTC, a date, a time without a zone."""
+    """Return the value of a literal: an instant in UTC, a date, or a time without a zone."""
     name = form.removesuffix(BEFORE)
     back = FORMAT_TICKS["date"] if name == "date" else _FINEST
     moment = lowest_wall(value, value.tzinfo or UTC) if name in _WALLS else value.astimezone(UTC)

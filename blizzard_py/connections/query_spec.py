@@ -1,4 +1,4 @@
-"""Questions to a connection, and the recognition of rows that it gives again."""
+"""The settings of a query source that decide what is read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOLDERS = frozenset({"csv", "delta", "json", "parquet"})
 
 @dataclass(frozen=True, slots=True)
 class ValuesTable:
-    """A Delta table that units' values stand in: ``fields`` of rows that pass all ``filters``."""
+    """A Delta table with the values of units: ``fields`` of the rows that pass all ``filters``."""
 
     access: Access
     fields: tuple[str, ...]
@@ -31,10 +31,10 @@ class ValuesTable:
 class Units:
     """The work units of a source as configured.
 
-    ``fields`` name a unit's values, which are ``listed``, or stand in a ``table``; without
-    either there is one unit. ``bounds`` are the ends of its time that the request says: only
-    with both a part of a unit can be read. With ``folds`` the source may take values for one
-    another that differ in nothing but case, accents or blanks at their end.
+    ``fields`` name a unit's values. The values are ``listed`` or are rows of a ``table``; without
+    both there is one unit. ``bounds`` are the ends of time that the request contains. A part of a
+    unit can only be read if both ends are there. ``folds``: the source may treat values as equal
+    that differ only in case, accents or trailing blanks.
     """
 
     range: UnitRange
@@ -49,20 +49,21 @@ class Units:
 
     @property
     def reads_parts(self) -> bool:
-        """Return whether a reading may begin within a unit; else it reads all of it."""
+        """Return whether a reading may begin within a unit; otherwise it reads the whole unit."""
         return {FROM, TO} <= self.bounds
 
 
 @dataclass(frozen=True, slots=True)
 class QuerySpec:
-    """A source's settings as far as they decide what is read.
+    """The settings of a source that decide what is read.
 
-    ``columns`` are the watermark's (none: the connection's own versions), ``backward`` the
-    look-back in force, with which ``new_only`` keeps rows apart that were published, by
-    ``key`` and ``columns``. ``bound`` is None where the connection's default counts.
-    With ``ends_before`` a window leaves its end itself out: an API is told where to end.
-    ``replaces``: what is read again takes the place of what was published. With ``snapshot``
-    that is everything, with ``units`` it is by these.
+    * ``columns`` are the watermark columns; without any, the connection's own versions are used.
+    * ``backward`` is the look-back in force. With it, ``new_only`` drops rows that were published
+      before, identified by ``key`` and ``columns``.
+    * ``bound`` is None if the connection's default applies.
+    * ``ends_before``: a window excludes its own end, because an API is told where to end.
+    * ``replaces``: rows that are read again replace the published ones: all of them with
+      ``snapshot``, those of a unit with ``units``.
     """
 
     connection: SourceConnection
@@ -82,10 +83,10 @@ class QuerySpec:
 
     @property
     def lake(self) -> str | None:
-        """The reader of a folder's files, and the folder's place; None for what is no such folder.
+        """The reader and the location of a folder's files; None for any other source.
 
-        A server may move, and has the same rows. Another folder has others, and a catalog's
-        address may hold a password.
+        A server may move and still has the same rows. Another folder has other rows. A catalog's
+        address may contain a password.
         """
         if self.access.driver not in _FOLDERS or not self.access.uri:
             return None
@@ -93,14 +94,14 @@ class QuerySpec:
 
     @property
     def bound_kind(self) -> BoundKind:
-        """Return where windows end. Asks the connection if nothing is configured.
+        """Return the kind of the read bound; ask the connection if none is configured.
 
-        Raises `SourceError` if it has no default for these columns.
+        Raises `SourceError` if the connection has no default for these columns.
         """
         found = self.bound or self.connection.default_bound
         if found is None:
             raise SourceError(
                 f"watermark.bound is required: there is no default for the types of"
-                f" {', '.join(self.columns)}; `blizzard validate` tells which there are"
+                f" {', '.join(self.columns)}; `blizzard validate` lists the possible values"
             )
         return found

@@ -1,4 +1,4 @@
-"""Watermarks in an API's request, as text of the format it takes."""
+"""Watermarks in an API's request, as text in the API's format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from blizzard_py.slices.cutting import time_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# As naive UTC: these formats have no place for a zone.
+# As naive UTC: these formats have no zone.
 _FORMATS: Mapping[str, Callable[[datetime], str]] = {
     "date": lambda v: v.date().isoformat(),
     "datetime": lambda v: v.isoformat(timespec="seconds"),
@@ -21,7 +21,7 @@ _FORMATS: Mapping[str, Callable[[datetime], str]] = {
     "timestamp_ms": lambda v: str((v.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)),
 }
 
-# How far two values lie apart that a format can say; the others say microseconds.
+# The smallest distance of two values in a format; the others have microseconds.
 FORMAT_TICKS: Mapping[str, timedelta] = {
     "date": timedelta(days=1),
     "datetime": timedelta(seconds=1),
@@ -37,27 +37,27 @@ _INCLUSIVE = {
 
 
 def param(v: Any, format: str = "iso") -> str:  # noqa: A002  # the documented name
-    """A time as the API takes it.
+    """Return a time in the API's format.
 
-    `iso` keeps the zone (``2026-05-04T11:59:58.120000+00:00``; a date stays one). In UTC and
-    without one, cut and never rounded: `date`, `datetime` (whole seconds), `datetime_ms`,
-    `timestamp` (seconds since 1970, with a point), `timestamp_ms`. Raises `SourceError` for a
-    value that is no time, and for another format.
+    `iso` keeps the zone (``2026-05-04T11:59:58.120000+00:00``; a date stays one). The others are in
+    UTC without a zone, cut and never rounded: `date`, `datetime` (whole seconds), `datetime_ms`,
+    `timestamp` (seconds since 1970, with fractional digits), `timestamp_ms`. Raises `SourceError`
+    for a value that is no time, and for another format.
     """
     value = time_of(v)
     name = (format or "iso").lower()
     if name == "iso":
         return value.isoformat()
     if name not in _FORMATS:
-        raise SourceError(f"{shown(format)} is no format: iso, {', '.join(_FORMATS)}")
+        raise SourceError(f"unknown format {shown(format)}; known: iso, {', '.join(_FORMATS)}")
     return _FORMATS[name](_naive_utc(value))
 
 
 def sent_to(v: Any, mode: str | None = None) -> Any:
-    """The end of a range as it is sent to an API that takes it to be inside.
+    """Return the end of a range for an API that includes the end.
 
-    ``mode`` is its precision, `1ms`, `1s` or `1day`, by which the end is lowered; without one
-    it is not. A date is lowered by days, to the moment only if that is finer. Raises
+    ``mode`` is its precision, `1ms`, `1s` or `1day`; the end is lowered by it. Without one it is
+    not lowered. A date is lowered by days, to the moment only if that is finer. Raises
     `SourceError` for another mode or a value that is no time.
     """
     if not mode:

@@ -1,8 +1,8 @@
-"""The columns that a statement compares with the ends of a unit, and what follows from that. Pure.
+"""Comparisons of columns with the ends of a unit, and what follows from them. Pure.
 
-An end of a unit is an instant. A column of dates, or of times without a zone, is compared with
-the date or the wall time that the clocks of `units.range.zone` show then: which one, only the
-statement or the column's type can say.
+An end of a unit is an instant. A column of dates, or of times without a zone, is compared with the
+date or the wall time in the zone `units.range.zone`. Only the statement or the column's type can
+say which of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PATTERNS = tuple(
     )
 )
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
-# Text, comments: no column is in them. Names in quotes stay.
+# Text and comments contain no column. Quoted names are kept.
 _TEXTS = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _BARE = re.compile(rf"\{{(from|to)(?::{BEFORE})?\}}")
 _ENDS = re.compile(r"\{to(?::([^{}]*))?\}")
@@ -47,7 +47,7 @@ class Comparison:
 
 
 def comparisons(text: str) -> Iterator[Comparison]:
-    """Find the comparisons of a column itself with an end; those of expressions are left out."""
+    """Find comparisons of a plain column with an end; comparisons of expressions are left out."""
     plain = _TEXTS.sub(lambda found: " " * len(found[0]), text)
     for pattern in _PATTERNS:
         for found in pattern.finditer(plain):
@@ -66,7 +66,7 @@ def comparisons(text: str) -> Iterator[Comparison]:
 
 
 def with_dates(text: str, dates: Collection[str]) -> str:
-    """Have an end that is compared with one of these columns be a date: ``{from:date}``."""
+    """Replace an end that is compared with one of these columns by a date: ``{from:date}``."""
     folded = {name.lower() for name in dates}
     places = sorted(
         (
@@ -83,12 +83,12 @@ def with_dates(text: str, dates: Collection[str]) -> str:
 
 
 def with_end_before(text: str) -> str:
-    """Have ``{to}`` be the last value before the end, for whoever counts it in."""
+    """Replace ``{to}`` by the last value before the end, for APIs that include the end."""
     return _ENDS.sub(lambda found: f"{{{TO}:{found[1] or ''}{BEFORE}}}", text)
 
 
 def end_problems(text: str, *, inclusive: bool) -> Iterator[str]:
-    """Say where a statement has rows on a boundary in two units, or in none."""
+    """Yield problems by which a statement reads boundary rows in two units, or in none."""
     signs: dict[str, dict[str, str]] = {}
     forms: dict[str, set[str]] = {}
     for each in comparisons(text):
@@ -98,33 +98,33 @@ def end_problems(text: str, *, inclusive: bool) -> Iterator[str]:
         first, last = found.get(FROM), found.get(TO)
         if len(forms[column]) > 1:
             yield (
-                f"{column} is compared with {{from}} and {{to}} in two formats, so that rows on a"
-                " boundary would come twice, or be read by nobody; say both in one"
+                f"{column} is compared with {{from}} and {{to}} in two formats: rows on a boundary"
+                " would be read twice or not at all; use one format for both"
             )
         elif inclusive and last == "<":
             yield (
-                f"`{column} < {{to}}` leaves the end out, and `inclusive: true` says that it is"
-                " counted in: rows before it would be read by nobody; write <=, or leave it out"
+                f"`{column} < {{to}}` excludes the end, but `inclusive: true` includes it: rows"
+                " before it would not be read; write <=, or remove `inclusive`"
             )
         elif not inclusive and (first, last) == (">=", "<="):
             yield (
-                f"{column} is compared with both ends included: rows on a boundary would come"
-                f" twice; write {column} >= {{from}} AND {column} < {{to}}"
+                f"{column} is compared with both ends included: rows on a boundary would be"
+                f" read twice; write {column} >= {{from}} AND {column} < {{to}}"
             )
         elif (first, last) == (">", "<"):
             yield (
-                f"{column} is compared with both ends left out: rows on a boundary would be read"
-                f" by nobody; write {column} >= {{from}} AND {column} < {{to}}"
+                f"{column} is compared with both ends excluded: rows on a boundary would not be"
+                f" read; write {column} >= {{from}} AND {column} < {{to}}"
             )
 
 
 def check_instants(
     texts: Sequence[str], units: Sequence[Values], is_instant: Callable[[str], bool]
 ) -> None:
-    """Raise `SourceError` where an end without a format may be compared with wall times.
+    """Raise `SourceError` if an end without a format may be compared with wall times.
 
-    In UTC a wall time is the instant. In another zone each bare end has to be compared with a
-    column for which ``is_instant``, told its name.
+    In UTC a wall time is the instant. In another zone each end without a format must be compared
+    with a column for which ``is_instant`` returns True.
     """
     ends = [one.get(name) for one in units[:1] for name in (FROM, TO)]
     if all(not isinstance(end, datetime) or end.tzinfo is UTC for end in ends):

@@ -1,7 +1,7 @@
 """An engine that is made with its first job.
 
-Importing Spark takes longer than a poll, and a daemon whose sources are idle
-never needs it: until there is work, neither the import nor a JVM is paid for.
+Importing Spark takes longer than a poll, and a daemon with idle sources never needs it. Until there
+is work, neither the import nor a JVM costs anything.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ class HasSession(Protocol):
     """An engine that has a Spark session."""
 
     def session(self) -> Any:
-        """The Spark session, started if there is none; for modules that know Spark."""
+        """Return the Spark session, started if there is none; for modules that know Spark."""
 
 
 class StoppableEngine(Engine, HasSession, Protocol):
-    """An engine that holds something until it is stopped."""
+    """An engine with resources that are held until it is stopped."""
 
     def ask(self, access: Access, statement: str) -> pa.Table:
-        """The whole answer of a database that only the engine has a driver for."""
+        """Return the complete result of a query; for databases that only the engine can reach."""
 
     def columns(self, pipeline: str, settings: IngestSettings) -> pa.Schema:
-        """The columns that a pipeline's query gives. Raises `ConfigError` if it cannot be used."""
+        """Return the columns of a pipeline's query. Raises `ConfigError` if it cannot be used."""
 
     def stop(self) -> None:
-        """Let go of everything; running jobs fail."""
+        """Release everything; running jobs fail."""
 
 
 class LazyEngine:
-    """Stands for the engine that ``make`` returns and calls ``make`` once, when a job comes.
+    """A proxy for the engine that ``make`` returns; ``make`` is called once, with the first job.
 
-    A failed ``make`` fails that job only; the next one tries again.
+    A failed ``make`` fails only that job; the next job tries again.
     """
 
     def __init__(self, make: Callable[[], StoppableEngine]) -> None:
@@ -73,9 +73,9 @@ class LazyEngine:
         return self._engine().columns(pipeline, settings)
 
     def cancel(self, output_prefix: str) -> None:
-        """See `Engine.cancel`; a job that still waits for its engine is ended, too."""
+        """Cancel as `Engine.cancel` does, including a job that still waits for its engine."""
         ended = self._ended.get(output_prefix)
-        # The engine knows the job only some time after we do: ask until it is gone.
+        # The engine registers the job later than this class: repeat until it is gone.
         while ended is not None and not ended.is_set():
             if self._made is not None:
                 self._made.cancel(output_prefix)

@@ -6,19 +6,20 @@ One line per record::
      "error": "…", "stage": "parse", "timestamp": "2024-01-28T14:00:00+00:00",
      "raw": "{\"id\":", "truncated": false}
 
-``line`` counts from 1 over the file, blank lines included; ``offset`` is that of
-the line's first byte in the decompressed stream, a byte order mark counted;
-``length`` is in bytes without the newline. A line that is not valid UTF-8 has
-``raw_base64`` instead of ``raw``; either holds the first 64 KiB at most, and
-``truncated`` says whether that is not all. ``timestamp`` is when the batch began,
-so a batch that runs again writes the same letters. The letter of a row of a table or an API has
-``where`` as well, the statement or request, and more of ``raw``, for it cannot be read
-again from anywhere. A file has so many letters at most; the last one then has ``more``, how
-many bad lines follow it that have none.
+* ``line`` counts from 1 over the file, including blank lines.
+* ``offset`` is that of the line's first byte in the decompressed stream; a byte order mark counts.
+* ``length`` is in bytes without the newline.
+* ``raw`` is the line, or ``raw_base64`` if it is not valid UTF-8; at most the first 64 KiB.
+  ``truncated`` says whether the line is longer.
+* ``timestamp`` is the begin of the batch, so a repeated batch writes the same dead letters.
+* The letter of a row of a table or an API also has ``where``, the statement or request. It contains
+  more of ``raw``, because the row may not be readable again.
+* A file has a limited number of letters; the last one has ``more``, the number of further bad lines
+  without a letter.
 
-They wait on the local disk, because a file's records count only once its end
-is known to be good: `rewind` forgets those of a file that was given up. Errors of that disk
-come as `StorageError`: they are no file's fault, and end the task for now.
+The letters wait on the local disk, because a file's records count only when its end is known to be
+valid: `rewind` forgets the letters of a failed file. Errors of that disk are raised as
+`StorageError`: no file caused them, and they end the task for now.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _MEMORY_BYTES = 1 << 20
 
 
 class BadRecordWriter:
-    """Collects a task's bad records; `stage` writes them where the driver finds them."""
+    """Collects a task's bad records; `stage` writes them to staging."""
 
     def __init__(self, source_uri: str, started_ts: float) -> None:
         self._source_uri = source_uri
@@ -60,10 +61,10 @@ class BadRecordWriter:
         where: str = "",
         more: int = 0,
     ) -> int:
-        """One record of the file at ``path``; index and offset count from the file's start.
+        """Add one record of the file at ``path``; index and offset count from the file's start.
 
-        Of its bytes at most ``keep`` are kept. ``where`` says what a row was read by, ``more``
-        how many follow without a letter. Returns the letter's bytes.
+        At most ``keep`` of its bytes are stored. ``where`` is the statement or request of a row,
+        ``more`` how many bad lines follow without a letter. Returns the letter's bytes.
         """
         raw = bad.head[:keep]
         truncated = len(raw) < bad.length
@@ -87,17 +88,17 @@ class BadRecordWriter:
             raise _disk_failed(error) from error
 
     def mark(self) -> int:
-        """Return where the next record will be, for `rewind`."""
+        """Return the position of the next record, for `rewind`."""
         return self._file.tell()
 
     def rewind(self, mark: int) -> None:
-        """Forget what was added since ``mark`` was taken."""
-        with contextlib.suppress(OSError):  # of a full disk, of which the task has been told
+        """Forget the records added since ``mark`` was taken."""
+        with contextlib.suppress(OSError):  # a full disk, which the task already knows
             self._file.seek(mark)
             self._file.truncate()
 
     def stage(self, sink: Storage, path: str) -> str:
-        """Write the records to ``path`` and return it; nothing and ``""`` if there are none."""
+        """Write the records to ``path`` and return it; without records return ``""``."""
         if not self._file.tell():
             return ""
         try:
@@ -108,21 +109,21 @@ class BadRecordWriter:
         try:
             with stream:
                 shutil.copyfileobj(self._file, stream)
-        except Exception as error:  # store clients share no base class
+        except Exception as error:  # errors of store clients have no common base class
             raise wrap_error(f"{sink.uri}/{path}", error) from error
         sink.sync(path)
         return path
 
     def close(self) -> None:
         """Remove the temporary file."""
-        with contextlib.suppress(OSError):  # what it could not write is not wanted any more
+        with contextlib.suppress(OSError):  # unwritten content is no longer needed
             self._file.close()
 
 
 class FileLetters:
-    """The letters of one file's bad records: so many at most, and the rest counted.
+    """The dead letters of one file's bad records: a limited number, and the rest counted.
 
-    The last letter is held back until it is known how many come after it.
+    The last letter is held back until the number of bad lines after it is known.
     """
 
     def __init__(self, writer: BadRecordWriter, path: str, most: int) -> None:
@@ -139,7 +140,7 @@ class FileLetters:
         return self.count + more > self._most or self._bytes >= LETTERS_BYTES
 
     def add(self, bad: BadRecord) -> None:
-        """One more record."""
+        """Add one more record."""
         if self.full(1):
             self.pass_over(1)
             return
@@ -148,11 +149,11 @@ class FileLetters:
         self.count += 1
 
     def pass_over(self, count: int) -> None:
-        """So many more records, which have no letter."""
+        """Count so many more records, which have no letter."""
         self.more += count
 
     def close(self) -> None:
-        """Write what was held back. There are no more."""
+        """Write the letter that was held back. There are no more."""
         self._write()
 
     def _write(self) -> None:
@@ -166,7 +167,7 @@ def _disk_failed(error: OSError) -> StorageError:
 
 
 def _raw(raw: bytes, *, cut: bool) -> dict[str, Any]:
-    """The bytes as text if they are UTF-8; a character that the cut goes through does not count."""
+    """Return the bytes as text if they are UTF-8; a character that the cut splits is ignored."""
     for end in range(len(raw), max(-1, len(raw) - (4 if cut else 1)), -1):
         try:
             return {"raw": raw[:end].decode()}

@@ -16,11 +16,11 @@ from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import LineChunk, LongLine
 
-Outcome = tuple[LineChunk, Parsed] | BadLine | LongLine  # of what comes out of `framed`
+Outcome = tuple[LineChunk, Parsed] | BadLine | LongLine  # for an item of `framed`
 
 
 def outcome_of(parser: LineParser | IsolatedParser, item: LineChunk | LongLine) -> Outcome:
-    """The piece with its rows, or what is wrong with it."""
+    """Return the chunk with its rows, or its error."""
     if isinstance(item, LongLine):
         return item
     try:
@@ -30,7 +30,7 @@ def outcome_of(parser: LineParser | IsolatedParser, item: LineChunk | LongLine) 
 
 
 def bytes_of(item: LineChunk | LongLine) -> int:
-    """Return the cost of waiting for its turn: bytes, or the values it becomes if they are more."""
+    """Return the cost of an item in the queue: its bytes, or its values if they are more."""
     return len(item.head) if isinstance(item, LongLine) else max(len(item.data), item.cells)
 
 
@@ -41,7 +41,7 @@ _UNLETTERED = "have no letter"
 class FileTally:
     """``chunks`` come from `portions`; ``lines``, ``rows`` and ``bad`` count what was parsed.
 
-    ``unlettered`` are those of the bad lines that have no letter, ``directories`` where rows went.
+    ``unlettered`` counts bad lines without a letter; ``directories`` are those of the rows.
     """
 
     file: JobFile
@@ -62,35 +62,35 @@ class FileTally:
         self.expansion = Expansion(self.file.size, self.bounds.expansion)
 
     def counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
-        """The blocks, counted; ``ended`` is set when there are no more."""
+        """Yield the blocks and count them; ``ended`` is set when there are no more."""
         for block in blocks:
             self.bytes_read += len(block)
             yield block
         self.ended = True
 
     def weighed(self, items: Iterable[LineChunk | LongLine]) -> Iterator[LineChunk | LongLine]:
-        """The chunks, with what they may become counted."""
+        """Yield the chunks and count what they may become."""
         for item in items:
             if isinstance(item, LineChunk):
                 self.expansion.add_cells(item.cells)
             yield item
 
     def recount(self) -> None:
-        """Back to the start of the file."""
+        """Return to the start of the file."""
         self.lines = self.rows = self.bad = self.unlettered = 0
         self.first_bad = ""
         self.directories.clear()
 
     def note_bad(self, line: int, reason: str, count: int) -> None:
-        """So many lines are no records; the first of them is this one (from 1)."""
+        """Count bad lines; ``line`` is the first of them (from 1)."""
         self.first_bad = self.first_bad or f"line {line}: {reason}"
         self.bad += count
 
     def check(self, max_bad_fraction: float, *, so_far: bool = False) -> None:
         """Raise `FileFailed` if too much of the file is bad, or of what was read ``so_far``.
 
-        The latter is asked once there are more bad lines than letters: a file of which that
-        much is bad is hardly ever a good one by its end, and costs without bound until then.
+        The latter is checked once there are more bad lines than letters. A file with so many bad
+        lines is hardly ever valid in the end, and its cost would be unlimited.
         """
         total = self.rows + self.bad
         if not self.bad or self.bad / total <= max_bad_fraction:
@@ -106,18 +106,18 @@ class FileTally:
         )
 
     def went_to(self, directories: Iterable[str]) -> None:
-        """Rows belong to these, too. Raises `FileFailed` if there are too many by now."""
+        """Add directories of rows. Raises `FileFailed` if there are too many now."""
         self.directories.update(directories)
         if len(self.directories) > self.bounds.directories:
             raise FileFailed(
                 "partition",
                 f"its rows go to more than {self.bounds.directories:,} directories of the table,"
-                " each with an output of its own; if that is right, raise"
+                " each with its own output; if that is intended, raise"
                 " error_handling.advanced.max_directories_per_file",
             )
 
     def ingested(self) -> FinishedFile:
-        """The verdict on a file whose records are in the outputs."""
+        """Return the outcome of a file whose records are in the outputs."""
         rest = f"; {self.unlettered:,} more {_UNLETTERED}" if self.unlettered else ""
         return FinishedFile(
             self.file.path,
@@ -129,7 +129,7 @@ class FileTally:
         )
 
     def failed(self, error: FileFailed) -> FinishedFile:
-        """The verdict on a file of which nothing is."""
+        """Return the outcome of a file without any record in the outputs."""
         return FinishedFile(
             self.file.path,
             error.outcome,
@@ -140,7 +140,7 @@ class FileTally:
 
 
 def check_directories(places: RowDirectories, kept: Sequence[tuple[FileTally, FileShare]]) -> None:
-    """Raise `FileFailed` if rows of one file go to too many; ``places`` are of all, in order."""
+    """Raise `FileFailed` if a file's rows go to too many; ``places`` are for all rows, in order."""
     end = 0
     for content, share in kept:
         start, end = end, end + share.rows

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from blizzard_py.job import IngestJob, IngestSettings, JobFile
 
-# More threads than these wait for the one that reads and writes.
+# More threads than these would wait for the thread that reads and writes.
 MAX_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class IngestTask:
-    """The share of an `IngestJob` that one Spark task works on, with ``threads`` that parse."""
+    """The part of an `IngestJob` for one Spark task, with ``threads`` parser threads."""
 
     index: int
     settings: IngestSettings
@@ -27,7 +27,7 @@ class IngestTask:
 def tasks_of(
     job: IngestJob, packed: Sequence[tuple[JobFile, ...]], slots: int = 1
 ) -> list[IngestTask]:
-    """The job's tasks, for files packed by `packing.pack`; they share out ``slots`` cores."""
+    """Return the job's tasks for files packed by `packing.pack`; they share ``slots`` cores."""
     threads = min(MAX_THREADS, max(1, slots // max(1, len(packed))))
     settings, started = job.settings, job.started_ts
     return [

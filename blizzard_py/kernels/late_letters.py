@@ -1,10 +1,10 @@
-"""A task of the job that finds the late rows of a batch, and those ahead of time, and letters them.
+"""A task that finds late rows of a batch, and rows ahead of time, and writes dead letters for them.
 
-It reads the staged rows again, with nothing but their times and places, judges them as the
-reader will (`blizzard_py.kernels.lateness`), and takes the raw lines from the source files by
-their numbers. A letter has the form of a bad record's, with ``stage`` ``late`` or ``ahead``. Of
-each file a task writes as many as a file's bad records have; the last one says how many more
-there are (``more``), and all are counted.
+It reads only times and positions of the staged rows again. It decides by the same rule as the
+reader (`blizzard_py.kernels.lateness`), and takes the raw lines from the source files by their
+numbers. A letter has the form of a bad record's, with ``stage`` ``late`` or ``ahead``. For each
+file a task writes at most as many letters as for bad records. The last letter says how many more
+rows there are (``more``), and all are counted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MICRO = 1_000_000
 class LatenessTask:
     """Some staged ``files`` of a batch whose source files are ``sources``.
 
-    Without ``keep`` late rows are counted only; rows ahead of time are lettered all the same.
+    Without ``keep`` late rows are only counted; rows ahead of time always get letters.
     """
 
     index: int
@@ -66,12 +66,12 @@ class LatenessReport:
     letters: StagedBadRecords | None = None
 
     def to_json(self) -> str:
-        """One line of ASCII."""
+        """Return one line of ASCII."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> LatenessReport:
-        """The inverse of `to_json`."""
+        """Return the report of `to_json`."""
         data = json.loads(text)
         found = data.pop("letters")
         letters = found and StagedBadRecords(
@@ -82,7 +82,7 @@ class LatenessReport:
 
 @dataclass(slots=True)
 class _Wanted:
-    """A file's lines that get a letter, with kind and time of each; how many more get none."""
+    """A file's lines that get a letter, with kind and time; and how many more get none."""
 
     lines: dict[int, tuple[str, int]] = field(default_factory=dict)
     more: int = 0
@@ -91,9 +91,9 @@ class _Wanted:
 def run_lateness_task(
     task: LatenessTask, source: Storage, sink: Storage, attempt_id: int
 ) -> LatenessReport:
-    """Judge the rows; ``attempt_id`` is unique among all that write to the staging directory.
+    """Check the rows; ``attempt_id`` is unique among all writers to the staging directory.
 
-    Raises `StorageError`, also where a source file cannot be read any more.
+    Raises `StorageError`, also if a source file cannot be read any more.
     """
     wanted: dict[str, _Wanted] = {}
     most = task.settings.bounds.letters
@@ -144,7 +144,7 @@ def _lettered(
 ) -> StagedBadRecords | None:
     if not wanted:
         return None
-    # As the rows name them: by the URI that the store has, however the configuration spells it.
+    # As in the rows: by the store's URI, however the configuration spells it.
     files = {source_file_text(source.uri, file.path): file for file in task.sources}
     found = ((files.get(text) or _named(source, text), text) for text in wanted)
     counts = []
@@ -171,16 +171,16 @@ def _by_path(item: tuple[JobFile, str]) -> bytes:
 
 
 def _named(source: Storage, text: str) -> JobFile:
-    """The file of rows that name one which the batch does not have."""
+    """Return the file that rows name although the batch does not have it."""
     return JobFile(text.removeprefix(f"{source.uri}/"), 0)
 
 
 def _lineless(task: LatenessTask, wanted: _Wanted, text: str) -> Iterator[BadRecord]:
-    """Letters without their lines: a transform may give rows another file than theirs."""
+    """Yield letters without their lines: a transform may give rows another file name."""
     for line, (kind, time) in sorted(wanted.lines.items()):
         reason = (
-            f"{_reason(task, kind, time)}; the line is not here, since the batch has no file"
-            f" {text!r}: {_FILE} must be handed on as it is"
+            f"{_reason(task, kind, time)}; the line is missing, since the batch has no file"
+            f" {text!r}: the transform must keep {_FILE} unchanged"
         )
         yield BadRecord(line - 1, 0, 0, b"", reason, kind)
 
@@ -188,11 +188,11 @@ def _lineless(task: LatenessTask, wanted: _Wanted, text: str) -> Iterator[BadRec
 def _records(
     task: LatenessTask, file: JobFile, lines: Mapping[int, tuple[str, int]], source: Storage
 ) -> Iterator[BadRecord]:
-    """The letters of a file's lines, in their order."""
+    """Yield the letters of a file's lines, in order."""
     left = sorted(lines, reverse=True)
     try:
         with opened(source, file) as blocks:
-            before = 0  # lines of what was read before
+            before = 0  # lines that were read before
             for item in framed(blocks):
                 if not left:
                     break
@@ -219,8 +219,8 @@ def _records(
         raise Unavailable(f"{source.uri}/{file.path}: {error.reason}") from error
     if left:
         raise Unavailable(
-            f"{source.uri}/{file.path}: line {left[-1]} was read and is there no more; the file has"
-            " changed"
+            f"{source.uri}/{file.path}: line {left[-1]} was read before and is now missing; the"
+            " file has changed"
         )
 
 
@@ -247,6 +247,6 @@ def _text(micros: int) -> str:
     seconds, rest = divmod(micros, _MICRO)
     try:
         moment = dt.datetime.fromtimestamp(seconds, dt.UTC).replace(microsecond=rest)
-    except (ValueError, OverflowError, OSError):  # a year that the calendar of Python lacks
+    except (ValueError, OverflowError, OSError):  # a year outside Python's calendar
         return f"{micros} us after 1970"
     return moment.isoformat().replace("+00:00", "Z")

@@ -1,19 +1,20 @@
-"""Rows of a batch that come too late for its watermark, or lie ahead of all time. Pure.
+"""The rule for rows that are late for a batch's watermark, or ahead of time. Pure.
 
-Spark drops late rows without a word, and its counter is too low, since it counts after rows were
-combined. So they are told apart here, before Spark sees them, by the rule that it goes by: a row
-is late if its *key* is not above the watermark. The key says until when somebody waits for it:
+Spark drops late rows silently, and its counter is too low, since it counts after rows were
+combined. So they are found here, before Spark gets them, by Spark's own rule: a row is late if its
+*key* is not above the watermark. The key is the time until which the row is waited for:
 
-* of a row that is only compared with its duplicates, its own time;
-* of a row in windows, the end of the last window that holds it;
-* of a row in a session, when the session would end if nothing else came.
+* for a row that is only compared with its duplicates, its own time;
+* for a row in windows, the end of the last window that contains it;
+* for a row in a session, the session's end if nothing else came.
 
-A group by the event time itself ends with that time, so of its rows the time decides, too.
-A removal of duplicates comes before windows, so where there is one it decides. What is never
-forgotten waits for ever: in mode ``complete``, and in groups without window and time, no row is
-late. But to sessions Spark takes no late row in any mode.
+A group by the event time itself ends with that time, so there the row's time decides too. Removal
+of duplicates comes before windows, so it decides if it is configured. State that is never removed
+waits for ever: in mode ``complete``, and in groups without window and time, no row is late. But
+Spark never adds a late row to a session, in any mode.
 
-The same function serves the reader, which skips such rows, and the job that makes letters of them.
+The reader, which skips such rows, and the job that writes dead letters for them use the same
+function.
 """
 
 from __future__ import annotations
@@ -38,11 +39,14 @@ _MILLI = 1000
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The delay for rows of ``column``; all lengths in microseconds.
+    """The rule of lateness for rows of ``column``; all lengths are in microseconds.
 
-    ``kind`` is what decides: ``row`` its own time, ``window`` the windows of ``size``, one
-    every ``slide`` from ``offset`` on, ``session`` the ``size`` of its gap; of ``never`` no row is
-    late.
+    ``kind`` says what decides:
+
+    * ``row``: the row's own time.
+    * ``window``: windows of ``size``, one every ``slide`` from ``offset`` on.
+    * ``session``: a gap of ``size``.
+    * ``never``: no row is late.
     """
 
     column: str
@@ -53,16 +57,16 @@ class Rule:
 
     @property
     def overlaps(self) -> bool:
-        """Return whether a row may be late for some of its windows only."""
+        """True if a row may be late for only some of its windows."""
         return self.kind == "window" and self.slide < self.size
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits by which a batch's rows are judged.
+    """The limits for a batch's rows.
 
-    ``watermark_ms`` is what the micro-batch before it ran with, which is the one that Spark
-    judges by; ``ahead_us`` the time that no row may be after.
+    ``watermark_ms`` is that of the micro-batch before, by which Spark decides; ``ahead_us`` is the
+    latest allowed time.
     """
 
     watermark_ms: int
@@ -71,9 +75,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class LatenessSplit:
-    """The verdict on some rows, each ``late``, ``ahead`` or neither; in their order.
+    """The result for some rows in order: each is ``late``, ``ahead`` or neither.
 
-    ``partly`` counts those that are late for some of their windows and not for the last.
+    ``partly`` counts rows that are late for some of their windows but not for the last.
     """
 
     late: Flags
@@ -82,12 +86,12 @@ class LatenessSplit:
 
     @property
     def on_time(self) -> Flags:
-        """The rows that Spark is given."""
+        """The rows that Spark gets."""
         return ~(self.late | self.ahead)
 
 
 def key_us(rule: Rule, times: Micros) -> Micros:
-    """Until when somebody waits for a row of each of the times (microseconds since 1970)."""
+    """Return until when a row of each of the times is waited for (microseconds since 1970)."""
     if rule.kind == "row":
         return times
     if rule.kind == "never":
@@ -98,7 +102,7 @@ def key_us(rule: Rule, times: Micros) -> Micros:
 
 
 def split(rule: Rule, limits: Limits, times: Micros) -> LatenessSplit:
-    """Return which of the rows are late or ahead. One that is both is late."""
+    """Return which of the rows are late or ahead. A row that is both counts as late."""
     bound = limits.watermark_ms * _MILLI
     keys = key_us(rule, times)
     late = keys <= bound
@@ -109,7 +113,7 @@ def split(rule: Rule, limits: Limits, times: Micros) -> LatenessSplit:
 
 
 def times_of(column: pa.ChunkedArray | pa.Array) -> Micros:
-    """A column of timestamps as microseconds. Raises `ValueError` if one is null."""
+    """Return a column of timestamps as microseconds. Raises `ValueError` if one is null."""
     if column.null_count:
         raise ValueError("a row has no event time")
     micros = pc.cast(pc.cast(column, pa.timestamp("us", tz="UTC")), pa.int64())
@@ -118,19 +122,19 @@ def times_of(column: pa.ChunkedArray | pa.Array) -> Micros:
 
 
 def _last_start(rule: Rule, times: Micros) -> Micros:
-    """Where the last window that holds each time begins; numpy's remainder is never negative."""
+    """Return the start of the last window with each time; numpy's remainder is never negative."""
     return times - (times - rule.offset) % rule.slide
 
 
 def _first_start(rule: Rule, times: Micros) -> Micros:
-    """Return where the first window that holds each time begins."""
-    # A window that ends at a time does not hold it.
+    """Return the start of the first window that contains each time."""
+    # A window that ends at a time does not contain it.
     overlapping = (rule.size - 1 - (times - rule.offset) % rule.slide) // rule.slide
     return _last_start(rule, times) - overlapping * rule.slide
 
 
 def rules_of(given: EventTimeSettings, branches: Sequence[Branch]) -> dict[str, Rule]:
-    """Give each source's rule, by its own column: the first of the operators decides."""
+    """Return each source's rule, by its own column: the first of the operators decides."""
     return {b.source: replace(_rule(given, branches), column=b.column) for b in branches}
 
 

@@ -1,9 +1,8 @@
-"""Small outputs of one batch to fewer, larger ones: a second, short job.
+"""Merging of a batch's small outputs to fewer, larger ones: a second, short job.
 
-Every task of an ingest job leaves files of its own in each directory it had rows for. Where
-several of them are small, they become one: joined with their pages as they are, if each is worth
-row groups of its own, or else written again. The small ones stay in staging, unreported, and go
-with it.
+Every task of an ingest job leaves its own files in each directory of its rows. Several small ones
+become one. They are joined with their pages unchanged if each is worth its own row groups, and
+otherwise rewritten. The small files stay in staging, unreported, and are removed with it.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from blizzard_py.kernels.write.joined_file import JoinedFile
 from blizzard_py.kernels.write.outputs import OutputSet, StagedNames
 from blizzard_py.kernels.write.parquet import output_format
 
-# Outputs of a file's size divided by this are large enough to stay as they are: writing
-# them again costs more than their number does.
+# Outputs of a file's size divided by this are large enough to stay unchanged: rewriting
+# them costs more than their number.
 SMALL_SHARE = 8
-# Merging less than this in a task of its own costs more to schedule than it saves.
+# Scheduling a task that merges less than this costs more than it saves.
 MIN_TASK_BYTES = 4 << 20
-# Outputs of this size, and of a file's divided by the other, are worth row groups of their own.
+# Outputs of this size, and of a file's size divided by JOINED_SHARE, are worth own row groups.
 MIN_JOINED_BYTES = 1 << 20
 JOINED_SHARE = 32
-# What opening a file costs, in bytes that could be written meanwhile.
+# The cost of opening a file, in bytes that could be written in that time.
 _FILE_COST_BYTES = 64 << 10
 
 
@@ -51,10 +50,10 @@ class MergeTask:
 def merge_groups(
     outputs: Iterable[StagedOutput], file_bytes: int
 ) -> list[tuple[StagedOutput, ...]]:
-    """Outputs that are better off as one file, in the order of their tasks. Pure.
+    """Return outputs to merge into one file each, in the order of their tasks. Pure.
 
-    Only files below an eighth of the size aimed at, two or more of one directory and one slice,
-    and no more of them than fill a file.
+    Only files below an eighth of the target size, two or more of one directory and one slice, and
+    no more of them than fill a file.
     """
     groups: list[tuple[StagedOutput, ...]] = []
     by_directory: dict[tuple[str, str], list[StagedOutput]] = {}
@@ -73,7 +72,7 @@ def merge_groups(
 
 
 def merge_tasks(job: IngestJob, result: IngestResult, parallelism: int) -> list[MergeTask]:
-    """Return what to merge of a job's result; empty if nothing is worth it. Pure."""
+    """Return the merge tasks of a job's result; empty if nothing is worth it. Pure."""
     groups = merge_groups(result.outputs, job.settings.file_bytes)
     costs = [sum(output.size + _FILE_COST_BYTES for output in group) for group in groups]
     count = max(1, min(len(groups), 2 * parallelism, sum(costs) // MIN_TASK_BYTES))
@@ -89,7 +88,7 @@ def merge_tasks(job: IngestJob, result: IngestResult, parallelism: int) -> list[
 
 
 def is_joinable(group: Sequence[StagedOutput], settings: IngestSettings) -> bool:
-    """Return whether they can be one as they are: in no order, and no row group has little.
+    """Return whether files can be joined unchanged: unsorted, and no row group is small.
 
     Pure.
     """
@@ -110,9 +109,9 @@ def run_merge(task: MergeTask, sink: Storage, attempt_id: int) -> TaskReport:
 def with_merged(
     result: IngestResult, tasks: Sequence[MergeTask], reports: Sequence[TaskReport]
 ) -> IngestResult:
-    """The result with what was merged in the place of what it was merged from.
+    """Return the result with the merged files in place of the small ones.
 
-    Raises `BlizzardError` if rows are missing or too many, which only a bug explains.
+    Raises `BlizzardError` if rows are missing or too many; only a bug can cause that.
     """
     gone = {output.staged for task in tasks for group in task.groups for output in group}
     new = [output for report in sorted(reports, key=lambda r: r.task) for output in report.outputs]
@@ -134,7 +133,7 @@ def _rows(outputs: Iterable[StagedOutput]) -> dict[tuple[str, str], int]:
 def _joined(
     task: MergeTask, group: Sequence[StagedOutput], names: StagedNames, sink: Storage
 ) -> StagedOutput | None:
-    """One file of all; None, with nothing left of it, if they cannot be joined as they are."""
+    """Return one file of all; None, with nothing left of it, if they cannot be joined unchanged."""
     staged, output_id = names.take()
     file: JoinedFile | None = None
     try:
@@ -178,7 +177,7 @@ def _written_again(
 
 
 def _tables(sink: Storage, output: StagedOutput) -> Iterator[pa.Table]:
-    """The rows of one small file: one request, since it is small."""
+    """Yield the rows of one small file: one request, since it is small."""
     with pq.ParquetFile(pa.BufferReader(sink.read(output.staged))) as file:
         for number in range(file.num_row_groups):
             yield file.read_row_group(number, use_threads=False)

@@ -1,8 +1,9 @@
-"""A task's report of fields that no column takes: names, and values where columns are made.
+"""A task's report of fields without a column: names, and values if columns are made from them.
 
-A field counts with the first row that has it, never with a line that is a letter. Of its values
-those are told that a type can be inferred from; a million like the first add nothing. A field that
-a record has twice tells nothing of its type: a column of the one would make a letter of the other.
+A field counts from the first row that has it; a line that becomes a dead letter does not count.
+Values are reported if a type can be inferred from them; a million equal ones add nothing. A
+duplicate field in a record gives no type: a column of one of the values would make the other a dead
+letter.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class _Found:
 
 
 class NewFields:
-    """Collects over one task. A file's are collected apart and `take`-n once it is ingested."""
+    """Collects over one task. A file's fields are taken when the file is ingested."""
 
     def __init__(self, settings: IngestSettings) -> None:
         self._settings = settings
@@ -44,7 +45,7 @@ class NewFields:
         self._room = UNEXPECTED_VALUES_BYTES
 
     def see(self, parsed: Parsed, rows: LineNumbers, parts: Sequence[tuple[str, bytes]]) -> None:
-        """Rows were made of the lines ``rows`` of ``parsed``, which came of the parts joined.
+        """Collect from rows, made of the lines ``rows`` of ``parsed``, which is the parts joined.
 
         A part is a file's path and whole lines of it.
         """
@@ -59,7 +60,7 @@ class NewFields:
             self._found[name] = _Found(_file_with(name, parts))
 
     def take(self, fields: Iterable[UnexpectedField]) -> None:
-        """Take the new fields of a file, which has been ingested."""
+        """Take the new fields of an ingested file."""
         for each in fields:
             known = self._found.get(each.name)
             if known is None and len(self._found) < UNEXPECTED_FIELDS:
@@ -69,7 +70,7 @@ class NewFields:
                     self._add(each.name, known, value.encode())
 
     def found_fields(self) -> tuple[UnexpectedField, ...]:
-        """Each field once, in the order in which they were found."""
+        """Return each field once, in the order in which they were found."""
         return tuple(
             UnexpectedField(name, found.path, tuple(found.values))
             for name, found in self._found.items()
@@ -78,7 +79,7 @@ class NewFields:
     def _values(
         self, names: Collection[str], rows: LineNumbers, parts: Sequence[tuple[str, bytes]]
     ) -> None:
-        """Take values of the named fields out of rows, where there are any that are not null."""
+        """Take values of the named fields from rows with a value that is not null."""
         data = b"".join(chunk for _, chunk in parts)
         if not any(_valued(name, data) for name in names):
             return
@@ -123,7 +124,7 @@ class NewFields:
 
 
 def _has_twice(name: str, line: bytes) -> bool:
-    """Whether a record has the field more than once; mostly its spelling alone says that not."""
+    """Return whether a record has the field more than once; its spelling usually excludes it."""
     quoted = json.dumps(name, ensure_ascii=False).encode("utf-8", "replace")
     if line.count(quoted) < 2 and b"\\" not in line:
         return False
@@ -135,7 +136,7 @@ def _has_twice(name: str, line: bytes) -> bool:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object. Raises `ValueError` for one that has a name twice."""
+    """Return an object. Raises `ValueError` if a name occurs twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name comes twice")
@@ -146,12 +147,12 @@ def _valued(name: str, data: bytes) -> bool:
     """Return whether the field may have a value that is not null; many fields never have one."""
     quoted = json.dumps(name, ensure_ascii=False).encode("utf-8", "replace")
     if quoted not in data:
-        return True  # written in another way
+        return True  # written in another form
     return re.search(re.escape(quoted) + rb"[ \t\r]*:[ \t\r]*(?!null|[ \t\r])", data) is not None
 
 
 def _file_with(name: str, parts: Sequence[tuple[str, bytes]]) -> str:
-    """The first of the files with a record that has the field, else the first of all."""
+    """Return the first file with a record that has the field, else the first of all."""
     quoted = json.dumps(name, ensure_ascii=False).encode("utf-8", "replace")
     for path, chunk in parts:
         if any(name in document for document in _documents(quoted, chunk)):
@@ -160,7 +161,7 @@ def _file_with(name: str, parts: Sequence[tuple[str, bytes]]) -> str:
 
 
 def _documents(quoted: bytes, chunk: bytes) -> Iterator[dict[str, msgspec.Raw]]:
-    """The records of the first lines that have the bytes anywhere."""
+    """Yield the records of the first lines that contain the bytes."""
     at = 0
     for _ in range(10):
         at = chunk.find(quoted, at)

@@ -1,8 +1,8 @@
-"""Work on the next items while the one before is being used.
+"""Work on the next items while the current one is used.
 
-A batch of fewer files than cores would leave cores idle: one large file is one task.
-Parsing is most of its work, and pyarrow does it without the interpreter's lock, so
-threads parse the next chunks while the task's own reads, places and writes.
+If a batch has fewer files than cores, cores would be idle: one large file is one task. Parsing is
+most of its work, and pyarrow parses without the interpreter's lock. So threads parse the next
+chunks while the task's own thread reads, places and writes.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def prefetch(
     size: Callable[[T], int],
     budget: int,
 ) -> Iterator[R]:
-    """``work(item)`` for each item in order, as `map` would.
+    """Yield ``work(item)`` for each item in order, as `map` would.
 
-    At most ``depth`` items beside the current one are taken early, and only while their
-    sizes sum up to less than ``budget``. What an item, or the source of them, raises is
-    raised when its turn has come, so the first failure is the same as without threads.
+    At most ``depth`` items beside the current one are started early, and only while their sizes sum
+    up to less than ``budget``. Errors of an item, or of the source of items, are raised in the
+    item's turn, so the first failure is the same as without threads.
     """
     stream = iter(items)
     waiting: deque[tuple[int, Future[R]]] = deque()
@@ -41,7 +41,7 @@ def prefetch(
                 item = next(stream)
             except StopIteration:
                 ended = True
-            except Exception as error:  # whatever it is, its turn comes later
+            except Exception as error:  # any error is raised in its turn
                 failure, ended = error, True
             else:
                 waiting.append((size(item), pool.submit(work, item)))

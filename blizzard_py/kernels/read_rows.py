@@ -1,7 +1,7 @@
-"""The new rows of a task, and the digests by which the next window will know them.
+"""The new rows of a task, and the digests by which the next window recognises them.
 
-A row that was published before (`blizzard_py.reading.DedupSpec`) is left out before anything
-else is asked of it, also a bad one: its letter is in the queue already.
+A row that was published before (`blizzard_py.reading.Recognition`) is dropped before any other
+check, even if it is bad: its letter is already in the queue.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Kept = npt.NDArray[np.bool_]
 
 
 class RowFilter:
-    """Tells new rows, batch by batch, and gathers what the next window has to know."""
+    """Keeps new rows, batch by batch, and collects digests for the next window."""
 
     def __init__(self, dedup: DedupSpec, sink: Storage) -> None:
         self._known = dedup
@@ -38,7 +38,7 @@ class RowFilter:
 
     @property
     def needs_check(self) -> bool:
-        """Return whether rows have to be looked at; else all of them are new."""
+        """True if rows must be checked; otherwise all of them are new."""
         return bool(self._known.keep)
 
     def fresh(self, batch: pa.RecordBatch) -> Kept:
@@ -48,22 +48,22 @@ class RowFilter:
     def _unseen(
         self, marks_of: Callable[[RowFingerprint], pa.FixedSizeBinaryArray], kept: pa.Array
     ) -> Kept:
-        """Which of the rows were not published before; their digests are kept for the next time."""
+        """Return which rows were not published before; store their digests for the next window."""
         marks = marks_of(self._known.told)
         fresh = pa.array(np.ones(len(marks), np.bool_))
         for told, seen in self._seen.items():
             then = marks if told == self._known.told else marks_of(told)
             fresh = pc.and_(fresh, pc.invert(pc.is_in(then, value_set=seen)))
         if self._known.keep == "above":
-            # The others are in a segment already, which is kept as long as they are needed.
+            # The others are already in a segment, which is kept as long as they are needed.
             kept = pc.and_(kept, fresh)
         self._digests += b"".join(marks.filter(kept).to_pylist())
         return np.asarray(fresh)
 
     def fresh_lines(self, lines: Sequence[bytes]) -> Kept:
-        """Return which of the lines hold new rows; what is no object is told by its bytes.
+        """Return which lines have new rows; a line that is no object is compared by its bytes.
 
-        Where a line's values stand in the order is not looked at: all are kept.
+        The order of a line's values is not used: all digests are stored.
         """
         rows = [_members(line) for line in lines]
 
@@ -80,7 +80,7 @@ class RowFilter:
         return self._unseen(marks_of, pa.array(np.ones(len(lines), np.bool_)))
 
     def marks(self, path: str, stage: Callable[[bytes], str]) -> ReadMarks | None:
-        """Return the marks of the item; ``stage`` puts the digests where the driver finds them."""
+        """Return the item's marks; ``stage`` writes the digests to staging."""
         if not self._digests:
             return None
         return ReadMarks(path, stage(bytes(self._digests)), len(self._digests) // WIDTH)
@@ -88,7 +88,7 @@ class RowFilter:
     def _to_keep(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Return which rows a later window may read again.
 
-        Where that cannot be told all are kept.
+        If that is unknown, all rows.
         """
         values = self._known.values
         try:
@@ -97,7 +97,7 @@ class RowFilter:
             if values:
                 return _above(batch, values)
         except (KeyError, OverflowError, ValueError, WatermarkError, pa.ArrowNotImplementedError):
-            pass  # a column that is not read, or is read as text; a number beyond Arrow's
+            pass  # a column that is not read, or is read as text; a number beyond Arrow's range
         return pa.array(np.ones(batch.num_rows, np.bool_))
 
 
@@ -113,7 +113,7 @@ def _above(batch: pa.RecordBatch, values: Mapping[str, Any]) -> pa.BooleanArray:
 
 
 def _marks(batch: pa.RecordBatch, told: RowFingerprint) -> pa.FixedSizeBinaryArray:
-    """The rows' digests. Columns beside all declared ones are those of the watermark, if any."""
+    """Return the rows' digests; undeclared columns are those of the watermark, if any."""
     names = [n for n in told.columns if n in batch.schema.names] if told.whole else told.columns
     return digests(batch, names)
 
@@ -125,5 +125,5 @@ def _array(marks: bytes) -> pa.FixedSizeBinaryArray:
 def _members(line: bytes) -> dict[str, bytes]:
     try:
         return members(line)
-    except ValueError:  # a bad record, for the parser to say why
+    except ValueError:  # a bad record; the parser gives the reason
         return {}

@@ -1,15 +1,15 @@
-"""One task of a job that reads a table or an API: rows in, Parquet files in staging, a report out.
+"""One task of a job that reads a table or an API: rows in, staged Parquet files and a report out.
 
-What the connection's reader yields is cast to the declared schema (`decode.conform`), or, where
-it is lines, parsed as files' lines are, and goes to the same outputs by the same partition
-rules. Memory is bounded by what the reader yields at once and by the outputs' row group.
+The reader's batches are cast to the declared schema (`decode.conform`), and its lines are parsed
+like lines of files. Both go to the same outputs by the same partition rules. Memory is limited by
+the size of a reader's batch and by the outputs' row group.
 
-A row that does not fit is a bad record. Its letter holds the row as JSON, which a replay ingests,
-and what was read. Too many bad rows stop the pipeline: that is a wrong schema.
+A row that does not fit is a bad record. Its dead letter has the row as JSON, which a replay
+ingests, and the statement or request. Too many bad rows stop the pipeline: the schema is wrong.
 
-The items of a job are published together or not at all, so one that cannot be read fails the job.
-Unless items are read apart (`blizzard_py.reading.Reading`): then it is reported so, and whatever
-of it was written is nobody's. The slices of an item go to files of their own.
+The items of a job are published together or not at all, so an item that cannot be read fails the
+job. If items are read separately (`blizzard_py.reading.Reading`), it is reported instead, and its
+written rows are discarded. The slices of an item go to separate files.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from blizzard_py.kernels.write.partition import (
 from blizzard_py.lines.framing import LineChunk, LongLine, framed
 from blizzard_py.reading import DedupSpec, ReadTask, UnitSlice
 
-# So few bad rows are slips, whatever share of a small window they are.
+# So few bad rows are tolerated, whatever share of a small window they are.
 SLIPS = 20
-# After so many rows of which most are bad the rest is not read first: a wrong schema is told soon.
+# After so many mostly bad rows the rest is not read: a wrong schema is reported early.
 HOPELESS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingTask:
-    """The share of a job with a `Reading` that one Spark task works on: one item."""
+    """The part of a job with a `Reading` for one Spark task: one item."""
 
     index: int
     settings: IngestSettings
@@ -70,7 +70,7 @@ class ReadingTask:
 
 
 def reading_tasks(job: IngestJob) -> list[ReadingTask]:
-    """The job's tasks, one for each item."""
+    """Return the job's tasks, one for each item."""
     reading = job.reading
     assert reading is not None  # noqa: S101  # the engine has looked
     slices = [reading.slices.get(file.path, ()) for file in job.files]
@@ -91,14 +91,14 @@ def reading_tasks(job: IngestJob) -> list[ReadingTask]:
     ]
 
 
-# What a reader gives for a task's spec.
+# The result of a reader for a task's spec.
 Reads: TypeAlias = Callable[[Mapping[str, Any]], Iterable[pa.RecordBatch | bytes]]
 
 
 def read_item(task: ReadingTask, read: Reads, sink: Storage, attempt_id: int) -> TaskReport:
-    """As `run_read_task`, for all slices of the item, each as ``read`` gives it.
+    """Run `run_read_task` for all slices of the item, each read by ``read``.
 
-    An item that is read apart and cannot be read is reported as one to try again.
+    If items are read separately, a failed item is reported as one to retry.
     """
     slices = task.slices or (UnitSlice("", task.read),)
     return _report(task, ((some, read(some.task.spec)) for some in slices), sink, attempt_id)
@@ -107,18 +107,18 @@ def read_item(task: ReadingTask, read: Reads, sink: Storage, attempt_id: int) ->
 def run_read_task(
     task: ReadingTask, rows: Iterable[pa.RecordBatch | bytes], sink: Storage, attempt_id: int
 ) -> TaskReport:
-    """Ingest what the reader gives for the task's only slice and report its item as ingested.
+    """Ingest the reader's rows for the task's only slice and report its item as ingested.
 
-    ``attempt_id`` is unique among all attempts that write to the staging directory. Raises what the
-    reader raises, `SourceError` for columns that are not what is declared, `PipelineStopped`
-    for bad rows that may not be passed, `StorageError` if the sink fails.
+    ``attempt_id`` is unique among all attempts that write to the staging directory. Raises the
+    reader's errors, `SourceError` for columns that do not match the schema, `PipelineStopped` for
+    bad rows that are not tolerated, `StorageError` if the sink fails.
     """
     only = task.slices[0] if task.slices else UnitSlice("", task.read)
     return _report(task, [(only, rows)], sink, attempt_id)
 
 
 def unread(task: ReadingTask, error: BaseException) -> TaskReport:
-    """The report of an item that could not be read, and is tried again."""
+    """Return the report of an item that could not be read, and is retried."""
     failed = FinishedFile(task.item, "retry", error=str(error), stage="read")
     return TaskReport(task.index, os.getpid(), (), (failed,))
 
@@ -141,8 +141,8 @@ def _report(
 _Part: TypeAlias = tuple[UnitSlice, Iterable[pa.RecordBatch | bytes]]
 
 
-class _NotRead(Exception):  # no error of the task
-    """The source has failed, and not the table that is written to."""
+class _NotRead(Exception):  # not an error of the task
+    """The source has failed, not the sink."""
 
     def __init__(self, error: BlizzardError) -> None:
         super().__init__(str(error))
@@ -185,7 +185,7 @@ class _Run:
         self._slice = UnitSlice("", task.read)
         self._outputs = OutputSet(sink, self._names, self._form)
         self._begun: list[OutputSet] = []
-        self._read = 0  # rows up to now, of which a letter's number counts
+        self._read = 0  # rows up to now, for the number in a letter
         self._bytes = 0
         self._rows = 0
         self._bad = 0
@@ -284,7 +284,7 @@ class _Run:
     def _add(
         self, table: pa.Table, rows_at: LineNumbers, numbers: LineNumbers, refused: _Refused
     ) -> None:
-        """Rows to the outputs; those that belong nowhere are ``refused``, by index and number."""
+        """Add rows to the outputs; rows without a place are ``refused``, by index and number."""
         rules = self._task.settings.partition_rules
         where: str | RowDirectories = ""
         if rules:
@@ -308,7 +308,7 @@ class _Run:
         if self._task.settings.on_bad_record == "fail":
             raise PipelineStopped(
                 f"{self._task.item}: stopped at a bad record (error_handling.on_bad_record is"
-                " fail), nothing was passed over; correct the schema or the row, or set"
+                " fail); nothing was skipped; correct the schema or the row, or set"
                 f" on_bad_record to quarantine_record: {reason}"
             )
         self._bad += 1
@@ -316,13 +316,13 @@ class _Run:
         self._letters.add(self._task.item, bad, keep=ROW_BYTES, where=self._slice.task.where)
 
     def _check(self) -> None:
-        """Raise `PipelineStopped` if so much is bad that it is no slip."""
+        """Raise `PipelineStopped` if too many rows are bad."""
         limit = self._task.settings.max_bad_fraction
         total = self._rows + self._bad
         if self._bad > SLIPS and self._bad / total > limit:
             raise PipelineStopped(
                 f"{self._task.item}: {self._bad} of {total} rows are bad, which is more than"
-                f" max_bad_fraction = {limit:g}; nothing was passed over. Correct schema.fields, or"
+                f" max_bad_fraction = {limit:g}; nothing was skipped. Correct schema.fields, or"
                 f" raise error_handling.max_bad_fraction; first {self._first_bad}"
             )
 

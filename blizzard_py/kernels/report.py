@@ -1,4 +1,4 @@
-"""Reports of tasks to the driver, and the job's result from them. Pure."""
+"""Reports of tasks to the driver, and the job's result made from them. Pure."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from blizzard_py.reading import ReadMarks
 class TaskReport:
     """The report of a task attempt; it counts only if the driver receives it.
 
-    ``files`` has every file of the task in its order, ``pid`` the process that
-    did the work.
+    ``files`` has every file of the task in order, ``pid`` is the process that did the work.
     """
 
     task: int
@@ -36,12 +35,12 @@ class TaskReport:
     unexpected: tuple[UnexpectedField, ...] = ()
 
     def to_json(self) -> str:
-        """One line of ASCII."""
+        """Return one line of ASCII."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> TaskReport:
-        """The inverse of `to_json`."""
+        """Return the report of `to_json`."""
         data = json.loads(text)
         letters = data["letters"]
         return cls(
@@ -60,9 +59,9 @@ class TaskReport:
 
 
 def together(reports: Sequence[TaskReport]) -> list[TaskReport]:
-    """The reports of one item's slices, as the job's result takes them: the item once.
+    """Return the reports of one item's slices for the job's result: the item appears once.
 
-    Letters stay with the slice that has them; the last report has the item with all its rows.
+    Letters stay with their slice; the last report has the item with all its rows.
     """
     files = [file for report in reports for file in report.files]
     whole = dataclasses.replace(
@@ -80,7 +79,7 @@ def together(reports: Sequence[TaskReport]) -> list[TaskReport]:
 
 
 def merged(reports: Iterable[TaskReport]) -> IngestResult:
-    """The job's result; outputs in order of task and index, files in path order."""
+    """Return the job's result; outputs in order of task and index, files in path order."""
     ordered = sorted(reports, key=lambda report: report.task)
     files = (file for report in ordered for file in report.files)
     return IngestResult(
@@ -94,7 +93,7 @@ def merged(reports: Iterable[TaskReport]) -> IngestResult:
 
 
 def _once(fields: Iterable[UnexpectedField]) -> tuple[UnexpectedField, ...]:
-    """Each field once, with the values that all tasks have told of it."""
+    """Return each field once, with the values from all tasks."""
     found: dict[str, UnexpectedField] = {}
     for field in fields:
         known = found.get(field.name)

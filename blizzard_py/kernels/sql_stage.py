@@ -1,9 +1,9 @@
 """A batch's second job: from the first one's Parquet files to the table's.
 
-The first job decides about files and records and writes what is accepted to Parquet
-files of the batch's own staging directory. Here they are read again, as Arrow batches
-for Spark SQL, and what comes out of that is written as the first job would have: the
-same names, statistics and output ids, and only what a task reports counts.
+The first job decides about files and records and writes accepted records to Parquet files in the
+batch's own staging directory. Here they are read again, as Arrow batches for Spark SQL. The result
+is written as the first job would write it: the same names, statistics and output ids, and only
+reported outputs count.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from blizzard_py.kernels.write.outputs import SLICE, OutputSet, StagedNames
 from blizzard_py.kernels.write.parquet import output_format
 from blizzard_py.kernels.write.partition import RowDirectories, Unplaceable, place_rows
 
-# The directory that a record's file brings along; it passes through Spark as a column, which is
-# marked, since a field of records may be called so where there is none.
+# The directory of a record's file; it passes through Spark as a column, which is marked, since a
+# field of records may have this name if there is no such column.
 PARTITION = "_partition"
 DIRECTORY = pa.field(PARTITION, pa.string(), nullable=False, metadata={"blizzard": "directory"})
-# What one Arrow batch may hold on its way into the JVM.
+# The largest Arrow batch on its way into the JVM.
 _BATCH_BYTES = 8 << 20
 _BATCH_ROWS = 10_000
 
@@ -39,15 +39,15 @@ class RowRefused(ValueError):
 
 
 def by_path(settings: IngestSettings) -> bool:
-    """Return whether a record's file decides about its directory."""
+    """Return whether a record's file decides its directory."""
     return bool(settings.partition_template) and not settings.partition_rules
 
 
 @dataclass(frozen=True, slots=True)
 class SqlStage:
-    """The output of a task of the second job; ``directories`` are those a path may name.
+    """The output of a task of the second job; ``directories`` are those that a path may name.
 
-    ``units`` are the slices that rows may be of, where they say that.
+    ``units`` are the allowed slices of rows, if rows name their slice.
     """
 
     settings: IngestSettings
@@ -61,9 +61,9 @@ class SqlStage:
 def read_records(
     storage: Storage, files: Sequence[JobFile], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The records of staged ``files`` in batches of ``schema``, in order.
+    """Yield the records of staged ``files`` in batches of ``schema``, in order.
 
-    Its last column is `DIRECTORY` if it has that one: of each file. Raises `StorageError`.
+    The last column is each file's `DIRECTORY` if the schema has it. Raises `StorageError`.
     """
     has_directory = bool(schema.names) and schema.field(-1).equals(DIRECTORY, check_metadata=True)
     columns = schema.names[: len(schema) - has_directory]
@@ -76,7 +76,7 @@ def read_records(
         )
         size = max(1, min(_BATCH_ROWS, _BATCH_BYTES * rows // max(1, width)))
         for batch in staged.iter_batches(batch_size=size, columns=columns):
-            # By name: to read a column with a dot is to read the field of a struct so called, too.
+            # By name: reading a column with a dot would also read a struct's field of that name.
             arrays = [batch.column(name) for name in columns]
             if has_directory:
                 arrays.append(pa.array([file.partition] * batch.num_rows, pa.string()))
@@ -90,8 +90,8 @@ def write_rows(
 ) -> TaskReport:
     """Write rows to staged Parquet files; ``attempt_id`` is unique in the staging directory.
 
-    Raises `StorageError` for the sink, `RowRefused`, and `ValueError` for a transform
-    that changes `PARTITION`.
+    Raises `StorageError` for the sink, `RowRefused`, and `ValueError` for a transform that changes
+    `PARTITION`.
     """
     form = output_format(second.settings, second.schema)
     names = StagedNames(second.staging, second.output_prefix, f"{index:05d}", attempt_id)
@@ -107,14 +107,14 @@ def write_rows(
 
 
 def _by_slice(second: SqlStage, table: pa.Table) -> Iterator[tuple[str | RowDirectories, pa.Table]]:
-    """Rows by where they belong; no file has rows of two slices."""
+    """Yield rows by their place; no file has rows of two slices."""
     if not second.units:
         yield from _pieces(second, table)
         return
     given = table.column(UNIT_COLUMN)
     for unit in pc.unique(given).to_pylist():
         if unit not in second.units:
-            raise ValueError(f"the transform changes {UNIT_COLUMN}; it must hand it on as it is")
+            raise ValueError(f"the transform changes {UNIT_COLUMN}; it must keep it unchanged")
         for where, rows in _pieces(second, table.filter(pc.equal(given, unit))):
             if isinstance(where, str):
                 yield f"{where}{SLICE}{unit}", rows
@@ -136,5 +136,5 @@ def _pieces(second: SqlStage, table: pa.Table) -> Iterator[tuple[str | RowDirect
     given = table.column(PARTITION)
     for directory in pc.unique(given).to_pylist():
         if directory not in second.directories:
-            raise ValueError(f"the transform changes {PARTITION}; it must hand it on as it is")
+            raise ValueError(f"the transform changes {PARTITION}; it must keep it unchanged")
         yield directory, table.filter(pc.equal(given, directory))

@@ -1,17 +1,16 @@
-"""One task of an ingest job: some files in, Parquet files in staging and a report out.
+"""One task of an ingest job: some files in, staged Parquet files and a report out.
 
-A file's rows are all or nothing. They wait in memory until its end is known to
-be good and then go to the outputs that the task's files share; a file too large
-to wait writes outputs of its own, which are deleted if it fails after all. Its
-bad records (`bad_records`) wait and are forgotten in the same way.
+A file's rows are all or nothing. They wait in memory until its end is known to be valid. Then they
+go to the outputs that the task's files share. A file too large to wait writes its own outputs,
+which are deleted if it fails. Its bad records (`bad_records`) wait and are forgotten in the same
+way.
 
-Small files are parsed together, because the parser's fixed cost per call is
-that of some hundred rows; the chunks of large ones by several threads, if there are
-fewer tasks than cores.
+Small files are parsed together, because the parser's fixed cost per call is that of some hundred
+rows. Chunks of large files are parsed by several threads if there are fewer tasks than cores.
 
-A task that is tried again parses in child processes (`isolate`), file by file: the
-attempt before may have died of a line. From the third attempt on each file is read
-through by a child before anything else, since parsing was not what it died of.
+A retried task parses in child processes (`isolate`), file by file: a line may have ended the
+attempt before. From the third attempt on a child reads each file first, since parsing was not the
+cause.
 """
 
 from __future__ import annotations
@@ -64,9 +63,9 @@ SMALL_FILE_BYTES = 1 << 20
 GROUP_BYTES = 8 << 20
 # Arrow data of one file that may wait for its end.
 FILE_BUFFER_BYTES = 32 << 20
-# Raw data that may be parsed before its turn.
+# How much raw data may be parsed in advance.
 AHEAD_BYTES = 8 << 20
-# Of a group's bytes, for each value that its lines may become.
+# The share of a group's bytes for each value that its lines may become.
 _CELL_BYTES = 4
 
 _Piece = tuple[str | RowDirectories, pa.Table]  # where in the table, and rows that belong there
@@ -77,9 +76,9 @@ def run_task(
 ) -> TaskReport:
     """Ingest the task's files and report each exactly once.
 
-    ``attempt_id`` is unique among all attempts that write to the staging
-    directory; ``attempt`` counts those of this task, from 0. Raises
-    `StorageError` if the sink fails; no source file is to blame for that.
+    ``attempt_id`` is unique among all attempts that write to the staging directory; ``attempt``
+    counts those of this task, from 0. Raises `StorageError` if the sink fails; that is not the
+    fault of a source file.
     """
     with (
         ChildProcess() as nursery,
@@ -162,7 +161,7 @@ class _Run:
         return OutputSet(self._sink, self._names, self._format)
 
     def _read(self, content: FileTally) -> None:
-        """Ingest one file; a small one is read and put into the group."""
+        """Ingest one file; a small one is read and added to the group."""
         settings = self._task.settings
         if self._attempt > 1:
             check_readable(self._nursery, settings, content.file)
@@ -170,7 +169,7 @@ class _Run:
             whole_lines = framed(content.counted(blocks))
             chunks = content.weighed(portions(whole_lines, self._shape))
             first = list(itertools.islice(chunks, 1))
-            if content.ended:  # what was read at once may be several portions
+            if content.ended:  # one read may give several portions
                 first += itertools.islice(chunks, 1)
             only = _small(first) if content.ended else None
             if only is not None:
@@ -182,7 +181,7 @@ class _Run:
             self._ingest(content)
 
     def _ingest(self, content: FileTally) -> None:
-        """All records of a file to the outputs, or none and `FileFailed`."""
+        """Add all records of a file to the outputs, or raise `FileFailed` and add none."""
         waiting: list[_Piece] = []
         waiting_bytes = 0
         private: OutputSet | None = None
@@ -219,7 +218,7 @@ class _Run:
     def _pieces_of_file(
         self, content: FileTally, letters: FileLetters, unexpected: NewFields
     ) -> Iterator[_Piece]:
-        """Each chunk's rows; lines are numbered from 1 over the whole file."""
+        """Yield each chunk's rows; lines are numbered from 1 over the whole file."""
         for outcome in self._outcomes(content.chunks):
             number = content.lines + 1
             if isinstance(outcome, LongLine):
@@ -245,7 +244,7 @@ class _Run:
     def _placed(
         self, content: FileTally, chunk: bytes, parsed: Parsed
     ) -> tuple[Parsed, str | RowDirectories]:
-        """Return where a chunk's rows belong; those that belong nowhere become bad records."""
+        """Return the directories of a chunk's rows; rows without one become bad records."""
         rules = self._task.settings.partition_rules
         if not rules:
             return parsed, content.file.partition
@@ -254,7 +253,7 @@ class _Run:
         except Unplaceable as error:
             if not self._tolerant:
                 line = content.lines + int(parsed.rows_at[min(error.reasons)]) + 1
-                # A file that falls for a bad record does so at this stage, and `fail` stops for it.
+                # With `fail`, or if a bad record fails the file, the error is raised at this stage.
                 raise FileFailed("parse", f"line {line}: {error.reason}") from error
             parsed = parsed.without(chunk, error.reasons, error.stage)
             places = place_rows(parsed.table, rules)
@@ -278,9 +277,9 @@ class _Run:
     def _bad_lines(
         self, content: FileTally, letters: FileLetters, bad: Sequence[BadRecord], offset: int
     ) -> None:
-        """Letters for the bad lines of what begins at ``offset`` and at the tally's line.
+        """Write letters for bad lines of a chunk at ``offset`` and at the tally's line.
 
-        `FileFailed` if there are too many to go on.
+        Raises `FileFailed` if there are too many.
         """
         if not bad:
             return
@@ -299,7 +298,7 @@ class _Run:
         return FileLetters(self._letters, content.file.path, content.bounds.letters)
 
     def _ingest_group(self) -> None:
-        """Ingest the small files read so far: together, or in turn if that fails."""
+        """Ingest the small files read so far: together, or one by one if that fails."""
         group, self._group, self._group_bytes = self._group, [], 0
         if len(group) > 1 and not self._attempt and self._ingest_together(group):
             return
@@ -311,7 +310,7 @@ class _Run:
                 self._fail(content, error)
 
     def _ingest_together(self, group: Sequence[tuple[FileTally, LineChunk]]) -> bool:
-        """Return whether that went well; if not then nothing was done."""
+        """Return whether the group was ingested; if not, nothing was done."""
         chunks = [chunk for _, chunk in group]
         try:
             parsed = self._parser.parse(b"".join(chunk.data for chunk in chunks))
@@ -326,7 +325,7 @@ class _Run:
         except (BadLine, FileFailed):
             return False
         if lost and parsed.unexpected and self._task.settings.evolves:
-            return False  # one by one it is known which of them have the fields
+            return False  # one by one shows which of them have the fields
         parts = [(content.file.path, chunk.data) for content, chunk in group]
         self._unexpected.see(parsed, parsed.rows_at, parts)
         for piece in pieces:
@@ -344,7 +343,7 @@ class _Run:
     def _weighed(
         self, group: Sequence[tuple[FileTally, LineChunk]], found: Sequence[FileShare]
     ) -> tuple[list[tuple[FileTally, FileShare]], list[tuple[FileTally, FileFailed]]]:
-        """The files with their shares, and those of which too much is bad."""
+        """Return the files with their rows, and those of which too much is bad."""
         kept: list[tuple[FileTally, FileShare]] = []
         lost: list[tuple[FileTally, FileFailed]] = []
         for (content, _), share in zip(group, found, strict=True):
@@ -363,7 +362,7 @@ class _Run:
     def _pieces_of(
         self, table: pa.Table, kept: Sequence[tuple[FileTally, FileShare]]
     ) -> Iterator[_Piece]:
-        """The rows of the files that are kept, by directory."""
+        """Yield the rows of the kept files, by directory."""
         if rules := self._task.settings.partition_rules:
             slices = [table.slice(share.start, share.rows) for _, share in kept]
             rows = pa.concat_tables(slices or [table.slice(0, 0)])
@@ -393,7 +392,7 @@ class _Run:
 
 
 def _small(items: Sequence[LineChunk | LongLine]) -> LineChunk | None:
-    """The whole of a file if it is small enough to be parsed with others."""
+    """Return the whole file if it is small enough to be parsed with others."""
     if not items:
         return LineChunk(b"", 0)
     first = items[0]

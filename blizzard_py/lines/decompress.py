@@ -1,13 +1,13 @@
-"""Bytes of a source object, decompressed as a stream of bounded blocks.
+"""Bytes of a source object, decompressed as a stream of blocks of limited size.
 
-How an object is packed is told by its first bytes: stores and their clients pack and unpack
-on the way (``Content-Encoding``), so the ending of its name may say something else. No line
-of JSON or CSV begins as gzip or zstd do. An object may be packed twice, once by its writer and
-once for the way.
+An object's first bytes decide how it is decompressed. Stores and their clients compress and
+decompress on the way (``Content-Encoding``), so the ending of its name may be wrong. No line of
+JSON or CSV begins like gzip or zstd. An object may be compressed twice, once by its writer and once
+in transit.
 
-Gzip may have several members, with zeros or white space behind each, zstd several frames; both
-must end where a member or frame ends. Everything else is damage, because a file cut short
-would otherwise lose rows in silence.
+Gzip may have several members, with zeros or white space after each, and zstd several frames. Both
+must end where a member or frame ends. Everything else is damage: a truncated file would otherwise
+lose rows silently.
 """
 
 from __future__ import annotations
@@ -35,33 +35,32 @@ MOST_LAYERS = 3
 _ENDINGS: dict[str, Codec] = {".gz": "gzip", ".zst": "zstd"}
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
-_ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # behind a byte from 50 to 5f
+_ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte from 50 to 5f
 _PADDING = b"\0 \t\r\n"
-# Of these, text has a few only.
+# Text contains only a few of these.
 _CONTROLS = frozenset(range(0x20)) - frozenset(b"\t\n\v\f\r")
 _TEXT_BYTES = 4096
 _SHOWN_BYTES = 4
-# isal leaves the upper halves of vector registers in use, and all code in the older encoding
-# (numpy's comparisons, counting) then takes up to five times as long, until somebody clears
-# them. What numpy has compiled for wide registers does so at its end.
+# isal leaves the upper halves of vector registers in use. All code in the older encoding (numpy's
+# comparisons, counting) then takes up to five times as long, until they are cleared. numpy
+# functions that are compiled for wide registers clear them at their end.
 _CLEARING = np.arange(64)
 
 
 class Readable(Protocol):
-    """Anything that is read forward."""
+    """Any object that is read forward."""
 
     def read(self, size: int) -> bytes:
-        """Up to ``size`` bytes; ``b""`` at the end."""
+        """Return up to ``size`` bytes; ``b""`` at the end."""
 
 
 @contextmanager
 def opened(
     storage: Storage, file: JobFile, expansion: Expansion | None = None
 ) -> Iterator[Iterator[bytes]]:
-    """The blocks of a file, as `decompressed` gives them; its stream is closed in the end.
+    """Yield the blocks of a file as `decompressed` does; its stream is closed at the end.
 
-    Raises `FileFailed`, here and while they are read, also for those that are too many by
-    ``expansion``, if there is one.
+    Raises `FileFailed`, here and while they are read, also if ``expansion`` is exceeded.
     """
     with closing(ObjectStream(storage, file)) as stream:
         yield decompressed(stream, file.path, expansion)
@@ -70,11 +69,11 @@ def opened(
 def decompressed(
     stream: ObjectStream, path: str, expansion: Expansion | None = None
 ) -> Iterator[bytes]:
-    """Non-empty blocks of at most 1 MiB, whatever the compression ratio.
+    """Return non-empty blocks of at most 1 MiB, whatever the compression ratio.
 
-    ``path`` says how the object should be packed; it is asked where the bytes do not say it.
-    Raises `FileFailed` at stage ``decompress`` for anything but complete streams. An object of
-    0 bytes is an empty plain file, but neither a gzip nor a zstd stream.
+    ``path`` says how the object should be compressed; it is used if the bytes do not show it.
+    Raises `FileFailed` at stage ``decompress`` for anything but complete streams. An object of 0
+    bytes is an empty plain file, but neither a gzip nor a zstd stream.
     """
     head = stream.read(BLOCK_BYTES)
     codec = _codec(head, path)
@@ -94,19 +93,22 @@ def decompressed(
 
 
 def codec_of(head: bytes) -> Codec | None:
-    """The codec of a stream that begins with ``head``, by its magic number; None: not packed."""
+    """Return the codec of a stream that begins with ``head``; None if it is not compressed."""
     if head.startswith(_GZIP):
         return "gzip"
-    skippable = head[1:4] == _ZSTD_SKIPPABLE and head[0] >> 4 == 5  # see there
+    skippable = head[1:4] == _ZSTD_SKIPPABLE and head[0] >> 4 == 5  # a skippable frame
     return "zstd" if head.startswith(_ZSTD) or skippable else None
 
 
 def _codec(head: bytes, path: str) -> Codec | None:
-    """As `codec_of`, for the bytes of a whole object. Raises `FileFailed` if they cannot be its."""
+    """Return the codec as `codec_of`, for a whole object's bytes.
+
+    Raises `FileFailed` if the bytes cannot be those of the object.
+    """
     ending = next((end for end in _ENDINGS if path.endswith(end)), None)
     codec = codec_of(head)
     if ending is None:
-        # A bad first line of a plain file may begin like that, and costs only itself.
+        # A bad first line of a plain file may begin like that; only that line is lost.
         return None if codec == "gzip" and not _begins_gzip(head) else codec
     if codec is not None:
         return codec
@@ -115,8 +117,8 @@ def _codec(head: bytes, path: str) -> Codec | None:
     if not _is_text(head) or _ZSTD.startswith(head):
         raise FileFailed(
             "decompress",
-            f"its name ends with {ending}, but it begins with {_hex(head)}, as neither gzip (1f 8b)"
-            " nor zstd (28 b5 2f fd) nor text does; store it again",
+            f"its name ends with {ending}, but it begins with {_hex(head)}, which is neither gzip"
+            " (1f 8b) nor zstd (28 b5 2f fd) nor text; store it again",
         )
     return None
 
@@ -130,7 +132,7 @@ def _begins_gzip(head: bytes) -> bool:
 
 
 def _is_text(head: bytes) -> bool:
-    """Whether it is UTF-8 without control characters; a character may be cut off at its end."""
+    """Return whether it is UTF-8 without control characters; the last character may be cut."""
     part = head[:_TEXT_BYTES]
     try:
         getincrementaldecoder("utf-8")().decode(part)
@@ -144,13 +146,13 @@ def _hex(data: bytes) -> str:
 
 
 def _blocks(head: bytes, stream: Readable) -> Iterator[bytes]:
-    """The stream that began with ``head``."""
+    """Return the blocks of a stream that began with ``head``."""
     rest = iter(lambda: stream.read(BLOCK_BYTES), b"")
     return chain([head], rest) if head else rest
 
 
 def _first(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """As many blocks as a magic number needs."""
+    """Yield as many blocks as a magic number needs."""
     size = 0
     while size < len(_ZSTD) and (block := next(blocks, b"")):
         size += len(block)
@@ -190,9 +192,9 @@ def _gunzip(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _next_member(data: bytes, blocks: Iterator[bytes]) -> bytes:
-    """Return what follows a member: ``b""``, or the beginning of the next one.
+    """Return the bytes after a member: ``b""``, or the beginning of the next one.
 
-    Archivers pad the last member with zeros, and people send a line break behind it.
+    Archivers pad the last member with zeros, and people append a line break.
     """
     data = data.lstrip(_PADDING)
     while not data and (more := next(blocks, b"")):
@@ -200,16 +202,16 @@ def _next_member(data: bytes, blocks: Iterator[bytes]) -> bytes:
     if not data.startswith(_GZIP) and not _GZIP.startswith(data):
         raise FileFailed(
             "decompress",
-            f"a whole gzip stream, and behind it bytes that are none ({_hex(data)}); store it again"
-            " without these, if they are no rows",
+            f"a complete gzip stream, followed by other bytes ({_hex(data)}); store it again"
+            " without them, if they are not rows",
         )
     return data
 
 
 def _unzstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    # pyarrow's reader bounds each block and notices a frame that is cut short;
-    # the zstandard package offers one or the other. It reads into a block of ours: one of its
-    # own it never frees where the stream is damaged.
+    # pyarrow's reader limits each block and notices a truncated frame; the zstandard package
+    # offers one or the other. It reads into our own block: it never frees its own if the
+    # stream is damaged.
     reader = pa.CompressedInputStream(pa.PythonFile(_File(blocks), mode="r"), "zstd")
     block = bytearray(BLOCK_BYTES)
     while True:
@@ -223,24 +225,24 @@ def _unzstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _unzstd_failed(text: str) -> FileFailed:
-    """The library's words for two things that people make, in ours."""
+    """Translate the library's messages for two common mistakes."""
     if "too much memory" in text:
         return FileFailed(
             "decompress",
-            "zstd with a window of more than 128 MiB, for which a task has no room; pack it again"
-            " without --long, or with --long=27 at most",
+            "zstd with a window of more than 128 MiB, for which a task has no memory; compress it"
+            " again without --long, or with --long=27 at most",
         )
-    if "Unknown frame descriptor" in text:  # not the first: that was looked at
+    if "Unknown frame descriptor" in text:  # not the first: that was checked
         return FileFailed(
             "decompress",
-            "a whole zstd frame, and behind it bytes that are none; store it again without these,"
-            " if they are no rows",
+            "a complete zstd frame, followed by other bytes; store it again without them,"
+            " if they are not rows",
         )
     return _damaged("zstd", text)
 
 
 class _File:
-    """Blocks as the file that pyarrow asks for."""
+    """Blocks as the file object that pyarrow requires."""
 
     closed = False
 
@@ -260,7 +262,7 @@ class _File:
         return False
 
     def close(self) -> None:
-        """Leave the blocks to whoever has opened them."""
+        """Do nothing: the opener closes the blocks."""
 
 
 def _damaged(codec: Codec, what: str) -> FileFailed:

@@ -1,4 +1,4 @@
-"""The failure of one file, which travels through the kernels without touching its neighbours."""
+"""The failure of one file, which passes through the kernels without affecting other files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Stage = Literal["read", "decompress", "parse", "partition"]
 
 
 class FileFailed(Exception):
-    """A file's verdict: ``quarantined`` for what it holds, ``retry`` for where it is."""
+    """A file's failure: ``quarantined`` because of its content, ``retry`` because of its store."""
 
     def __init__(self, stage: Stage, reason: str, outcome: Outcome = "quarantined") -> None:
         super().__init__(stage, reason, outcome)
@@ -21,6 +21,6 @@ class FileFailed(Exception):
 
 
 def bounded(text: str, limit: int = REASON_CHARACTERS) -> str:
-    """One line of at most ``limit`` characters; parsers quote values of any length."""
+    """Return one line of at most ``limit`` characters; parsers quote values of any length."""
     line = " ".join(text.split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"

@@ -1,8 +1,8 @@
 """Blocks of bytes become chunks that end at a line end.
 
-The JSON reader gets a few megabytes at a time. That bounds memory, and reading
-a large file whole is also slower. A line above the limit is passed over: its
-first bytes are kept for whoever wants to see it, and nothing else of it.
+The JSON reader gets a few megabytes at a time. That limits memory, and reading a large file as a
+whole is also slower. A line above the limit is skipped: only its first bytes are kept, to show
+them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BOM = b"\xef\xbb\xbf"
 class LineChunk:
     r"""Whole lines, the last ending with ``\n`` too; ``offset`` counts from the stream's start.
 
-    ``cells`` is how many values they may become, where somebody has looked (`portions`).
+    ``cells`` is how many values they may become, if that was counted (`portions`).
     """
 
     data: bytes
@@ -31,7 +31,7 @@ class LineChunk:
 
 @dataclass(frozen=True, slots=True)
 class LongLine:
-    """A line above the limit: where it starts, how long it is, how it begins."""
+    """A line above the limit: its start, its length, its first bytes."""
 
     offset: int
     length: int
@@ -42,11 +42,11 @@ class LongLine:
 def framed(
     blocks: Iterable[bytes], target: int = CHUNK_BYTES, limit: int = LINE_BYTES
 ) -> Iterator[LineChunk | LongLine]:
-    """Chunks of about ``target`` bytes, and the lines above ``limit`` bytes, in order.
+    """Yield chunks of about ``target`` bytes, and the lines above ``limit`` bytes, in order.
 
-    A byte order mark at the start is dropped (offsets count it), a missing
-    final newline added. At most ``limit``, ``target`` and a block are held; a line
-    that ends in the block that takes it above the limit is still within.
+    A byte order mark at the start is dropped (offsets count it), a missing final newline added. At
+    most ``limit``, ``target`` and a block are held in memory. A line that ends in the block in
+    which it exceeds the limit is still accepted.
     """
     stream = iter(blocks)
     parts: list[bytes] = []
@@ -83,7 +83,7 @@ def framed(
 
 
 def _passed_over(stream: Iterator[bytes]) -> tuple[int, bytes | None]:
-    """How many bytes the open line still has, and what follows its newline (None: the end)."""
+    """Return the length of the rest of the open line, and the bytes after it (None: the end)."""
     length = 0
     for block in stream:
         end = block.find(b"\n")

@@ -1,8 +1,8 @@
-"""Chunks that become no more values than a task has room for, however short their lines are.
+"""Chunks with no more values than a task has memory for, however short their lines are.
 
-A chunk is bounded in bytes, and what the parser makes of it by rows times columns: ``{}`` is a
-row, and so is each object of a list. What a line can become is told from its bytes before
-it is parsed, so a chunk of many rows is cut, and a line that is too much alone is passed over.
+A chunk is limited in bytes, but the parser's result by rows times columns: ``{}`` is a row, and so
+is each object of a list. The size of a line's result is estimated from its bytes before it is
+parsed. So a chunk of many rows is cut, and a single line that is too large is skipped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def portions(
     most: int = CHUNK_CELLS,
     line: int = LINE_CELLS,
 ) -> Iterator[LineChunk | LongLine]:
-    """The chunks with their ``cells``, cut where these are more than ``most``.
+    """Yield the chunks with their ``cells``, cut where these are more than ``most``.
 
     A line of more than ``line`` is a `LongLine`.
     """

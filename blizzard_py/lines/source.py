@@ -1,8 +1,8 @@
-"""Opening and reading source objects, with each failure's verdict decided here.
+"""Opening and reading of source objects; each failure's outcome is decided here.
 
-A missing object was deleted after it was listed, and no retry brings it back; a name
-that cannot be asked for stays one. Everything else a store says (refused, throttled,
-timed out) is about the place and not about the file, so the file is left for a retry.
+A missing object was deleted after it was listed, and no retry restores it. A name that is not valid
+stays so. All other errors of a store (refused, throttled, timed out) are about the store, not about
+the file, so the file is left for a retry.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from blizzard_core.storage.protocol import Storage, root_exists
 from blizzard_py.job import JobFile
 from blizzard_py.lines.failure import FileFailed
 
-# Objects up to this size are fetched whole: one request instead of a HEAD and a GET.
+# Objects up to this size are fetched at once: one request instead of a HEAD and a GET.
 WHOLE_BYTES = 4 << 20
 
 
@@ -37,7 +37,7 @@ class ObjectStream:
             raise self._failed(error) from error
 
     def read(self, size: int = -1) -> bytes:
-        """Up to ``size`` bytes; ``b""`` at the end."""
+        """Return up to ``size`` bytes; ``b""`` at the end."""
         try:
             data = self._stream.read(size)
         except (StorageError, OSError) as error:

@@ -1,4 +1,4 @@
-"""The outcomes of a batch's files before the query sees their rows, and the batch's report.
+"""The outcomes of a batch's files before the query gets their rows, and the batch's report.
 
 Pure.
 """
@@ -23,10 +23,10 @@ if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
 
 @dataclass(frozen=True, slots=True)
 class AcceptedBatch:
-    """The outcomes of a batch's files, by source: the rows, and what was found of their times.
+    """The outcomes of a batch's files, by source: the rows, and the result for their times.
 
-    ``tallies`` are of the same rows, ``present`` are the sources with files in it, ``idle``
-    those that nobody waits for.
+    ``tallies`` are of the same rows, ``present`` are the sources with files in it, and ``idle`` the
+    sources that are not waited for.
     """
 
     accepted: Mapping[str, IngestResult]
@@ -38,7 +38,7 @@ class AcceptedBatch:
 
 
 def late_letters(found: Mapping[str, Sequence[LatenessReport]]) -> list[StagedBadRecords]:
-    """Return those of all sources, with qualified paths where there are several."""
+    """Return the late letters of all sources, with qualified paths if there are several."""
     letters = {n: [o.letters for o in each if o.letters is not None] for n, each in found.items()}
     if len(letters) == 1:
         return next(iter(letters.values()))
@@ -46,7 +46,7 @@ def late_letters(found: Mapping[str, Sequence[LatenessReport]]) -> list[StagedBa
 
 
 def operators_of(steps: Sequence[tuple[OperatorState, ...]]) -> tuple[OperatorState, ...]:
-    """Return what each operator holds after a batch's micro-batches, and did in all of them."""
+    """Return each operator's state after a batch's micro-batches, and its work in all of them."""
     return tuple(
         replace(
             each[-1],
@@ -65,7 +65,7 @@ def batch_of(
     done: QueryResult,
     outputs: IngestResult,
 ) -> QueryBatch:
-    """The line about a batch; ``accepted`` is what the jobs of all sources have told."""
+    """Return the history's entry for a batch; ``accepted`` is the joined report of all sources."""
     found = [one for each in taken.found.values() for one in each]
     operators = operators_of([one.operators for one in done.micro_batches])
     return QueryBatch(

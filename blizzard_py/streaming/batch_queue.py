@@ -1,7 +1,7 @@
-"""Offers to the running query: a batch at a time, as files in its scratch directory.
+"""Batches that are offered to the running query, one at a time, as files in its directory.
 
-The query's source asks for the newest number and for what a number means; both follow from our
-checkpoint, so a query that is started again asks for nothing that was not offered to it anew.
+The query's source reads the newest number and the batch of a number. Both follow from our
+checkpoint, so a restarted query reads nothing that was not offered to it again.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from blizzard_py.kernels.lateness import Limits, Rule
 
 _LATEST = "latest"
 _SETTLED = "settled"
-# So often it is looked whether something was offered, and at most so long.
+# The interval of looking for a new batch, and the longest wait.
 _LOOK_SECS = 0.005
 _HELD_SECS = 0.2
-# What Spark asks after a batch decides whether an empty micro-batch follows and who waits is told.
+# After a batch these decide whether an empty micro-batch follows and notify waiting threads.
 _PROMPT_ANSWERS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class SourceShare:
-    """One source's share of a batch: staged files by task, and the rule for their rows.
+    """One source's part of a batch: staged files by task, and the rule for its rows.
 
-    ``tick_us`` is the time of a row that moves the watermark and is no row, if there is one.
-    ``lacks`` are columns that only other sources have.
+    ``tick_us`` is the time of a row that only moves the watermark, if there is one. ``lacks`` are
+    columns that only other sources have.
     """
 
     source: str
@@ -44,9 +44,9 @@ class SourceShare:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One batch's accepted rows: what is read of them, by what they are judged, each source's.
+    """One batch's accepted rows: their columns, their limits, and each source's part.
 
-    ``sink`` is where they are, without its options: tasks are handed these as they begin.
+    ``sink`` is their location without its options: tasks get these when they begin.
     """
 
     sink: Place
@@ -56,7 +56,7 @@ class Offer:
 
 
 def publish_number(folder: Path, number: int, offer: Offer | None) -> None:
-    """From now on ``number`` is the newest; without an offer it was settled before."""
+    """Make ``number`` the newest one; without an offer its batch is already finished."""
     if offer is not None:
         _replace(folder / f"{number}.offer", pickle.dumps(offer))
         (folder / f"{number - 1}.offer").unlink(missing_ok=True)
@@ -64,27 +64,27 @@ def publish_number(folder: Path, number: int, offer: Offer | None) -> None:
 
 
 def begin_after(folder: Path, number: int) -> None:
-    """Return the offset after which a new query begins: ``number`` and all before was settled."""
+    """Make a new query begin after ``number``: it and all before are finished."""
     _replace(folder / _SETTLED, str(number).encode())
     publish_number(folder, number, None)
 
 
 def starting_number(folder: Path) -> int:
-    """The number that was settled when the query was started."""
+    """Return the number of the batch that was finished when the query was started."""
     return int((folder / _SETTLED).read_bytes())
 
 
 def newest_number(folder: Path) -> int:
-    """The newest number."""
+    """Return the newest number."""
     return int((folder / _LATEST).read_bytes())
 
 
 class NewestNumber:
-    """The newest number, as a query is told it that asks again and again.
+    """The newest number, for a query that asks again and again.
 
-    Between two questions Spark pauses, and what is offered meanwhile waits. So a question is
-    held back once the same answer was given a few times: until something is offered, or not for
-    long, since whoever stops the query waits for the answer.
+    Spark pauses between two questions, and a batch that is offered meanwhile waits. So after a few
+    equal answers a question is held back until a batch is offered. It is not held for long, since a
+    stop of the query waits for the answer.
     """
 
     def __init__(self, folder: Path, pause: Callable[[float], None] = time.sleep) -> None:
@@ -94,7 +94,7 @@ class NewestNumber:
         self._times = 0
 
     def ask(self) -> int:
-        """The newest number by now."""
+        """Return the newest number now."""
         found = newest_number(self._folder)
         looks = round(_HELD_SECS / _LOOK_SECS) if self._times >= _PROMPT_ANSWERS else 0
         while found == self._told and looks:
@@ -107,7 +107,7 @@ class NewestNumber:
 
 
 def read_offer(folder: Path, number: int) -> Offer:
-    """Return what a number means."""
+    """Return the batch of a number."""
     found: Offer = pickle.loads((folder / f"{number}.offer").read_bytes())  # noqa: S301  # our own
     return found
 

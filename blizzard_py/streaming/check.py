@@ -27,9 +27,9 @@ def definition_of(
     asked: tuple[EventTimeSettings, tuple[Branch, ...]],
     settings: IngestSettings,
 ) -> Definition:
-    """The query ``asked`` for, after what its input really has. Raises `ConfigError` with the key.
+    """Return the query ``asked`` for, with the columns of its real input.
 
-    It is what is computed, and what of it is each source's.
+    It is the computation, and each source's part in it. Raises `ConfigError` with the key.
     """
     given, branches = asked
     accept = decode_settings(settings)
@@ -49,20 +49,20 @@ def _input_problems(
     given: EventTimeSettings, branches: Sequence[Branch], schema: pa.Schema, *, transformed: bool
 ) -> list[str]:
     if not transformed:
-        return []  # the configuration was checked without Spark
+        return []  # the configuration was already checked without Spark
     found = [
-        f"the transform must hand on {name} (SELECT {name}, …), by which late rows are found"
+        f"the transform must keep {name} (SELECT {name}, …), which identifies late rows"
         for name in PLACE
         if name not in schema.names
     ]
     places = Metadata(PLACE, "", 0).schema(pa.schema([]))
     found += [
-        f"the transform gives {name} as {schema.field(name).type}; hand it on as it is"
+        f"the transform gives {name} as {schema.field(name).type}; keep it unchanged"
         for name in PLACE
         if name in schema.names and schema.field(name).type != places.field(name).type
     ]
     found += [
-        f"the transform gives {name!r}: names that begin with {OURS} are ours; rename it with AS"
+        f"the transform gives {name!r}: names beginning with {OURS} are reserved; rename it with AS"
         for name in schema.names
         if name.lower().startswith(OURS)
     ]
@@ -73,7 +73,7 @@ def _input_problems(
         named |= {"join.on": given.join.on, "join.columns": [field for _, field in places]}
     for key, names in named.items():
         found += [
-            f"{key}: {name!r} is no column that the transform gives"
+            f"{key}: {name!r} is not a column of the transform's result"
             for name in names
             if name not in schema.names
         ]
@@ -88,8 +88,8 @@ def _of_time(field: pa.Field) -> list[str]:
     if not field.nullable:
         return []
     text = (
-        f"column: {field.name!r} may be null in what the transform gives, and a row"
-        " without a time belongs nowhere; hand on a field that is declared nullable: false"
+        f"column: {field.name!r} may be null in the transform's result, but every row"
+        " needs a time; use a field that is declared nullable: false"
     )
     return [text]
 
@@ -100,9 +100,9 @@ def check_query(
     asked: tuple[EventTimeSettings, tuple[Branch, ...]],
     settings: IngestSettings,
 ) -> pa.Schema:
-    """The columns of the query's output. Raises `ConfigError` for one that cannot be used.
+    """Return the columns of the query's output. Raises `ConfigError` if it cannot be used.
 
-    Spark starts it, over nothing.
+    Spark starts the query, without input.
     """
     from blizzard_py.streaming.query import StreamQuery  # noqa: PLC0415  # it imports what we do
 

@@ -1,4 +1,4 @@
-"""The job before the query: it decides about files and records, each row with its place."""
+"""The job before the query: it decides about files and records, and keeps each row's position."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from blizzard_core.settings.sources import MetadataColumn
 from blizzard_core.storage.protocol import join
 from blizzard_py.job import IngestJob, IngestSettings
 
-# The columns that say where a row is from, by which late rows become letters.
+# The columns with a row's position, by which late rows become dead letters.
 PLACE: tuple[MetadataColumn, ...] = ("_source_file", "_source_line")
 
 _FILE_BYTES = 32 << 20
@@ -16,7 +16,7 @@ _FOLDER = "accepted"
 
 
 def decode_settings(settings: IngestSettings) -> IngestSettings:
-    """Return what it is run with: as declared and transformed, into files that nobody publishes."""
+    """Return the settings of that job: as declared and transformed, into unpublished files."""
     wanted = settings.metadata_columns
     return replace(
         settings,
@@ -30,7 +30,7 @@ def decode_settings(settings: IngestSettings) -> IngestSettings:
 
 
 def make_decode_job(job: IngestJob) -> IngestJob:
-    """The job with these settings, into a folder of its own; rows of all partitions together."""
+    """Return the job with these settings, into its own folder; rows of all partitions together."""
     return replace(
         job,
         settings=decode_settings(job.settings),

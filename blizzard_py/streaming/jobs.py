@@ -1,17 +1,17 @@
-"""A batch of a pipeline over event time, from its files to what the commit point saves.
+"""A batch of a pipeline over event time, from its files to the state that the commit point saves.
 
-1. *accept*: the engine's job as always, into staging that nobody publishes, each row with its
-   file and line; of several sources a job for each that has files;
-2. *judge*: rows that are late or ahead of time are counted and lettered, if there may be any, of
-   each source by its own column;
-3. *settle*: the running query is offered the batch, and its callbacks stage the outputs;
-4. *pack*: what is new in the query's checkpoint directory becomes objects that the new state
-   names. The caller saves it with the outputs: the one commit point.
+1. *decode*: the engine's usual job, into unpublished staging, each row with its file and line. With
+   several sources there is a job for each source with files.
+2. *find late rows*: rows that are late or ahead of time are counted and written as dead letters,
+   for each source by its own column. The job is skipped if there are none.
+3. *run the query*: the batch is offered to the running query, whose callbacks stage the outputs.
+4. *archive*: new files of the query's checkpoint directory become objects that the new state names.
+   The caller saves it with the outputs: the one commit point.
 
-**Recovery.** The query goes on only if it is where the saved state is. After any error, and on
-every start, it is stopped, its directory is thrown away, and one is restored from the manifest. So
-it never holds what was not committed, Spark never replays, and another attempt may read other
-rows. What was packed for nothing has a name that no state knows, and later epochs remove it.
+**Recovery.** The query continues only if it is where the saved state is. After any error, and at
+every start, the query is stopped, its directory is removed, and another one is restored from the
+manifest. So it never has uncommitted state, Spark never replays, and another attempt may read other
+rows. Objects of a failed attempt have names that no state knows; later epochs remove them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from blizzard_py.streaming.start_limit import wait_for_turn
 from blizzard_py.streaming.state_archive import StateArchive, WorkingCopy
 from blizzard_py.streaming.state_files import see_all
 
-if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
+if TYPE_CHECKING:  # Spark is imported with the first batch, like the engine
     from blizzard_py.engines.spark.scratch import Scratch
     from blizzard_py.streaming.operators import Definition
     from blizzard_py.streaming.query import QueryResult, StreamQuery
@@ -70,7 +70,7 @@ _MILLI, _MICRO = 1000, 1_000_000
 
 @dataclasses.dataclass(slots=True)
 class _Running:
-    """The query, its directory, and the state that both are at."""
+    """The query, its directory, and the state of both."""
 
     query: StreamQuery
     copy: WorkingCopy
@@ -83,7 +83,7 @@ class StreamJobs:
     def __init__(
         self, parts: SourceContext, given: EventTimeSettings, session: Callable[[], Any]
     ) -> None:
-        """``session`` gives the Spark session that the engine has by then."""
+        """``session`` returns the engine's Spark session."""
         self._parts = parts
         self._session = session
         self._given = given
@@ -97,7 +97,7 @@ class StreamJobs:
         self._place: Scratch | SharedDirectory | None = None
         self._starts = 0
         self._cancelled = threading.Event()
-        self._named: frozenset[str] = frozenset()  # objects of the state that was saved last
+        self._named: frozenset[str] = frozenset()  # objects of the last saved state
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
     def check(self, state: SourceState, where: str) -> None:
@@ -114,7 +114,7 @@ class StreamJobs:
             raise
 
     def has_due(self, state: SourceState) -> bool:
-        """See `Jobs`: an operator moves the watermark."""
+        """See `Jobs`: an operator may move the watermark."""
         return state.stream is not None and state.stream.is_to_advance
 
     def cancel(self, output_prefix: str) -> None:
@@ -126,11 +126,11 @@ class StreamJobs:
             running.query.stop()
 
     def progress(self, output_prefix: str) -> float | None:
-        """See `Jobs`: of the first step, in which the files are read."""
+        """See `Jobs`: the progress of the first step, which reads the files."""
         return self._parts.engine.progress(output_prefix)
 
     def advanced(self, state: SourceState) -> None:
-        """See `Jobs`: objects that the state before named, and this one does not."""
+        """See `Jobs`: remove objects that the state before named, and this one does not."""
         named = frozenset() if state.stream is None else state.stream.objects
         self._packs.drop(self._named - named)
         self._named = named
@@ -203,7 +203,7 @@ class StreamJobs:
         jobs: Mapping[str, IngestJob],
         accepted: Mapping[str, IngestResult],
     ) -> AcceptedBatch:
-        """The second step, of each source."""
+        """Run the second step, for each source."""
         started_ts = next(iter(jobs.values())).started_ts
         ahead = round(started_ts * _MICRO) + to_micros(self._given.advanced.max_ahead)
         limits = Limits(known.judged_ms, ahead)
@@ -219,13 +219,13 @@ class StreamJobs:
     def _tally(
         self, known: StreamState, source: str, outputs: Sequence[StagedOutput], limits: Limits
     ) -> TimeTally:
-        """What the times of a source's rows say, beside the newest one that it had before."""
+        """Return the times of a source's rows, and its newest time before them."""
         newest_ms = known.sources.get(source, known).max_event_time_ms
         sink, rule = self._parts.stores.sink, self._rules[source]
         return tally(sink, outputs, rule, limits, newest_ms, self._parts.concurrency)
 
     def _accept(self, job: IngestJob, *, alone: bool) -> IngestResult:
-        """A source's rows; of several, one without files costs nothing."""
+        """Return a source's rows; with several sources, one without files costs nothing."""
         if not job.files and not alone:
             return IngestResult((), (), 0)
         return self._parts.engine.ingest(make_decode_job(job))
@@ -239,9 +239,9 @@ class StreamJobs:
         rule: Rule,
         found: TimeTally,
     ) -> list[LatenessReport]:
-        """Counts and letters of rows that Spark will not be given; without letters without a job.
+        """Return counts and dead letters of rows that Spark does not get; no job without letters.
 
-        One entry at least, unless no row was accepted.
+        At least one entry, unless no row was accepted.
         """
         from blizzard_py.streaming.late_rows import find_late_rows  # noqa: PLC0415  # see above
 
@@ -307,7 +307,7 @@ class StreamJobs:
         )
 
     def _at(self, known: StreamState, settings: IngestSettings, epoch: int) -> _Running:
-        """The query where the saved state is: the one that runs, or another one."""
+        """Return the query where the saved state is: the running one, or a new one."""
         from blizzard_py.streaming.query import StreamQuery  # noqa: PLC0415  # see above
 
         root = self._session()
@@ -341,10 +341,10 @@ class StreamJobs:
     def _brought(
         self, query: StreamQuery, definition: Definition, known: StreamState
     ) -> StreamState:
-        """Have a query that begins anew know which windows are closed, before any row.
+        """Make a new query know which windows are closed, before any row.
 
-        Gives the state that it is at: it may be of another kind than the one that was forgotten,
-        one that runs empty micro-batches, and then it judges by the newer of the two watermarks.
+        Returns the state that it is at. The new query may be of another kind than the reset one:
+        one that runs empty micro-batches uses the newer of the two watermarks.
         """
         steps, judged_ms = known.begins_at, known.judged_ms
         for number, ms in enumerate(steps, known.batch - len(steps) + 1):
@@ -375,13 +375,13 @@ class StreamJobs:
                 if shared is None
                 else SharedDirectory(Path(shared), self._parts.stores.sink.uri, self._parts.home_id)
             )
-        # Of a start that failed there may be part of a copy, or each would leave one.
+        # A failed start may leave part of a copy; remove it.
         shutil.rmtree(self._place.path / f"query-{self._starts}", ignore_errors=True)
         self._starts += 1
         return create_folder(self._place.path / f"query-{self._starts}")
 
     def _drop(self) -> None:
-        """Stop the query and forget what it knows."""
+        """Stop the query and forget its state."""
         running, self._running = self._running, None
         if running is not None:
             running.query.stop()

@@ -1,12 +1,12 @@
-"""From the settings of a join to its frame: the rows of two sources that belong together.
+"""The frame of a join: the rows of two sources that belong together.
 
-Both sides are of one stream, so that a batch comes in one micro-batch. Each column of a side has a
-name of its own, or Spark would read the stream twice.
+Both sides are in one stream, so that a batch comes in one micro-batch. Each column of a side has
+its own name; otherwise Spark would read the stream twice.
 
-**Fields that may be null.** Spark puts a filter for them as far down as it can, below the
-watermark: rows with a null would not move it, nor would ticks, and of an outer join they would
-(there they have to come out). So fields are compared as if two nulls were equal, for which no
-filter is needed, and a mark on each side says that a null matches nothing.
+**Fields that may be null.** Spark pushes a filter for them down below the watermark. Then rows with
+a null, and ticks, would not move it; and an outer join would lose such rows, which it must emit. So
+fields are compared as if two nulls were equal, which needs no filter. A mark on each side says that
+a null matches nothing.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ _MILLI = 1000
 
 
 def behind(rows: DataFrame, time: str, branch: Branch) -> DataFrame:
-    """The rows behind their watermark, which ticks have moved and do not pass."""
+    """Return the rows behind their watermark; ticks have moved it and are dropped."""
     watched = rows.withWatermark(quoted(time), f"{branch.delay_us // _MILLI} milliseconds")
-    # It names the time, or Spark would put it below the watermark, and ticks would move nothing.
+    # It uses the time; otherwise Spark would push it below the watermark and ticks would not count.
     return watched.where(~(F.col(TICK) & is_time(time))).drop(TICK)
 
 
 def is_time(time: str) -> Column:
-    """Return whether it is after 1970; of rows that the query is given it always is."""
+    """Return whether it is after 1970; true for every row that the query gets."""
     return column(time) > F.timestamp_seconds(F.lit(0))
 
 
 def column(name: str) -> Column:
-    """The column of that name, dots and all."""
+    """Return the column of that name, including dots."""
     return F.col(quoted(name))
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark's SQL takes any."""
+    """Return a column's name, quoted for Spark SQL."""
     escaped = name.replace("`", "``")
     return f"`{escaped}`"
 
 
 LEFT, RIGHT = "left_", "right_"
-# What a side's mark is where none of its fields is null, and where one is.
+# A side's mark if none of its fields is null, and if one is.
 _WHOLE, _NULL = 0, {LEFT: 1, RIGHT: 2}
 MARK = "_blizzard_mark"
 
 
 def joined(staged: DataFrame, join: JoinSettings, branches: Sequence[Branch]) -> DataFrame:
-    """The columns of the join over a stream that has the rows of both sides."""
+    """Return the columns of the join over a stream with the rows of both sides."""
     own = {branch.source: branch for branch in branches}
     fields = join.fields()
     left, right = (
@@ -82,7 +82,7 @@ def joined(staged: DataFrame, join: JoinSettings, branches: Sequence[Branch]) ->
 def _side(
     staged: DataFrame, side: str, branch: Branch, fields: set[str], on: Sequence[str]
 ) -> DataFrame:
-    """A source's rows behind their watermark, with those fields and a mark."""
+    """Return a source's rows behind their watermark, with those fields and a mark."""
     rows = staged.where(F.col(WHOSE) == branch.source).select(
         *(column(name).alias(side + name) for name in sorted({*fields, branch.column})),
         F.col(TICK),

@@ -1,4 +1,4 @@
-"""The job that finds late rows of a batch: run only where its times say that there may be any."""
+"""The job that finds late rows of a batch: run only if its times allow for any."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from blizzard_py.kernels.late_letters import LatenessReport, LatenessTask, run_l
 def find_late_rows(
     spark: SparkSession, job: IngestJob, make: Callable[[IngestJob], Sequence[LatenessTask]]
 ) -> list[LatenessReport]:
-    """Return what each task has found; ``make`` makes them of the job as tasks may be told it.
+    """Return each task's result; ``make`` makes the tasks from the job without secrets.
 
     Raises what Spark raises.
     """

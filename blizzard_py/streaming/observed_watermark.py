@@ -1,12 +1,12 @@
-"""A watermark that is only told: how far the times of a source's rows have come.
+"""An event-time watermark that is reported but drives no query.
 
-The batch is the engine's job as always, and its rows are the table's whatever their time is. What
-the job has staged tells the newest time; the watermark is that, less the delay, and never falls. A
-row is late by the rule of `blizzard_py.kernels.lateness`: if its time is not above the watermark
-that the batches before it have brought. Rows further ahead than ``max_ahead`` move nothing.
+The batch is the engine's usual job, and its rows go to the table whatever their time is. The staged
+files give the newest time. The watermark is that, less the delay, and never falls. A row is late by
+the rule of `blizzard_py.kernels.lateness`: if its time is not above the watermark of the batches
+before it. Rows further ahead than ``max_ahead`` do not move it.
 
-It counts from the save that makes the outputs count, so each batch is told of once, whichever of
-its attempts that was of. Of a failed request for a staged file the batch fails, as of any other.
+It counts from the save that commits the outputs, so each batch is counted once, whichever attempt
+succeeded. If reading a staged file fails, the batch fails, as usual.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MILLI, _MICRO = 1000, 1_000_000
 
 
 class ObservedWatermarkJobs:
-    """The `Jobs` of a source whose watermark is told."""
+    """The `Jobs` of a source whose watermark is reported."""
 
     def __init__(self, jobs: Jobs, parts: SourceContext, watch: WatchedColumn) -> None:
         """``jobs`` make the outputs."""
@@ -45,7 +45,7 @@ class ObservedWatermarkJobs:
         """See `Jobs`. Raises `EngineError` if a file was written without the column."""
         ingested = self._jobs.run(state, job, epoch)
         if any(file.path in state.replacing for file in job.files):
-            return ingested  # what is read again tells how it was, and came when it first came
+            return ingested  # rows that are read again were already counted when they first came
         return replace(ingested, stream=self._after(state.stream, job, ingested.result))
 
     def has_due(self, state: SourceState) -> bool:
@@ -88,10 +88,10 @@ class ObservedWatermarkJobs:
 def after(
     known: StreamState, watch: WatchedColumn, found: TimeTally, files: int, rows: int
 ) -> StreamState:
-    """Return what is known with a batch of so many files and rows more. Pure.
+    """Return the state with one more batch of so many files and rows. Pure.
 
-    The watermark is floored to milliseconds, as a query's is. A delay that is shorter by now is
-    told by the newest time of all, whichever batch has brought that.
+    The watermark is rounded down to milliseconds, like a query's. If the delay became shorter, the
+    newest time of all batches counts.
     """
     newest_ms = None if found.times is None else found.times.max_ms
     times = [ms for ms in (newest_ms, known.max_event_time_ms) if ms is not None]

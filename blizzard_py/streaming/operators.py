@@ -1,12 +1,11 @@
-"""From the settings of event time to the frame that a query computes.
+"""The frame of a query, made from the settings of event time.
 
-Duplicates are removed first, then rows are put into windows and aggregated, as the rule of
-lateness takes it (`blizzard_py.kernels.lateness.rules_of`).
+Duplicates are removed first; then rows are put into windows and aggregated. The rule of lateness
+assumes this order (`blizzard_py.kernels.lateness.rules_of`).
 
 Rows of several sources come together behind their watermarks (`blizzard_py.streaming.joining`).
-Duplicates are remembered for the delay of the first branch, whatever Spark is told of the others,
-so the one with the longest delay is the first. A join (`blizzard_py.streaming.joining`) has one
-on either side.
+Spark remembers duplicates for the delay of the first branch, whatever the other delays, so the
+branch with the longest delay is the first. A join has one branch on either side.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ from blizzard_py.streaming.joining import behind, column, joined
 from blizzard_py.streaming.source import FORMAT, OFFERS, WHOSE, marks
 
 _WINDOW = "_blizzard_window"
-# Of several sources, the column that has each row's time.
+# With several sources, the column with each row's time.
 _TIME = "_blizzard_time"
-# A star that is not that of `count(*)` stands for columns, or multiplies.
+# Any star outside of `count(*)` means columns, or multiplies.
 _COUNT_STAR = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A query: its settings, the columns of its input and those of a row that only pass through.
+    """A query: its settings, its input columns, and the columns of a row that only pass through.
 
-    ``branches`` are what of it is each source's, ``output`` the columns that rows keep where
-    nothing is aggregated.
+    ``branches`` are each source's part, ``output`` the columns that rows keep if nothing is
+    aggregated.
     """
 
     given: EventTimeSettings
@@ -63,7 +62,7 @@ class Definition:
         return pa.schema([field for field in self.input if field.name in used])
 
     def written(self, emitted: StructType) -> StructType:
-        """The columns that tasks write: the query's own, and the number of the batch if wanted."""
+        """Return the columns that tasks write: the query's own, and the batch's number if set."""
         if not self.emitted_batch:
             return emitted
         return StructType([*emitted.fields, StructField(EMITTED_BATCH, LongType(), nullable=False)])
@@ -83,10 +82,10 @@ def _used(given: EventTimeSettings, names: Sequence[str], output: Iterable[str])
 
 
 def refusal(spark: SparkSession, given: EventTimeSettings) -> tuple[str, str] | None:
-    """The first aggregate that is no expression, and what Spark says. Nothing is analysed."""
+    """Return the first aggregate that is no expression, with Spark's message; only parses."""
     for name, expression in given.aggregates.items():
-        # In parentheses it is an expression, and cannot bring a clause of its own.
-        query = f"SELECT (\n{expression}\n) FROM {SOURCE}"  # noqa: S608  # it is parsed only
+        # In parentheses it must be an expression and cannot add a clause.
+        query = f"SELECT (\n{expression}\n) FROM {SOURCE}"  # noqa: S608  # only parsed
         if why := query_refusal(spark, query):
             return name, why
     return None
@@ -115,7 +114,7 @@ def frame_of(spark: SparkSession, definition: Definition, offers: str) -> DataFr
 
 
 def aggregated(frame: DataFrame, given: EventTimeSettings, time: str) -> DataFrame:
-    """The aggregates of each window and group of the frame's rows, whose time that column is."""
+    """Return the aggregates of each window and group; ``time`` is the column of the rows' time."""
     values = [F.expr(text).alias(name) for name, text in given.aggregates.items()]
     if given.window is None:
         rows = frame.groupBy(*map(column, given.group_by)).agg(*values)
@@ -131,7 +130,7 @@ def aggregated(frame: DataFrame, given: EventTimeSettings, time: str) -> DataFra
 
 
 def _watched(staged: DataFrame, branches: Iterable[Branch], time: str) -> DataFrame:
-    """The rows of several sources, each behind the watermark of its own, with their times."""
+    """Return the rows of several sources, each behind its own watermark, with their times."""
     longest_first = sorted(branches, key=lambda branch: (-branch.delay_us, branch.source))
     parts = [
         behind(

@@ -1,8 +1,8 @@
-"""Spark's plans of one query in two spellings, or in two time zones.
+"""Comparison of Spark's plans of one query in two spellings, or in two time zones.
 
-Both are planned by the same Spark over the same columns, and it compares them. No plan is kept:
-another release of Spark makes another one of the same text. They are the optimised ones. Analysed
-ones differ even for one text, since each ``WITH`` has a number, and by ``page AS page``.
+One Spark plans both over the same columns, and compares the plans. No plan is stored: another
+release of Spark makes another plan of the same text. The optimised plans are compared. Analysed
+plans differ even for one text, since each ``WITH`` has a number, and by ``page AS page``.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def differing(
     settings: IngestSettings,
     queries: tuple[Mapping[str, Any], Mapping[str, Any]],
 ) -> list[str]:
-    """Return those of ``transform``, ``aggregates`` and ``zone`` that change the kept query.
+    """Return those of ``transform``, ``aggregates`` and ``zone`` that change the stored query.
 
-    ``queries`` are the fingerprints of both, the kept one first. Raises `EngineError`, and
+    ``queries`` are the fingerprints of both, the stored one first. Raises `EngineError`, and
     `ConfigError` for a query that cannot be computed.
     """
     try:
@@ -52,21 +52,21 @@ def differing(
         raise ConfigError(place, [spark_message(str(error))]) from None
     except FAILURES as error:
         raise EngineError(
-            f"{pipeline}: the query could not be compared with the kept one: {reason_of(error)}"
+            f"{pipeline}: the query could not be compared with the stored one: {reason_of(error)}"
         ) from None
 
 
 class _Plan:
-    """What Spark would do for a frame, and the names of its columns, in whichever order."""
+    """Spark's plan of a frame, and the names of its columns, in any order."""
 
     def __init__(self, frame: DataFrame, *, ignores_case: bool) -> None:
         names = sorted(frame.columns, key=str.lower)
-        # The plans that are compared have no names.
+        # The compared plans have no names.
         self.names = [*map(str.lower, names)] if ignores_case else names
-        # Under other names: one that is spelled otherwise would be a step of the plan.
+        # Under other names: a different spelling would be a step of the plan.
         renamed = (column(name).alias(f"{OURS}{place}") for place, name in enumerate(names))
         selected: Any = frame.select(*renamed)
-        # At once, since it goes by the settings that the session has by then.
+        # At once, since it depends on the session's current settings.
         self.plan = selected._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # no public name
 
     def is_same(self, other: _Plan) -> bool:
@@ -87,7 +87,7 @@ class _Comparison:
         self._session = root.newSession()
         self._records = records(self._session, decode_settings(settings), ())
         schema = from_arrow_schema(definition.input, prefer_timestamp_ntz=False)
-        # Windows are compared by their settings, and Spark's plan of a session has the zone in it.
+        # Windows are compared by their settings; the plan of a session window contains the zone.
         self._window = _window_of(self._given, schema)
         schema = StructType([*schema.fields, *(StructField(name, _EDGES) for name in self._window)])
         self._rows = self._session.range(0, 0, 1, 1).mapInArrow(nothing, schema)
@@ -105,7 +105,7 @@ class _Comparison:
             yield from _differing(plan, key, (kept[key], now[key]), zones)
 
     def _can_compute(self, kept: Mapping[str, Any]) -> bool:
-        """Return whether the kept query can run over the columns of now."""
+        """Return whether the stored query can run over the present columns."""
         given = self._given.model_copy(update={"aggregates": kept["aggregates"]})
         settings = replace(self._settings, transform=kept["transform"])
         try:
@@ -115,7 +115,7 @@ class _Comparison:
         return True
 
     def _zone(self, name: str) -> str:
-        """The zone by its one name: ``Etc/UTC`` is ``UTC``."""
+        """Return the zone's canonical name: ``Etc/UTC`` is ``UTC``."""
         jvm: Any = self._session.sparkContext._jvm  # noqa: SLF001  # no public name
         zones = jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils
         return str(zones.getZoneId(name).normalized().getId())
@@ -123,7 +123,7 @@ class _Comparison:
     def _transformed(self, statement: str, zone: str) -> _Plan:
         self._session.conf.set(SESSION_ZONE, zone)
         settings = replace(decode_settings(self._settings), transform=statement)
-        # Only where rows pass as they are, names go into the table.
+        # Names go into the table only if rows pass unchanged.
         ignores_case = bool(self._given.aggregates) or self._given.join is not None
         with transformed(self._session, self._records, settings) as frame:
             return _Plan(frame, ignores_case=ignores_case)
@@ -137,7 +137,7 @@ class _Comparison:
 
 
 def _window_of(given: EventTimeSettings, schema: StructType) -> list[str]:
-    """By which name an aggregate may use the window that a row is in."""
+    """Return the name by which an aggregate may use its row's window."""
     if given.window is None:
         return []
     name = "window" if given.window.gap is None else "session_window"
@@ -154,7 +154,7 @@ def _differing(
     asked = plan(now, zone_now)
     try:
         was, between = plan(before, zone_before), plan(before, zone_now)
-    except AnalysisException:  # of columns that there are no more
+    except AnalysisException:  # it uses columns that no longer exist
         yield key
         return
     if was.is_same(asked):

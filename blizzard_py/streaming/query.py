@@ -1,13 +1,13 @@
-"""One long-running query over one working copy: start it, offer a batch, settle it, stop it.
+"""One long-running query over one working copy: start it, offer a batch, wait for it, stop it.
 
-It knows nothing of our state. What makes an offer settled, all measured on Spark 4.3:
+This module does not know our state. The conditions for a finished batch, all measured on Spark 4.3:
 
-* ``processAllAvailable`` waits for the empty micro-batch that a moved watermark asks for, too, but
-  may return normally when the query has died or was stopped. So the query must be active, without
-  an exception, and tell of a micro-batch that ends at the offer.
-* The callback runs the frame exactly once and to its end, or Spark refuses the micro-batch. What it
-  raises travels as text through both languages, and a long one has ended the stream's thread; so
-  it keeps the error for us and raises a short one.
+* ``processAllAvailable`` also waits for the empty micro-batch after a moved watermark. But it may
+  return normally when the query has died or was stopped. So the query must be active, without an
+  exception, and must report a micro-batch that ends at the offer.
+* The callback runs the frame exactly once and to its end; otherwise Spark refuses the micro-batch.
+  Its errors travel as text through both languages, and a long text has ended the stream's thread.
+  So it saves the error and raises a short one.
 * Progress is matched by offset and micro-batch, never by count: the first start runs an empty one.
 """
 
@@ -43,43 +43,43 @@ from blizzard_py.streaming.source import StagedRows
 
 _STATE = "spark.sql.streaming.stateStore"
 SETTINGS = {
-    # The source holds a question back while nothing is offered, so this is not what it costs.
+    # The source delays its answer while nothing is offered, so this is not the real cost.
     "spark.sql.streaming.pollingDelay": "10ms",
-    # All of these are read after each batch, which has few.
+    # All of these are read after each batch; a batch has few.
     "spark.sql.streaming.numRecentProgressUpdates": "8",
-    # A question that takes ten seconds, on a machine that stood still, would be told as progress as
-    # well: of a micro-batch that there is not, at the end of the one before.
+    # A question of ten seconds, on a suspended machine, would be reported as progress: of a
+    # micro-batch that does not exist, at the end of the one before.
     "spark.sql.streaming.noDataProgressEventInterval": "1000d",
-    # Spark's own choice asks Hadoop's FileContext, which starts a process (`readlink`, `chmod`) for
-    # each step of each file that it writes to a local disk: some 200 in a small batch.
+    # Spark's default uses Hadoop's FileContext, which starts a process (`readlink`, `chmod`) for
+    # each step of each file on a local disk: about 200 in a small batch.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing"
         ".FileSystemBasedCheckpointFileManager"
     ),
-    # A file of its own for each file, and a process for each here as well. What is restored is held
-    # against the digests of its pack. Hadoop's checksums stay: its own file system without them
+    # A checksum file for each file, and a process for each here as well. Restored files are checked
+    # against the digests of the archive. Hadoop's checksums stay: its file system without them
     # cannot upload a snapshot of RocksDB.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    # It writes and compiles code for each micro-batch anew: a quarter of a small one's time, and
-    # it gains nothing that can be measured below a million rows.
+    # It generates and compiles code for each micro-batch: a quarter of a small one's time, without
+    # a measurable gain below a million rows.
     "spark.sql.codegen.wholeStage": "false",
-    # Each is a file in every pack; older ones serve nobody, since we never go back.
+    # Each is a file in every archive; older ones are useless, since we never go back.
     "spark.sql.streaming.minBatchesToRetain": "5",
     f"{_STATE}.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
-    # What is told of the state is counted so.
+    # The reported counts of state need it.
     f"{_STATE}.rocksdb.trackTotalNumberOfRows": "true",
     f"{_STATE}.checkpointFormatVersion": "2",
-    # The next one writes down the place of the directory, and a copy elsewhere cannot be read.
+    # The next version stores the path of the directory, and a copy elsewhere cannot be read.
     "spark.sql.streaming.join.stateFormatVersion": "2",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """One micro-batch as Spark tells of it."""
+    """One micro-batch as Spark reports it."""
 
     number: int
     end: int
@@ -91,8 +91,8 @@ class MicroBatch:
 class QueryResult:
     """The result of a batch: the reports of its callbacks, and its micro-batches in order.
 
-    ``used_ms`` is the watermark that the first of them ran with, the one with the batch's rows,
-    ``judged_ms`` what the last ran with, and ``watermark_ms`` what the next will.
+    ``used_ms`` is the watermark of the first micro-batch, which had the batch's rows. ``judged_ms``
+    is that of the last one, and ``watermark_ms`` that of the next.
     """
 
     reports: tuple[TaskReport, ...]
@@ -105,8 +105,8 @@ class QueryResult:
 class StreamQuery:
     """The query over ``folder``: the working copy is its ``checkpoint``, offers are in ``offers``.
 
-    Opened where batch ``settled`` was the last one. ``schema`` is that of its output. Raises
-    `EngineError` if it cannot be started, `ConfigError` if Spark refuses it.
+    It begins after batch ``settled``. ``schema`` is that of its output. Raises `EngineError` if it
+    cannot be started, `ConfigError` if Spark refuses it.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class StreamQuery:
         self._reports: list[TaskReport] = []
         self._error: BaseException | None = None
         self._stopped = threading.Event()
-        self._seen = -1  # the last micro-batch that was accounted for
+        self._seen = -1  # the last micro-batch that was counted
         begin_after(self._offers, settled)
         try:
             self._query = self._started(root)
@@ -137,10 +137,10 @@ class StreamQuery:
             ) from None
 
     def run_batch(self, number: int, offer: Offer, job: IngestJob) -> QueryResult:
-        """Offer a batch and wait until nothing is left to do for it.
+        """Offer a batch and wait until its work is finished.
 
-        Whatever is raised, what the working copy holds is worth nothing any more: `EngineError`,
-        `Cancelled` if `stop` was called, and whatever the callback has met.
+        After any error the working copy is useless: `EngineError`, `Cancelled` if `stop` was
+        called, and any error of the callback.
         """
         done = self._done(number, offer, job)
         used, _ = _watermarks(self.checkpoint, done[0].number)
@@ -148,17 +148,17 @@ class StreamQuery:
         return QueryResult(tuple(self._reports), done, used, judged, upcoming)
 
     def move(self, number: int, ticks: Offer) -> int:
-        """Have ticks alone move the watermark, in a query that remembers nothing yet.
+        """Make ticks move the watermark, in a query without state yet.
 
-        Gives what the last micro-batch ran with, by which late rows of the next are told. Nothing
-        is written. Raises as `settle` does.
+        Returns the watermark of the last micro-batch, by which late rows of the next are found.
+        Writes nothing. Raises as `run_batch` does.
         """
         self._done(number, ticks, None)
         judged, _ = _watermarks(self.checkpoint, self._seen)
         return judged
 
     def _done(self, number: int, offer: Offer, job: IngestJob | None) -> tuple[MicroBatch, ...]:
-        """Offer it, and wait until nothing is left to do for it: its micro-batches."""
+        """Offer it, wait until its work is finished, and return its micro-batches."""
         with self._lock:
             self._job, self._number, self._reports, self._error = job, number, [], None
         try:
@@ -170,12 +170,12 @@ class StreamQuery:
             self._raise_saved_error()
             raise EngineError(f"{self._name}: the query failed: {reason_of(error)}") from None
         if not done or all(each.end != number for each in done):
-            raise EngineError(f"{self._name}: the query tells nothing of batch {number}")
+            raise EngineError(f"{self._name}: the query reports nothing about batch {number}")
         self._seen = done[-1].number
         return done
 
     def stop(self) -> None:
-        """End the query; whoever waits for it is told."""
+        """End the query; threads that wait for it are notified."""
         self._stopped.set()
         try:
             self._query.stop()
@@ -184,7 +184,7 @@ class StreamQuery:
 
     @property
     def is_active(self) -> bool:
-        """Return whether it may be offered more."""
+        """True if it may be offered more batches."""
         try:
             return self._query.isActive and self._query.exception() is None
         except FAILURES:
@@ -192,7 +192,7 @@ class StreamQuery:
 
     def _started(self, root: SparkSession) -> StreamingQuery:
         session = root.newSession()
-        # The query's thread inherits it, so pipelines have their fair share of the cores.
+        # The query's thread inherits it, so pipelines share the cores fairly.
         session.sparkContext.setLocalProperty("spark.scheduler.pool", self._name)
         given = self._definition.given
         for key, value in SETTINGS.items():
@@ -201,7 +201,7 @@ class StreamQuery:
         session.conf.set("spark.sql.streaming.multipleWatermarkPolicy", given.advanced.policy)
         empty = "true" if given.advanced.emit == "each_batch" else "false"
         session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", empty)
-        if given.join is not None:  # a bound of a day is 24 hours, whatever clocks there do
+        if given.join is not None:  # a bound of a day is 24 hours, also when clocks change
             session.conf.set("spark.sql.session.timeZone", "UTC")
         session.dataSource.register(StagedRows)
         frame = frame_of(session, self._definition, str(self._offers))
@@ -217,21 +217,21 @@ class StreamQuery:
         )
 
     def _emitted(self, frame: DataFrame, _micro_batch: int) -> None:
-        """The callback: write what a micro-batch emits, once and to its end."""
+        """Write the output of a micro-batch, once and to its end: the callback."""
         try:
             with self._lock:
                 job, number = self._job, self._number
             if job is None:
-                reports(frame, nothing).collect()  # nobody's: a start, or ticks alone
+                reports(frame, nothing).collect()  # without a job: a start, or ticks alone
                 return
-            # Tasks add it: in the query it would be other code to compile for each batch.
+            # Tasks add it: in the query it would be different code to compile for each batch.
             same = {EMITTED_BATCH: number} if self._definition.emitted_batch else {}
             with attach_secrets(self.root.sparkContext, job) as bare:
                 write = functools.partial(write_emitted, self._stage_of(bare), same)
                 told = reports(frame, write).collect()
             found = [TaskReport.from_json(row["result"]) for row in told]
             with self._lock:
-                # In mode complete each micro-batch has everything, and the last one counts.
+                # In mode complete each micro-batch has everything, so the last one counts.
                 complete = self._definition.given.mode == "complete"
                 self._reports = found if complete else [*self._reports, *found]
         except BaseException as error:
@@ -243,7 +243,7 @@ class StreamQuery:
         return SqlStage(job.settings, job.staging, job.output_prefix, self.schema, frozenset())
 
     def _check(self) -> None:
-        """Raise for a query that did not come to the end of its work."""
+        """Raise if the query did not finish its work."""
         self._raise_saved_error()
         if self._stopped.is_set():
             raise Cancelled(f"{self._name}: stopped")
@@ -263,7 +263,7 @@ class StreamQuery:
             raise EngineError(f"{self._name}: writing failed: {reason_of(error)}") from None
 
     def _micro_batches(self, number: int) -> tuple[MicroBatch, ...]:
-        """The micro-batches since the last settled batch, as progress tells of them."""
+        """Return the micro-batches since the last finished batch, from the query's progress."""
         found = (_micro_batch(json.loads(one.json)) for one in self._query.recentProgress)
         fresh = {m.number: m for m in found if m.number > self._seen and m.end == number}
         return tuple(fresh[key] for key in sorted(fresh))
@@ -291,7 +291,7 @@ def _micro_batch(progress: Mapping[str, Any]) -> MicroBatch:
 
 
 def _watermarks(checkpoint: Path, micro_batch: int) -> tuple[int, int]:
-    """What a micro-batch ran with, and what the next will run with, from Spark's own logs."""
+    """Return the watermark of a micro-batch and that of the next, from Spark's own logs."""
     offsets = (checkpoint / "offsets" / str(micro_batch)).read_text().splitlines()
     commits = (checkpoint / "commits" / str(micro_batch)).read_text().splitlines()
     return (

@@ -1,6 +1,6 @@
-"""Comparison of a query with the kept one, where its spelling or the time zone has changed.
+"""Comparison of a query with the stored one if its spelling or the time zone has changed.
 
-Where nothing is spelled otherwise Spark is not asked, nor started.
+If the spelling is equal, Spark is neither used nor started.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from blizzard_py.state.stream_state import StreamState
 
 
 class QueryEquivalence:
-    """The present spelling of a pipeline's query: ``asked``, its fingerprint."""
+    """The present form of a pipeline's query; ``asked`` is its fingerprint."""
 
     def __init__(
         self, parts: SourceContext, given: EventTimeSettings, session: Callable[[], Any]
     ) -> None:
-        """``session`` gives the Spark session that the engine has by then."""
+        """``session`` returns the engine's Spark session."""
         self.asked: Mapping[str, Any] = parts.query_fingerprint or {}
         self._parts = parts
         self._given = given
         self._session = session
-        # What was found to be the same query: until the next batch it stays in its spelling.
+        # The form that was found equal; the stored form stays until the next batch.
         self._same: Mapping[str, Any] | None = None
 
     def check(self, stream: StreamState | None, where: str) -> None:
-        """Raise `StateError` if Spark computes something else by now.
+        """Raise `StateError` if Spark now computes something else.
 
-        `ConfigError` if it cannot compute what is asked for.
+        Raises `ConfigError` if it cannot compute the configured query.
         """
         if stream is None or stream.query == self._same:
             return

@@ -1,14 +1,13 @@
-"""A query's working copy where executors of a cluster see it, too: below ``state_path``.
+"""A query's working copy that a cluster's executors can also access, below ``state_path``.
 
-Each process has a directory of its own there, in one that is named after the pipeline and its
-table. It is no truth, so nothing in it is ever read by another process; and who comes to start a
-query owns the checkpoint, so whatever else lies there is of somebody who is gone or was
-replaced, and is removed. No lock says so, since locks do not reach from one machine to another on
-every shared file system.
+Each process has its own directory there, inside one that is named after the pipeline and its table.
+It is only a copy, so no other process reads it. A process that starts a query owns the checkpoint,
+so all other content belongs to a process that is gone or was replaced, and is removed. Locks are
+not used, since not every shared file system has locks across machines.
 
-Who was replaced may not know it yet, and remove what its successor is at work on. A pack that is
-made meanwhile lacks files, and nothing in it tells. So a mark goes before all else: who finds its
-own after it has packed had everything (`check_not_removed`).
+A replaced process may not know it yet, and remove the directory that its successor uses. An archive
+that is made meanwhile lacks files, without any sign of it. So a mark is removed before everything
+else: if the mark is still there after archiving, the archive is complete (`check_not_removed`).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _MARK = "begun"
 
 
 def create_folder(folder: Path) -> Path:
-    """A query's ``folder``, made with its mark. Raises `EngineError`."""
+    """Make a query's ``folder`` with its mark and return it. Raises `EngineError`."""
     try:
         folder.mkdir(parents=True)
         (folder / _MARK).touch()
@@ -35,29 +34,29 @@ def create_folder(folder: Path) -> Path:
 
 
 def check_not_removed(folder: Path) -> None:
-    """Raise `EngineError` if somebody has begun to remove a query's ``folder``."""
+    """Raise `EngineError` if another process has begun to remove a query's ``folder``."""
     try:
-        # To open a file asks the file system, where a look at it may be answered from memory.
+        # Opening a file asks the file system; a status query may be answered from a cache.
         (folder / _MARK).open("rb").close()
     except OSError:
         raise EngineError(
-            f"{folder} was removed while it was at work, by another process that began to work for"
-            " its table; another one is made"
+            f"{folder} was removed while it was in use, by another process that began to write"
+            " its table; a new one is made"
         ) from None
 
 
 class SharedDirectory:
     """A new directory below ``state_path`` for the query ``home_id`` over the table ``sink_uri``.
 
-    Raises `EngineError` if ``state_path`` is not there, which is not made: a volume that is not
-    mounted would be a directory that only this machine has.
+    Raises `EngineError` if ``state_path`` does not exist. It is not created: if a volume is not
+    mounted, only this machine would have it.
     """
 
     def __init__(self, state_path: Path, sink_uri: str, home_id: str) -> None:
         if not state_path.is_dir():
             raise EngineError(
-                f"event_time.advanced.state_path {str(state_path)!r} is no directory here: mount"
-                " what the executors share, under the same path"
+                f"event_time.advanced.state_path {str(state_path)!r} is not a directory here: mount"
+                " the executors' shared volume under the same path"
             )
         digest = hashlib.sha256(sink_uri.encode()).hexdigest()[:_DIGEST]
         own = state_path / f"blizzard-{home_id}-{digest}"
@@ -74,5 +73,5 @@ class SharedDirectory:
             ) from None
 
     def close(self) -> None:
-        """Remove the directory with all that is in it."""
+        """Remove the directory and its content."""
         shutil.rmtree(self.path, ignore_errors=True)

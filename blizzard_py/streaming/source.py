@@ -1,13 +1,13 @@
-"""The data source that a query over event time reads: our staged rows, less late ones.
+"""The data source of a query over event time: our staged rows without late ones.
 
-An offset is the number of a batch. A *tick* is a row that moves the watermark and that the query
-drops behind it (`TICK`); it has a time, and of all else what is nothing. The classes travel to
-Spark's Python processes by name, so importing this module does nothing. Spark plans with
-a process of its own for each step of a query's start, so it also loads little.
+An offset is the number of a batch. A *tick* is a row that moves the watermark and is dropped behind
+it (`TICK`). It has a time; its other columns are empty. The classes travel to Spark's Python
+processes by name, so importing this module has no effects. Spark plans with a separate process for
+each step of a query's start, so this module also imports little.
 
-Rows of several sources come together in one stream, each with the name of its source (`WHOSE`):
-Spark asks streams one after the other how far they are, so two of them might bring one batch in
-two micro-batches.
+Rows of several sources are in one stream, each with the name of its source (`WHOSE`). Spark asks
+streams one after the other for their progress, so two streams might bring one batch in two
+micro-batches.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NOTHING: Mapping[int, Any] = {
 
 
 def blank(schema: pa.Schema, given: Mapping[str, Any]) -> pa.RecordBatch:
-    """One row of the schema, with the values ``given`` for some of its columns."""
+    """Return one row of the schema, with the values ``given`` for some of its columns."""
     arrays = [
         pa.array([given[field.name] if field.name in given else _nothing(field)], field.type)
         for field in schema
@@ -59,23 +59,23 @@ def _nothing(field: pa.Field) -> Any:
         return None
     if pa.types.is_struct(field.type):
         return {child.name: _nothing(child) for child in field.type}
-    # The rest are numbers and times.
+    # All others are numbers and times.
     return _NOTHING.get(field.type.id, 0)
 
 
 FORMAT = "blizzard_staged"
-# The option that says where offers are.
+# The option with the folder of offers.
 OFFERS = "offers"
-# The column that says which rows are ticks.
+# The column that marks ticks.
 TICK = "_blizzard_tick"
-# Of several sources, the column that says whose row it is.
+# With several sources, the column with a row's source.
 WHOSE = "_blizzard_source"
 _BATCH = "batch"
 
 
 @dataclass
 class OfferPartition(InputPartition):
-    """One task's part of a source: files, or nothing but the tick."""
+    """One task's part of a source: files, or only the tick."""
 
     offer: Offer
     share: SourceShare
@@ -95,14 +95,14 @@ class StagedRows(DataSource):
 
 
 class StagedReader(DataSourceStreamReader):
-    """Reads what was offered, a batch for each offset."""
+    """Reads the offered batches, one for each offset."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._newest = NewestNumber(folder)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        # A start that has a working copy asks for none.
+        # A start with a working copy does not call this.
         return {_BATCH: starting_number(self._folder)}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802  # Spark's
@@ -119,7 +119,7 @@ class StagedReader(DataSourceStreamReader):
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # A task's process has them loaded; those that Spark plans with never need them.
+        # A task's process has already loaded them; Spark's planning processes never need them.
         from blizzard_py.engines.spark.job_secrets import restore_sink  # noqa: PLC0415  # see above
         from blizzard_py.engines.spark.worker import prepare_worker, storage_of  # noqa: PLC0415  # see above
         from blizzard_py.kernels.sql_stage import read_records  # noqa: PLC0415  # see above
@@ -133,7 +133,7 @@ class StagedReader(DataSourceStreamReader):
             yield _marked(tick, whose, is_tick=True)
             return
         if not partition.files:
-            return  # of ticks alone there is no job, and nothing is handed to the task
+            return  # with only ticks there is no job, so the task has no credentials
         storage = storage_of(restore_sink(offer.sink))
         own = pa.schema([field for field in offer.schema if field.name not in share.lacks])
         for batch in read_records(storage, partition.files, own):
@@ -144,7 +144,7 @@ class StagedReader(DataSourceStreamReader):
 
 
 def with_all_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows with all columns of the schema; what they lack is null."""
+    """Return the rows with all columns of the schema; missing ones are null."""
     known = set(batch.schema.names)
     arrays = [
         batch.column(field.name) if field.name in known else pa.nulls(batch.num_rows, field.type)
@@ -154,7 +154,7 @@ def with_all_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch
 
 
 def marks(schema: pa.Schema, *, several: bool) -> pa.Schema:
-    """The columns of the stream: those of the rows, and what is told of each."""
+    """Return the columns of the stream: those of the rows, and the marks of each row."""
     found = schema.append(pa.field(TICK, pa.bool_(), nullable=False))
     return found.append(pa.field(WHOSE, pa.string(), nullable=False)) if several else found
 

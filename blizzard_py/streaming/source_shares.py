@@ -1,9 +1,9 @@
-"""The shares of several sources in one batch, and the sources that the watermark waits for. Pure.
+"""Each source's part of a batch, and the sources that the watermark waits for. Pure.
 
-A source that brings no file holds a watermark of policy ``min`` back, for ever if need be. With
-``idle_after`` it does so for that long: then it has a tick in each batch, at the newest time that
-the others have brought, until it brings a file again. When that is so follows from the saved state
-and from when the batch began, so another attempt at the batch has the same ticks.
+With the policy ``min``, a source without files holds the watermark back, possibly for ever. With
+``idle_after`` it does so only for that long. After that it has a tick in each batch, at the newest
+time of the other sources, until it has a file again. The decision depends on the saved state and on
+the begin of the batch, so another attempt at the batch has the same ticks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MILLI, _MICRO = 1000, 1_000_000
 
 
 def jobs_of(job: IngestJob, members: Sequence[SourceContext]) -> dict[str, IngestJob]:
-    """The job of each source with its own files: from its own place, into staging of its own."""
+    """Return the job of each source with its own files, location and staging."""
     if len(members) == 1:
         return {members[0].source_name: job}
     files = [(file, *parted(file.path)) for file in job.files]
@@ -43,7 +43,7 @@ def jobs_of(job: IngestJob, members: Sequence[SourceContext]) -> dict[str, Inges
 
 
 def missing_columns(lead: SourceContext) -> dict[str, frozenset[str]]:
-    """Of each of the lead's members the columns that only others have."""
+    """Return for each of the lead's members the columns that only others have."""
     names = {field.name for field in lead.ingest.fields}
     return {
         parts.source_name: frozenset(names - {field.name for field in parts.ingest.fields})
@@ -52,7 +52,7 @@ def missing_columns(lead: SourceContext) -> dict[str, frozenset[str]]:
 
 
 def join_reports(results: Mapping[str, IngestResult]) -> IngestResult:
-    """Join the reports of all jobs, with qualified paths; of one it is that one's report."""
+    """Join the reports of all jobs, with qualified paths; a single report is returned unchanged."""
     if len(results) == 1:
         return next(iter(results.values()))
     found = list(results.items())
@@ -73,9 +73,9 @@ def join_reports(results: Mapping[str, IngestResult]) -> IngestResult:
 def idle_in(
     known: StreamState, branches: Iterable[Branch], present: Collection[str], started_ts: float
 ) -> frozenset[str]:
-    """The sources that a batch of that time waits for no more; ``present`` ones have files in it.
+    """Return the sources that the batch does not wait for; ``present`` ones have files in it.
 
-    One that never had any is waited for since the first batch.
+    A source that never had files is waited for since the first batch.
     """
     return frozenset(
         branch.source
@@ -93,10 +93,10 @@ def ticks_of(
     idle: Collection[str],
     newest_us: Mapping[str, int],
 ) -> dict[str, int]:
-    """Return where a tick moves the watermark of a source, by its name (microseconds).
+    """Return the time to which a tick moves each source's watermark (microseconds).
 
-    ``newest_us`` are the newest times of the batch's own rows. What an operator advances to is
-    of all sources, whichever the query follows.
+    ``newest_us`` are the newest times of the batch's own rows. An operator's advance applies to all
+    sources, whichever the query follows.
     """
     found: dict[str, list[int]] = {branch.source: [] for branch in branches}
     for branch in branches:
@@ -106,7 +106,7 @@ def ticks_of(
             others = (each.source for each in branches if each.source != branch.source)
             times = [time for name in others for time in _times(known, newest_us, name)]
             found[branch.source] += [max(times)] if times else []
-    # A watermark begins at 1970: up to there a tick moves nothing, and would count as a row.
+    # A watermark begins at 1970: an earlier tick moves nothing and would count as a row.
     return {name: max(times) for name, times in found.items() if max(times, default=0) > 0}
 
 
@@ -119,7 +119,7 @@ def _times(known: StreamState, newest_us: Mapping[str, int], name: str) -> list[
 
 
 def newest_of(found: Mapping[str, Sequence[LatenessReport]]) -> dict[str, int]:
-    """The newest time of each source's rows that are neither late nor ahead, if it has any."""
+    """Return the newest time of each source's rows that are neither late nor ahead, if any."""
     times = {
         name: [one.newest_us for one in judged if one.newest_us is not None]
         for name, judged in found.items()
@@ -134,7 +134,7 @@ def sources_after(
     idle: Collection[str],
     started_ts: float,
 ) -> dict[str, SourceStream]:
-    """Return the state of each of several sources after a batch; nothing of one that is alone."""
+    """Return the state of each source after a batch; empty for a single source."""
     if len(found) == 1:
         return {}
     newest = newest_of(found)

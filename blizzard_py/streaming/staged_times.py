@@ -1,6 +1,6 @@
-"""The event times of a batch's staged Parquet files: one column of each is read, in this process.
+"""The event times of a batch's staged Parquet files, read in this process.
 
-What it costs is that column, of files that were just written: eight bytes a row, or less.
+Only that column is read, from files that were just written: eight bytes a row, or less.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _MILLI, _MICRO = 1000, 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class TimeTally:
-    """The counts of late and early rows, and the times of all others.
+    """Counts of late and early rows, and the times of the others.
 
-    ``newest_us`` is that of the rows that are neither late nor ahead, ``times`` are those of
-    the rows that are not ahead.
+    ``newest_us`` is for rows that are neither late nor ahead, ``times`` for rows that are not
+    ahead.
     """
 
     late: int = 0
@@ -46,10 +46,10 @@ def tally(
     newest_ms: int | None,
     width: int,
 ) -> TimeTally:
-    """Judge the rows of staged files; those without a time are nothing.
+    """Return the counts and times of staged rows; rows without a time do not count.
 
-    ``newest_ms`` is the newest time of the batches before, if any. ``width`` files are looked at
-    at once. Raises `StorageError`, and `LookupError` for a file without the column.
+    ``newest_ms`` is the newest time of the batches before, if any. ``width`` files are read in
+    parallel. Raises `StorageError`, and `LookupError` for a file without the column.
     """
     with ThreadPoolExecutor(width) as pool:
         files = list(pool.map(partial(_of_file, storage, rule, limits, newest_ms), outputs))
@@ -67,7 +67,7 @@ def tally(
 def _of_file(
     storage: Storage, rule: Rule, limits: Limits, newest_ms: int | None, output: StagedOutput
 ) -> list[TimeTally]:
-    """Return what there is to say of each row group."""
+    """Return the tally of each row group."""
     place = RangeFile(storage, output.staged, output.size)
     with pq.ParquetFile(pa.PythonFile(place, mode="r")) as file:
         if rule.column not in file.schema_arrow.names:

@@ -1,4 +1,4 @@
-"""The limit of queries that start at a time in this process, and their turns."""
+"""The limit of queries that start at the same time in this process."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# A start takes some Python processes, each of which imports for about a second of CPU time, and
-# Spark gives each ten seconds to answer. Five pipelines that started together on two cores failed
-# by that; twenty made no batch. Two keep such cores busy, and leave each process its seconds.
+# A start takes some Python processes; each imports for about a second of CPU time and must answer
+# Spark within ten seconds. Five pipelines that started together on two cores failed by that;
+# twenty made no batch. Two starts keep two cores busy and leave each process enough time.
 STARTS = 2
-# So often one that waits looks whether it is still wanted.
+# The interval at which a waiting start checks whether it was cancelled.
 _LOOK_SECS = 0.2
 
 _turns = threading.BoundedSemaphore(STARTS)
@@ -18,9 +18,9 @@ _turns = threading.BoundedSemaphore(STARTS)
 
 @contextmanager
 def wait_for_turn(check_wanted: Callable[[], None]) -> Iterator[None]:
-    """Wait until few enough queries start, and be one of them until the block ends.
+    """Wait until fewer queries start, and count as one of them until the block ends.
 
-    Raises what ``check_wanted`` raises, which is called meanwhile.
+    Calls ``check_wanted`` meanwhile and raises its errors.
     """
     while not _turns.acquire(timeout=_LOOK_SECS):
         check_wanted()

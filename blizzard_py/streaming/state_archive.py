@@ -1,16 +1,15 @@
 """A working copy of Spark's checkpoint directory, kept in objects beside our checkpoint.
 
-``_blizzard/state/{source id}/{epoch}/{batch}-{attempt}-{random}/``: new files of at least 1 MiB
-are objects of their own, the rest of a batch is one tar. Which file is where a manifest says,
-and what no saved manifest names never happened.
+``_blizzard/state/{source id}/{epoch}/{batch}-{attempt}-{random}/``: new files of at least 1 MiB are
+objects of their own, the rest of a batch is one tar. A manifest says which object has which file.
+Objects that no saved manifest names do not count.
 
-Files of that directory appear by rename and do not change, and Spark removes old ones whenever
-it likes. A file that vanishes while it is read was one of these. Parts of a snapshot alone grow
-where they are, before there is an archive that names them: one that was packed half is packed
-again with the next batch.
+Files of that directory appear by rename and do not change. Spark removes old ones at any time, so a
+file may vanish while it is read. Only parts of a snapshot grow in place, before an archive names
+them. A part that was archived incompletely is archived again with the next batch.
 
-Each file's digest stands in the manifest, and what is restored has to have it: Spark would find
-damage as late as it reads the file, or would not, and could not say which object to bring back.
+The manifest contains each file's digest, and a restored file must match it. Spark would notice
+damage only when it reads the file, or not at all, and could not name the object to restore.
 """
 
 from __future__ import annotations
@@ -38,21 +37,21 @@ ALONE_BYTES = 1 << 20
 
 _TAR = ".tar"
 _EPOCH = re.compile(r"\d{8}")
-# What a snapshot of a state store is made of. It appears before the archive that names it.
+# The parts of a state store's snapshot. They appear before the archive that names them.
 _MEMBERS = frozenset({"SSTs", "logs"})
 _MEMORY_BYTES = 4 << 20
 
 
 @dataclass(slots=True)
 class WorkingCopy:
-    """The directory, and what of it is packed: by path its size and time of change."""
+    """The directory, and its archived files: size and modification time by path."""
 
     root: Path
     known: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 class StateArchive:
-    """The packs of one source, below ``folder`` of ``storage``."""
+    """The archived state of one source, below ``folder`` of ``storage``."""
 
     def __init__(self, storage: Storage, folder: str) -> None:
         self._storage = storage
@@ -61,10 +60,10 @@ class StateArchive:
     def pack(
         self, copy: WorkingCopy, before: Mapping[str, Packed], epoch: int, name: str
     ) -> dict[str, Packed]:
-        """Put what is new in the directory into new objects; returns the manifest of all of it.
+        """Put new files of the directory into new objects; return the manifest of all files.
 
-        ``before`` is the manifest that the copy was restored from or packed to. Durable on
-        return. Raises `StorageError`.
+        ``before`` is the manifest that the copy was restored from or last archived to. The objects
+        are durable on return. Raises `StorageError`.
         """
         place = join(self._folder, f"{epoch:08d}", f"{name}-{uuid.uuid4().hex[:8]}")
         manifest: dict[str, Packed] = {}
@@ -85,9 +84,9 @@ class StateArchive:
         return manifest
 
     def restore(self, packs: Mapping[str, Packed], root: Path) -> WorkingCopy:
-        """Make the directory ``root`` of a manifest. Raises `StateError` for what is missing.
+        """Make the directory ``root`` of a manifest. Raises `StateError` if something is missing.
 
-        And `StorageError`, also of the disk that the directory is on.
+        Also raises `StorageError`, even for the local disk.
         """
         root.mkdir(parents=True, exist_ok=True)
         objects: dict[str, list[str]] = {}
@@ -112,12 +111,12 @@ class StateArchive:
             self._storage.delete(name)
 
     def sweep(self, named: frozenset[str], epoch: int) -> None:
-        """Remove what epochs before this one have left and the manifest does not name.
+        """Remove objects of earlier epochs that the manifest does not name.
 
-        Who wrote it cannot commit it any more, and who was replaced knows older epochs only.
+        Their writers cannot commit any more, and a replaced writer knows only older epochs.
         """
         doomed: list[str] = []
-        with contextlib.suppress(NotFound):  # a local table that nothing was written to yet
+        with contextlib.suppress(NotFound):  # a local table without any file yet
             for page in self._storage.list_range(f"{self._folder}/", f"{self._folder}0"):
                 for entry in page.entries:
                     written = entry.path[len(self._folder) + 1 :].partition("/")[0]
@@ -143,16 +142,16 @@ class StateArchive:
         try:
             with stream:
                 shutil.copyfileobj(data, stream)
-        except Exception as error:  # store clients share no base class
+        except Exception as error:  # errors of store clients have no common base class
             raise wrap_error(f"{self._storage.uri}/{name}", error) from error
         self._storage.sync(name)
 
     def _lost(self, name: str, path: str) -> StateError:
         return StateError(
             f"{self._storage.uri}/{name}: holds {path} of the state of an event_time query, and is"
-            " missing or not whole; restore it. Without it the open windows are lost: then either"
-            " have the query go on without them (`blizzard checkpoint reset --event-time`), or give"
-            " it a new pipeline and a new table"
+            " missing or incomplete; restore it. Without it the open windows are lost: then either"
+            " let the query continue without them (`blizzard checkpoint reset --event-time`), or"
+            " use a new pipeline and a new table"
         )
 
 
@@ -179,7 +178,7 @@ class _Tar:
         self.members += 1
 
     def finish(self) -> None:
-        """Nothing is added any more."""
+        """End the archive."""
         with _on_the_disk(tempfile.gettempdir()):
             self._tar.close()
 
@@ -192,7 +191,7 @@ def _is_complete(file: Path, packed: Packed) -> bool:
 
 
 class _DigestStream:
-    """A stream and what is told of all that was read of it: it may be more than there was."""
+    """A stream with size and digest of all that was read: it may be more than there was."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -200,7 +199,7 @@ class _DigestStream:
         self.digest = hashlib.blake2b(digest_size=16)
 
     def read(self, size: int = -1, /) -> bytes:
-        """As a stream does."""
+        """Read as a stream does."""
         data = self._stream.read(size)
         self.size += len(data)
         self.digest.update(data)
@@ -216,7 +215,7 @@ def _digest(stream: BinaryIO) -> str:
 
 @contextlib.contextmanager
 def _on_the_disk(place: str | Path) -> Iterator[None]:
-    """Errors of the local disk as `StorageError`: a full one is not the end of the daemon."""
+    """Raise errors of the local disk as `StorageError`: a full disk does not end the daemon."""
     try:
         yield
     except OSError as error:
@@ -224,10 +223,10 @@ def _on_the_disk(place: str | Path) -> Iterator[None]:
 
 
 def _files(root: Path) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Every file below, with size and time; none that is being made, nor a checksum.
+    """Yield every file below with size and time, without temporary files and checksums.
 
-    What a snapshot is made of is listed after the archives that name it, so a manifest
-    never has an archive without its parts.
+    Parts of a snapshot are listed after the archives that name them, so a manifest never has an
+    archive without its parts.
     """
     for path, mark in _walked(root):
         if _MEMBERS.isdisjoint(PurePosixPath(path).parts):
@@ -266,7 +265,7 @@ def _members(name: str, paths: list[str], stream: BinaryIO) -> Iterator[tuple[st
 def _write_file(root: Path, path: str, data: BinaryIO) -> None:
     target = root / path
     if ".." in PurePosixPath(path).parts or root not in target.parents:
-        raise StateError(f"{path}: names a file outside of the working copy")
+        raise StateError(f"{path}: is a file outside of the working copy")
     with _on_the_disk(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as file:

@@ -1,13 +1,13 @@
 """The check that the working copy has every file of state that Spark committed.
 
-Executors write these files. Where they are on other machines, a shared file system may show a new
-file only a minute later, and a pack made in between would lack it, with nobody to notice before
-a restart. Spark's commit log says which there are: since version 2 of the checkpoint's format each
+Executors write these files. If they are on other machines, a shared file system may show a new file
+only a minute later. An archive that is made in between would lack it, and nothing would notice
+before a restart. Spark's commit log names the files: since version 2 of the checkpoint format each
 file of state has an id in its name, and each entry has the ids of its micro-batch.
 
-A snapshot comes between micro-batches, as an archive that names its parts in a folder beside it,
-and each folder is shown in its own time. So the newest archive of each store has to have all its
-parts; older ones may be on their way out.
+A snapshot is made between micro-batches, as an archive that names its parts in a folder beside it.
+Each folder becomes visible in its own time. So the newest archive of each store must have all its
+parts; older ones may be about to be removed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Any
 from blizzard_core.errors import EngineError
 from blizzard_core.text import counted
 
-# So long at most a shared file system may keep a list of files; NFS does for a minute.
+# The longest time that a shared file system may cache a list of files; NFS: a minute.
 _SHOWN_SECS = 90.0
 _LOOK_SECS = 0.2
 _CHANGES, _ARCHIVE = ".changelog", ".zip"
-# The folders of an archive's parts, by the key of the list and that of a part's name.
+# The folders of an archive's parts, with the keys of the list and of a part's name.
 _PARTS = (("SSTs", "sstFiles", "dfsSstFileName"), ("logs", "logFiles", "dfsLogFileName"))
 
 
@@ -35,26 +35,26 @@ def see_all(
 ) -> None:
     """Wait for files of state that executors have written elsewhere.
 
-    ``wait`` pauses, and raises where nobody wants the batch any more. Raises `EngineError`.
+    ``wait`` pauses, and raises if the batch was cancelled. Raises `EngineError`.
     """
     until = time.monotonic() + (_SHOWN_SECS if is_shared else 0)
     while left := unseen(checkpoint, micro_batch, is_shared=is_shared):
         if time.monotonic() >= until:
             raise EngineError(
-                f"{counted(len(left), 'file')} of state that executors have written cannot be seen"
-                f" in {checkpoint}; is state_path the same volume there?"
+                f"{counted(len(left), 'file')} of state that executors have written are missing"
+                f" in {checkpoint}; check that state_path is the same volume there"
             )
         wait(_LOOK_SECS)
 
 
 def unseen(checkpoint: Path, micro_batch: int, *, is_shared: bool) -> frozenset[str]:
-    """Return what of the state that a micro-batch has committed is not to be seen: ids and files.
+    """Return committed ids and files of a micro-batch's state that are not visible.
 
-    A directory that is not shared shows what there is, so nobody looks into snapshots there.
+    A directory that is not shared shows all files, so its snapshots are not checked.
     """
     entry = (checkpoint / "commits" / str(micro_batch)).read_text().splitlines()[1]
     wanted = frozenset(_leaves(json.loads(entry)["stateUniqueIds"]))
-    # Beside each lie checksums of the same name, which are shown in their own time.
+    # Checksum files of the same names become visible in their own time.
     found = (checkpoint / "state").rglob("[0-9]*_*.*")
     paths = [path for path in found if path.suffix in {_CHANGES, _ARCHIVE}]
     ids = wanted - {path.stem.partition("_")[2] for path in paths}
@@ -63,7 +63,7 @@ def unseen(checkpoint: Path, micro_batch: int, *, is_shared: bool) -> frozenset[
 
 
 def _leaves(ids: Any) -> Iterator[str]:
-    """By operator, partition and store."""
+    """Yield the ids by operator, partition and store."""
     if isinstance(ids, str):
         yield ids
         return
@@ -72,7 +72,7 @@ def _leaves(ids: Any) -> Iterator[str]:
 
 
 def _missing_parts(archives: Iterator[Path]) -> Iterator[str]:
-    """Parts of each store's newest archive that are not there, or the archive if it is cut."""
+    """Yield missing parts of each store's newest archive, or the archive if it is cut."""
     newest: dict[Path, Path] = {}
     for path in archives:
         known = newest.get(path.parent)
@@ -91,5 +91,5 @@ def _missing_parts(archives: Iterator[Path]) -> Iterator[str]:
 
 
 def _version(archive: Path) -> int:
-    """``12_{id}.zip`` is of version 12."""
+    """Return the version of an archive: ``12_{id}.zip`` has version 12."""
     return int(archive.name.partition("_")[0])

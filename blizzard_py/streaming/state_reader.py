@@ -1,8 +1,8 @@
-"""The state of a query over event time, read from a copy of its packed state. For people.
+"""The state of a query over event time, read from a copy of its archived state. For people.
 
-Spark's own readers of a checkpoint directory tell it: the operators, and of each store its keys and
-values. The copy is not the query's, so nothing here can disturb one that runs. A join keeps the
-rows of both sides, which are told as an operator each.
+Spark's own readers of a checkpoint directory return the operators, and keys and values of each
+store. The copy is not the query's, so reading cannot disturb a running query. A join keeps the rows
+of both sides, which are shown as an operator each.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from blizzard_py.streaming.joining import MARK, quoted
 from blizzard_py.streaming.query import SETTINGS
 
 _MILLI = 1000
-# Where Spark keeps a window, and by which name; what it is called here beside a field so called.
+# Column and name of Spark's windows; and the name used here if a field has the same name.
 _WINDOWS, _OF_TIME = {"key": "window", "value": "session_window"}, "window_of_time"
 
 
 @dataclass(frozen=True, slots=True)
 class StateRow:
-    """One row of state. It is let go when the watermark has passed ``ends_ms``, if known."""
+    """One row of state. It is removed when the watermark has passed ``ends_ms``, if known."""
 
     key: dict[str, Any]
     value: dict[str, Any]
@@ -37,9 +37,9 @@ class StateRow:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRows:
-    """The state of one operator, as Spark names it: how many rows, and those that end first.
+    """The state of one operator, by Spark's name: the number of rows, and those that end first.
 
-    ``ending`` are those that end by the time that was asked for.
+    ``ending`` counts rows that end by the given time.
     """
 
     name: str
@@ -50,7 +50,7 @@ class OperatorRows:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a join. A row waits for so long after its ``time``, and is let go then."""
+    """One side of a join. A row waits for so long after its ``time``; then it is removed."""
 
     name: Literal["left", "right"]
     source: str
@@ -60,10 +60,10 @@ class Side:
 
 
 def sides_of(query: Mapping[str, Any]) -> tuple[Side, ...]:
-    """Both sides of a join; of another query none.
+    """Return both sides of a join; none for another query.
 
-    The last time that matches a row of left is `upper` after its own, that of right `lower`
-    before; the watermark has to be behind that.
+    The last matching time for a row of the left side is `upper` after its own, for the right side
+    `lower` before. The watermark must pass that time.
     """
     join = query.get("join")
     if join is None:
@@ -77,7 +77,7 @@ def sides_of(query: Mapping[str, Any]) -> tuple[Side, ...]:
 
 
 def _time_of(query: Mapping[str, Any]) -> str:
-    """The field that ends groups without windows: the event time of all sources, or none."""
+    """Return the field that ends groups without windows: all sources' event time, or none."""
     times = {query["column"]} if "column" in query else set(query.get("sources", {}).values())
     ends = len(times) == 1 and not query.get("window") and query.get("aggregates")
     return times.pop() if ends else ""
@@ -86,10 +86,10 @@ def _time_of(query: Mapping[str, Any]) -> str:
 def read_operator_rows(
     root: SparkSession, copy: Path, most: int, query: Mapping[str, Any], until_ms: int = 0
 ) -> tuple[OperatorRows, ...]:
-    """The operators over the checkpoint directory ``copy``, with at most ``most`` rows of each.
+    """Return the operators of the checkpoint directory ``copy``, at most ``most`` rows each.
 
-    Counts rows that end by ``until_ms``. ``query`` is the one that is kept with the state: the
-    configuration may have another one by now. Raises `EngineError`.
+    Counts rows that end by ``until_ms``. ``query`` is the query stored with the state: the
+    configuration may have changed since. Raises `EngineError`.
     """
     sides, time = sides_of(query), _time_of(query)
     session = root.newSession()
@@ -119,7 +119,7 @@ def read_operator_rows(
 def _of_side(
     session: SparkSession, copy: Path, side: Side, most: int, until_ms: int
 ) -> OperatorRows:
-    """Return what waits on one side of a join, which is the first operator of its query."""
+    """Return the waiting rows of one side of a join, the first operator of its query."""
     reader = session.read.format("statestore").option("operatorId", 0)
     rows = reader.option("joinSide", side.name).load(str(copy))
     prefix = f"{side.name}_"
@@ -138,7 +138,7 @@ def _of_side(
 
 
 def _millis(time: str) -> str:
-    """The first watermark that has passed an event time, which may lie between two of them."""
+    """Return the first watermark that has passed an event time, which may be between two."""
     return f"-floor(-unix_micros({time}) / {_MILLI})"
 
 
@@ -154,7 +154,7 @@ def _operator_rows(
 
 
 def _first(frame: DataFrame, ends: str, most: int) -> tuple[StateRow, ...]:
-    """By the time that they end, then by key."""
+    """Return the first rows by their end, then by key."""
     rows = (
         frame.selectExpr("to_json(key) AS k", "to_json(value) AS v", f"{ends} AS e")
         .orderBy("e", "k")
@@ -165,9 +165,9 @@ def _first(frame: DataFrame, ends: str, most: int) -> tuple[StateRow, ...]:
 
 
 def _rename_window(frame: DataFrame) -> DataFrame:
-    """The rows with a name of its own for a window, where a field of rows has the one of Spark's.
+    """Return the rows with Spark's window renamed if a field has the same name.
 
-    Spark's comes first, in the key, or of sessions in the value.
+    Spark's comes first, in the key, or for sessions in the value.
     """
     for column, name in _WINDOWS.items():
         kind = frame.schema[column].dataType
@@ -179,11 +179,11 @@ def _rename_window(frame: DataFrame) -> DataFrame:
 
 
 def _ends(frame: DataFrame, time: str) -> str:
-    """The time in milliseconds at which a row of state ends, as an expression of Spark."""
+    """Return the end of a row of state in milliseconds, as a Spark expression."""
     for column, name in _WINDOWS.items():
         kind = frame.schema[column].dataType
         first = kind[0] if isinstance(kind, StructType) and len(kind) else None
-        # A field of rows may be called so, and is no window.
+        # A field of rows may have this name and is no window.
         if first is not None and first.name in {name, _OF_TIME} and _is_window(first.dataType):
             return f"unix_millis({column}.{first.name}.end)"
     if "expiresAtMicros" in _fields(frame, "value"):

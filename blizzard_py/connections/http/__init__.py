@@ -1,1 +1,1 @@
-"""APIs over HTTP: windows become requests, answers become lines of NDJSON."""
+"""APIs over HTTP: windows become requests, answers become NDJSON lines."""

@@ -1,16 +1,15 @@
-"""Records cut out of an answer as they are written there; single values beside them.
+"""Records and single values, cut out of an answer as they are written there.
 
-Nothing is decoded that need not be: a record is the bytes that the API sent, so numbers
-keep their digits and what is wrong inside a record is judged by the line parser, as in files.
-Only line breaks between its tokens become blanks, so that a record is one line: inside of a
-string JSON has none. The answer has to be JSON, and a name on the path has to be there once:
-of two lists with one name, one would be lost.
+A record stays as the bytes that the API sent. So numbers keep their digits, and the line parser
+decides about errors inside a record, as it does for files. Line breaks between tokens become
+blanks, so that a record is one line; a JSON string contains none. The answer must be JSON, and each
+name on the path must be unique: of two lists with one name, one would be lost.
 
-Two things that are no JSON do not cost a whole page, since widespread encoders write them:
-``NaN`` and ``Infinity``, and halves of surrogate pairs. The answer is then cut by a
-copy that has something harmless of the same length in their place.
+Many encoders write two things that are not JSON: ``NaN`` or ``Infinity``, and halves of surrogate
+pairs. They do not invalidate a whole page. The answer is then cut by means of a copy with harmless
+text of the same length in their place.
 
-All raise `SourceError`, which names what the answer has instead, and never a value of it.
+All functions raise `SourceError`. It names what the answer contains instead, and never a value.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from blizzard_core.bounds import ANSWER_VALUES
 from blizzard_core.errors import SourceError
 from blizzard_core.text import one_line, printable, shortened
 
-# What is handed on at once; the kernel's chunks are as large.
+# The size of one piece; the kernel's chunks are as large.
 CHUNK_BYTES = 2 << 20
-# Records that are put together at a time.
+# Records that are joined at a time.
 _STEP = 4096
 
 _BOM = b"\xef\xbb\xbf"
 _BLANKS = re.compile(rb"[ \t\r\n]*")
-# In the copy, also inside of strings; all that is taken from it is where values begin and end.
+# Also inside strings. The copy only tells where values begin and end.
 _ODD = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _HARMLESS = {b"N": b"0.0", b"I": b"11111111", b"\\": b"\\ufffd"}
 _INTEGER = re.compile(r"-?\d{1,4000}")  # Python refuses to read longer ones
@@ -48,13 +47,13 @@ _EMPTY = frozenset({b"null", b"[]", b'""', b"false"})
 
 
 class Truncated(SourceError):
-    """The JSON ends before it is complete: the answer was cut, or it is wrong."""
+    """The JSON ends too early: the answer was cut, or it is wrong."""
 
 
 class _Missing(Exception):
-    """Nothing stands at the path; the text says what does.
+    """Nothing is at the path; the text says what is there instead.
 
-    ``is_blocked``: a value that cannot have names and is not empty stands on the way.
+    ``is_blocked``: a value on the way cannot have names and is not empty.
     """
 
     def __init__(self, text: str, *, is_blocked: bool = False) -> None:
@@ -63,7 +62,7 @@ class _Missing(Exception):
 
 
 class _Name:
-    """A name in an object that equals no other, so that a repeated one is seen."""
+    """A name in an object that equals no other name, so that repeated names are visible."""
 
     __slots__ = ("text",)
 
@@ -98,14 +97,14 @@ class AnswerText:
             self._decoded(self._body, Raw)
 
     def _as_sent(self, value: memoryview) -> memoryview:
-        """The API's own bytes of a value."""
+        """Return a value's bytes as the API sent them."""
         if self._original is None:
             return value
         start = _address(value) - _address(self._body)
         return self._original[start : start + len(value)]
 
     def records(self, path: str) -> Sequence[Raw]:
-        """The elements of the list at ``path`` (``""``: the answer itself), for `lines`."""
+        """Return the elements of the list at ``path`` (``""``: the answer itself), for `lines`."""
         try:
             value = self._at(path)
         except _Missing as missing:
@@ -117,7 +116,7 @@ class AnswerText:
         return found
 
     def lines(self, records: Sequence[Raw]) -> Iterator[bytes]:
-        """These records as NDJSON, one a line, in pieces of whole lines of about 2 MB."""
+        """Yield these records as NDJSON, one a line, in pieces of whole lines of about 2 MB."""
         if not records:
             return
         step = max(1, min(_STEP, CHUNK_BYTES * len(records) // max(1, len(self._body))))
@@ -135,10 +134,10 @@ class AnswerText:
         return b"\n".join(flat)
 
     def value(self, path: str) -> str | int | None:
-        """The text or number at ``path``; a number that is no integer comes as its own text.
+        """Return the text or number at ``path``; a number that is no integer is returned as text.
 
-        None if it is null, or if it or anything on its way is missing or empty. A list, a text or
-        a number on its way is an error: the path is wrong, or the answer is another one.
+        Returns None if the value or anything on its way is missing, null or empty. A list, a text
+        or a number on the way is an error: the path is wrong, or the answer is another one.
         """
         try:
             value = self._as_sent(self._at(path))
@@ -190,7 +189,7 @@ class AnswerText:
         return self._known[path]
 
     def _description(self, path: str, value: memoryview) -> str:
-        """Return what a value is; of an object the names that it has."""
+        """Return a description of a value; for an object it lists the names."""
         kind = _KINDS.get(_first(value), "a number")
         if kind != "an object":
             return kind

@@ -1,4 +1,4 @@
-"""One request to an API as a plain value: built, told apart, shown. Pure."""
+"""One request to an API as a plain value: how it is built, compared and shown. Pure."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from blizzard_py.connections.http.model import ApiKey, HttpSource, Location, Pag
 
 Value: TypeAlias = str | int | float
 _SHOWN = 1000
-# Besides the names that are telling everywhere: how APIs call a key in their parameters.
+# Parameter names of API keys, in addition to the secret names known everywhere.
 _KEY_NAMES = frozenset({"key", "auth", "sig", "pass", "pwd", "appid", "app_id", "jwt"})
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request, without credentials of the connection.
+    """One request, without the connection's credentials.
 
-    ``url`` may have parameters of its own (a next page's link has); ``params`` are added.
+    ``url`` may have parameters of its own, as the link of a next page has; ``params`` are added to
+    them.
     """
 
     method: str
@@ -34,7 +35,7 @@ class Call:
     body: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def with_value(self, location: Location, name: str, value: Value) -> Call:
-        """The same with one more value, or another one of that name."""
+        """Return the request with one value added or replaced."""
         if location == "params":
             return replace(self, params={**self.params, name: value})
         if location == "headers":
@@ -43,22 +44,22 @@ class Call:
 
     @property
     def address(self) -> str:
-        """Method and URL without parameters, for messages: they may hold values of rows."""
+        """Method and URL without parameters, for messages: parameters may hold values of rows."""
         parts = urlsplit(self.url)
         return f"{self.method} {_plain(urlunsplit((*parts[:3], '', '')))}"
 
     def content(self) -> bytes | None:
-        """The body as it is sent."""
+        """Return the body as it is sent."""
         return None if self.body is None else msgspec.json.encode(self.body)
 
     def digest(self) -> bytes:
-        """Equal for equal requests."""
+        """Return a digest that is equal for equal requests."""
         parts = (self.method, self.url, sorted(self.params.items()), self.content() or b"")
         return hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
 
 
 def first_call(source: HttpSource, window: Mapping[str, Value]) -> Call:
-    """The request of a window, whose values ``window`` has by their parameter's name."""
+    """Return the request of a window; ``window`` maps parameter names to values."""
     request = source.request
     call = Call(
         request.method,
@@ -74,7 +75,7 @@ def first_call(source: HttpSource, window: Mapping[str, Value]) -> Call:
 
 
 def with_first_page(pages: Pages, call: Call) -> Call:
-    """The first page's request."""
+    """Return the request of the first page."""
     if pages.limit_param:
         call = call.with_value(pages.location, pages.limit_param, pages.size)
     if pages.kind in {"offset", "page"}:
@@ -84,19 +85,19 @@ def with_first_page(pages: Pages, call: Call) -> Call:
 
 
 def is_secret(name: str) -> bool:
-    """Return whether the name of a parameter tells that its value is not to be shown."""
+    """Return whether a parameter's name says that its value is secret."""
     return name.lower() in _KEY_NAMES or SECRET_NAME.search(name) is not None
 
 
 def joined(base_url: str, path: str) -> str:
-    """The path below the base URL, whose own path is kept."""
+    """Return the base URL with the path appended to its own path."""
     return f"{base_url.rstrip('/')}/{path.lstrip('/')}" if path else base_url
 
 
 def shown(call: Call, source: HttpSource) -> dict[str, Any]:
-    """``method``, ``url``, ``params``, ``body`` and ``headers`` for people, without secrets.
+    """Return method, URL, parameters, body and headers to show to people, without secrets.
 
-    Only headers that carry the window are shown; values under telling names are masked.
+    Only headers that carry the window are included. Values under secret names are masked.
     """
     key = source.api.auth if isinstance(source.api.auth, ApiKey) else None
     secret = {key.name} if key else set()
@@ -112,7 +113,7 @@ def shown(call: Call, source: HttpSource) -> dict[str, Any]:
 
 
 def line(told: Mapping[str, Any]) -> str:
-    """Return what `shown` gives, on one line: ``GET https://…/orders?since=…``."""
+    """Return the result of `shown` on one line: ``GET https://…/orders?since=…``."""
     query = urlencode(told["params"], safe=":,*")
     body = msgspec.json.encode(told["body"]).decode() if told["body"] is not None else ""
     headers = " ".join(f"{name}: {value}" for name, value in told["headers"].items())
@@ -128,7 +129,7 @@ def _placed(body: Mapping[str, Any], path: list[str], value: Value) -> dict[str,
 
 
 def _spelt(value: str | float) -> Value:
-    """As APIs expect it in a URL: booleans as in JSON."""
+    """Return a value as APIs expect it in a URL: booleans as in JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if isinstance(value, str | int) else repr(value)

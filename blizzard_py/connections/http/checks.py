@@ -1,4 +1,4 @@
-"""Contradictions in what is configured of an API. Pure."""
+"""Contradictions in the configuration of an API. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from blizzard_py.connections.http.model import (
 
 
 def problems(source: HttpSource) -> tuple[str, ...]:
-    """Return what does not go together, a line each; nothing if the source can be asked.
+    """Return the contradictions, one a line; empty if the source can be used.
 
-    For `validate`: what a single field must be like is left to whoever parses it.
+    For `validate`. The parser of a single field checks that field.
     """
     return (*_api(source.api), *_request(source), *_pages(source), *_watermark(source))
 
@@ -52,7 +52,7 @@ def sendable(value: str) -> bool:
 
 
 def _headers(name: str, headers: Mapping[str, str]) -> list[str]:
-    """Told here, since clients quote the whole value where they refuse it."""
+    """Return problems of headers. HTTP clients would quote the whole value in their error."""
     return [
         f"{name}: {shown!r} must be printable ASCII without blanks or line breaks around it"
         for shown, value in headers.items()
@@ -65,13 +65,13 @@ def _url(name: str, url: str) -> list[str]:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError:
-        return [f"{name} is no URL"]
+        return [f"{name} is not a URL"]
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         return [f"{name} must begin with http:// or https:// and a host"]
     if "@" in parts.netloc:
-        return [f"{name} must not hold a user or a password; they belong into auth"]
+        return [f"{name} must not hold a user or a password; put them into auth"]
     if parts.query or parts.fragment:
-        return [f"{name} must not hold parameters; they belong into request.params"]
+        return [f"{name} must not hold parameters; put them into request.params"]
     return []
 
 
@@ -83,7 +83,7 @@ def _request(source: HttpSource) -> list[str]:
     if "://" in request.path or request.path.startswith("//"):
         found.append("request.path must be a path below base_url, not a URL")
     if "?" in request.path or "#" in request.path:
-        found.append("request.path must not hold parameters; they belong into request.params")
+        found.append("request.path must not hold parameters; put them into request.params")
     in_body = [
         name
         for name, there in (
@@ -94,15 +94,14 @@ def _request(source: HttpSource) -> list[str]:
     ]
     found += [f"{name}: body needs request.method: POST" for name in in_body]
     return found + [
-        f"'{name}' cannot be placed in request.body, where something else than an object is on"
-        " its way"
+        f"'{name}' cannot be placed in request.body, because a value on its way is not an object"
         for name in _placed_names(source)
         if not _has_way(body or {}, name.split(".")[:-1])
     ]
 
 
 def _placed_names(source: HttpSource) -> list[str]:
-    """The names, as paths, of what is placed in the body."""
+    """Return the names, as paths, of values that are placed in the body."""
     push, pages, found = source.push, source.pages, []
     if push is not None and push.location == "body":
         found += [push.start.param, push.end.param if push.end else ""]
@@ -144,7 +143,7 @@ def _pages(source: HttpSource) -> list[str]:
 def _watermark(source: HttpSource) -> list[str]:
     push, found = source.push, []
     if source.column and push is None:
-        found.append("watermark.columns needs push.from: an API cannot be asked otherwise")
+        found.append("watermark.columns needs push.from: without it the API is not told the window")
     if push is not None and not source.column:
         found.append("watermark.push needs watermark.columns")
     if push is not None and push.end is not None and push.end.param == push.start.param:
@@ -153,10 +152,10 @@ def _watermark(source: HttpSource) -> list[str]:
     if end is not None and INCLUSIVE_TICKS.get(end.inclusive, tick(end)) < tick(end):
         found.append(
             f"watermark.push.to.inclusive: {end.inclusive} is less than format: {end.format} can"
-            " say; rows at the end of each window would be read by none"
+            " express; rows at the end of each window would not be read"
         )
     if source.split is not None and (push is None or push.end is None):
-        found.append("split needs watermark.push.to: a range without an end is none")
+        found.append("split needs watermark.push.to: a range needs an end")
     if source.split is not None and source.split.amount < 1:
         found.append("split.amount must be at least 1")
     return found

@@ -1,14 +1,14 @@
-"""Requests sent and answers read, with everything that can go wrong in between.
+"""Requests and their answers, with all errors that may occur in between.
 
-* What may pass (408, 425, 429, 5xx, a broken connection, no whole answer in time) is asked
-  for again after a pause (`retry`), six times in all; then `Unavailable`.
-* 401 and 403 are `AccessDenied`, except for the first 401 of a request with OAuth: then there is
-  one new token, and the same request again.
-* A redirect is followed where `hosts.target` allows it, five in a row, and only without a body.
-  Credentials, and all configured headers, are added by the URL that is really asked, last thing.
-* Everything else that is no answer to read is `SourceError`.
+* Passing failures (408, 425, 429, 5xx, a broken connection, no complete answer in time) are
+  repeated after a pause (`retry`), six attempts in all. Then `Unavailable` is raised.
+* 401 and 403 raise `AccessDenied`. Exception: after the first 401 of a request with OAuth, the
+  client fetches one new token and repeats the request.
+* A redirect is followed if `hosts.target` allows it, at most five in a row, and only without a
+  body. Credentials and configured headers are added last, by the URL that is really requested.
+* Everything else that is not a readable answer raises `SourceError`.
 
-Cookies are neither kept nor sent. No message holds what was sent as credentials.
+Cookies are neither stored nor sent. No message contains credentials.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _RECORDS = frozenset({200, 201, 203})
 _NO_CONTENT = 204
-# How much of an answer that is none is read, for the message.
+# How much of an error answer is read, for the message.
 _EXCERPT_BYTES = 16 << 10
 _TOKEN_BYTES = 1 << 20
-# For how long the server's clock is known from an answer.
+# How long the clock in an answer is used.
 _CLOCK_SECS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, read whole. ``framed``: its end was marked, so it cannot have been cut.
+    """A complete answer. ``framed``: its end was marked, so it cannot have been cut.
 
     ``links`` are the ``Link`` headers as they came.
     """
@@ -62,27 +62,27 @@ class Answer:
 
     @property
     def is_empty(self) -> bool:
-        """204: there is nothing, and that is certain."""
+        """True for status 204: there is certainly no content."""
         return self.status == _NO_CONTENT
 
 
 @dataclass(frozen=True, slots=True)
 class _Clock:
-    """The time that an answer told, None if it told none, and when it came by our own clock."""
+    """The time in an answer, None if it had none, and when it came by the local clock."""
 
     server_time: float | None
     seen_at: float
 
 
 class Refused(SourceError):
-    """An answer whose status says that the request is wrong."""
+    """An answer with a status that says the request is wrong."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
         self.status = status
 
 
-class _ForNow(Exception):  # what happened, and it never leaves this module
+class _ForNow(Exception):  # never leaves this module
     """The same request may succeed later."""
 
     def __init__(self, reason: str, retry_after: str = "", date: str = "") -> None:
@@ -91,7 +91,7 @@ class _ForNow(Exception):  # what happened, and it never leaves this module
 
 
 class Client:
-    """One connection to an API, for one thread. Opens it when it is first needed."""
+    """One connection to an API, for one thread. Opened when it is first needed."""
 
     def __init__(self, api: Api, request: HttpRequest, time: Time) -> None:
         self._api = api
@@ -109,11 +109,14 @@ class Client:
         )
 
     def close(self) -> None:
-        """Let go of the server."""
+        """Close the connection."""
         self._http.close()
 
     def send(self, call: Call, what: str) -> Answer:
-        """The answer to read. ``what`` begins the messages. Errors as the module says."""
+        """Send a request and return the answer; ``what`` begins the messages.
+
+        Errors are those of the module's docstring.
+        """
         renewed = False
         while True:
             answer = self._with_retries(what, lambda: self._follow_redirects(call, what))
@@ -126,10 +129,10 @@ class Client:
             raise self._refusal(answer, what)
 
     def server_time(self, call: Call, what: str) -> float | None:
-        """Epoch seconds by the server's clock (``Date``), None if it tells no time.
+        """Return epoch seconds by the server's clock (``Date``), None if it sends no time.
 
-        An answer of the last five minutes tells it; without one ``call`` is sent, and any status
-        will do. Raises `Unavailable` without an answer.
+        An answer of the last five minutes is used. Without one, ``call`` is sent; any status will
+        do. Raises `Unavailable` without an answer.
         """
         now = self._time.monotonic()
         if self._clock is None or now - self._clock.seen_at > _CLOCK_SECS:
@@ -183,17 +186,17 @@ class Client:
         raise SourceError(f"{what}: more than {_MAX_REDIRECTS} redirects in a row")
 
     def _request_once(self, call: Call, what: str, *, is_read: bool = True) -> Answer:
-        """One exchange, with credentials if the URL is at the origin that they belong to."""
+        """Exchange once, with credentials if the URL is at the origin that they belong to."""
         there = target(self._api, self._api.base_url, call.url, what)
         if not there.ours:
             if call.body is not None:
-                raise SourceError(f"{what}: leads to another host, which a body is not sent to")
+                raise SourceError(f"{what}: leads to another host; a body is never sent there")
             return self._exchange(replace(call, headers={}), {}, what)
         carried = credentials.request_credentials(self._api.auth, self._valid_token())
         params = {**call.params, **carried.params}
         headers = {**self._api.headers, **call.headers, **carried.headers}
         answer = self._exchange(replace(call, params=params), headers, what, is_read=is_read)
-        # Measured when the answer is here: the server's clock is never taken for ahead of itself.
+        # Measured after the answer arrived, so that the estimated server clock is never too late.
         told = retry.moment(answer.headers.get("date", ""))
         self._clock = _Clock(told, self._time.monotonic())
         return answer
@@ -220,7 +223,7 @@ class Client:
         return self._token
 
     def _new_token(self, auth: ClientCredentials) -> Token:
-        """Asked for at the token's own host, which redirects nobody anywhere."""
+        """Request a token at its own host; redirects are not followed."""
         headers, form = credentials.token_request(auth)
         what = f"the token of {shortened(printable(auth.token_url), 300)}"
         request = self._http.build_request("POST", auth.token_url, headers=headers, data=form)
@@ -255,7 +258,7 @@ class Client:
     def _broken(self, error: httpx.TransportError) -> str:
         """Return what went wrong on the way.
 
-        The client's texts may quote headers, so only one is told.
+        The client's texts may quote headers, so only the text of a failed connect is used.
         """
         if self._alarm.rang or isinstance(error, httpx.TimeoutException):
             return f"no whole answer within {self._api.timeout_secs:g} s"
@@ -274,7 +277,7 @@ class Client:
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    """Whom to trust; reading all authorities takes as long as a small task."""
+    """Return the trusted authorities. Reading them takes as long as a small task."""
     return httpx.create_ssl_context()
 
 
@@ -305,10 +308,10 @@ def _beginning(pieces: Iterator[bytes], limit: int) -> bytearray:
 
 
 def _lost_params(call: Call, link: str) -> str:
-    """Return a parameter that a redirect to the same path in another spelling does not have.
+    """Return a parameter that a redirect to another spelling of the same path has lost.
 
-    Without it the answer is another page or all there is. Another path is another matter: a
-    signed address of a file has parameters of its own.
+    Without it the answer would be another page, or everything. A redirect to another path is fine:
+    the signed address of a file has parameters of its own.
     """
     here, there = httpx.URL(_with_params(call.url, call.params)), httpx.URL(link)
     if here.path.strip("/").casefold() != there.path.strip("/").casefold():
@@ -317,7 +320,10 @@ def _lost_params(call: Call, link: str) -> str:
 
 
 def _with_params(url: str, params: Mapping[str, Any]) -> str:
-    """The URL with parameters that it does not have already; its own stay as they were written."""
+    """Return the URL with the parameters that it does not have already.
+
+    Its own parameters stay as they are written.
+    """
     there = httpx.URL(url)
     added = urlencode({k: v for k, v in params.items() if k not in there.params})
     if not added:

@@ -1,4 +1,4 @@
-"""The driver process's questions to an API: where a window ends, which requests read it."""
+"""The planning side of an API: read bounds and the requests of a window."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from blizzard_py.schema.inference import Inference, Rules
 if TYPE_CHECKING:
     from blizzard_py.connections.http.client import Client
 
-# From how many records of a first page the columns are told.
+# Columns are inferred from so many records of the first page.
 _SAMPLE = 1000
 _KINDS: dict[str, ColumnKind] = {
     "timestamp": "time",
@@ -42,11 +42,11 @@ _KINDS: dict[str, ColumnKind] = {
     "decimal": "number",
     "string": "text",
 }
-# The end of the window that columns are asked with lies so far back, as that of any window does.
+# The sample window ends so far in the past, as any window does.
 _SAMPLE_AGE_SECS = 60.0
-# How long the window is that the server's time is asked with: APIs refuse those of no length.
+# Length of the window for the request of the server's time: APIs refuse an empty window.
 _INSTANT_SECS = 1.0
-# A server's clock that is further from ours is told, and not gone by if it is ahead.
+# A larger difference between the clocks is reported. A server's clock further ahead is not used.
 _CLOCKS_APART_SECS = 300.0
 
 
@@ -63,7 +63,7 @@ class ApiConnection:
         found = problems(source)
         if found:
             raise ConfigError(f"the API at {source.api.base_url}", found)
-        # With the placeholders of work units, where there are any.
+        # With the placeholders of work units, if any.
         self._template = source
         self._source = source
         self._is_date = column is not None and column.type == "date"
@@ -72,13 +72,13 @@ class ApiConnection:
 
     @property
     def default_bound(self) -> BoundKind | None:
-        """The server's clock: rows get their times there, and an API tells nothing better."""
+        """The server's clock: rows get their times there, and an API offers nothing better."""
         return "clock"
 
     def columns(self) -> Sequence[SourceColumn]:
-        """Return the names of a first page's records. An API may have others: none declares them.
+        """Return the fields of the first page's records. An API may have more: it declares none.
 
-        The request is that of a first window, the newest range of it where it is split.
+        The request is that of a first window; for a split window, that of its newest range.
         """
         source = replace(self._source, pages=replace(self._source.pages, total=""))
         up_to = self._as_value(self._time.wall() - _SAMPLE_AGE_SECS)
@@ -95,13 +95,13 @@ class ApiConnection:
         ]
 
     def bound(self, kind: BoundKind, settle_secs: float) -> ReadBound:
-        """The server's now, as its answers' ``Date`` tells it, less ``settle_secs``.
+        """Return the server's time (``Date`` of its answers) less ``settle_secs``.
 
-        Whole seconds, lowered to what ``push.to`` can say. Without it a microsecond less: no row
-        has such a time, so it does not matter whether the API counts the start in that the
-        next window will have. Of dates it is yesterday then, since today's rows are not all there.
-        Where no answer of the last minutes tells the time, this asks for a window of an
-        instant: an API need not know any request but the configured one.
+        The value is in whole seconds, lowered to what ``push.to`` can express. Without ``push.to``
+        it is a microsecond less: no row has such a time, so it does not matter whether the API
+        includes the next window's start. For dates it is yesterday, since today's rows are not
+        complete. If no answer of the last minutes has a time, this sends the configured request for
+        a window of one instant: an API need not support any other request.
         """
         if kind != "clock":
             raise SourceError(f"an API has no bound '{kind}'; use clock")
@@ -109,7 +109,7 @@ class ApiConnection:
             return ReadBound(kind)
         told = self._server_time()
         ours = self._time.wall()
-        # Far ahead of us it may be a proxy's that is wrong: a bound too low only waits.
+        # A clock far ahead may be a wrong proxy's. A bound that is too low only delays rows.
         trusted = ours if told is None or told - ours > _CLOCKS_APART_SECS else told
         value = self._as_value(trusted - settle_secs)
         return ReadBound(kind, {self._source.column: value}, None, self._doubts(ours, told))
@@ -124,7 +124,7 @@ class ApiConnection:
         return self._opened().server_time(call, call.address)
 
     def _as_value(self, moment: float) -> Any:
-        """A time as the watermark's column has it, lowered to what ``push.to`` can say."""
+        """Return a time as the watermark column has it, lowered to what ``push.to`` can express."""
         end = self._source.push.end if self._source.push else None
         value = lowered(dt.datetime.fromtimestamp(int(moment), dt.UTC), end)
         if end is None:
@@ -136,7 +136,7 @@ class ApiConnection:
     def _doubts(self, ours: float, told: float | None) -> tuple[str, ...]:
         found = []
         if told is None:
-            found.append("the server tells no time (Date): this machine's clock is used")
+            found.append("the server sends no time (Date): this machine's clock is used")
         elif abs(told - ours) > _CLOCKS_APART_SECS:
             used = "this machine's" if told > ours else "the server's"
             found.append(
@@ -145,10 +145,10 @@ class ApiConnection:
         return (*found, *self.warnings())
 
     def tasks(self, window: Window, split: WindowSplit) -> Sequence[ReadTask]:
-        """One request, or one for each range of ``source.split``; ``split`` is for tables.
+        """Return one request, or one for each range of ``source.split``; ``split`` is for tables.
 
-        Before a single one that is not the first ever, its pages are asked for, as the task asks
-        for them, up to a record: without one there is no task, and the next window is longer.
+        A single request that is not the very first is tested before: its pages are read until one
+        record is found. If there is none, there is no task, and the next window is longer.
         """
         del split
         source = self._source
@@ -165,7 +165,7 @@ class ApiConnection:
         ]
 
     def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
-        """A request for each, asked by nobody yet."""
+        """Return a request for each unit. Nothing is sent yet."""
         return [self._unit_task(values) for values in units]
 
     def _unit_task(self, values: Values) -> ReadTask | SourceError:
@@ -180,7 +180,7 @@ class ApiConnection:
         return ReadTask("0", told, asked)
 
     def unit_request(self, values: Values) -> dict[str, Any]:
-        """Return what a work unit's slice asks first, for `plan`, as `requests` tells it."""
+        """Return the first request of a work unit's slice, for `plan`, as `requests` does."""
         source = with_request(self._template, filled(self._template.request, values))
         return shown(with_first_page(source.pages, first_call(source, {})), source)
 
@@ -199,23 +199,26 @@ class ApiConnection:
 
     @contextmanager
     def hold(self, access: Access) -> Iterator[Access]:
-        """An API cannot hold still; what changes between two attempts gives another reading."""
+        """Yield ``access`` unchanged: an API has no snapshots.
+
+        What changes between two attempts gives another reading.
+        """
         yield access
 
     def warnings(self) -> Sequence[str]:
-        """Return what the configuration cannot promise."""
+        """Return what the configuration cannot guarantee."""
         push, found = self._source.push, []
         if push is not None and push.end is None:
             found.append(
-                f"without push.to the API sends rows above a window's end; those whose"
-                f" '{self._source.column}' says so are left to the next window, others may"
-                " be read twice"
+                f"without push.to the API sends rows above a window's end; those that are"
+                f" above it by '{self._source.column}' are left to the next window, others"
+                " may be read twice"
             )
         if push is not None and push.end is not None and tick(push.start) > tick(push.end):
             found.append(
-                f"push.from is sent as '{push.start.format}', coarser than push.to: rows before"
-                f" a window's start are left out where '{self._source.column}' says so,"
-                " others may be read twice"
+                f"push.from is sent as '{push.start.format}', coarser than push.to: rows"
+                f" before a window's start by '{self._source.column}' are left out, others"
+                " may be read twice"
             )
         return found
 
@@ -231,7 +234,7 @@ class ApiConnection:
 
 
 def connect(access: Access, selection: ReadSelection) -> SourceConnection:
-    """The connection of a source that `reader.access` packed; see `connections.drivers`."""
+    """Return the connection of a source that `reader.access` has packed (`connections.drivers`)."""
     source: HttpSource = access.options["source"]
     column = next((field for field in selection.fields if field.name == source.column), None)
     return ApiConnection(source, column)

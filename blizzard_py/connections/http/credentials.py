@@ -1,4 +1,4 @@
-"""Credentials of a request, and tokens of OAuth. Pure: the client sends what is made here."""
+"""Credentials of a request, and OAuth tokens. Pure: the client sends what is made here."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from blizzard_py.connections.http.model import (
     HttpRequest,
 )
 
-# A token is renewed so long before it ends: a request that is under way has to arrive with it.
+# A token is renewed so long before it expires: it must still be valid when a request arrives.
 _SPARE_SECS = 30.0
-# Shorter values are as likely a word of the message as a secret.
+# A shorter value may as well be an ordinary word of the message.
 _MIN_SECRET = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token of the endpoint; ``ends_at`` by the clock that it was asked for with."""
+    """A token; ``ends_at`` is by the clock of the request for it."""
 
     value: str = field(repr=False)
     ends_at: float
@@ -48,7 +48,7 @@ class RequestCredentials:
 
 
 def request_credentials(auth: Auth | None, token: Token | None) -> RequestCredentials:
-    """Return what a request to the connection's own origin carries."""
+    """Return the credentials of a request to the connection's own origin."""
     match auth:
         case Bearer():
             return RequestCredentials({"Authorization": f"Bearer {auth.token}"})
@@ -64,7 +64,7 @@ def request_credentials(auth: Auth | None, token: Token | None) -> RequestCreden
 
 
 def token_request(auth: ClientCredentials) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Headers and form of the request for a token (RFC 6749, 4.4 and 2.3.1)."""
+    """Return headers and form of the request for a token (RFC 6749, 4.4 and 2.3.1)."""
     form = {"grant_type": "client_credentials"}
     form |= {name: value for name in ("scope", "audience") if (value := getattr(auth, name))}
     if auth.send_as == "form":
@@ -74,7 +74,7 @@ def token_request(auth: ClientCredentials) -> tuple[Mapping[str, str], Mapping[s
 
 
 def read_token(status: int, body: bytes | bytearray, now: float, what: str) -> Token:
-    """The token in the endpoint's answer, which came at ``now``.
+    """Return the token in the endpoint's answer, which came at ``now``.
 
     Raises `AccessDenied` if the client is refused, `SourceError` if there is no token.
     """
@@ -98,14 +98,14 @@ def read_token(status: int, body: bytes | bytearray, now: float, what: str) -> T
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Foreign text for a message: short, on one line, without what was sent as credentials."""
+    """Return foreign text for a message: short, on one line, without sent credentials."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, MASK)
     return shortened(printable(one_line(redacted(text))), 300)
 
 
 def secrets_of(api: Api, request: HttpRequest, token: Token | None) -> set[str]:
-    """Everything that an API could send back although nobody else may see it."""
+    """Return everything secret that an API could echo."""
     found = {*api.headers.values(), *request.headers.values()}
     found |= {str(v) for k, v in request.params.items() if is_secret(k)}
     found |= {token.value} if token else set()

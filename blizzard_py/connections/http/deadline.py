@@ -1,4 +1,4 @@
-"""An end to answers that come too slowly."""
+"""A deadline for answers that arrive too slowly."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 
 class Deadline:
-    """Ends what is under way when its time is up, however slowly bytes still come.
+    """Ends an exchange when its time is up, however slowly bytes still arrive.
 
-    The client's own time-outs count from one byte to the next; who sends one a second holds a task
-    for ever. Shutting the socket wakes whoever waits for it.
+    The client's own time-outs count from one byte to the next. A server that sends one byte a
+    second would hold a task for ever. Closing the socket wakes the thread that waits for it.
     """
 
     def __init__(self, secs: float) -> None:
@@ -23,7 +23,7 @@ class Deadline:
         self.rang = False
 
     def see(self, event: str, info: Mapping[str, Any]) -> None:
-        """The client tells every step; those that open a connection give its socket."""
+        """Take the socket of a connection that the client opens; called for every step."""
         if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
             self._socket = info["return_value"].get_extra_info("socket")
             if self.rang:

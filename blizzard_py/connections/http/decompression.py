@@ -1,7 +1,7 @@
-"""The body of an answer, unpacked as it comes and never beyond its limit.
+"""The body of an answer, decompressed as it arrives and never beyond its limit.
 
-The client's own decoders are not used: they unpack a whole piece from the network at once, however
-large it becomes, and take a packed body that ends too early for a complete one.
+The client's own decoders are not used. They decompress a whole network packet at once, however
+large the result, and accept a truncated body as complete.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from blizzard_core.text import printable, shortened
 
-# What is asked for, and all that is understood.
+# The only encoding that is requested and understood.
 ACCEPTED = "gzip"
 _PIECE = 1 << 20
 _GZIP = zlib.MAX_WBITS | 16
@@ -19,29 +19,29 @@ _MAGIC = b"\x1f\x8b"
 
 
 class TooLong(ValueError):
-    """The body is longer than its limit, packed or not."""
+    """The body is longer than its limit, compressed or not."""
 
 
 class Damaged(ValueError):
-    """The packed body is cut or broken; another try may get it whole."""
+    """The compressed body is truncated or broken; another attempt may be complete."""
 
 
 class UnknownEncoding(ValueError):
-    """The body is packed in a way that was not asked for."""
+    """The body has an encoding that was not requested."""
 
 
 def json_body(pieces: Iterable[bytes], encoding: str, limit: int) -> bytearray:
-    """Return the body, unpacked once more where its bytes are still gzip: JSON never begins so.
+    """Return the body, decompressed twice if needed: JSON never begins like gzip.
 
-    A server packs what an application packed before, or a proxy takes the header away. Errors as
-    `body` says.
+    A server may compress what an application has compressed before, or a proxy may remove the
+    header. Errors as in `body`.
     """
     found = body(pieces, encoding, limit)
     return body([bytes(found)], "gzip", limit) if found.startswith(_MAGIC) else found
 
 
 def body(pieces: Iterable[bytes], encoding: str, limit: int) -> bytearray:
-    """The whole body, of at most ``limit`` bytes; holds a megabyte besides.
+    """Return the whole body of at most ``limit`` bytes; needs one more megabyte of memory.
 
     ``encoding`` is the header ``Content-Encoding``. Raises `TooLong`, `Damaged` or
     `UnknownEncoding`.

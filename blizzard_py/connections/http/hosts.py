@@ -1,10 +1,9 @@
 """Hosts that a next page or a redirect may lead to, with credentials or without. Pure.
 
-Credentials belong to one **origin**: scheme, host and port of the base URL. Another port is
-another server, and ``http`` instead of ``https`` is another reader on the way. To any other
-origin a request goes only if it is in ``allowed_hosts``, and then without credentials. URLs
-are taken apart by the client that asks for them: two parsers would be two opinions of what
-the host is.
+Credentials belong to one **origin**: scheme, host and port of the base URL. Another port is another
+server, and with ``http`` instead of ``https`` others can read along. A request goes to any other
+origin only if that is in ``allowed_hosts``, and then without credentials. The HTTP client's own
+parser takes URLs apart: two parsers might disagree about the host.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class LinkTarget:
-    """A URL that may be asked; ``ours`` if it is at the base URL's origin."""
+    """A URL that may be requested; ``ours`` if it is at the base URL's origin."""
 
     url: str
     ours: bool
 
 
 def target(api: Api, here: str, link: str, what: str) -> LinkTarget:
-    """Return where ``link`` (relative ones counted from ``here``) leads.
+    """Return where ``link`` leads; a relative link counts from ``here``.
 
-    Raises `SourceError`, begun with ``what``, if nothing may be asked there.
+    Raises `SourceError`, beginning with ``what``, if that URL may not be requested.
     """
     try:
         url = httpx.URL(here).join(link.strip()).copy_with(fragment=None)
         ours = _origin(api.base_url) == (origin := _origin(str(url)))
     except (httpx.InvalidURL, ValueError, UnicodeError):
-        raise SourceError(f"{what}: the link to go on with is no URL") from None
+        raise SourceError(f"{what}: the link to the next page is not a URL") from None
     scheme, host, port = origin
     name = shortened(printable(f"{host}:{port}"), 200)
     if scheme not in _PORTS:
@@ -50,7 +49,7 @@ def target(api: Api, here: str, link: str, what: str) -> LinkTarget:
         raise SourceError(f"{what}: leads from https to http at {name}")
     if not any(_allows(entry, scheme, host, port) for entry in api.allowed_hosts):
         raise SourceError(
-            f"{what}: leads to another host, {name}; if that is right, put it into allowed_hosts"
+            f"{what}: leads to another host, {name}; if that is right, add it to allowed_hosts"
             " (credentials are never sent there)"
         )
     return LinkTarget(str(url), ours=False)

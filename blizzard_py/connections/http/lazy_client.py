@@ -1,4 +1,4 @@
-"""The late import of the client's library: an installation without APIs does without it."""
+"""The late import of the HTTP library: an installation without APIs does not need it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def open_client(source: HttpSource, time: Time) -> Client:
-    """A client for the API. Raises `ConfigError` where the extra `[http]` is not installed."""
+    """Return a client for the API.
+
+    Raises `ConfigError` if the extra `[http]` is not installed.
+    """
     driver_module("httpx", "http")
     from blizzard_py.connections.http.client import Client  # noqa: PLC0415  # imports httpx
 
@@ -24,7 +27,7 @@ def open_client(source: HttpSource, time: Time) -> Client:
 
 
 def iterate_pages(client: Client, source: HttpSource, first: Call) -> Iterator[LoadedPage]:
-    """As `walk.walk`."""
+    """Return the pages as `walk.walk` does."""
     from blizzard_py.connections.http.walk import walk  # noqa: PLC0415  # imports httpx
 
     return walk(client, source, first)

@@ -1,8 +1,7 @@
-"""The ``Link`` headers of an answer, read by the grammar of RFC 8288. Pure.
+"""Parser of ``Link`` headers by the grammar of RFC 8288. Pure.
 
-The client's own parser splits at each ``;`` and ``,`` wherever they stand, and drops a link that it
-cannot read. A dropped link would look like the last page, so a header that this parser cannot read
-is an error.
+The client's own parser splits at every ``;`` and ``,`` and drops a link that it cannot read. A
+dropped link would look like the last page. So here an unreadable header is an error.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ _TARGET = re.compile(r"<([^<>]*)>")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-# Wider than the grammar's token: servers write URLs and several relations without quotes.
-# A '<' would be the next link behind a forgotten comma.
+# More than a token of the grammar: servers write URLs and several relations without quotes.
+# A '<' would begin the next link after a missing comma.
 _BARE = re.compile(r'[^",;<>]*')
 
 
 class LinkError(ValueError):
-    """A header is not a list of links. The text says at which character, and quotes nothing."""
+    """A header is not a list of links. The text names the position and quotes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One link. The names of ``params`` are in lower case; of a repeated name the first counts."""
+    """One link. Names of ``params`` are in lower case; of a repeated name the first counts."""
 
     target: str
     params: Mapping[str, str]
@@ -43,7 +42,7 @@ def links(headers: Sequence[str]) -> list[Link]:
 
 
 class _Scanner:
-    """Goes over one header from left to right."""
+    """A scanner that reads one header from left to right."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -1,9 +1,9 @@
-"""The configuration of an API: plain values, as the settings of a `kind: http` source map onto.
+"""The configuration of an API as plain values; the settings of a `kind: http` source map to it.
 
-They travel to Spark executors, so they are picklable and free of pydantic. What may hold
-a secret has no ``repr``. Nothing in here is read from an answer, and nothing has a default that
-would have to be guessed from one: where the records are, how pages follow each other and which
-parameters carry the window is said or left out. `checks` tells what does not go together.
+The values travel to Spark executors, so they are picklable and do not need pydantic. Fields that
+may hold a secret have no ``repr``. Nothing here is read from an answer, and no default would need a
+guess: the configuration states where the records are, how pages follow each other and which
+parameters carry the window. `checks` reports contradictions.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class ApiKey:
 class ClientCredentials:
     """``auth: { kind: oauth2_client_credentials, token_url, client_id, client_secret, … }``.
 
-    ``send_as`` says how the client shows itself at ``token_url``, which may be on another host:
-    as basic auth or as fields of the form. ``scope`` and ``audience`` are sent if not empty.
+    ``send_as`` is how the client identifies itself at ``token_url``, which may be on another host:
+    basic auth or form fields. ``scope`` and ``audience`` are sent if not empty.
     """
 
     token_url: str
@@ -72,12 +72,12 @@ Auth: TypeAlias = Bearer | Basic | ApiKey | ClientCredentials
 class Api:
     """A connection with ``driver: http``.
 
-    ``headers`` are credentials as far as hosts are concerned: they are sent to ``base_url``'s
-    origin (scheme, host and port) only. ``allowed_hosts`` (``host`` for the scheme's own port,
-    or ``host:port``) are those that next pages and redirects may lead to besides; what is
-    fetched there is fetched without credentials. ``timeout_secs`` bounds one answer from the
-    request to its last byte, ``max_answer_bytes`` its length once unpacked: a page is held in
-    memory whole.
+    * ``headers`` count as credentials: they are sent only to the origin of ``base_url`` (scheme,
+      host and port).
+    * ``allowed_hosts`` (``host`` for the scheme's own port, or ``host:port``) are further hosts
+      that next pages and redirects may lead to. Requests to them carry no credentials.
+    * ``timeout_secs`` limits one answer from the request to its last byte.
+    * ``max_answer_bytes`` limits its unpacked length: a page is held in memory completely.
     """
 
     base_url: str
@@ -146,8 +146,8 @@ class PushFrom:
 class PushTo:
     """``watermark.push.to``: the parameter that carries the window's end.
 
-    ``inclusive`` is for APIs that return rows *at* the end too: the value sent is lower by so
-    much, the window's end is not.
+    ``inclusive`` is for APIs that return rows *at* the end too. The sent value is lower by that
+    amount; the window's end is not.
     """
 
     param: str
@@ -166,7 +166,7 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class CalendarSplit:
-    """``split: { unit, amount, start }``: the window in calendar pieces, a task each.
+    """``split: { unit, amount, start }``: the window in calendar ranges, a task each.
 
     ``start`` is where the very first window begins.
     """
@@ -178,10 +178,11 @@ class CalendarSplit:
 
 @dataclass(frozen=True, slots=True)
 class HttpSource:
-    """All that is configured of one source: its connection, and what is asked of it.
+    """The configuration of one source: its connection and its request.
 
-    ``records`` is the path of the list of records, ``""`` the answer itself. ``column`` is the
-    watermark's column (an API takes one window), ``""`` for none: then all is read each time.
+    ``records`` is the path of the list of records, ``""`` for the answer itself. ``column`` is the
+    watermark's column (an API takes one window). ``""``: no column, so everything is read each
+    time.
     """
 
     api: Api
@@ -199,13 +200,16 @@ _FINEST = dt.timedelta(microseconds=1)
 
 
 def tick(sent: PushFrom | PushTo) -> dt.timedelta:
-    """Return how far two values lie apart that the parameter can say."""
+    """Return the smallest distance of two values that the parameter can express."""
     inclusive = sent.inclusive if isinstance(sent, PushTo) else ""
     return max(FORMAT_TICKS.get(sent.format, _FINEST), INCLUSIVE_TICKS.get(inclusive, _FINEST))
 
 
 def filled(request: HttpRequest, values: Values) -> HttpRequest:
-    """The unit's request. Raises `SourceError` for a value that cannot stand where it has to."""
+    """Return a unit's request.
+
+    Raises `SourceError` for a value that cannot be put in its place.
+    """
     return replace(
         request,
         path=in_path(request.path, values),
@@ -215,15 +219,15 @@ def filled(request: HttpRequest, values: Values) -> HttpRequest:
 
 
 def with_request(source: HttpSource, request: HttpRequest) -> HttpSource:
-    """The source, asked this."""
+    """Return the source with this request."""
     return replace(source, request=request)
 
 
 def packed(request: HttpRequest) -> dict[str, Any]:
-    """Return what differs from unit to unit, as a task's spec has it."""
+    """Return the parts that differ from unit to unit, for a task's spec."""
     return {"path": request.path, "params": dict(request.params), "body": request.body}
 
 
 def unpacked(request: HttpRequest, spec: Mapping[str, Any]) -> HttpRequest:
-    """The inverse of `packed`, given the request as configured."""
+    """Return the inverse of `packed`, given the request as configured."""
     return replace(request, path=spec["path"], params=spec["params"], body=spec["body"])

@@ -1,10 +1,10 @@
 """From one answer to the next request, as configured. Pure.
 
-Nothing is taken for the last page that might not be: with ``offset`` and ``page`` only a
-page without records is, since servers answer with fewer than they were asked for (or a
-refusal, once there came as many as stated: some have no page behind their last one). Where a
-cursor or a link is missing although the page is full and none was ever seen, the path is
-wrong rather than the API at its end.
+No page counts as the last one if that is uncertain. With ``offset`` and ``page`` only a page
+without records ends the pages, since servers may send fewer records than requested. A refusal also
+ends them once all stated records have come: some servers have no page after their last one. If a
+cursor or a link is missing although the page is full and none was ever seen, the path is probably
+wrong.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _SECOND = 2
 
 @dataclass(frozen=True, slots=True)
 class ApiPage:
-    """One answer: the request it came from, its records, and what it says of the next.
+    """One answer: its request, its records, and what it says about the next page.
 
-    ``url`` is where it really came from. ``text`` is None for an answer without content.
-    ``number`` counts from 1, ``so_far`` the records with this page's.
+    ``url`` is where it really came from. ``text`` is None for an answer without content. ``number``
+    counts from 1. ``so_far`` counts the records up to and with this page.
     """
 
     call: Call
@@ -43,17 +43,17 @@ class ApiPage:
 
 
 def following(source: HttpSource, page: ApiPage) -> Call | None:
-    """The next page's request, None after the last one.
+    """Return the next page's request, None after the last page.
 
-    Raises `SourceError` if the answer's word for it cannot be followed, or if there would be more
-    than ``pages.max``.
+    Raises `SourceError` if the next page cannot be requested, or if there would be more than
+    ``pages.max`` pages.
     """
     call = _next(source, page)
     if call is not None and page.number >= source.pages.max:
         raise SourceError(
             f"{page.what}: there are more than {source.pages.max:,} pages"
-            " (pages.advanced.max); raise it, or split the window into ranges; if the API gives a"
-            " next page for ever, say how it ends in pages.advanced.end_on"
+            " (pages.advanced.max); raise it, or split the window into ranges; if the API always"
+            " names a next page, set pages.advanced.end_on"
         )
     return call
 
@@ -76,13 +76,13 @@ def _next(source: HttpSource, page: ApiPage) -> Call | None:
 
 
 def _ends(pages: Pages, records: int) -> bool:
-    """Return whether so few records end the pages, whatever the answer says of a next one."""
+    """Return whether so few records end the pages, even if the answer names a next one."""
     is_short = "short" in pages.end_on and records < pages.size
     return is_short or ("empty" in pages.end_on and records == 0)
 
 
 def _stated(source: HttpSource, page: ApiPage, text: AnswerText) -> Call | None:
-    """By what stands at ``pages.next``: a cursor or a link."""
+    """Return the next request by the value at ``pages.next``: a cursor or a link."""
     pages = source.pages
     stated = text.value(pages.next)
     if stated is None or stated == "":
@@ -94,7 +94,10 @@ def _stated(source: HttpSource, page: ApiPage, text: AnswerText) -> Call | None:
 
 
 def _by_header(source: HttpSource, page: ApiPage) -> Call | None:
-    """By the ``Link`` headers. A link of another resource (``anchor``) leads nowhere from here."""
+    """Return the next request by the ``Link`` headers.
+
+    A link of another resource (``anchor``) is ignored.
+    """
     try:
         found = [link for link in links(page.links) if link.has_relation("next")]
     except LinkError as error:
@@ -115,7 +118,7 @@ def _by_header(source: HttpSource, page: ApiPage) -> Call | None:
 
 
 def _check_only_page(page: ApiPage) -> None:
-    """Without paging one answer has to hold everything. A link to a next page says otherwise."""
+    """Raise `SourceError` if an answer without paging has a link to a next page."""
     try:
         is_followed = any(link.has_relation("next") for link in links(page.links))
     except LinkError:
@@ -128,7 +131,10 @@ def _check_only_page(page: ApiPage) -> None:
 
 
 def _linked(source: HttpSource, page: ApiPage, link: str) -> Call:
-    """A link has all parameters in itself; where it is relative, it is so to its page."""
+    """Return the request of a link.
+
+    A link contains all its parameters. A relative one is relative to its page.
+    """
     there = target(source.api, page.url, link, f"{page.what}: the next page")
     return replace(page.call, url=there.url, params={})
 
@@ -137,15 +143,15 @@ def _check_end(pages: Pages, page: ApiPage, text: AnswerText) -> None:
     full = pages.size > 0 and page.records >= pages.size
     if page.number == 1 and full and (why := text.missing(pages.next)):
         raise SourceError(
-            f"{page.what}: the page is full, and nothing says what follows it: pages.next: {why}"
+            f"{page.what}: the page is full, but names no next page: pages.next: {why}"
         )
 
 
 class RepeatedPages:
-    """Recognises a page that came before, for ``pages.end_on: [repeat]``.
+    """Recognises a repeated page, for ``pages.end_on: [repeat]``.
 
-    A page comes again if its records and the next page that it names are those of an earlier one,
-    byte for byte. An API that counts pages names none, so there the records decide.
+    A page is a repeat if its records and the next page that it names equal those of an earlier
+    page, byte for byte. An API with page numbers names no next page; there the records decide.
     """
 
     def __init__(self, pages: Pages) -> None:
@@ -154,15 +160,15 @@ class RepeatedPages:
 
     @property
     def are_the_end(self) -> bool:
-        """Return whether a repeated page is configured to be the end."""
+        """Return whether a repeated page is configured as the end."""
         return "repeat" in self._pages.end_on
 
     def is_repeated(self, page: ApiPage, lines: Iterable[bytes], *, is_complete: bool) -> bool:
-        """Return whether this page is the end, and its records came before.
+        """Return whether this page is the end because its records came before.
 
-        A second page that repeats the first looks the same where the API does not heed ``param``.
-        Raises `SourceError` then, unless ``is_complete`` (all stated records came) or the page
-        cannot be followed by another: it is short, empty, or its cursor is 0, the beginning.
+        A second page that repeats the first looks the same as an API that ignores ``param``. Then
+        `SourceError` is raised, unless ``is_complete`` (all stated records came) or no page can
+        follow: this one is short, empty, or its cursor is 0, the beginning.
         """
         if not self.are_the_end:
             return False
@@ -172,10 +178,9 @@ class RepeatedPages:
             return False
         if page.number == _SECOND and not is_complete and self._may_be_unheeded(page):
             raise SourceError(
-                f"{page.what}: it repeats the first page, as if the API did not heed"
-                f" '{self._pages.param}' (pages.param). Correct the name; if this is the end, give"
-                " pages.size or pages.advanced.total, so that a last page can be told from a full"
-                " one"
+                f"{page.what}: it repeats the first page, as if the API ignored"
+                f" '{self._pages.param}' (pages.param). Correct the name; if this is the end, set"
+                " pages.size or pages.advanced.total, so that the last page can be recognised"
             )
         return True
 
@@ -197,7 +202,7 @@ class RepeatedPages:
 
 
 class RecordTotals:
-    """The check that as many records came as the answers state. With ``pages.total`` only."""
+    """The check that as many records came as the answers state. Only with ``pages.total``."""
 
     def __init__(self, pages: Pages) -> None:
         self._path = pages.total
@@ -205,10 +210,11 @@ class RecordTotals:
         self._stated: int | None = None
 
     def see(self, page: ApiPage) -> None:
-        """Take note of what a page states.
+        """Record the total that a page states.
 
-        Raises `SourceError` if the first has no number, and `Unavailable` if a page that is counted
-        off states another one: a record that came or went has moved all records behind it.
+        Raises `SourceError` if the first page has no number. Raises `Unavailable` if a later page
+        states another one and pages are counted off: a record that came or went has moved all
+        records behind it.
         """
         if not self._path or page.text is None:
             return
@@ -222,19 +228,19 @@ class RecordTotals:
         now, before = int(digits), self._stated
         if self._moves and page.records and before not in {None, now}:
             raise Unavailable(
-                f"{page.what}: the API states {now:,} records, and {before:,} on an earlier page;"
-                " records have moved from page to page; the window is read again"
+                f"{page.what}: the API states {now:,} records, but {before:,} on an earlier page:"
+                " records have moved between pages; the window is read again"
             )
         self._stated = max(before or 0, now)
 
     def are_met(self, so_far: int) -> bool:
-        """Return whether it is stated how many there are, and there came as many."""
+        """Return whether a total is stated and as many records came."""
         return self._stated is not None and 0 < self._stated <= so_far
 
     def check(self, so_far: int, what: str) -> None:
-        """After the last page: raises `SourceError` if records are missing."""
+        """Raise `SourceError` if records are missing after the last page."""
         if self._stated is not None and so_far < self._stated:
             raise SourceError(
-                f"{what}: it was the last page, and there came {so_far:,} of the"
-                f" {self._stated:,} records that the API states"
+                f"{what}: it was the last page, but only {so_far:,} of the"
+                f" {self._stated:,} records came that the API states"
             )

@@ -1,4 +1,4 @@
-"""Reads one task of an API in a Spark worker: page after page, as lines of NDJSON."""
+"""The reader of an API's tasks in a Spark worker: page after page, as NDJSON lines."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from blizzard_py.connections.protocol import Reader
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 
-# What the pieces of an `Access` are called.
+# Names in an `Access`.
 DRIVER = "http"
 _SOURCE = "source"
 
 
 def access(source: HttpSource) -> Access:
-    """Return what tasks need: all that is configured, credentials among it."""
+    """Return what tasks need: the whole configuration, including credentials."""
     return Access(DRIVER, source.api.base_url, {_SOURCE: source})
 
 
 @dataclass(frozen=True, slots=True)
 class HttpReader:
-    """A `protocol.Reader` of tasks that `HttpConnection` planned. Errors as `walk` says.
+    """A `protocol.Reader` of tasks that `ApiConnection` planned. Errors as in `walk`.
 
-    ``fields`` are not asked for: an API answers with what it has, and the line parser takes of
-    it what is declared. They only say how the watermark's column writes its times.
+    ``fields`` are not requested: an API returns all it has, and the line parser takes the declared
+    fields. They only say how the watermark's column states times.
     """
 
     time: Time = field(default_factory=Time)

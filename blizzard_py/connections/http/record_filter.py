@@ -1,14 +1,15 @@
-"""Records that an API gives although they belong to another window. Pure.
+"""Records that an API returns although they belong to another window. Pure.
 
-Only those are left out of which it is certain that another window has them:
+A record is dropped only if another window certainly has it:
 
-* with a start that was sent coarser than it is (``date`` for 11:59:58), those from what was sent
-  up to the start: they were read before;
-* without ``push.to``, those above the window's end: the next window's start is below them; and
-  those at a window's start, a time or a day, which the window before has read to its end.
+* If the start was sent coarser than it is (``date`` for 11:59:58): records from what was sent up to
+  the start. They were read before.
+* Without ``push.to``: records above the window's end, since the next window starts below them. Also
+  records exactly at a window's start (a time or a day), since the window before has read up to its
+  end.
 
-Everything else is the API's own answer to what it was asked: a record below the start that was
-sent, or without a time in the column, is none of ours to drop.
+Everything else is the API's own answer. A record below the sent start, or without a time in the
+column, is kept.
 """
 
 from __future__ import annotations
@@ -59,12 +60,12 @@ def cut_of(source: HttpSource, low: Any, up_to: Any, *, is_read: bool = False) -
 
 
 def floored(value: dt.datetime, sent: PushFrom | PushTo) -> dt.datetime:
-    """The highest time not above this one that the parameter can say."""
+    """Return the highest time not above this one that the parameter can express."""
     return value - (value - _EPOCH) % tick(sent)
 
 
 def record_filter(cut: Mapping[str, str], column: str, fields: Sequence[FieldSpec]) -> RecordFilter:
-    """Return the filter that keeps the task's own records of a page; ``column`` may be a path."""
+    """Return the filter that keeps a task's own records of a page; ``column`` may be a path."""
     if not cut:
         return lambda records: records
     sent, low, up_to = (
@@ -85,7 +86,7 @@ def record_filter(cut: Mapping[str, str], column: str, fields: Sequence[FieldSpe
 
 
 def _reading(column: str, unit: TimeUnit) -> Callable[[Raw], dt.datetime | None]:
-    """What takes the column's time out of a record: None where it has none that can be told."""
+    """Return a function that reads the column's time from a record, None if it cannot be read."""
     kind: Any = Any
     for name in reversed(column.split(".")):
         member = ("value", kind, msgspec.field(name=name, default=None))
@@ -115,7 +116,7 @@ def _time(value: Any, unit: TimeUnit) -> dt.datetime | None:
 
 
 def _unit(column: str, fields: Sequence[FieldSpec]) -> TimeUnit:
-    """Return how the declared field says its times."""
+    """Return the unit in which the declared field states times."""
     unit: TimeUnit = "iso"
     for name in column.split("."):
         found = next((spec for spec in fields if spec.name == name), None)
@@ -126,7 +127,10 @@ def _unit(column: str, fields: Sequence[FieldSpec]) -> TimeUnit:
 
 
 def _moment(value: Any) -> dt.datetime | None:
-    """A watermark's value as a time; a date is its midnight in UTC, a time without zone UTC."""
+    """Return a watermark's value as a time.
+
+    A date is its midnight in UTC. A time without a zone is UTC.
+    """
     if isinstance(value, str):
         form = IsoText.of(value)
         return None if form is None else form.moment()

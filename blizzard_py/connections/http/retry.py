@@ -1,4 +1,4 @@
-"""Repeats of a request, and the pauses before them. Pure."""
+"""Repeated requests and the pauses before them. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import random
 
-# Answers that another try may mend: too slow, too early, too many requests, the server's faults.
+# Too slow, too early, too many requests: another attempt may succeed.
 _PASSING = frozenset({408, 425, 429})
-# A request and its repetitions; with doubling pauses half a minute in all.
+# The request and its repetitions: with doubling pauses half a minute in all.
 TRIES = 6
 _FIRST_SECS = 1.0
 MAX_PAUSE_SECS = 60.0
@@ -19,7 +19,7 @@ MAX_PAUSE_SECS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """Clocks, sleep and chance (from 0 up to 1), so that tests need none of them."""
+    """Clocks, sleep and random numbers from 0 up to 1; tests replace them."""
 
     sleep: Callable[[float], None] = time.sleep
     monotonic: Callable[[], float] = time.monotonic
@@ -28,16 +28,16 @@ class Time:
 
 
 def passes(status: int) -> bool:
-    """Return whether an answer with this status may be another one next time."""
+    """Return whether a later answer may have another status."""
     return status in _PASSING or 500 <= status <= 599
 
 
 def pause(failures: int, retry_after: str, server_now: float, chance: float) -> float:
-    """Seconds to wait after so many failures in a row, at most 60.
+    """Return the seconds to wait after so many failures in a row, at most 60.
 
-    What the server asks for (``Retry-After``: seconds, or a date by its own clock), else doubling
-    from a second. Between half of that and all of it, so that tasks that failed together do
-    not come back together; what the server asks for is never undercut.
+    The server may state them (``Retry-After``: seconds, or a date by its own clock). Otherwise they
+    double from one second, and between half and all of that is used, so that tasks that failed
+    together do not return together. The pause is never shorter than the server states.
     """
     asked = _requested_pause(retry_after.strip(), server_now)
     if asked is not None:
@@ -47,7 +47,7 @@ def pause(failures: int, retry_after: str, server_now: float, chance: float) -> 
 
 
 def moment(date: str) -> float | None:
-    """The epoch seconds of an HTTP date; None if it is none."""
+    """Return the epoch seconds of an HTTP date; None if it is not one."""
     try:
         parsed = email.utils.parsedate_to_datetime(date)
         zoned = parsed if parsed.tzinfo else parsed.replace(tzinfo=dt.UTC)

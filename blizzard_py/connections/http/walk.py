@@ -15,44 +15,44 @@ from blizzard_py.connections.http.client import Answer, Client, Refused
 from blizzard_py.connections.http.model import HttpSource
 from blizzard_py.connections.http.paging import ApiPage, RecordTotals, RepeatedPages, following
 
-# What servers say of a page behind their last one.
+# Status of a page after the last one.
 _NO_SUCH_PAGE = frozenset({400, 404, 416, 422})
 _ENDLESS = (
-    "the same request as for an earlier page; it would not end. If the API says its end so, set"
-    " pages.advanced.end_on to repeat, empty or short, as its documentation has it"
+    "the same request as for an earlier page, so reading would never end. If that is how the API"
+    " marks its end, set pages.advanced.end_on to repeat, empty or short (see its documentation)"
 )
 _OTHER_RECORDS = (
-    "the same request as for an earlier page has another answer, so nobody can say what was read;"
-    " pages.advanced.end_on: repeat needs pages that repeat exactly, use empty or short"
+    "the same request as for an earlier page has another answer, so rows may be lost or doubled;"
+    " pages.advanced.end_on: repeat needs exact repetition; use empty or short"
 )
 
 
 @dataclass(slots=True)
 class LoadedPage:
-    """A page and its records, which are parts of its text. Gone when the next one is asked for."""
+    """A page and its records, which are parts of its text. Invalid once the next one is loaded."""
 
     page: ApiPage
     records: Sequence[Raw]
 
     def forget(self) -> None:
-        """Let go of the text, whoever still holds the page: two would be twice the memory."""
+        """Release the text even if the page is still referenced, to save memory."""
         self.page, self.records = replace(self.page, text=None), ()
 
     def lines(self, records: Sequence[Raw]) -> Iterator[bytes]:
-        """Some of the records as NDJSON, in pieces of whole lines."""
+        """Yield some of the records as NDJSON, in pieces of whole lines."""
         return self.page.text.lines(records) if self.page.text else iter(())
 
     def page_lines(self) -> Iterator[bytes]:
-        """All of them, line by line."""
+        """Yield all records, line by line."""
         return (line for piece in self.lines(self.records) for line in piece.split(b"\n") if line)
 
 
 def walk(client: Client, source: HttpSource, first: Call) -> Iterator[LoadedPage]:
-    """Every page, each asked for when the one before was used. Holds one at a time.
+    """Yield every page; the next one is requested when the previous was used. Holds one at a time.
 
-    Raises `Unavailable` and `AccessDenied` as the client does, and `SourceError` for what
-    can never end well: the same request twice, more pages than ``pages.max``, answers without
-    records, fewer records than stated.
+    Raises `Unavailable` and `AccessDenied` as the client does. Raises `SourceError` for what can
+    never succeed: the same request twice, more pages than ``pages.max``, answers without records,
+    fewer records than stated.
     """
     call: Call | None = with_first_page(source.pages, first)
     asked: set[bytes] = set()
@@ -66,7 +66,7 @@ def walk(client: Client, source: HttpSource, first: Call) -> Iterator[LoadedPage
             raise SourceError(f"{what}: {_ENDLESS}")
         asked.add(call.digest())
         try:
-            # Nothing here may keep the answer itself: the page lets go of it.
+            # No variable here may keep the answer: the page releases it.
             turned = _load_page(client.send(call, what), call, source, (number, so_far, what))
         except Refused as refused:
             counts = number > 1 and source.pages.kind in {"offset", "page"}
@@ -105,7 +105,7 @@ def _load_page(
     except Truncated as cut:
         if answer.framed:
             raise
-        raise Unavailable(f"{cut}, and nothing marked its end") from None
+        raise Unavailable(f"{cut}, and its end was not marked") from None
     count = len(records)
     page = ApiPage(call, answer.url, text, count, answer.links, number, so_far + count, what)
     return LoadedPage(page, records)

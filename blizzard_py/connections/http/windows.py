@@ -1,9 +1,9 @@
-"""A window as an API takes it: the values that are sent, one range after another. Pure.
+"""A window as request parameters: the values that are sent, one range after another. Pure.
 
-A window's end is the ``to`` that is sent, so it must be a value that the parameter's format can
-say: an end of 12:00:00.5 sent as whole seconds would leave half a second to nobody. Ends
-are lowered to the format's tick before they are fixed (`lowered`), inner ends as well, and one
-that was fixed elsewhere is refused if it is between two ticks.
+A window's end is sent as ``to``, so the parameter's format must be able to express it. An end of
+12:00:00.5 sent in whole seconds would lose half a second. So ends, also inner ones, are lowered to
+the format's tick before they are fixed (`lowered`). An end that was fixed elsewhere is refused if
+it lies between two ticks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ class RequestRange:
 
 
 def lowered(value: Any, end: PushTo | None) -> Any:
-    """The highest value not above this one that ``end`` can say; times without a zone are UTC."""
+    """Return the highest value not above this one that ``end`` can express.
+
+    Times without a zone are UTC.
+    """
     if end is None or not isinstance(value, dt.datetime):
         return value
     if value.tzinfo is None:
@@ -43,10 +46,10 @@ def lowered(value: Any, end: PushTo | None) -> Any:
 
 
 def pieces(source: HttpSource, window: Window) -> Sequence[RequestRange]:
-    """Return what each task asks; one empty piece without a push.
+    """Return the request of each task; one without parameters if nothing is pushed.
 
-    None if the window ends before it begins. Raises `SourceError` for an end that cannot be
-    sent, values that are no times, and more than 10,000 ranges.
+    Empty if the window ends before it begins. Raises `SourceError` for an end that cannot be sent,
+    for values that are no times, and for more than 10,000 ranges.
     """
     push, split = source.push, source.split
     if push is None:
@@ -55,7 +58,7 @@ def pieces(source: HttpSource, window: Window) -> Sequence[RequestRange]:
     if push.end is not None and lowered(up_to, push.end) != up_to:
         raise SourceError(
             f"the window's end {up_to} cannot be sent as '{push.end.format}' in"
-            f" '{push.end.param}', which takes steps of {tick(push.end)}; give a coarser end"
+            f" '{push.end.param}', which has steps of {tick(push.end)}; set a coarser end"
         )
     if split is None or push.end is None:
         is_read = window.low == window.after and not window.inclusive
@@ -77,8 +80,8 @@ def _ranges(start: Any, up_to: Any, source: HttpSource) -> Sequence[tuple[Any, A
     found = ranges(start, up_to, split.unit, split.amount)
     if len(found) > REQUEST_RANGES:
         raise SourceError(
-            f"the window would be {len(found):,} ranges of {split.amount} {split.unit}; at most"
-            f" {REQUEST_RANGES:,}: give a larger split.amount or unit"
+            f"the window would have {len(found):,} ranges of {split.amount} {split.unit}, more"
+            f" than {REQUEST_RANGES:,}; set a larger split.amount or unit"
         )
     return found
 
@@ -94,7 +97,7 @@ def _values(push: Push, low: Any, up_to: Any) -> Mapping[str, Value]:
 
 
 def _spelt(text: str, kind: str, push: Push) -> Value:
-    """A number of seconds is a number in JSON, and text everywhere else."""
+    """Return a number of seconds as a number in JSON, and as text everywhere else."""
     location: Location = push.location
     if location != "body" or kind not in _NUMBERS:
         return text

@@ -1,1 +1,1 @@
-"""Databases that only a JDBC driver reaches: planned here, read by Spark."""
+"""Databases with only a JDBC driver: planned here, read by Spark."""

@@ -1,8 +1,8 @@
-"""The driver's side of whatever has a JDBC driver. See `blizzard_py.connections.protocol`.
+"""The planning side of any database with a JDBC driver. See `blizzard_py.connections.protocol`.
 
-There is no Python driver to plan with, so the engine answers questions (`Query`), and it reads
-tasks itself: a task's ``spec`` has its ``statement``. Only what a dialect is known to need is
-cast; what Spark's reader makes of other types is its documentation's business.
+No Python driver exists, so the engine answers questions (`Query`) and reads the tasks itself: a
+task's ``spec`` has its ``statement``. Columns are cast only where a dialect is known to need it;
+for other types see the documentation of Spark's JDBC source.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from blizzard_py.connections.sql.statements import identifier, select
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 
-# The whole answer to a short question. Errors are those of the contract.
+# Return the complete result of a short query. Errors as in `protocol`.
 Query = Callable[[str], pa.Table]
 
 _DIALECTS = {
@@ -32,7 +32,7 @@ _DIALECTS = {
     "sqlserver": "sqlserver",
     "sqlite": "sqlite",
 }
-# The server's clock in UTC; where the standard's word is used, its zone is the session's.
+# The server's clock in UTC. With the standard's function its zone is the session's.
 _CLOCKS = {
     "postgresql": "now()",
     "mysql": "UTC_TIMESTAMP(6)",
@@ -54,7 +54,10 @@ _KINDS: Sequence[tuple[Callable[[pa.DataType], bool], ColumnKind, FieldType]] = 
 
 
 def dialect_of(uri: str) -> str:
-    """The dialect of ``jdbc:name:…``; ``""`` is standard SQL. Raises `ConfigError` otherwise."""
+    """Return the dialect of ``jdbc:name:…``; ``""`` is standard SQL.
+
+    Raises `ConfigError` for any other URI.
+    """
     scheme, _, rest = uri.partition(":")
     name = rest.partition(":")[0]
     if scheme != "jdbc" or not name:
@@ -63,7 +66,7 @@ def dialect_of(uri: str) -> str:
 
 
 class JdbcConnection(SqlConnection):
-    """One table or query, asked through ``query``."""
+    """One table or query; ``query`` runs its statements."""
 
     def __init__(self, access: Access, selection: ReadSelection, query: Query) -> None:
         self.dialect = dialect_of(access.uri)
@@ -74,13 +77,13 @@ class JdbcConnection(SqlConnection):
 
     def warnings(self) -> Sequence[str]:
         return [
-            f"whether an index gives the order of {column.name} cannot be found out over JDBC;"
-            " without one each window costs a read of everything"
+            f"JDBC does not show whether an index gives the order of {column.name};"
+            " without one each window reads the whole table"
             for column in self._watermark_columns()
         ]
 
     def close(self) -> None:
-        """There is nothing to let go of: the engine holds the session."""
+        """Do nothing: the engine holds the session."""
 
     def _ask(self, statement: str) -> pa.Table:
         return self._ask_engine(statement)
@@ -101,7 +104,7 @@ class JdbcConnection(SqlConnection):
         return quoted
 
     def _tick(self, column: SourceColumn) -> str:
-        # Spark makes microseconds of Oracle's DATE and of everything else that keeps seconds.
+        # Spark turns Oracle's DATE, and every other type with seconds, into microseconds.
         return "datetime" if column.kind == "time" else column.type
 
     def _zoned(self, column: SourceColumn) -> bool:

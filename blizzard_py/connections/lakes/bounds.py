@@ -1,7 +1,7 @@
-"""Ends of windows over lakes: pinned versions, highest values. Pure but for what it is handed.
+"""Read bounds over lakes: pinned versions and highest values. Pure, except for its arguments.
 
 With the bound ``version`` a watermark is ``{"version": n, "table": id}``. Both are compared with
-what is there before anything is planned: a table that went back, or is another one by now, stops
+the table before anything is planned. A table that went back, or was replaced by another one, stops
 the source.
 """
 
@@ -21,7 +21,7 @@ from blizzard_py.reading import BoundKind, Window
 from blizzard_py.slices.calendars import lowest_wall
 from blizzard_py.slices.windows import last_full_tick
 
-# Any time will do, to ask a filter for its columns.
+# Any time; only the filter's columns are needed.
 _SAMPLE = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 
 VERSION = "version"
@@ -30,14 +30,14 @@ TABLE = "table"
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """The version that a window ends with, of the table that has this id."""
+    """The version that a window ends with, and the id of its table."""
 
     version: int
     table: str
 
 
 def pinned(window: Window) -> Pinned | None:
-    """The version that the window ends with; None if it ends by columns."""
+    """Return the version that the window ends with; None if it ends by columns."""
     version, table = window.up_to.get(VERSION), window.up_to.get(TABLE)
     if isinstance(version, int) and isinstance(table, str):
         return Pinned(version, table)
@@ -45,26 +45,26 @@ def pinned(window: Window) -> Pinned | None:
 
 
 def check_same_table(window: Window, end: Pinned, table: str, what: str) -> int | None:
-    """The version that the window begins after, None for a first one.
+    """Return the version that the window begins after, None for a first window.
 
-    Raises `SourceError` if the table is another one than the watermark is of, or went back.
+    Raises `SourceError` if the table is not the watermark's table, or went back.
     """
     remedy = (
-        "; to read it from the beginning: `blizzard checkpoint reset`, to go on from where it is:"
+        "; to read it from the beginning: `blizzard checkpoint reset`, to continue at its end:"
         f" `blizzard checkpoint set --column {VERSION}={end.version}"
         f" --column {TABLE}='\"{table}\"'`"
     )
     known = {window.low.get(TABLE, table), end.table}
     if known != {table}:
         raise SourceError(
-            f"{what}: was dropped and made anew since the stored watermark (its id is {table}, was"
+            f"{what}: was recreated since the watermark was stored (its id is {table}, was"
             f" {min(known - {table})}){remedy}"
         )
     start = window.low.get(VERSION)
     if start is None:
         return None
     if isinstance(start, bool) or not isinstance(start, int):
-        raise SourceError(f"{what}: the stored version is no whole number{remedy}")
+        raise SourceError(f"{what}: the stored version is not an integer{remedy}")
     if start > end.version:
         raise SourceError(
             f"{what}: is at version {end.version}, the stored watermark at {start}: the table was"
@@ -79,7 +79,7 @@ def highest_bound(
     orders: Mapping[str, ColumnOrder],
     asked: Mapping[str, ColumnMaximum],
 ) -> ReadBound:
-    """The highest value of each column among the rows of these files."""
+    """Return the highest value of each column among the rows of these files."""
     found = {name: asked[name].of(files) for name in orders}
     value = {name: orders[name].value(key) for name, key in found.items() if key is not None}
     is_odd = bool(files and orders and not value)
@@ -93,9 +93,9 @@ def clock_bound(
     settle_secs: float,
     zone: dt.tzinfo = dt.UTC,
 ) -> ReadBound:
-    """So long ago, for columns of times and dates. Raises `SourceError` for others.
+    """Return the time ``settle_secs`` ago, for columns of times and dates.
 
-    Dates and times without a zone are of the clocks of ``zone``.
+    Dates and times without a zone are in ``zone``. Raises `SourceError` for other columns.
     """
     moment = now - dt.timedelta(seconds=settle_secs)
     value: dict[str, object] = {}
@@ -106,17 +106,17 @@ def clock_bound(
         own = lowest_wall(moment, zone) if naive else moment
         value[name] = last_full_tick(own, str(order.type))
     return ReadBound(
-        "clock", value, warnings=(f"rows that come {settle_secs:g} s late are missed",)
+        "clock", value, warnings=(f"rows that arrive {settle_secs:g} s late are missed",)
     )
 
 
 def refuse_bound(driver: str, kind: BoundKind, known: Sequence[BoundKind]) -> SourceError:
-    """The error for a bound that a driver does not have."""
-    return SourceError(f"bound: {kind} is none of {driver}'s; choose {' or '.join(known)}")
+    """Return the error for a bound that a driver does not have."""
+    return SourceError(f"bound: {kind} is not supported by {driver}; use {' or '.join(known)}")
 
 
 def plain_selection(driver: str, selection: ReadSelection) -> ReadSelection:
-    """The selection with something in place of placeholders, so that its filter can be parsed.
+    """Return the selection with values for its placeholders, so that its filter can be parsed.
 
     Raises `SourceError` for what only databases can do.
     """
@@ -129,12 +129,12 @@ def plain_selection(driver: str, selection: ReadSelection) -> ReadSelection:
 
 
 def utc_now() -> dt.datetime:
-    """The machine's clock."""
+    """Return the machine's time."""
     return dt.datetime.now(dt.UTC)
 
 
 def selected_columns(selection: ReadSelection) -> list[str]:
-    """Every column that is asked for: declared, watermark's, the filter's."""
+    """Return every column that is needed: declared, watermark's and filter's columns."""
     kept = filters.parse(selection.filter)
     declared = [each.name for each in selection.fields]
     return [*declared, *selection.columns, *(kept.columns if kept else ())]

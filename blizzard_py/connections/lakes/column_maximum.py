@@ -1,8 +1,8 @@
-"""The highest value of a column in many Parquet files, exact, with as few files read as can be.
+"""The exact highest value of a column in many Parquet files, with as few reads as possible.
 
-Statistics of logs and manifests are rounded (Delta cuts times to milliseconds, texts are cut
-everywhere), so they only choose which files to look into. What a file answered is remembered for
-as long as the file is there: a poll without news opens nothing.
+Statistics in logs and manifests are rounded: Delta cuts times to milliseconds, and texts are cut
+everywhere. So they only choose which files to read. The result for a file is kept as long as the
+file exists: a poll without news opens nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class KnownFile:
-    """A file, and what is known of its columns without opening it."""
+    """A file, and what is known about its columns without opening it."""
 
     file: PlannedFile
     ranges: Mapping[str, Range]
@@ -32,7 +32,7 @@ class KnownFile:
 
 @dataclass(slots=True)
 class ColumnMaximum:
-    """Asks files for their highest values, and remembers the answers. For one column."""
+    """The highest values of one column in files; results are cached."""
 
     stores: StorageCache
     column: str
@@ -40,7 +40,7 @@ class ColumnMaximum:
     _answers: dict[tuple[str, str, int, float], Key | None] = field(default_factory=dict)
 
     def of(self, files: Sequence[KnownFile]) -> Key | None:
-        """The highest key of the column among all rows of the files, None if there is none."""
+        """Return the highest key of the column in all files, None if there is none."""
         self._forget(known.file for known in files)
         best: Key | None = None
         blind: list[PlannedFile] = []

@@ -1,10 +1,12 @@
-"""Directories of CSV files as a source: scanned whole, filtered by row.
+"""Directories of CSV files as a source: each file is scanned, rows are filtered.
 
-Everything is read as text, and the kernel makes the declared types of it. An unquoted empty field
-is null, a quoted one is the empty text. Names in headers are matched without regard to case and
-outer blanks where one column alone fits. Rows with another number of fields than the header, with
-text that is no UTF-8, or with a quote that is not closed are bad records, once: with the window
-that the file's highest value lies in. So is a file without the watermark's column.
+Everything is read as text; the kernel converts it to the declared types. An unquoted empty field is
+null, a quoted one is the empty text. Names in headers match without regard to case and outer blanks
+if exactly one column fits.
+
+These rows are bad records: rows with another number of fields than the header, with text that is
+not UTF-8, or with an unclosed quote. They are read once, with the window of the file's highest
+value. A file without the watermark's column is also a bad record.
 """
 
 from __future__ import annotations
@@ -53,14 +55,14 @@ from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind
 
-# No row may be longer. Twice this is held.
+# The longest row. Twice this much is held in memory.
 _BLOCK_BYTES = 8 << 20
 _BAD_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class CsvForm:
-    """CSV as a `Form`."""
+    """The format CSV as a `Form`."""
 
     columns: Sequence[DeclaredColumn]
     delimiter: str
@@ -71,7 +73,7 @@ class CsvForm:
     has_schema: bool = True
 
     def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> FileFacts:
-        """One scan of the watermark's columns; without them the header alone."""
+        """Scan the watermark's columns once; without columns read only the header."""
         tally = RangeCollector(self.columns)
         check_unchanged(storage, file)
         with _opened(storage, file, self.delimiter, self.names) as table:
@@ -90,12 +92,12 @@ class CsvForm:
         return FileFacts(schema, tally.orders, tally.ranges, tally.unread_in_all)
 
     def extra(self) -> Mapping[str, Any]:
-        """The delimiter."""
+        """Return the delimiter."""
         return {"delimiter": self.delimiter}
 
 
 def connect(access: Access, selection: ReadSelection) -> DirectoryConnection:
-    """The CSV files of a directory; the option ``delimiter`` is one character."""
+    """Return the CSV files of a directory; the option ``delimiter`` is one character."""
     delimiter = format_options(access).get("delimiter", ",")
     names = (*(each.name for each in selection.fields), *selection.columns)
     form = CsvForm(watermark_columns(selection), delimiter, names)
@@ -105,7 +107,10 @@ def connect(access: Access, selection: ReadSelection) -> DirectoryConnection:
 def read(
     access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
 ) -> Iterator[pa.RecordBatch | bytes]:
-    """A `Reader`: text columns of the rows of the window, and lines for rows that are none."""
+    """Yield text columns of the window's rows, and lines for rows that are not valid.
+
+    A `Reader` of `blizzard_py.connections.protocol`.
+    """
     stores = StorageCache(storage_options(access))
     window = window_of(spec)
     kept = parse(spec["filter"])
@@ -157,7 +162,7 @@ def _rows(
 
 
 def _values(batch: pa.RecordBatch, columns: Sequence[DeclaredColumn]) -> tuple[list[pa.Array], int]:
-    """The watermark's columns as their types, and how many values could not be read."""
+    """Return the watermark columns in their types, and how many values could not be read."""
     arrays, unread = [], 0
     for column in columns:
         if column.name not in batch.schema.names:
@@ -171,13 +176,13 @@ def _values(batch: pa.RecordBatch, columns: Sequence[DeclaredColumn]) -> tuple[l
 
 
 _QUOTE = '"'
-# Stands before each byte that is no UTF-8, in hexadecimal digits. No text has this character.
+# Precedes the hexadecimal digits of each byte that is not UTF-8. No text has this character.
 _ODD = "\ufdd0"
 _MARK = re.compile(_ODD.encode() + rb"([0-9a-f]{2})")
 
 
 def _marked(error: UnicodeError) -> tuple[str, int]:
-    """A handler of errors for `codecs`."""
+    """Handle decoding errors for `codecs` by marking the bytes."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     found = error.object[error.start : error.end]
@@ -188,10 +193,10 @@ codecs.register_error("csv-marked", _marked)
 
 
 class _Blocks(io.RawIOBase):
-    """Blocks of bytes as a file that is read forward, with ``end`` behind an odd number of quotes.
+    """Blocks of bytes as a forward-only file, with ``end`` after an odd number of quotes.
 
-    Arrow takes an open quote at the end for closed, and all that is behind it for one value.
-    Bytes that are no UTF-8 are marked: Arrow cannot show a row that has them.
+    Arrow treats an open quote at the end as closed, and everything after it as one value. Bytes
+    that are not UTF-8 are marked, because Arrow cannot show a row that has them.
     """
 
     def __init__(self, found: Iterator[bytes], end: bytes) -> None:
@@ -229,9 +234,9 @@ class _Blocks(io.RawIOBase):
 
 @dataclass(slots=True)
 class _Table:
-    """An open CSV file: its header, its rows, and those that are none as lines for the parser.
+    """An open CSV file: its header, its rows, and invalid rows as lines for the parser.
 
-    ``own`` maps the table's names of columns to the file's.
+    ``own`` maps the table's column names to the file's.
     """
 
     where: str
@@ -242,7 +247,7 @@ class _Table:
     bad: list[bytes] = field(default_factory=list)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """These columns as text, of about 8 MB of the file at a time."""
+        """Yield these columns as text, of about 8 MB of the file at a time."""
         if not self.header:
             return
         try:
@@ -267,30 +272,30 @@ class _Table:
         except pa.ArrowInvalid as error:
             if len(self.bad) > CSV_BAD_ROWS:
                 raise SourceError(
-                    f"{self.where}: has more than {CSV_BAD_ROWS:,} rows in a row without the"
-                    f" {len(self.header)} fields of its header; mend or remove the file, or set the"
-                    " option delimiter"
+                    f"{self.where}: has more than {CSV_BAD_ROWS:,} consecutive rows without the"
+                    f" {len(self.header)} fields of its header; repair or remove the file, or set"
+                    " the option delimiter"
                 ) from error
             if "Empty CSV file" in str(error):
                 return  # a header, and not even a newline
             raise SourceError(
                 f"{self.where}: cannot be read as CSV: a row is longer than 8 MiB, or a quote is"
-                " not closed; mend the file"
+                " not closed; repair the file"
             ) from error
 
     def unusable(self, lacks: Sequence[str]) -> bytes:
-        """The line for a file whose rows cannot be told to be of a window."""
+        """Return the line for a file whose rows cannot be assigned to a window."""
         header = self.delimiter.join(self.header)
         return _line(
-            f"no row is read: the file has no column {', '.join(lacks)}; mend its header or set the"
-            f" option delimiter; the header is: {header}".encode("utf-8", "surrogateescape")
+            f"no row is read: the file has no column {', '.join(lacks)}; correct its header or set"
+            f" the option delimiter; the header is: {header}".encode("utf-8", "surrogateescape")
         )
 
     def _refused(self, row: Any) -> str:
         text = row.text
         end = _end(self.header, self.delimiter)
         if self.stream.is_odd and text.endswith(end):
-            # What was put behind the file: alone on its line, where no quote was open.
+            # The appended text: alone on its line if no quote was open.
             text = text.removesuffix(end)
             if not text:
                 return "skip"
@@ -298,16 +303,16 @@ class _Table:
         else:
             told = f"{row.actual_columns} fields instead of {row.expected_columns}: {text}"
         self.bad.append(_line(_unmarked(told)))
-        # Where no row is good Arrow reads on to the end, and all of them would be held.
+        # If no row is valid, Arrow reads on to the end and would hold all of them.
         return "skip" if len(self.bad) <= CSV_BAD_ROWS else "error"
 
     def _good(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows without those that hold what is no UTF-8."""
+        """Return the rows without those that are not UTF-8."""
         odd = pa.repeat(pa.scalar(value=False), batch.num_rows)
         for column in batch.columns:
             odd = pc.or_(odd, pc.fill_null(pc.match_substring(column, _ODD), fill_value=False))
         if len(self.header) == 1 and self.stream.is_odd:
-            # Then what was put behind the file is a row as well, where no quote was open.
+            # Then the appended text is a row as well, if no quote was open.
             end = _end(self.header, self.delimiter).removeprefix(_QUOTE) + "\n"
             kept = pc.fill_null(pc.not_equal(batch.column(0), end), fill_value=True)
             batch, odd = batch.filter(kept), odd.filter(kept)
@@ -320,14 +325,14 @@ class _Table:
 
 
 def _unmarked(text: str) -> bytes:
-    """The text's bytes as they stand in the file."""
+    """Return the text's bytes as they are in the file."""
     return _MARK.sub(
         lambda found: bytes([int(found[1], 16)]), text.encode("utf-8", "surrogateescape")
     )
 
 
 def _line(told: bytes) -> bytes:
-    """A line that the line parser takes for a bad record, and shows to people."""
+    """Return a line that the line parser treats as a bad record and shows to people."""
     return b"csv row, " + told[:_BAD_BYTES].replace(b"\n", b" ").replace(b"\r", b" ") + b"\n"
 
 
@@ -335,7 +340,7 @@ def _line(told: bytes) -> bytes:
 def _opened(
     storage: Storage, file: PlannedFile, delimiter: str, names: Sequence[str] = ()
 ) -> Iterator[_Table]:
-    """The file with its header read, as columns of these names.
+    """Yield the file with its header read, as columns of these names.
 
     Raises `SourceError` for a header that cannot be used.
     """
@@ -359,15 +364,15 @@ def _opened(
 
 
 def _end(header: Sequence[str], delimiter: str) -> str:
-    """The line that closes an open quote, with delimiters that make too many fields of its row."""
+    """Return a line that closes an open quote and whose row has too many fields."""
     return _QUOTE + delimiter * max(len(header), 8)
 
 
 def _own(header: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """The file's columns by the table's ``names``, as those are spelled.
+    """Return the file's columns by the table's ``names``, in the table's spelling.
 
-    A column has another name in the table if it is that but for case and outer blanks, the
-    file has no column of that very name, and no other column or name is alike.
+    A column is matched to a table name if three conditions hold. They differ only in case and outer
+    blanks; the file has no column of exactly that name; and no other column or name is alike.
     """
     own = {name: name for name in header}
     names = list(dict.fromkeys(names))

@@ -1,8 +1,8 @@
-"""Date folders: which of them can be left unlisted because all they hold is too old.
+"""Date folders: a scan skips those whose content is too old.
 
-A pattern is made of ``{year}``, ``{month}``, ``{day}``, ``{hour}``, ``{minute}`` and text,
-``year={year}/month={month}`` for instance. A folder holds times from its own to the next
-one's, so the folder that a start falls into is kept, and so is each that holds it.
+A pattern consists of ``{year}``, ``{month}``, ``{day}``, ``{hour}``, ``{minute}`` and text, for
+instance ``year={year}/month={month}``. A folder contains times from its own to that of the next
+folder. So the folder that a start falls into is kept, and so are its parents.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _PLACE = re.compile(r"\{([^{}]*)\}")
 
 
 def folder_time(pattern: str, path: str) -> datetime | None:
-    """The time that a path's folders name, in UTC; None if they do not.
+    """Return the time that a path's folders name, in UTC; None if they name none.
 
-    Folders above and files below do not matter. Raises `ConfigurationError` for a pattern
-    with an unknown place, or one that leaves out a greater unit.
+    Folders above and files below do not matter. Raises `ConfigurationError` for a pattern with an
+    unknown placeholder, or one that leaves out a greater unit.
     """
     found = folder_period(pattern, path)
     return None if found is None else found[0]
 
 
 def folder_period(pattern: str, path: str) -> tuple[datetime, datetime | None] | None:
-    """Find the begin and the end of the time that a path's folders name, in UTC.
+    """Return begin and end of the time that a path's folders name, in UTC.
 
-    The end belongs to the next folder; it is None behind the last year. Raises as `folder_time`.
+    The end belongs to the next folder; it is None after the last year. Raises as `folder_time`.
     """
     levels = _levels(pattern)
     names = _names(path)
@@ -49,11 +49,11 @@ def folder_period(pattern: str, path: str) -> tuple[datetime, datetime | None] |
 
 
 def folders(pattern: str, names: Iterable[str], start: Any = None) -> list[str]:
-    """The names that may hold something at or above ``start``, in the order given.
+    """Return the names that may hold something at or above ``start``, in the order given.
 
-    A name may end at any level of the pattern (``2026``, ``2026/05``). Kept are also names
-    that the pattern does not know: what cannot be told is looked into. Raises
-    `ConfigurationError` as `folder_time` does, and for a start that is no time.
+    A name may end at any level of the pattern (``2026``, ``2026/05``). Names that do not match the
+    pattern are kept too: they must be looked into. Raises `ConfigurationError` as `folder_time`
+    does, and for a start that is no time.
     """
     levels = _levels(pattern)
     begin = _start(start)
@@ -62,7 +62,7 @@ def folders(pattern: str, names: Iterable[str], start: Any = None) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _levels(pattern: str) -> tuple[re.Pattern[str], ...]:
-    """One expression for each folder of the pattern."""
+    """Return one expression for each folder of the pattern."""
     seen: list[str] = []
     levels = []
     for level in pattern.strip("/").split("/"):
@@ -88,10 +88,10 @@ def _names(path: str) -> list[str]:
 def _period(
     levels: tuple[re.Pattern[str], ...], names: list[str]
 ) -> tuple[datetime, datetime | None] | None:
-    """Begin and end of what folders hold that match the pattern's first levels.
+    """Return begin and end of folders that match the pattern's first levels.
 
-    None if they do not match, or do not name a time yet (``{day}`` above ``{year}``); the end
-    is None behind the last year.
+    None if they do not match, or do not name a time yet (``{day}`` above ``{year}``). The end is
+    None after the last year.
     """
     parts: dict[str, int] = {}
     for level, name in zip(levels, names, strict=False):
@@ -125,5 +125,5 @@ def _start(start: Any) -> datetime | None:
         return datetime(start.year, start.month, start.day, tzinfo=UTC)
     form = IsoText.of(start) if isinstance(start, str) else None
     if form is None:
-        raise ConfigurationError(f"{shown(start)} is no time to compare folders with")
+        raise ConfigurationError(f"{shown(start)} is not a time to compare folders with")
     return form.moment()

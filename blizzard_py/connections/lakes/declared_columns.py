@@ -1,6 +1,6 @@
-"""Watermark columns of files that have no types: read as the schema declares them. Pure.
+"""Watermark columns of files without types, read as the schema declares them. Pure.
 
-What cannot be read as its type counts as null. The row is not lost by that: it comes with the
+A value that cannot be read as its type counts as null. Its row is not lost: it is read with the
 rows that have no watermark.
 """
 
@@ -29,7 +29,7 @@ _FAULTS = (ValueError, ArithmeticError, OverflowError, TypeError)
 
 @dataclass(frozen=True, slots=True)
 class DeclaredColumn:
-    """The conversion of a column's text to its value, and Arrow's type for it."""
+    """The conversion of a column's text to its value, and the Arrow type."""
 
     name: str
     type: pa.DataType
@@ -37,7 +37,7 @@ class DeclaredColumn:
     is_text: bool
 
     def of_text(self, text: str | None) -> Any:
-        """The value; None if it cannot be read."""
+        """Return the value; None if it cannot be read."""
         if text is None:
             return None
         try:
@@ -46,7 +46,7 @@ class DeclaredColumn:
             return None
 
     def of_json(self, raw: msgspec.Raw | None) -> Any:
-        """The value of a JSON value's bytes; None if it is null or cannot be read."""
+        """Return the value of a JSON value's bytes; None if it is null or cannot be read."""
         if raw is None:
             return None
         data = bytes(raw)
@@ -55,23 +55,29 @@ class DeclaredColumn:
                 return self.of_text(msgspec.json.decode(data))
             except (msgspec.DecodeError, UnicodeDecodeError):
                 return None
-        # Numbers keep all their digits; they are no text, and nor are lists and objects.
+        # Numbers keep all their digits. Numbers, lists and objects are not text.
         is_plain = data[:1] in b"-0123456789tf"
         return self.of_text(data.decode()) if is_plain and not self.is_text else None
 
     def array(self, values: Sequence[Any]) -> pa.Array:
-        """Values as Arrow's."""
+        """Return values as an Arrow array."""
         return pa.array(values, self.type)
 
 
 def declare_columns(columns: Iterable[str], fields: Iterable[FieldSpec]) -> list[DeclaredColumn]:
-    """These columns. Raises `SourceError` for one undeclared, or that cannot be compared."""
+    """Return these columns as declared.
+
+    Raises `SourceError` for a column that is not declared or has no order.
+    """
     known = {each.name: each for each in fields}
     return [_declare_column(name, known.get(name)) for name in dict.fromkeys(columns)]
 
 
 def watermark_columns(selection: ReadSelection) -> list[DeclaredColumn]:
-    """The watermark's columns. Raises `SourceError` also where the filter's cannot be read."""
+    """Return the watermark's columns as declared.
+
+    Raises `SourceError` also if the filter's columns cannot be read.
+    """
     kept = parse(selection.filter)
     declare_columns(kept.columns if kept else (), selection.fields)
     found = declare_columns(selection.columns, selection.fields)
@@ -92,7 +98,7 @@ def _declare_column(name: str, spec: FieldSpec | None) -> DeclaredColumn:
     found = _PLAIN.get(spec.type)
     if found is None:
         raise SourceError(
-            f"column {name} is {spec.type}, which cannot be compared; choose a column of times,"
+            f"column {name} is {spec.type}, which has no order; choose a column of times,"
             " dates, numbers or text"
         )
     return DeclaredColumn(name, found[0], found[1], is_text=spec.type == "string")
@@ -122,7 +128,7 @@ def _decimal_of(precision: int, scale: int) -> Callable[[str], Decimal]:
 
 
 def _digits(text: str) -> str:
-    """A number's text. Python reads ``1_000`` and other scripts' digits, and nobody else here."""
+    """Return a number's text. Python also reads ``1_000`` and digits of other scripts."""
     if "_" in text or not text.isascii():
         raise ValueError
     return text

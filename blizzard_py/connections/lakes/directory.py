@@ -1,10 +1,9 @@
-"""Directories of files as a source: the driver's side, for whatever the files hold.
+"""Directories of files as a source: the planning side, for any file format.
 
-What a kind of file is, is a `Form`: how one is looked into for the values of the watermark's
-columns. That is done once for each file and remembered for as long as the file is there, so a poll
-looks into new files only, and a window reads those that can have rows of it.
-
-Files are written once: one that is replaced after it was planned fails the task.
+A `Form` is a file format: it reads the values of the watermark columns in a file. That is done once
+for each file, and the result is kept as long as the file exists. So a poll reads only new files,
+and a window reads only files that can have rows of it. Files are written once: a file that is
+replaced after planning fails its task.
 """
 
 from __future__ import annotations
@@ -42,15 +41,15 @@ from blizzard_py.connections.unit_comparisons import check_instants
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 
 _AT_ONCE = 8
-# So many files `validate` looks into.
+# The number of files that `validate` reads.
 _SAMPLE_FILES = 12
-# Of so many files that no window reads it is known afterwards which they were.
+# The most skipped files whose names are kept.
 _REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """Facts about a file: its schema; for each watermark column its order and **exact** range.
+    """Facts about a file: its schema, and order and **exact** range of each watermark column.
 
     ``unread`` counts rows whose watermark cannot be read as its type: they count as null.
     """
@@ -62,7 +61,7 @@ class FileFacts:
 
 
 class Form(Protocol):
-    """A kind of file."""
+    """A file format."""
 
     @property
     def driver(self) -> str:
@@ -70,21 +69,21 @@ class Form(Protocol):
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """Return how the names of such files end, in lower case."""
+        """The endings of file names, in lower case."""
 
     @property
     def bounds(self) -> tuple[BoundKind, ...]:
-        """The bounds there are, the default first."""
+        """The supported read bounds, the default first."""
 
     @property
     def has_schema(self) -> bool:
-        """Return whether a column that no file has is an error."""
+        """True if a column that no file has is an error."""
 
     def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> FileFacts:
-        """Look into a file for these watermark columns. Raises `SourceError`."""
+        """Read the facts of a file for these watermark columns. Raises `SourceError`."""
 
     def extra(self) -> Mapping[str, Any]:
-        """Return what tasks have to know besides."""
+        """Return further values that tasks need."""
 
 
 class DirectoryConnection:
@@ -109,17 +108,17 @@ class DirectoryConnection:
 
     @property
     def default_bound(self) -> BoundKind | None:
-        """The form's first; none without columns."""
+        """The format's first bound; none without columns."""
         return self._form.bounds[0] if self._selection.columns else None
 
     def columns(self) -> Sequence[SourceColumn]:
-        """The columns of the newest files."""
+        """Return the columns of the newest files."""
         files = sorted(self._directory.files(self._stores), key=lambda file: file.modified)[-5:]
         facts = [self._look(file, ()) for file in reversed(files)]
         return columns_of(_united(facts))
 
     def bound(self, kind: BoundKind, settle_secs: float) -> ReadBound:
-        """The highest values in all files. With date folders the newest ones tell."""
+        """Return the highest values in all files; with date folders, in the newest ones."""
         if kind not in self._form.bounds:
             raise refuse_bound(self._form.driver, kind, self._form.bounds)
         files = self._directory.files(self._stores)
@@ -156,11 +155,11 @@ class DirectoryConnection:
         return ReadBound(kind, value, warnings=warnings, skipped=skipped, skipped_files=named)
 
     def look_again(self, files: Iterable[str]) -> None:
-        """Look into these at each `bound`, in older folders, too."""
+        """Read these files at each `bound`, even in older folders."""
         self._again |= frozenset(files)
 
     def tasks(self, window: Window, split: WindowSplit) -> Sequence[ReadTask]:
-        """The files that can have rows of the window."""
+        """Return tasks for the files that can have rows of the window."""
         names = self._selection.columns
         start = window.low.get(names[0]) if self._follows_folders() else None
         files = self._directory.files(self._stores, start)
@@ -171,7 +170,7 @@ class DirectoryConnection:
                 self._directory.root, selected_columns(self._selection), _united(facts).names
             )
         rows = RowWindow.of(window, names, self._selection.nulls) if names else None
-        # Not shifted back: what is no row is read once, also where rows are read again.
+        # Without look-back: invalid rows are read once, even if valid rows are read again.
         news = (
             None
             if rows is None
@@ -190,13 +189,16 @@ class DirectoryConnection:
         )
 
     def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
-        """All files for each: a filter tells its rows. What is no row is each one's."""
+        """Return a task over all files for each unit; a filter selects its rows.
+
+        Invalid rows belong to every unit.
+        """
         files = self._directory.files(self._stores)
         schema = _united(self._known(files)) if files else pa.schema([])
         if self._form.has_schema and files:
             check_there(self._directory.root, selected_columns(self._selection), schema.names)
         if files:
-            # What has no types may be written in any zone.
+            # A value without a type may be in any zone.
             typed = schema if self._form.has_schema else pa.schema([])
             check_instants((self._template.filter,), units, instants_in(typed))
         columns = undeclared(self._selection, schema.names)
@@ -204,13 +206,13 @@ class DirectoryConnection:
         return unit_plans(plan, units, self._directory.root)
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
-        """Nothing needs to be held: tasks notice files that were changed."""
+        """Return ``access`` unchanged: tasks notice files that were changed."""
         return nullcontext(access)
 
     def warnings(self) -> Sequence[str]:
-        """Look into a few files, whether their rows have the times that their folders name.
+        """Check in a few files that rows have the times that their folders name.
 
-        Raises `SourceError` where they do not: rows would be missed.
+        Raises `SourceError` if they do not: rows would be missed.
         """
         if self._follows_folders():
             files = self._directory.files(self._stores)
@@ -221,12 +223,12 @@ class DirectoryConnection:
         return ()
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: nothing is open."""
 
     def _skipped(
         self, files: Sequence[PlannedFile], facts: Sequence[FileFacts]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Remarks on rows that no window reads, or none after the first, and their files."""
+        """Return remarks on rows that no window reads, or none after the first, and their files."""
         names = self._selection.columns
         is_exact = self._form.driver != "parquet"
         is_told = self._selection.nulls == "first"
@@ -237,13 +239,13 @@ class DirectoryConnection:
         return (*_warnings(facts, names), *without), tuple([*empty, *some][:_REMEMBERED])
 
     def _follows_folders(self) -> bool:
-        """Whether date folders and the watermark tell the same time: it is one time or date."""
+        """Return whether date folders and watermark have the same time: one time or date column."""
         types = {each.name: each.type for each in self._selection.fields}
         told = [types.get(name) for name in self._selection.columns]
         return bool(self._directory.pattern) and told in (["timestamp"], ["date"])
 
     def _outside_folder(self, files: Sequence[PlannedFile], facts: Sequence[FileFacts]) -> str:
-        """Name the first file that has rows of another time than its folder; ``""``: none has."""
+        """Return the first file with rows of another time than its folder; ``""`` if none has."""
         if not self._follows_folders():
             return ""
         (name,), pattern = self._selection.columns, self._directory.pattern
@@ -255,13 +257,13 @@ class DirectoryConnection:
                     f"{self._directory.root}/{file.name.path}: {name} reaches from"
                     f" {_format_key(order, about.low)} to {_format_key(order, about.high)}, and the"
                     " file's folder names another time (in UTC). Rows that come late into old"
-                    f" folders would be missed: take {pattern} out of `table`, so that all"
-                    " files are looked into, or name folders by the UTC time of this column"
+                    f" folders would be missed: remove {pattern} from `table`, so that all"
+                    " files are read, or name folders by the UTC time of this column"
                 )
         return ""
 
     def _newest_first(self, files: Sequence[PlannedFile]) -> list[list[PlannedFile]]:
-        """Files by the time of their folder, the newest first; those of no time before all."""
+        """Return files by their folder's time, newest first; files without a time come first."""
         pattern = self._directory.pattern
         if not self._follows_folders():
             return [list(files)]
@@ -290,7 +292,7 @@ class DirectoryConnection:
         storage = self._stores.at(file.name.root)
         with translate_errors(f"{storage.uri}/{file.name.path}"):
             facts = self._form.facts(storage, file, columns)
-        # Thousands of files have one schema, which is kept once.
+        # Thousands of files may share one schema; it is kept once.
         facts = replace(facts, schema=self._schemas.setdefault(facts.schema, facts.schema))
         if columns == self._selection.columns:
             self._facts[known] = facts
@@ -299,7 +301,7 @@ class DirectoryConnection:
     def _orders(self, facts: Sequence[FileFacts]) -> dict[str, ColumnOrder]:
         """Return how columns are compared.
 
-        Raises `SourceError` where files disagree, or none has it.
+        Raises `SourceError` if files disagree, or none has the column.
         """
         found: dict[str, ColumnOrder] = {}
         for each in facts:
@@ -352,7 +354,7 @@ def _highest(ranges: Iterable[Range]) -> Key | None:
 
 
 def _united(facts: Sequence[FileFacts]) -> pa.Schema:
-    """All columns, each as the first file that has it."""
+    """Return all columns, each as in the first file that has it."""
     found: dict[str, pa.Field] = {}
     for each in {id(each): each for each in facts}.values():
         for column in each.schema:
@@ -365,13 +367,13 @@ def _warnings(facts: Sequence[FileFacts], names: Sequence[str]) -> tuple[str, ..
     if not unread:
         return ()
     rows = counted(unread, "row")
-    return (f"{rows} without a readable value of {', '.join(names)}: taken as null",)
+    return (f"{rows} without a readable value of {', '.join(names)}: treated as null",)
 
 
 def _without(
     files: Sequence[PlannedFile], facts: Sequence[FileFacts], names: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """Files of which no row has a watermark, and those that may have rows without one."""
+    """Return files in which no row has a watermark, and those that may have rows without one."""
     empty: list[str] = []
     some: list[str] = []
     for file, known in zip(files, facts, strict=True):
@@ -382,19 +384,19 @@ def _without(
 
 
 def _remarks(empty: Sequence[str], some: Sequence[str], told: str) -> list[str]:
-    """Remarks on files with rows that have no watermark, which belong to the first window only."""
+    """Return remarks on files with rows without a watermark, which only the first window reads."""
     found = []
     if empty:
         found.append(
             f"{counted(len(empty), 'file')} without any value of {told}, such as {empty[-1]}: its"
-            " rows belong to the first window, and none is read once that is done. Mend the file's"
-            " header or keys (names count without case and outer blanks in CSV only), or the option"
-            " delimiter. Where its values are below the watermark by then, read it by a backfill"
+            " rows belong to the first window and are not read after it. Correct the file's"
+            " header or keys (only CSV ignores case and outer blanks of names), or the option"
+            " delimiter. If its values are below the watermark by then, read it by a backfill"
         )
     if some:
         found.append(
             f"{counted(len(some), 'file')} with rows that have no value of {told}, such as"
             f" {some[-1]}: such rows are read with the first window and never after it; fill the"
-            " column, choose another one, or say nulls: never or nulls: fail"
+            " column, choose another one, or set nulls: never or nulls: fail"
         )
     return found

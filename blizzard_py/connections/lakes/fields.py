@@ -1,4 +1,4 @@
-"""A lake's columns as the contract tells them: kind, and the schema's entry that fits. Pure."""
+"""A lake's columns in the form of the protocol: kind, and the matching schema entry. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_DIGITS = 38
 
 
 def columns_of(schema: pa.Schema) -> list[SourceColumn]:
-    """All columns of an Arrow schema."""
+    """Return all columns of an Arrow schema."""
     return [
         SourceColumn(
             each.name,
@@ -38,7 +38,7 @@ def columns_of(schema: pa.Schema) -> list[SourceColumn]:
 
 
 def instants_in(schema: pa.Schema) -> Callable[[str], bool]:
-    """Tell of a column's name whether its values are times with a zone."""
+    """Return a function that says whether a column of that name has times with a zone."""
     names = {
         each.name.lower() for each in schema if pa.types.is_timestamp(each.type) and each.type.tz
     }
@@ -46,7 +46,7 @@ def instants_in(schema: pa.Schema) -> Callable[[str], bool]:
 
 
 def field_of(column: pa.Field) -> FieldSpec:
-    """The schema's entry that holds a column without loss; what has no type of ours is text."""
+    """Return the schema entry that holds a column without loss; text for unsupported types."""
     kind, name, nullable = column.type, column.name, column.nullable
     kinds = pa.types
     if kinds.is_dictionary(kind):
@@ -87,16 +87,16 @@ def _plain(kind: pa.DataType) -> FieldType:
 
 
 def check_there(what: str, wanted: Iterable[str], there: Sequence[str]) -> None:
-    """Raise `SourceError` naming the columns that are missing, and those that there are."""
+    """Raise `SourceError` if columns are missing; it names them and those that exist."""
     missing = [name for name in wanted if name not in there]
     if missing:
         many = len(missing) > 1
         raise SourceError(
             f"{what}: no column{'s' if many else ''} {', '.join(missing)}; there are"
-            f" {', '.join(there) or 'none'}: correct the schema, or bring the column back"
+            f" {', '.join(there) or 'none'}; correct the schema, or restore the column"
         )
 
 
 def undeclared(selection: ReadSelection, there: Sequence[str]) -> Sequence[str]:
-    """The columns that a task's spec has to name: all, unless the schema names some."""
+    """Return the columns that a task's spec must name: all, unless the schema names some."""
     return () if selection.fields else there

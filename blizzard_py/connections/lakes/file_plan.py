@@ -1,7 +1,6 @@
-"""The files of a window, cut into tasks, and as they stand in a task's spec. Pure.
+"""The files of a window, divided among tasks, and their form in a task's spec. Pure.
 
-The checkpoint keeps specs, so a file is a short list there and what all have in common is said
-once.
+The checkpoint keeps specs, so a file is a short list there, and common values are stored once.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from blizzard_py.connections.protocol import WindowSplit
 from blizzard_py.reading import ReadTask
 from blizzard_py.slices.notation import deserialize, serialize
 
-# As much as one task reads unless the split says otherwise.
+# How much one task reads unless the split says otherwise.
 TASK_BYTES = 512 << 20
 MAX_TASKS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """One file that a task reads, and how it is told from another of the same name.
+    """One file that a task reads, and how to recognise a replaced one.
 
-    ``modified`` is 0 where only the size is known. ``values`` are columns that stand beside the
-    file and not in it: partition columns, or what the change feed adds. With ``has_bad`` rows of
-    it that are none belong to this window.
+    ``modified`` is 0 if only the size is known. ``values`` are columns that are not in the file:
+    partition columns, or those of the change feed. ``has_bad``: invalid rows of the file belong to
+    this window.
     """
 
     name: FileName
@@ -41,11 +40,10 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """The plan of a reading: these files; of their rows those of ``window`` that ``filter`` keeps.
+    """The plan of a reading: files, and the rows of ``window`` that ``filter`` keeps.
 
-    Without a window, or with an empty filter, it is all rows. ``columns`` are the table's, for a
-    task that is told of no declared ones. ``extra`` is what the reader of the format has to
-    know besides.
+    Without a window, or with an empty filter, it has all rows. ``columns`` are the table's, for a
+    task without declared fields. ``extra`` are further values that the format's reader needs.
     """
 
     files: Sequence[PlannedFile]
@@ -56,7 +54,7 @@ class FilePlan:
 
 
 def tasks_of(plan: FilePlan, split: WindowSplit, what: str) -> list[ReadTask]:
-    """The plan's tasks, of about as many bytes each; ``what`` tells people what is read."""
+    """Return the plan's tasks, of about as many bytes each; ``what`` describes them for people."""
     groups = _grouped(plan.files, split)
     window = "" if plan.window is None else plan.window.as_sql()
     condition = " AND ".join(f"({part})" for part in (window, plan.filter) if part)
@@ -72,7 +70,7 @@ def tasks_of(plan: FilePlan, split: WindowSplit, what: str) -> list[ReadTask]:
 
 
 def unit_task(plan: FilePlan, what: str) -> ReadTask:
-    """One task for all files, also where there are none."""
+    """Return one task for all files, even if there are none."""
     condition = plan.filter
     told = _describe(what, plan.files, condition) if plan.files else f"{what}: no files"
     return ReadTask("0", told, _spec(plan, plan.files), sum(file.size for file in plan.files))
@@ -84,9 +82,9 @@ def unit_plans(
     what: str,
     files_for: Callable[[str], Sequence[PlannedFile]] | None = None,
 ) -> list[ReadTask | SourceError]:
-    """A task for each unit: the plan, its filter with the unit's values in it.
+    """Return a task for each unit: the plan, with the unit's values in its filter.
 
-    ``files_for`` tells which files a filter has to look into; all of the plan's without it.
+    ``files_for`` returns the files that a filter must read; without it all files are read.
     """
 
     def task(values: Values) -> ReadTask | SourceError:
@@ -101,7 +99,7 @@ def unit_plans(
 
 
 def _grouped(files: Sequence[PlannedFile], split: WindowSplit) -> list[list[PlannedFile]]:
-    """In order, each group as near as can be to an equal share of the bytes."""
+    """Return files in order, in groups of nearly equal bytes."""
     if not files:
         return []
     total = sum(file.size for file in files)
@@ -110,7 +108,7 @@ def _grouped(files: Sequence[PlannedFile], split: WindowSplit) -> list[list[Plan
     groups: list[list[PlannedFile]] = [[] for _ in range(count)]
     before = 0
     for place, file in enumerate(files):
-        # The middle of a file says whose it is; without bytes the files are counted.
+        # The middle of a file decides its group; without bytes the files are counted.
         share = (before + file.size / 2) / total if total else place / len(files)
         groups[min(count - 1, int(share * count))].append(file)
         before += file.size
@@ -142,7 +140,7 @@ def _packed(file: PlannedFile, roots: Sequence[str]) -> list[Any]:
 
 
 def files_of(spec: Mapping[str, Any]) -> Iterable[PlannedFile]:
-    """The files of a task's spec, in order."""
+    """Return the files of a task's spec, in order."""
     for root, path, size, modified, has_bad, *values in spec["files"]:
         beside = deserialize(values[0], strict=True) if values else {}
         name = FileName(spec["roots"][root], path)
@@ -150,6 +148,6 @@ def files_of(spec: Mapping[str, Any]) -> Iterable[PlannedFile]:
 
 
 def window_of(spec: Mapping[str, Any]) -> RowWindow | None:
-    """The window of a task's spec."""
+    """Return the window of a task's spec."""
     document = spec["window"]
     return None if document is None else parsed(document)

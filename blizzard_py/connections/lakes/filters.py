@@ -2,10 +2,9 @@
 
 ``a = 1``, ``<> != < <= > >=``, ``IS [NOT] NULL``, ``[NOT] IN (…)``, ``[NOT] BETWEEN x AND y``,
 ``[NOT] LIKE 'x%'``, joined by ``AND``, ``OR``, ``NOT`` and parentheses. Literals are numbers,
-``'text'`` (of a time or date too), ``TRUE``, ``FALSE``, ``DATE '…'`` and ``TIMESTAMP '…'``; names
-may stand in double quotes.
-As in SQL a comparison with null is neither true nor false, and only true rows are kept. Anything
-else is refused when it is planned: the pipeline's transform can do more.
+``'text'`` (also for times and dates), ``TRUE``, ``FALSE``, ``DATE '…'`` and ``TIMESTAMP '…'``.
+Names may be in double quotes. As in SQL, a comparison with null is neither true nor false, and only
+true rows are kept. Anything else is refused at planning: the pipeline's transform can do more.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import pyarrow.compute as pc
 from blizzard_core.errors import SourceError
 
 Columns: TypeAlias = Mapping[str, pa.Array]
-# What a condition is over a batch: true, false or null for each row.
+# A condition over a batch: true, false or null for each row.
 Condition: TypeAlias = Callable[[Columns], pa.Array]
 
 _TOKEN = re.compile(
@@ -49,7 +48,7 @@ _LITERALS: Mapping[str, Callable[[str], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A condition of each row that is kept: ``column <sign> value``, the signs ``= < <= > >=``."""
+    """A condition that every kept row meets: ``column <sign> value``, the signs ``= < <= > >=``."""
 
     column: str
     sign: str
@@ -58,20 +57,23 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A parsed condition, the columns that it asks, and what it needs of every row it keeps."""
+    """A parsed condition, its columns, and the conditions that every kept row meets."""
 
     columns: tuple[str, ...]
     condition: Condition
     needs: tuple[Need, ...] = ()
 
     def keeps(self, columns: Columns) -> pa.Array:
-        """For each row whether it is kept; never null. Raises `SourceError` for unlike types."""
+        """Return for each row whether it is kept; never null.
+
+        Raises `SourceError` if the types cannot be compared.
+        """
         try:
             return pc.fill_null(self.condition(columns), False)
         except (pa.ArrowException, TypeError, ValueError, ArithmeticError) as error:
             kinds = ", ".join(f"{name} is {columns[name].type}" for name in self.columns)
             raise SourceError(
-                f"the filter cannot be asked of these types ({kinds}); write literals of the"
+                f"the filter does not fit these column types ({kinds}); write literals of the"
                 " columns' types, such as DATE '2026-01-28'"
             ) from error
 
@@ -80,7 +82,7 @@ _Parsed: TypeAlias = tuple[Condition, tuple[Need, ...]]
 
 
 def parse(text: str) -> Filter | None:
-    """The filter; None for an empty one. Raises `SourceError` where it is not understood."""
+    """Return the filter; None for an empty one. Raises `SourceError` if it is not understood."""
     if not text.strip():
         return None
     parser = _Parser(list(_tokens(text)), text)
@@ -109,7 +111,7 @@ def _refused(text: str, at: str) -> SourceError:
 
 
 class _Parser:
-    """One recursive descent over the tokens."""
+    """A recursive-descent parser over the tokens."""
 
     def __init__(self, tokens: list[tuple[str, str]], text: str) -> None:
         self._tokens = tokens
@@ -124,7 +126,7 @@ class _Parser:
         return _refused(self._text, self.peek()[1] or "its end")
 
     def either(self) -> _Parsed:
-        """``… OR …``."""
+        """Parse ``… OR …``."""
         parts = [self._both()]
         while self._takes("or"):
             parts.append(self._both())
@@ -176,7 +178,7 @@ class _Parser:
         return lambda columns: compare(*_alike(columns[name], value)), needs
 
     def _ranged(self, name: str) -> _Parsed:
-        """Return what may follow ``NOT``: IN, BETWEEN, LIKE."""
+        """Parse what may follow ``NOT``: IN, BETWEEN, LIKE."""
         if self._takes("in"):
             self._expect("(")
             values = [self._literal()]
@@ -241,9 +243,9 @@ def _null(name: str) -> Condition:
 
 
 def _alike(column: pa.Array, value: Any) -> tuple[pa.Array, pa.Scalar]:
-    """A column and a literal of one type. Raises where the column's type is quite another."""
+    """Return column and literal in one type. Raises if the column's type is quite another."""
     kind = column.type
-    if pa.types.is_null(kind):  # a file that lacks the column
+    if pa.types.is_null(kind):  # the file lacks the column
         return column.cast(pa.scalar(value).type), pa.scalar(value)
     if pa.types.is_dictionary(kind):
         return _alike(column.cast(kind.value_type), value)
@@ -255,16 +257,16 @@ def _alike(column: pa.Array, value: Any) -> tuple[pa.Array, pa.Scalar]:
         return column, pa.scalar(float(value))
     numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if numbers and isinstance(value, str):
-        value = Decimal(value) if value.strip() else value  # as SQL takes '17' for a number
+        value = Decimal(value) if value.strip() else value  # as in SQL '17' may be a number
     numeric = isinstance(value, Decimal | int) and not isinstance(value, bool)
     if numbers != numeric:
         raise TypeError
-    # A decimal holds whole numbers of any length.
+    # A decimal holds integers of any length.
     return column, pa.scalar(Decimal(value) if numeric else value)
 
 
 def _moment(value: Any, *, zone: bool) -> pa.Scalar:
-    """A literal for a column of times; without a zone it is UTC."""
+    """Return a literal for a column of times; without a zone it is UTC."""
     if isinstance(value, str):
         value = dt.datetime.fromisoformat(value)
     if not isinstance(value, dt.date):

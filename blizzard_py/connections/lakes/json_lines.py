@@ -1,8 +1,8 @@
-"""Directories of NDJSON files as a source: scanned whole, filtered by line.
+"""Directories of NDJSON files as a source: each file is scanned, lines are filtered.
 
-Tasks give the lines as they are to the line parser, so numbers keep their digits, and types and
-bad records are those of every other JSON source. A line that is no JSON object has no
-watermark; it comes with the window that the file's highest value lies in, so once.
+Tasks pass lines unchanged to the line parser. So numbers keep their digits, and types and bad
+records are those of every other JSON source. A line that is no JSON object has no watermark. It is
+read once, with the window of the file's highest value.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from blizzard_py.reading import Access, BoundKind
 
 _KINDS = (".json", ".ndjson", ".jsonl")
 _SAMPLE_BYTES = 1 << 20
-# What is no JSON and hides no watermark: numbers that columns of floats take, half a pair.
+# Invalid JSON that hides no watermark: NaN and infinity, and half a surrogate pair.
 _ODD = (
     re.compile(rb"(?<=[\s:,\[-])(?:NaN|Infinity)(?=[\s,\]}])"),
     re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"),
@@ -52,7 +52,7 @@ _whole = msgspec.json.Decoder()
 
 @dataclass(frozen=True, slots=True)
 class JsonForm:
-    """NDJSON as a `Form`."""
+    """The format NDJSON as a `Form`."""
 
     columns: Sequence[DeclaredColumn]
     driver: str = "json"
@@ -61,7 +61,7 @@ class JsonForm:
     has_schema: bool = False
 
     def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> FileFacts:
-        """One scan; without columns only the beginning is looked at, for names and types."""
+        """Scan the file once; without columns read only the beginning, for names and types."""
         if not columns:
             return FileFacts(_sampled(storage, file), {}, {})
         tally = RangeCollector(self.columns)
@@ -79,12 +79,12 @@ class JsonForm:
         return FileFacts(schema, tally.orders, tally.ranges, tally.unread_in_all)
 
     def extra(self) -> Mapping[str, Any]:
-        """Nothing."""
+        """Return nothing."""
         return {}
 
 
 def connect(access: Access, selection: ReadSelection) -> DirectoryConnection:
-    """The NDJSON files of a directory."""
+    """Return the NDJSON files of a directory."""
     form = JsonForm(watermark_columns(selection))
     return DirectoryConnection(access, selection, form)
 
@@ -92,7 +92,7 @@ def connect(access: Access, selection: ReadSelection) -> DirectoryConnection:
 def read(
     access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
 ) -> Iterator[pa.RecordBatch | bytes]:
-    """A `Reader`: the lines of the window, as they are."""
+    """Yield the lines of the window, unchanged. A `Reader`."""
     stores = StorageCache(storage_options(access))
     window = window_of(spec)
     kept = parse(spec["filter"])
@@ -116,7 +116,7 @@ def _filter_lines(
     for chunk in chunks:
         if isinstance(chunk, LongLine):
             if file.has_bad:
-                # No JSON has a null byte, so whatever is left of the line is a bad record.
+                # JSON has no null byte, so the rest of the line is a bad record.
                 yield chunk.head + b"\0\n"
         elif not columns:
             yield chunk.data
@@ -135,7 +135,7 @@ def _filter_lines(
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """A chunk's records, each column's values in them, and the lines that are no records."""
+    """A chunk's records, each column's values in them, and the lines that are not records."""
 
     good: list[bytes]
     arrays: list[pa.Array]
@@ -166,7 +166,7 @@ def _lines(data: bytes, columns: Sequence[DeclaredColumn]) -> _Lines:
 
 
 def _read(line: bytes, odd: Sequence[re.Pattern[bytes]] = _ODD) -> dict[str, msgspec.Raw] | None:
-    """The members of a record; None for what is none."""
+    """Return the members of a record; None for a line that is none."""
     try:
         return _members.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -174,7 +174,7 @@ def _read(line: bytes, odd: Sequence[re.Pattern[bytes]] = _ODD) -> dict[str, msg
 
 
 def _sampled(storage: Storage, file: PlannedFile) -> pa.Schema:
-    """Names and types of a file's first lines."""
+    """Return names and types of a file's first lines."""
     import pyarrow.json as pj  # noqa: PLC0415  # for this alone
 
     with blocks(storage, file) as found:
@@ -183,12 +183,12 @@ def _sampled(storage: Storage, file: PlannedFile) -> pa.Schema:
         return pa.schema([])
     try:
         for line in first.data.split(b"\n"):
-            # Arrow goes down as deep as a line is nested, and ends the process where that is too
-            # deep for its stack. This decoder stops at a thousand levels.
+            # Arrow recurses as deep as a line is nested, and ends the process if its stack is too
+            # small. This decoder stops at a thousand levels.
             if line and not line.isspace():
                 _whole.decode(line)
         return pj.read_json(pa.BufferReader(first.data)).schema
     except (pa.ArrowInvalid, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SourceError(
-            f"{storage.uri}/{file.name.path}: its first lines are no NDJSON"
+            f"{storage.uri}/{file.name.path}: its first lines are not NDJSON"
         ) from error

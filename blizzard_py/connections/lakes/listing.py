@@ -1,10 +1,10 @@
 """The files of a directory, below folders that may name dates.
 
 ``table`` is a directory below the connection's URI. A pattern at its end
-(``orders/{year}/{month}/{day}``) says that folders are named by the watermark's own time, in UTC:
-files in those whose time is wholly below the window are left out, by name, and the folder that the
-window begins in is kept. A file that no folder dates is always kept, wherever its name sorts: so
-all names are listed. A folder that cannot be listed fails the plan.
+(``orders/{year}/{month}/{day}``) says that folders are named by the watermark's time, in UTC. Files
+in folders whose time is completely below the window are skipped; the folder that the window begins
+in is kept. A file outside date folders is always kept, wherever its name sorts, so all names are
+listed. A folder that cannot be listed fails the plan.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from blizzard_py.reading import Access
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """A place of files: a root, the folders' pattern (``""``: none), their endings."""
+    """A location of files: a root, the folders' pattern (``""``: none), and file endings."""
 
     root: str
     pattern: str
@@ -35,7 +35,7 @@ class Directory:
 
     @staticmethod
     def of(access: Access, table: str, endings: tuple[str, ...]) -> Directory:
-        """The directory that ``table`` names, its date folders split off."""
+        """Return the directory that ``table`` names, its date folders split off."""
         levels = table.split("/")
         first = next((place for place, level in enumerate(levels) if "{" in level), len(levels))
         root, pattern = "/".join(levels[:first]), "/".join(levels[first:]).strip("/")
@@ -44,9 +44,9 @@ class Directory:
         return Directory(place_of(access, root), pattern, endings)
 
     def files(self, stores: StorageCache, start: Any = None) -> list[PlannedFile]:
-        """All files that may hold rows at or above ``start``, a time, in the order of their paths.
+        """Return all files that may hold rows at or above ``start``, a time, in path order.
 
-        Raises `SourceError` if the directory is not there, and the store's own errors.
+        Raises `SourceError` if the directory does not exist, and the store's own errors.
         """
         with translate_errors(self.root):
             return [

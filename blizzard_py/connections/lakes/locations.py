@@ -1,8 +1,8 @@
-"""Files of a lake, wherever they lie, opened through the project's own storage.
+"""Locations of a lake's files, opened through the project's own storage.
 
-A table's files are named relative to it, or absolutely (shallow clones, Iceberg): a `FileName` is
-the root to open, and the path below it. What a store answers is told as `Connection` promises:
-what passes by itself is raised as it came, the rest is a `SourceError`.
+A table names its files relative to itself, or absolutely (shallow clones, Iceberg). A `FileName` is
+the root to open, and the path below it. Errors of a store follow the contract of
+`SourceConnection`: temporary errors are raised as they came, all others as `SourceError`.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ _STORAGE_OPTIONS = "storage_options"
 
 @dataclass(frozen=True, slots=True)
 class FileName:
-    """``path`` below the storage root ``root``."""
+    """A file: ``path`` below the storage root ``root``."""
 
     root: str
     path: str
 
 
 def storage_options(access: Access) -> StorageOptions:
-    """The connection's ``storage_options``: one block for our storage, deltalake and pyiceberg."""
+    """Return the connection's ``storage_options``, for our storage, deltalake and pyiceberg."""
     return cast("StorageOptions", access.options.get(_STORAGE_OPTIONS) or {})
 
 
 def format_options(access: Access) -> dict[str, str]:
-    """The connection's other options: the format's own."""
+    """Return the connection's other options: the format's own."""
     return {name: str(value) for name, value in access.options.items() if name != _STORAGE_OPTIONS}
 
 
 def place_of(access: Access, table: str) -> str:
-    """The URI of ``table`` below the connection's, which may itself be the table."""
+    """Return the URI of ``table`` below the connection's, which may itself be the table."""
     if scheme_of(table) or table.startswith("/"):
         return normalize_uri(table)
     base = normalize_uri(access.uri)
@@ -47,7 +47,7 @@ def place_of(access: Access, table: str) -> str:
 
 
 def located(table: str, path: str) -> FileName:
-    """The file that a table's metadata call ``path``: relative to the table, or absolute."""
+    """Return the file that a table's metadata call ``path``: relative to the table, or absolute."""
     if not scheme_of(path) and not path.startswith(("/", "file:/")):
         return FileName(table, path)
     if path.startswith("file:/"):
@@ -70,19 +70,19 @@ class StorageCache:
         self._open: dict[str, Storage] = {}
 
     def at(self, root: str) -> Storage:
-        """The storage with that root, for files whose names are known: links are followed."""
+        """Return the storage with that root, for known file names: links are followed."""
         if root not in self._open:
             self._open[root] = open_storage(root, self._options)
         return self._open[root]
 
     def listed(self, root: str) -> Storage:
-        """The storage with that root, for listing what others write."""
+        """Return the storage with that root, for listing files that others write."""
         return open_source(root, self._options)
 
 
 @contextmanager
 def translate_errors(what: str) -> Iterator[None]:
-    """Storage errors that do not pass become a `SourceError` about ``what``."""
+    """Turn permanent storage errors into a `SourceError` about ``what``."""
     try:
         yield
     except StorageError as error:

@@ -1,4 +1,4 @@
-"""Directories of Parquet files: footers tell what is in them. Tasks read with `lakes.rows`."""
+"""Directories of Parquet files, planned from footers. Tasks read with `lakes.rows`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from blizzard_py.reading import Access, BoundKind
 
 @dataclass(frozen=True, slots=True)
 class ParquetForm:
-    """Parquet as a `Form`."""
+    """The format Parquet as a `Form`."""
 
     driver: str = "parquet"
     endings: tuple[str, ...] = (".parquet",)
@@ -26,7 +26,7 @@ class ParquetForm:
     has_schema: bool = True
 
     def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> FileFacts:
-        """From the footer; a column is read where its maximum there may be rounded."""
+        """Read the footer, and a column if its maximum there may be rounded."""
         with opened(storage, file.name.path, file.size) as parquet:
             orders = {name: order_in(parquet, name) for name in columns}
             ranges = {}
@@ -38,10 +38,10 @@ class ParquetForm:
             return FileFacts(parquet.schema_arrow.remove_metadata(), there, ranges)
 
     def extra(self) -> Mapping[str, Any]:
-        """Nothing."""
+        """Return nothing."""
         return {}
 
 
 def connect(access: Access, selection: ReadSelection) -> DirectoryConnection:
-    """The Parquet files of a directory."""
+    """Return the Parquet files of a directory."""
     return DirectoryConnection(access, selection, ParquetForm())

@@ -1,8 +1,8 @@
-"""Files that can have rows that a filter keeps, by what is known without opening them. Pure.
+"""Selection of files that can have rows which a filter keeps, without opening them. Pure.
 
-Only what a filter needs of every row counts: comparisons with literals that are joined by AND, as
-units are asked for. Whatever else it says, and each column, literal or statistic that is not
-certain, leaves a file in. Floating point is not looked at: a log's decimals are not its values.
+Only conditions that every row must meet count: comparisons with literals, joined by AND, as for
+units. Any other condition, and any uncertain column, literal or statistic, keeps a file.
+Floating-point columns are not used: decimals in a log are not the exact values.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from blizzard_py.connections.lakes.window import Range
 
 
 def orders_for(condition: str, schema: pa.Schema) -> dict[str, ColumnOrder]:
-    """Return how the filter's columns are compared, where that is exact."""
+    """Return how the filter's columns are compared, if that is exact."""
     found = parse(condition)
     names = {} if found is None else dict.fromkeys(need.column for need in found.needs)
-    # A name may stand there twice, and nested columns have none of their own.
+    # A name may occur twice, and nested columns have no name of their own.
     types = {name: schema.field(name).type for name in names if schema.names.count(name) == 1}
     return {
         name: column_order(name, kind)
@@ -38,7 +38,7 @@ def orders_for(condition: str, schema: pa.Schema) -> dict[str, ColumnOrder]:
 
 @dataclass(frozen=True, slots=True)
 class PrunableFiles:
-    """Files of one version of a table, and what is known of the columns in ``orders``."""
+    """Files of one version of a table, and what is known about the columns in ``orders``."""
 
     known: Sequence[KnownFile]
     orders: Mapping[str, ColumnOrder]
@@ -67,7 +67,7 @@ def _with_keys(
 
 
 def _key(order: ColumnOrder, literal: Any) -> Key | None:
-    """What a literal is compared by, as `filters` takes it; None where that is not certain."""
+    """Return the key to compare a literal by, as in `filters`; None if that is uncertain."""
     value = literal
     try:
         if isinstance(literal, str):
@@ -88,7 +88,7 @@ def _key(order: ColumnOrder, literal: Any) -> Key | None:
 
 
 def _may_hold(sign: str, key: Any, known: Range | None) -> bool:
-    """Return whether any row can be so. Upper ends may be cut downwards to a microsecond."""
+    """Return whether any row can match. Upper ends may be cut downwards to a microsecond."""
     if known is None:
         return True
     if not known.values:

@@ -1,7 +1,7 @@
-"""A task's Parquet files, whoever planned them: the rows of the window in bounded batches.
+"""A task's Parquet files of any planner: the rows of the window in batches of limited size.
 
-Read are exactly the planned files. One that is gone, or another one by now, fails the task: what
-is there now is not what was planned, and its rows would come twice or never.
+Exactly the planned files are read. A file that is gone or was replaced fails the task: its rows
+would be read twice or never.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _FIELD_ID = b"PARQUET:field_id"
 def read(
     access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
 ) -> Iterator[pa.RecordBatch | bytes]:
-    """A `Reader` for Delta, Iceberg and Parquet directories.
+    """Yield the rows of Delta, Iceberg and Parquet directories. A `Reader`.
 
-    Columns that a file lacks (it is older than they are) are null.
+    Columns that an older file lacks are null.
     """
     stores = StorageCache(storage_options(access))
     selection = RowSelection(window_of(spec), parse(spec["filter"]), Naming.of(spec))
@@ -48,9 +48,9 @@ def read(
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """The files' names of the table's columns: by number (``ids``, and ``inner`` inside of them).
+    """The files' names of the table's columns, by number: ``ids``, and ``inner`` for nested ones.
 
-    ``beside`` are columns that files may hold in their path only.
+    ``beside`` are columns that files may have only in their path.
     """
 
     ids: Mapping[str, int]
@@ -65,26 +65,26 @@ class Naming:
     def check(
         self, schema: pa.Schema, own: Mapping[str, str], wanted: Sequence[str], where: str
     ) -> None:
-        """Raise `SourceError` for values that stand in the path alone, or below an old name."""
+        """Raise `SourceError` for values that are only in the path, or below an old name."""
         for name in set(own.values()):
             for inner in _struct_fields(schema.field(name).type):
                 now = self.inner.get((inner.metadata or {}).get(_FIELD_ID, b"").decode())
                 if now not in {None, inner.name}:
                     raise SourceError(
-                        f"{where}: has a field {inner.name} inside {name} that is called {now} by"
-                        " now, which is not read; rewrite the file"
+                        f"{where}: has a field {inner.name} inside {name} that is now called {now};"
+                        " renamed nested fields are not read; rewrite the file"
                     )
         missing = sorted(name for name in wanted if name in self.beside and name not in own)
         if missing:
             raise SourceError(
-                f"{where}: does not hold {', '.join(missing)}, which partitions the table; files"
-                " that were taken over like this are not read: rewrite them"
+                f"{where}: does not contain {', '.join(missing)}, which partitions the table;"
+                " such imported files are not read; rewrite them"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class RowSelection:
-    """The rows of a file that are read, and their names."""
+    """The rows of a file that are read, and the names of their columns."""
 
     window: RowWindow | None
     filter: Filter | None
@@ -92,12 +92,12 @@ class RowSelection:
 
     @property
     def columns(self) -> list[str]:
-        """Return the columns that decide which rows are read."""
+        """The columns that decide which rows are read."""
         window = () if self.window is None else self.window.columns
         return [*window, *(self.filter.columns if self.filter else ())]
 
     def pick_rows(self, found: dict[str, pa.Array], rows: int, where: str) -> dict[str, pa.Array]:
-        """The columns' values in the rows that are read."""
+        """Return the columns' values in the rows that are read."""
         if self.window is not None:
             keep = mask(self.window, found, rows, where)
             found = {name: array.filter(keep) for name, array in found.items()}
@@ -108,22 +108,22 @@ class RowSelection:
 
 
 def check_unchanged(storage: Storage, file: PlannedFile) -> int:
-    """The file's size. Raises `SourceError` unless it is there as it was planned."""
+    """Return the file's size. Raises `SourceError` if it is gone or was replaced."""
     found = storage.stat(file.name.path)
     where = f"{storage.uri}/{file.name.path}"
     if found is None:
         raise SourceError(
-            f"{where}: planned for this window and gone since: a vacuum, an expiry of snapshots or"
-            " a deletion took it before it was read; restore it, or set the watermark past the"
-            " window and fetch its rows by a backfill; keep removed files for longer than the"
-            " daemon may stand still"
+            f"{where}: planned for this window but gone now: a vacuum, an expiry of snapshots or"
+            " a deletion removed it before it was read; restore it, or set the watermark past the"
+            " window and read its rows by a backfill; keep removed files for longer than the"
+            " daemon may be stopped"
         )
-    # Of files that a table removed Delta's log need not say the size.
+    # Delta's log may omit the size of removed files.
     unknown = not file.size and not file.modified
     same = found.size == file.size and file.modified in {0.0, found.modified}
     if not same and not unknown:
         raise SourceError(
-            f"{where}: planned for this window with {file.size} bytes and replaced since by another"
+            f"{where}: planned for this window with {file.size} bytes but replaced by another"
             f" file of the same name ({found.size} bytes); write changed rows to new files"
         )
     return found.size
@@ -153,14 +153,14 @@ def _rows(
 def names_in_file(
     parquet: TableFile, wanted: Sequence[str], ids: Mapping[str, int], where: str
 ) -> dict[str, str]:
-    """Return what the file calls the table's columns; those that it lacks are left out.
+    """Return the file's names of the table's columns; missing columns are left out.
 
-    With ``ids`` columns are known by number, as Iceberg does: names may have changed since the
+    With ``ids`` columns are identified by number, as in Iceberg: names may have changed since the
     file was written. A file without numbers has the table's names.
     """
     schema = parquet.schema_arrow
     if len(set(schema.names)) != len(schema.names):
-        raise SourceError(f"{where}: has two columns of one name; write the file anew")
+        raise SourceError(f"{where}: has two columns of one name; rewrite the file")
     numbered = {
         int(each.metadata[_FIELD_ID]): each.name
         for each in schema
@@ -173,7 +173,7 @@ def names_in_file(
 
 
 def _struct_fields(kind: pa.DataType) -> Iterator[pa.Field]:
-    """The fields of structs, at any depth; the values of lists and maps have no names."""
+    """Yield the fields of structs, at any depth; values of lists and maps have no names."""
     for place in range(kind.num_fields):
         inner = kind.field(place)
         if pa.types.is_struct(kind):
@@ -187,7 +187,7 @@ def _groups(
     own: Mapping[str, str],
     values: Mapping[str, Any],
 ) -> Sequence[int]:
-    """The row groups that can have rows of the window, by the footer."""
+    """Return the row groups that can have rows of the window, by the footer."""
     every = range(parquet.metadata.num_row_groups)
     if window is None:
         return every
@@ -207,7 +207,7 @@ def _groups(
 def _with_values(
     batch: pa.RecordBatch, own: Mapping[str, str], values: Mapping[str, Any], names: Sequence[str]
 ) -> dict[str, pa.Array]:
-    """The table's columns of these rows: beside the file, in it, or null."""
+    """Return the table's columns of these rows: from outside the file, from the file, or null."""
     return {
         name: pa.repeat(pa.scalar(values[name]), batch.num_rows)
         if name in values

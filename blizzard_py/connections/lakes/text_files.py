@@ -1,7 +1,7 @@
-"""The common part of CSV and JSON files: they are scanned whole, and known by their scans.
+"""The common part of CSV and JSON files: each file is scanned.
 
-The driver scans each file once for the values of the watermark's columns, and tasks scan those
-that can have rows of the window again and keep these.
+The driver process scans each file once for the values of the watermark's columns. Tasks scan files
+that can have rows of the window again and keep these rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from blizzard_py.lines.failure import FileFailed
 
 @contextmanager
 def blocks(storage: Storage, file: PlannedFile) -> Iterator[Iterator[bytes]]:
-    """A file's bytes, unpacked. Raises `SourceError`, or `Unavailable`."""
+    """Yield a file's bytes, decompressed. Raises `SourceError`, or `Unavailable`."""
     try:
         with opened(storage, JobFile(file.name.path, file.size)) as found:
             yield found
@@ -39,9 +39,9 @@ def blocks(storage: Storage, file: PlannedFile) -> Iterator[Iterator[bytes]]:
 
 @dataclass(slots=True)
 class RangeCollector:
-    """The range of each watermark column over the rows that a scan shows it.
+    """The range of each watermark column over the scanned rows.
 
-    ``bad`` counts rows that are none, ``unread`` those with a value that cannot be read.
+    ``bad`` counts invalid rows, ``unread`` rows with a value that cannot be read.
     """
 
     columns: Sequence[DeclaredColumn]
@@ -52,7 +52,7 @@ class RangeCollector:
     _nulls: set[str] = field(default_factory=set)
 
     def add(self, arrays: Sequence[pa.Array], unread: int) -> None:
-        """Rows as one array for each column; ``unread`` of them had a value that is none."""
+        """Add rows as one array for each column; ``unread`` of them had an unreadable value."""
         self.unread += unread
         for column, array in zip(self.columns, arrays, strict=True):
             keys = column_order(column.name, column.type).keys(array)
@@ -66,22 +66,22 @@ class RangeCollector:
 
     @property
     def unread_in_all(self) -> int:
-        """Rows that no window after the first will have; bad ones, if nothing here has a value."""
+        """Rows that no window after the first reads; includes bad ones if no row has a value."""
         return self.unread + (0 if self._high else self.bad)
 
     @property
     def orders(self) -> dict[str, ColumnOrder]:
-        """Return how each column is compared."""
+        """The comparison of each column."""
         return {column.name: column_order(column.name, column.type) for column in self.columns}
 
     @property
     def ranges(self) -> dict[str, Range]:
-        """Return what was seen of each column."""
+        """The range of each column."""
         return {
             column.name: Range(
                 self._low.get(column.name),
                 self._high.get(column.name),
-                # What is no row has no value either: in a file without any it comes like such rows.
+                # An invalid row has no value. Without any value in the file it is read like nulls.
                 column.name in self._nulls or (self.bad > 0 and not self._high),
                 column.name in self._high,
             )
@@ -90,7 +90,7 @@ class RangeCollector:
 
 
 def filter_columns(window: RowWindow | None, kept: Filter | None) -> list[str]:
-    """The columns that decide which rows are read."""
+    """Return the columns that decide which rows are read."""
     return [*(window.columns if window else ()), *(kept.columns if kept else ())]
 
 
@@ -101,7 +101,7 @@ def accepted(
     rows: int,
     where: str,
 ) -> pa.Array:
-    """For each row whether it is in the window and the filter keeps it."""
+    """Return for each row whether it is in the window and the filter keeps it."""
     found = pa.repeat(pa.scalar(True), rows)
     if window is not None:
         found = mask(window, columns, rows, where)

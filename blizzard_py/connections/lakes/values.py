@@ -1,10 +1,13 @@
-"""Values of watermark columns, made comparable: Arrow's, Python's and statistics'. Pure.
+"""Comparable values of watermark columns, from Arrow, Python and statistics. Pure.
 
-Each column has a **key**: what its values are compared by. Times are microseconds since 1970 in
-UTC, since that is as fine as a stored watermark is (nanoseconds are cut downwards, on both sides
-of every comparison, so no row falls between two windows); dates are days. NaN is null, since it is
-neither above nor below anything, and so are times outside the years 1 to 9999 (others' infinity),
-which no watermark can be. Text is compared by code points, which is the order of its bytes.
+Values of a column are compared by their **key**.
+
+* Times are microseconds since 1970 in UTC, the precision of a stored watermark. Nanoseconds are cut
+  downwards on both sides of every comparison, so no row falls between two windows.
+* Dates are days.
+* NaN is null, since it is neither above nor below anything. So are times outside the years 1 to
+  9999 (some systems' infinity), which no watermark can be.
+* Text is compared by code points, which is the order of its bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ _LAST_TIME = (dt.datetime.max.replace(tzinfo=dt.UTC) - _EPOCH) // _MICROSECOND
 
 @dataclass(frozen=True, slots=True)
 class ColumnOrder:
-    """The comparison of the column ``name``: its order, and Arrow's type of it."""
+    """The comparison of the column ``name``: its order, and its Arrow type."""
 
     name: str
     order: Order
@@ -40,11 +43,11 @@ class ColumnOrder:
 
     @property
     def has_other_nulls(self) -> bool:
-        """Return whether there are values without a key, which statistics do not count as null."""
+        """True if values without a key exist that statistics do not count as null."""
         return self.order in {"float", "time", "date"}
 
     def keys(self, values: pa.Array) -> pa.Array:
-        """The keys of values of the column; null for what has none."""
+        """Return the keys of values of the column; null for a value without a key."""
         match self.order:
             case "time":
                 return _within(_microseconds(values), _FIRST_TIME, _LAST_TIME)
@@ -63,7 +66,7 @@ class ColumnOrder:
                 return values.cast(_widest_known(values.type))
 
     def key(self, value: Any) -> Key:
-        """The key of a watermark's value. Raises `SourceError` if its type is another one."""
+        """Return the key of a watermark's value. Raises `SourceError` for another type."""
         found = self._key(value)
         if found is None:
             raise SourceError(
@@ -90,7 +93,7 @@ class ColumnOrder:
         return None if make is None else make(value)
 
     def value(self, key: Key) -> Any:
-        """The watermark's value that a key stands for; the other way of `key`."""
+        """Return the watermark's value for a key; the inverse of `key`."""
         match self.order:
             case "time":
                 moment = _EPOCH + int(key) * _MICROSECOND
@@ -118,7 +121,7 @@ def column_order(name: str, kind: pa.DataType) -> ColumnOrder:
 
 
 def order_of(kind: pa.DataType) -> Order | None:
-    """The order of a type's values, None if it has none that a watermark could follow."""
+    """Return the order of a type's values, None if a watermark cannot follow it."""
     kinds = pa.types
     if kinds.is_dictionary(kind):
         return order_of(kind.value_type)
@@ -134,7 +137,7 @@ def order_of(kind: pa.DataType) -> Order | None:
 
 
 def compared(keys: pa.Array, key: Key, operator: str) -> pa.Array:
-    """``keys <operator> key`` (``>``, ``>=``, ``<=``); null where a key is null."""
+    """Return ``keys <operator> key`` (``>``, ``>=``, ``<=``); null for a null key."""
     function = {">": pc.greater, ">=": pc.greater_equal, "<=": pc.less_equal}[operator]
     if isinstance(key, Decimal):
         return function(keys, pa.scalar(key))
@@ -145,7 +148,7 @@ def compared(keys: pa.Array, key: Key, operator: str) -> pa.Array:
 
 
 def _widest_known(kind: pa.DataType) -> pa.DataType:
-    """The type of the same decimals that Arrow knows the highest of: not the short ones."""
+    """Return the same decimal type in a width for which Arrow can compute the maximum."""
     if pa.types.is_dictionary(kind):
         return _widest_known(kind.value_type)
     return pa.decimal128(kind.precision, kind.scale) if kind.bit_width < 128 else kind
@@ -163,7 +166,7 @@ def _days(day: dt.date) -> int:
 def _microseconds(values: pa.Array) -> pa.Array:
     if values.type.unit == "ns":
         values = pc.floor_temporal(values, unit="microsecond")
-    # Times without a zone count as UTC, as they do wherever they are compared.
+    # Times without a zone count as UTC, as in all comparisons.
     return values.cast(pa.timestamp("us", values.type.tz), safe=False).cast(pa.int64())
 
 

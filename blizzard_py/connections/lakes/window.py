@@ -5,8 +5,8 @@ For columns *c* with lower bounds *l* and upper bounds *h* a row is in the windo
     (c₁ > l₁ AND c₁ <= h₁ OR c₂ > l₂ AND c₂ <= h₂ …)
     AND (c₁ <= h₁ OR c₁ IS NULL) AND (c₂ <= h₂ OR c₂ IS NULL) …
 
-Without *l* there is no lower bound; without *h* the column had no value when the window was
-planned, and whoever has one now is of a later window.
+Without *l* there is no lower bound. Without *h* the column had no value when the window was
+planned; rows with a value now belong to a later window.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from blizzard_py.slices.notation import deserialize, serialize
 class Range:
     """The range of one column in one file: no key is below ``low`` or above ``high``.
 
-    None: not known. ``nulls`` says whether there may be null (or NaN); ``values`` whether there
-    may be anything else.
+    None: unknown. ``nulls`` says whether there may be null (or NaN), ``values`` whether there may
+    be anything else.
     """
 
     low: Key | None = None
@@ -61,7 +61,7 @@ class RowWindow:
         )
 
     def document(self) -> dict[str, Any]:
-        """As JSON; `parsed` reads it."""
+        """Return the window as JSON; `parsed` reads it."""
         return {
             "columns": list(self.columns),
             "low": serialize(self.low),
@@ -72,7 +72,7 @@ class RowWindow:
         }
 
     def as_sql(self) -> str:
-        """For people: the window's condition in SQL's words."""
+        """Return the window's condition in SQL, for people."""
         above = ">=" if self.inclusive else ">"
         parts = []
         for name in self.columns:
@@ -83,7 +83,7 @@ class RowWindow:
 
 
 def parsed(document: Mapping[str, Any]) -> RowWindow:
-    """The window that a task's spec holds."""
+    """Return the window of a task's spec."""
     return RowWindow(
         tuple(document["columns"]),
         deserialize(document["low"], strict=True),
@@ -95,10 +95,10 @@ def parsed(document: Mapping[str, Any]) -> RowWindow:
 
 
 def mask(window: RowWindow, columns: Mapping[str, pa.Array], rows: int, where: str) -> pa.Array:
-    """For each row whether it is in the window; never null.
+    """Return for each row whether it is in the window; never null.
 
-    ``columns`` are arrays of ``rows`` values; one that is missing counts as null. Raises
-    `SourceError` if rows have no watermark at all and that is not allowed.
+    ``columns`` are arrays of ``rows`` values; a missing one counts as null. Raises `SourceError` if
+    rows have no watermark at all and that is not allowed.
     """
     inside, below, empty = pa.scalar(False), pa.scalar(True), pa.scalar(True)
     for name in window.columns:
@@ -141,7 +141,7 @@ def _full(found: pa.Array | pa.Scalar, rows: int) -> pa.Array:
 def may_meet(
     window: RowWindow, orders: Mapping[str, ColumnOrder], known: Mapping[str, Range]
 ) -> bool:
-    """Return whether a file can have rows of the window; True wherever that is not certain."""
+    """Return whether a file can have rows of the window; True if that is uncertain."""
     ranges = {name: known.get(name, Range()) for name in window.columns}
     nulls_meet = window.nulls_first or window.nulls == "fail"
     if nulls_meet and all(each.nulls for each in ranges.values()):
@@ -154,7 +154,7 @@ def may_meet(
 def _is_beyond(
     window: RowWindow, orders: Mapping[str, ColumnOrder], name: str, known: Range
 ) -> bool:
-    """Return whether each row has a value of this column, and above the upper bound."""
+    """Return whether each row has a value of this column above the upper bound."""
     if known.nulls or known.low is None:
         return False
     return name not in window.up_to or known.low > orders[name].key(window.up_to[name])  # type: ignore[operator]  # keys of one column have one type
@@ -176,9 +176,9 @@ def _overlaps(
 def ends_in(
     window: RowWindow, orders: Mapping[str, ColumnOrder], known: Mapping[str, Range]
 ) -> bool:
-    """Return whether the file's highest value lies in the window, which is so for one window only.
+    """Return whether the file's highest value lies in the window; True for exactly one window.
 
-    That one gets what is in the file and has no value: rows that are none.
+    That window gets the file's rows without a value: invalid rows.
     """
     for name in window.columns:
         about = known.get(name, Range())

@@ -1,1 +1,1 @@
-"""MySQL and MariaDB by connectorx."""
+"""MySQL and MariaDB, read with connectorx."""

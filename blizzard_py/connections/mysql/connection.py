@@ -1,4 +1,4 @@
-"""The driver's side of MySQL and MariaDB. See `blizzard_py.connections.protocol`."""
+"""The planning side of MySQL and MariaDB. See `blizzard_py.connections.protocol`."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _COLUMNS = """SELECT column_name AS name, CAST(data_type AS CHAR) AS type,
  CAST(datetime_precision AS SIGNED) AS digits
  FROM information_schema.columns WHERE {where} ORDER BY ordinal_position"""
 
-# Whether a server is a replica, and how far behind, is told to who may monitor replication only.
+# Only users with the right to monitor replication see the lag of a replica.
 _REPLICA = (
     "this server is read-only, as replicas are: rows that are replicated later than settle"
-    " after their time are missed, so set settle above its greatest lag, or ask the primary"
+    " after their time are missed; set settle above its greatest lag, or read the primary"
 )
 
 
 class MysqlConnection(SqlConnection):
-    """One table or query. connectorx keeps no connection, so none is kept here."""
+    """One table or query. connectorx opens a connection for each statement."""
 
     dialect = "mysql_hex"
 
@@ -51,14 +51,14 @@ class MysqlConnection(SqlConnection):
             kind = self._types[column.name].name
             if kind in ("datetime", "date") and not self._selection.zone:
                 found.append(
-                    f"{column.name} is a {kind}, which has no zone, and its values are taken for"
-                    " UTC: rows of writers in zones west of that would be missed; set"
-                    " watermark.zone to theirs"
+                    f"{column.name} is a {kind}, which has no zone, and its values are treated"
+                    " as UTC: rows of writers in zones west of UTC would be missed; set"
+                    " watermark.zone to their zone"
                 )
             if self._selection.table and not self._is_indexed(column):
                 found.append(
-                    f"no index gives the order of {column.name}: each window costs a read of"
-                    f" everything (EXPLAIN: {self._estimate()} rows); create an index on it"
+                    f"no index gives the order of {column.name}: each window reads the"
+                    f" whole table (EXPLAIN: {self._estimate()} rows); create an index on it"
                 )
         return found
 
@@ -71,7 +71,7 @@ class MysqlConnection(SqlConnection):
         return [str(name) for name in answer.column("name").to_pylist()]
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: nothing is open."""
 
     def _ask(self, statement: str) -> pa.Table:
         return ask(self._access, statement)
@@ -88,7 +88,7 @@ class MysqlConnection(SqlConnection):
     def _of_table(self) -> list[tuple[str, types.MyType, bool]]:
         answer = self._ask(_COLUMNS.format(where=self._named_table())).to_pylist()
         if not answer:
-            # The server says itself whether the table is not there or may not be read.
+            # The server reports whether the table is missing or may not be read.
             self._ask(select(["1 AS one"], self._source, "1 = 0"))
             raise SourceError(f"{self._selection.table} has no columns")
         return [
@@ -158,7 +158,7 @@ class MysqlConnection(SqlConnection):
 
     def _now(self) -> datetime:
         answer = self._one(
-            # A number or a word, by server and release.
+            # A number or a word, depending on server and release.
             "SELECT UTC_TIMESTAMP(6) AS now,"
             " CAST(@@GLOBAL.read_only NOT IN ('0', 'OFF') AS SIGNED) AS locked"
         )

@@ -1,6 +1,6 @@
 """Sessions of MySQL and MariaDB: read-only, in UTC, with a statement timeout.
 
-Tasks read by one statement, streamed (`read`).
+A task reads by one streamed statement (`read`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EXTRA = "mysql"
 _PORT = 3306
 _PLAN_SECS, _READ_SECS = 300, 6 * 3600
 _CODE = re.compile(r"ERROR (\d{4}) \(\w+\):?\s*")
-# No access to server, database, table, column; a file, a procedure.
+# No access to server, database, table, column, file or procedure.
 _DENIED = {"1044", "1045", "1142", "1143", "1227", "1370", "1698", "3118", "1862"}
 # Connections, shut-downs, locks, time-outs, a killed statement.
 _PASSING = {
@@ -36,7 +36,7 @@ _GONE_WORDS = ("timed out waiting", "DriverError", "IO error", "CodecError", "Io
 
 
 def ask(access: Access, statement: str) -> pa.Table:
-    """The whole answer to a short question."""
+    """Return the complete result of a short query."""
     where = address(access)
     connectorx.reach(where, _PORT)
     return connectorx.fetch_table(
@@ -49,7 +49,7 @@ def ask(access: Access, statement: str) -> pa.Table:
 
 
 def stream(access: Access, statement: str, rows: int) -> Iterator[pa.RecordBatch]:
-    """The statement's batches of ``rows`` rows."""
+    """Yield the statement's batches of ``rows`` rows."""
     where = address(access)
     connectorx.reach(where, _PORT)
     before = _before(access, _READ_SECS)
@@ -59,7 +59,7 @@ def stream(access: Access, statement: str, rows: int) -> Iterator[pa.RecordBatch
 
 
 def _before(access: Access, seconds: int) -> list[str]:
-    """Each server runs what the comment of its kind holds."""
+    """Return session statements; each server runs what the comment of its kind contains."""
     allowed = int(access.options.get("statement_timeout_secs") or seconds)
     for_mysql = f"/*!50708 , max_execution_time = {allowed * 1000} */"
     return [
@@ -69,7 +69,7 @@ def _before(access: Access, seconds: int) -> list[str]:
 
 
 def _named(statement: str, what: str) -> str:
-    """The statement as SHOW PROCESSLIST tells it."""
+    """Return the statement with a comment that SHOW PROCESSLIST displays."""
     return re.sub(r"^SELECT ", f"SELECT /* blizzard {what} */ ", statement)
 
 
@@ -82,7 +82,10 @@ def _uri(where: Address) -> str:
 
 
 def error_translator(place: ServerLabel) -> ErrorTranslator:
-    """Translates what connectorx raises; it panics where a value does not fit."""
+    """Return a function that translates errors of connectorx.
+
+    It panics if a value does not fit.
+    """
 
     def translate(error: BaseException) -> BlizzardError | None:
         if isinstance(error, BlizzardError | KeyboardInterrupt | SystemExit | GeneratorExit):
@@ -96,7 +99,7 @@ def error_translator(place: ServerLabel) -> ErrorTranslator:
             not code and any(word in text for word in _GONE_WORDS)
         ):
             return place.error("unavailable", said)
-        # A panic quotes the value that did not fit.
+        # The text of a panic quotes the value that did not fit.
         return place.error("refused", said if code else _unquoted(text), quotes_data=not code)
 
     return translate
@@ -106,14 +109,17 @@ def _unquoted(text: str) -> str:
     return text.partition("Couldn't convert the value")[0] or text
 
 
-# Batches are bounded by rows alone, so the first rows tell how many are to be in one.
+# Batches are limited by rows only, so the size of the first rows decides their number.
 _SAMPLE_ROWS, _MOST_ROWS = 64, 16_384
 
 
 def read(
     access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
 ) -> Iterator[pa.RecordBatch | bytes]:
-    """See `blizzard_py.connections.protocol.Reader`; the statement was made for ``fields``."""
+    """Yield the rows of a task; the statement was made for ``fields``.
+
+    See `blizzard_py.connections.protocol.Reader`.
+    """
     del fields
     statement: str = spec["statement"]
     sample = ask(access, f"{statement} LIMIT {_SAMPLE_ROWS}")

@@ -1,7 +1,7 @@
-"""MySQL's types: what selects each without loss, and what to declare for it.
+"""MySQL's types: the expression that selects each without loss, and the field to declare.
 
-connectorx cuts decimals to ten digits behind the point and panics at zero dates, times beyond a
-day, geometries and bits, so all of these are read as text, or as numbers where they are some.
+connectorx cuts decimals to ten fractional digits, and panics at zero dates, times beyond a day,
+geometries and bits. So these are read as text, or as numbers if possible.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TIMES = ("datetime", "timestamp")
 
 @dataclass(frozen=True)
 class MyType:
-    """A type as ``information_schema`` tells it. ``digits`` are those behind a second's point."""
+    """A type from ``information_schema``. ``digits`` are the fractional digits of seconds."""
 
     name: str
     unsigned: bool = False
@@ -42,7 +42,7 @@ class MyType:
 
     @property
     def label(self) -> str:
-        """As people write it."""
+        """The type's name for people."""
         if self.name == "decimal":
             return f"decimal({self.precision},{self.scale})"
         if self.name in _TIMES:
@@ -51,7 +51,7 @@ class MyType:
 
 
 def column(name: str, kind: MyType, *, nullable: bool) -> SourceColumn:
-    """The column with the field that holds it."""
+    """Return the column with the field that holds it."""
     return SourceColumn(name, kind.label, _order(kind), nullable, _field(name, kind, nullable))
 
 
@@ -82,7 +82,7 @@ def _field(name: str, kind: MyType, nullable: bool) -> FieldSpec:
 
 
 def expression(quoted: str, kind: MyType) -> str:
-    """Return what selects the column so that connectorx loses nothing of it."""
+    """Return the expression that selects the column so that connectorx loses nothing."""
     if kind.name in ("year", "bit"):
         return f"CAST({quoted} AS UNSIGNED)"
     if kind.name in _GEOMETRIES:
@@ -113,7 +113,7 @@ _ARROW: dict[str, MyType] = {
 
 
 def from_arrow(kind: str) -> MyType:
-    """The type of a query's column, as far as connectorx tells it."""
+    """Return the type of a query's column, as far as connectorx reports it."""
     if _DECIMAL.fullmatch(kind):
         return MyType("decimal", precision=65, scale=30)
     return _ARROW.get(kind, MyType("text"))

@@ -1,1 +1,1 @@
-"""PostgreSQL by ADBC: binary COPY straight into Arrow."""
+"""PostgreSQL, read with ADBC: binary COPY straight into Arrow."""

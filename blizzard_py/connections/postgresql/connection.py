@@ -1,4 +1,4 @@
-"""The driver's side of PostgreSQL. See `blizzard_py.connections.protocol`."""
+"""The planning side of PostgreSQL. See `blizzard_py.connections.protocol`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.literals import literal
 from blizzard_py.connections.postgresql import describe, open_transactions, types
-from blizzard_py.connections.postgresql.describe import ColumnDescription, TableFacts
+from blizzard_py.connections.postgresql.describe import ColumnDescription, PgTableFacts
 from blizzard_py.connections.postgresql.planning_session import PlanningSession
 from blizzard_py.connections.postgresql.session import (
     READS,
@@ -31,7 +31,7 @@ from blizzard_py.connections.sql.statements import TRUE, identifier, select
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 
-# A first read is one stream up to this size: it is as fast as the server's own COPY.
+# Up to this size a first read is one stream, which is as fast as the server's own COPY.
 _TASK_BYTES = 4 << 30
 _MAX_TASKS = 16
 
@@ -39,8 +39,8 @@ _MAX_TASKS = 16
 class PostgresqlConnection(SqlConnection):
     """One table or query of PostgreSQL, 10 or newer.
 
-    Planning keeps one session. `hold` takes one of its own, because it lasts as long as the job
-    does, and windows are planned meanwhile in another thread.
+    Planning uses one session. `hold` opens another one: it lasts as long as the job, and another
+    thread plans windows meanwhile.
     """
 
     dialect = "postgresql"
@@ -50,12 +50,12 @@ class PostgresqlConnection(SqlConnection):
         self._questions = PlanningSession(access)
         self._label = address(access).label
         self._types: Mapping[str, types.PgType] = {}
-        self._facts = TableFacts()
+        self._facts = PgTableFacts()
         self._transactions = open_transactions.Transactions()
 
     @property
     def default_bound(self) -> BoundKind | None:
-        """Times are `open_transactions` here: the server knows which transactions are open."""
+        """The default bound: `settled` for times, since the server knows open transactions."""
         found = super().default_bound
         return "settled" if found == "clock" else found
 
@@ -67,7 +67,7 @@ class PostgresqlConnection(SqlConnection):
         )
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
-        """Export a snapshot. Raises `Unavailable` if the server is gone then."""
+        """Export a snapshot. Raises `Unavailable` if the server is gone."""
         return self._held(access) if self._questions.streams else nullcontext(access)
 
     def warnings(self) -> Sequence[str]:
@@ -81,7 +81,7 @@ class PostgresqlConnection(SqlConnection):
         return [str(row["name"]) for row in self._ask(describe.KEY.format(table=table)).to_pylist()]
 
     def close(self) -> None:
-        """End the session; the next question begins another."""
+        """End the session; the next query begins another."""
         self._questions.close()
 
     # --- questions ------------------------------------------------------------------
@@ -94,24 +94,22 @@ class PostgresqlConnection(SqlConnection):
         self._types = {column.name: column.kind for column in found}
         return [types.column(c.name, c.kind, nullable=c.nullable) for c in found]
 
-    def _describe_columns(self) -> tuple[Sequence[ColumnDescription], TableFacts]:
+    def _describe_columns(self) -> tuple[Sequence[ColumnDescription], PgTableFacts]:
         if self._selection.table:
             table = literal(self._selection.table, self.dialect)
             return describe.from_catalog(self._ask(describe.CATALOG.format(table=table)))
         if self._questions.streams:
             answer = self._ask(select(["*"], self._source, "1 = 0"))
-            return describe.from_schema(answer.schema), TableFacts()
+            return describe.from_schema(answer.schema), PgTableFacts()
         names = [*(field.name for field in self._selection.fields), *self._selection.columns]
         if not names:
-            raise SourceError(
-                "the columns of a query cannot be found out without ADBC; declare them"
-            )
+            raise SourceError("the columns of a query are unknown without ADBC; declare them")
         names = list(dict.fromkeys(names))
         (row,) = self._ask(describe.types_question(names, self._source)).to_pylist()
         found = [types.PgType(row[f"c{number}"] or "text") for number in range(len(names))]
         return [
             ColumnDescription(n, k, nullable=True) for n, k in zip(names, found, strict=True)
-        ], TableFacts()
+        ], PgTableFacts()
 
     def _expression(self, column: SourceColumn, field: FieldSpec) -> str:
         quoted = identifier(column.name, self.dialect)
@@ -149,7 +147,7 @@ class PostgresqlConnection(SqlConnection):
         return self._ending(columns, "settled", until, holder)
 
     def _unseen(self, answer: Mapping[str, Any]) -> str | None:
-        """Return why the transactions that write the table cannot be seen; None if they can."""
+        """Return why transactions that write the table are invisible; None if they are visible."""
         if not answer["sees_all"]:
             return open_transactions.NOT_A_MEMBER
         if answer["hidden"]:
@@ -160,7 +158,7 @@ class PostgresqlConnection(SqlConnection):
         self, columns: Sequence[SourceColumn], answer: Mapping[str, Any], settle_secs: float
     ) -> ReadBound:
         if answer["replay_lag"] is None:
-            told = "nothing has been replayed since it was started"
+            told = "nothing has been replayed since the server was started"
             return ReadBound("clock", {}, told, (open_transactions.STANDBY,))
         lag = max(0.0, answer["replay_lag"])
         instant = answer["now"] - timedelta(seconds=settle_secs + lag)
@@ -208,19 +206,19 @@ class PostgresqlConnection(SqlConnection):
 
     def _type_warnings(self, columns: Sequence[SourceColumn]) -> Iterator[str]:
         if self._facts.relkind == "v":
-            yield f"{self._selection.table} is a view: its query runs for each window"
+            yield f"{self._selection.table} is a view: its query runs for every window"
         if self._facts.relkind == "m":
             yield (
-                f"{self._selection.table} is a materialized view: a refresh brings rows with times"
-                " of before, and those below the watermark would be missed; read what it is made of"
+                f"{self._selection.table} is a materialized view: a refresh adds rows with earlier"
+                " times, and those below the watermark would be missed; read its base tables"
             )
         for column in columns:
             bare = self._types[column.name].name in ("timestamp", "date")
             if bare and not self._selection.zone:
                 yield (
                     f"{column.name} is a {column.type}, which has no zone, and its values are"
-                    " taken for UTC: rows of writers in zones west of that would be missed;"
-                    " set watermark.zone to theirs"
+                    " treated as UTC: rows of writers in zones west of UTC would be missed;"
+                    " set watermark.zone to their zone"
                 )
 
     def _is_fed(self) -> bool:
@@ -230,17 +228,17 @@ class PostgresqlConnection(SqlConnection):
         return bool(self._one(describe.FED.format(table=table))["fed"])
 
     def _index_warning(self, column: SourceColumn) -> str | None:
-        """Return what a window on the column costs, if no index gives its order."""
+        """Return the cost of a window on the column if no index gives its order."""
         if self._is_indexed(column):
             return None
         cost = self._plan(self._highest_first(column))["Total Cost"]
         return (
-            f"no index gives the order of {column.name}: each window costs a read of everything"
+            f"no index gives the order of {column.name}: each window reads the whole table"
             f" (EXPLAIN: {cost:.0f}); create an index on it"
         )
 
     def _is_indexed(self, column: SourceColumn) -> bool:
-        # A small table is read whole although there is an index, so that is forbidden first.
+        # A small table is scanned even with an index, so scans are disabled first.
         for setting in ("enable_seqscan", "enable_sort"):
             self._ask(f"SET {setting} = off")
         indexed = _is_ordered(self._plan(self._highest_first(column)))
@@ -270,7 +268,7 @@ def _is_ordered(plan: Mapping[str, Any]) -> bool:
 
 
 def _page_ranges(pages: int, count: int) -> Sequence[str]:
-    """Ranges of ``ctid``, the last without an end: pages are added while the plan is made."""
+    """Return ranges of ``ctid``, the last without an end: pages may be added during planning."""
     marks = sorted({pages * number // count for number in range(1, count)} - {0})
     return [
         " AND ".join(

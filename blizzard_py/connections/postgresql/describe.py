@@ -1,4 +1,4 @@
-"""The description of a table or a query: columns with their types, and the table's own facts."""
+"""The description of a table or a query: columns with types, and the table's own facts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from blizzard_py.connections.postgresql.types import PgType
 from blizzard_py.connections.sql.statements import identifier
 
-# Types of domains are those that they are made of. A table that is not there is an error here.
+# A domain has the type that it is based on. A missing table is an error here.
 CATALOG = """
 WITH RECURSIVE told AS (
   SELECT a.attnum, a.attname, a.attnotnull, t.oid, t.typname, t.typtype, t.typbasetype,
@@ -29,7 +29,7 @@ SELECT attname::text AS name, typname::text AS type, modifier::int8 AS modifier,
 FROM told, pg_class c WHERE typtype <> 'd' AND c.oid = {table}::regclass ORDER BY attnum
 """
 
-# The primary key's columns in its order.
+# The primary key's columns in key order.
 KEY = """
 SELECT a.attname::text AS name
 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
@@ -43,13 +43,13 @@ SELECT EXISTS (SELECT 1 FROM pg_subscription_rel WHERE srrelid = {table}::regcla
 """
 IS_FED = (
     "a subscription writes this table: times that are replicated, and not set here, may arrive"
-    " below the watermark and be missed; set a column here (DEFAULT now()), or ask the publisher"
+    " below the watermark and be missed; set a column here (DEFAULT now()), or read the publisher"
 )
 
 
 @dataclass(frozen=True)
-class TableFacts:
-    """Of a plain table: its pages, and whether they can be read by ranges. All 0 for others."""
+class PgTableFacts:
+    """Facts of a plain table: its pages, and whether ranges of pages can be read; else all 0."""
 
     pages: int = 0
     page_bytes: int = 0
@@ -59,15 +59,15 @@ class TableFacts:
 
 @dataclass(frozen=True)
 class ColumnDescription:
-    """A column as PostgreSQL has it."""
+    """A column as PostgreSQL describes it."""
 
     name: str
     kind: PgType
     nullable: bool
 
 
-def from_catalog(answer: pa.Table) -> tuple[Sequence[ColumnDescription], TableFacts]:
-    """Out of the answer to `CATALOG`."""
+def from_catalog(answer: pa.Table) -> tuple[Sequence[ColumnDescription], PgTableFacts]:
+    """Return columns and facts from the answer to `CATALOG`."""
     rows = answer.to_pylist()
     columns = [
         ColumnDescription(
@@ -78,16 +78,16 @@ def from_catalog(answer: pa.Table) -> tuple[Sequence[ColumnDescription], TableFa
         for row in rows
     ]
     if not rows:
-        return columns, TableFacts()
+        return columns, PgTableFacts()
     first = rows[0]
     pages = -(-first["size"] // first["page"])
-    # Ranges of ctid are found without reading the rest since release 14.
+    # Since release 14, ranges of ctid are read without scanning the rest.
     by_pages = first["relkind"] in ("r", "m") and first["version"] >= 140_000
-    return columns, TableFacts(pages, first["page"], by_pages, first["relkind"])
+    return columns, PgTableFacts(pages, first["page"], by_pages, first["relkind"])
 
 
 def from_schema(schema: pa.Schema) -> Sequence[ColumnDescription]:
-    """Out of the answer to a query, by what ADBC says in its metadata; all may be null."""
+    """Return columns from a query's answer, by ADBC's metadata; all may be null."""
     return [ColumnDescription(field.name, _kind(field), nullable=True) for field in schema]
 
 
@@ -100,9 +100,9 @@ def _kind(field: pa.Field) -> PgType:
 
 
 def types_question(names: Sequence[str], source: str) -> str:
-    """A statement whose only row holds the name of each column's type as ``c0``, ``c1``, ….
+    """Return a statement whose only row has the name of each column's type: ``c0``, ``c1``, ….
 
-    For a driver that does not tell them; a null has a type, too.
+    It is for a driver that does not report types. A null has a type too.
     """
     asked = [
         "(SELECT typname::text FROM pg_type WHERE oid ="  # noqa: S608  # names are quoted

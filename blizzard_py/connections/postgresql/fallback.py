@@ -1,6 +1,7 @@
-"""PostgreSQL by connectorx, where ADBC's driver is not installed.
+"""PostgreSQL by connectorx, if ADBC's driver is not installed.
 
-One statement sees one state; several do not share one, so nothing is held. Times come as text.
+One statement sees one state; several statements do not share one, so there are no snapshots. Times
+are read as text.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _BEFORE = (
 
 
 def ask(access: Access, statement: str) -> pa.Table:
-    """The whole answer to a short question."""
+    """Return the complete result of a short query."""
     where = address(access)
     connectorx.reach(where, _PORT)
     return connectorx.fetch_table(
@@ -34,7 +35,7 @@ def ask(access: Access, statement: str) -> pa.Table:
 
 
 def stream(access: Access, statement: str) -> Iterator[pa.RecordBatch]:
-    """The statement's batches."""
+    """Yield the statement's batches."""
     where = address(access)
     connectorx.reach(where, _PORT)
     return connectorx.stream(

@@ -1,18 +1,19 @@
-"""Below which time nobody writes any more: `open_transactions`.
+"""The time below which no open transaction can write rows: the bound `settled`.
 
-A writer takes ``now()`` from the start of its transaction, so whatever is still open may bring
-rows with any time from its start on, and nothing from before the oldest start can come. Idle
-transactions count, so do workers that apply what is replicated, and prepared ones. Transactions
-of other databases cannot write here, and our own sessions never write: they are left out.
+A writer's ``now()`` is the start of its transaction. So an open transaction may add rows with any
+time from its start on, and no row from before the oldest start can come. Idle transactions,
+prepared ones and workers that apply replicated changes count too. Transactions of other databases
+cannot write here, and our own sessions never write: they are left out.
 
-Others' transactions are visible to members of ``pg_read_all_stats`` only; to anybody else their
-start is null, without an error. That is asked for in the same statement. Two things the server
-does not tell, and both would let rows be missed:
+Only members of ``pg_read_all_stats`` see other users' transactions. To other users their start is
+null, without an error. The same statement checks the membership. The server does not report two
+things, and both could lose rows:
 
-* **When a prepared transaction began**: it tells when that was prepared. So it is taken from the
-  looks before: what is prepared now, and was not then, was open then, or began later.
-* **When the next transaction of one message began**: all of them begin with the message, and
-  between two of them none is open. A look that meets a session there is repeated.
+* **The begin of a prepared transaction**: only the time of preparation is known. So earlier
+  observations are used. A transaction that is prepared now, and was not then, was open then or
+  began later.
+* **The begin of the next transaction of one message**: all of them begin with the message, and
+  between two of them none is open. If an observation finds such a session, it is repeated.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from typing import Any
 
 from blizzard_py.connections.postgresql.session import PLANS, READS
 
-# A transaction takes its time a moment before it can be seen in pg_stat_activity. So ``now()``,
-# which is when this statement began, is taken first and transactions are looked at later.
+# A transaction's time is set a moment before pg_stat_activity shows it. So ``now()``, the begin of
+# this statement, is read first and transactions are read later.
 _PAUSE_SECS = 0.02
 
-# How often it is looked again where a look cannot tell: both pass in a moment, as a rule.
+# How often an inconclusive observation is repeated: both cases usually pass in a moment.
 MORE_LOOKS = 10
 
-# Each part refers to the one before, so they are run in this order: a transaction that is prepared
-# meanwhile is seen by the first look or by the second.
+# Each part refers to the one before, so they run in this order: a transaction that is prepared
+# meanwhile is seen by the first part or by the second.
 STATEMENT = f"""
 WITH begun AS MATERIALIZED (
   SELECT now() AS at, pg_sleep({_PAUSE_SECS}) IS NULL AS never)
@@ -62,33 +63,33 @@ LATERAL (
 """  # noqa: S608  # constants only
 
 NOT_A_MEMBER = (
-    "this user does not see others' transactions, so those that are open for longer than"
-    " settle can be missed; as a superuser, run: GRANT pg_read_all_stats TO the user"
+    "this user does not see other users' transactions, so rows of those that are open for longer"
+    " than settle can be missed; as a superuser, run: GRANT pg_read_all_stats TO the user"
 )
 HIDDEN = (
     "track_activities is off, here or in some session, which hides when transactions began, so"
-    " those that are open for longer than settle can be missed; switch it on"
+    " rows of those that are open for longer than settle can be missed; switch it on"
 )
 FOREIGN = (
-    "this is a foreign table, whose rows are written by transactions of another server, so those"
+    "this is a foreign table: transactions of another server write its rows, so rows of those"
     " that are open for longer than settle can be missed; read it there"
 )
-STANDBY = "this is a standby, which does not tell which transactions are open on the primary"
+STANDBY = "this is a standby, which does not show the open transactions of the primary"
 
 
 class Transactions:
-    """The transactions of one server, as far as looks have told."""
+    """The transactions of one server, as far as they were observed."""
 
     def __init__(self) -> None:
-        # Below this no transaction began that was not prepared at the last look.
+        # No transaction began below this that was not prepared at the last observation.
         self._free: datetime | None = None
-        # By the number of each transaction that is prepared: it did not begin below this.
+        # By the number of each prepared transaction: it did not begin below this.
         self._begun: dict[str, datetime | None] = {}
 
     def until(self, answer: Mapping[str, Any]) -> tuple[datetime | None, str | None]:
-        """Below which instant everything is settled, and who holds it back if somebody does.
+        """Return the instant below which no writes are open, and what holds it back, if anything.
 
-        None for the instant if this look cannot tell.
+        The instant is None if this observation is inconclusive.
         """
         if answer["between"] is not None:
             return None, f"pid {answer['between']}, between two transactions of one message"
@@ -111,7 +112,7 @@ def _earliest(
     since, told = now, None
     for began, who in held:
         if began is None:
-            return None, f"{who}, of which nobody knows when it began"
+            return None, f"{who}, whose start is unknown"
         if began < since:
             seconds = (now - began) / timedelta(seconds=1)
             since = began

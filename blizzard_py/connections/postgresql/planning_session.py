@@ -1,4 +1,4 @@
-"""Short questions to PostgreSQL over one session that is opened when it is needed."""
+"""The session for short planning queries to PostgreSQL, opened when it is needed."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from blizzard_py.reading import Access
 
 
 class PlanningSession:
-    """Asks by ADBC, or by connectorx where ADBC is missing.
+    """Runs queries by ADBC, or by connectorx if ADBC is missing.
 
-    A session that fails is dropped, whatever the failure: the next question opens another, with
-    the password as it is given then.
+    A session that fails is dropped, whatever the failure. The next query opens another one, with
+    the password that is configured then.
     """
 
     def __init__(self, access: Access) -> None:
         self._access = access
         self._label = address(access).label
         self._session: Any = None
-        # Without ADBC there are no shared snapshots, and times are read as text.
+        # Without ADBC no snapshots are shared, and times are read as text.
         self.streams = is_installed("adbc_driver_postgresql") or not is_installed("connectorx")
 
     def ask(self, statement: str) -> pa.Table:
-        """The whole answer. One statement; a lost session is not noticed before it is used."""
+        """Return the complete result of one statement; a lost session is noticed only when used."""
         if not self.streams:
             return ask_by_connectorx(self._access, statement)
         if self._session is None:
@@ -44,7 +44,7 @@ class PlanningSession:
 
     def _answered(self, statement: str) -> pa.Table:
         with self._session.cursor() as cursor:
-            # What stands in front of SELECT, EXPLAIN for one, is nothing that COPY takes.
+            # COPY does not accept a statement that begins with a word like EXPLAIN.
             if not statement.lstrip().startswith(("SELECT", "WITH")):
                 cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
             cursor.execute(statement)

@@ -1,4 +1,4 @@
-"""The tasks' side of PostgreSQL: one statement as a COPY stream."""
+"""The reader of PostgreSQL tasks: one statement as a COPY stream."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ from blizzard_py.reading import Access
 def read(
     access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
 ) -> Iterator[pa.RecordBatch | bytes]:
-    """See `blizzard_py.connections.protocol.Reader`; the statement was made for ``fields``."""
+    """Yield the rows of a task; the statement was made for ``fields``.
+
+    See `blizzard_py.connections.protocol.Reader`.
+    """
     del fields
     if not is_installed("adbc_driver_postgresql") and is_installed("connectorx"):
         if access.session:
@@ -45,7 +48,7 @@ def read(
             for batch in guarded_each(cursor.fetch_record_batch(), translate):
                 yield from pieces(batch)
         finally:
-            with suppress(Exception):  # what matters has been raised already
+            with suppress(Exception):  # the relevant error has been raised already
                 cursor.close()
         if access.session:
             guarded(lambda: check_not_rewritten(session, address(access).label), translate)

@@ -1,7 +1,7 @@
 """Sessions of PostgreSQL: read-only, named, with a statement timeout, in UTC.
 
-All of that is told when connecting, so it costs no statement and no pooler in between can
-lose it (one that pools statements or transactions refuses ``options``: use its session mode).
+All of it is set in the connection options. So it costs no statement, and no pooler can lose it. A
+pooler of statements or transactions refuses ``options``: use its session mode.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from blizzard_py.connections.sql.address import Address, address
 from blizzard_py.connections.sql.errors import ErrorTranslator, FaultKind, ServerLabel, guarded
 from blizzard_py.reading import Access
 
-# What our sessions are called in pg_stat_activity. They never write, so they hold no bound back.
+# Names of our sessions in pg_stat_activity. They never write, so they delay no read bound.
 PLANS, READS = "blizzard plans", "blizzard reads"
-# The longest a question of the driver may take, and the longest a task may read.
+# The longest planning query, and the longest reading of a task.
 _PLAN_SECS, _READ_SECS = 300, 6 * 3600
 _DRIVER = "adbc_driver_postgresql.dbapi"
 
@@ -44,7 +44,7 @@ _GONE_WORDS = ("FATAL: ", "connection", "canceling", "terminating", "timeout", "
 
 
 def connect(access: Access, name: str) -> Any:
-    """A session that commits each statement. Errors are those of the contract."""
+    """Return a session that commits each statement. Errors as in `protocol`."""
     where = address(access)
     dbapi = driver_module(_DRIVER, "postgresql")
     seconds = access.options.get("statement_timeout_secs") or (
@@ -55,7 +55,7 @@ def connect(access: Access, name: str) -> Any:
 
 
 def conninfo(where: Address, name: str, statement_secs: float) -> str:
-    """Return what libpq is told, as keywords: a URI it cannot parse it would quote in its error."""
+    """Return the options for libpq as keywords: it would quote an invalid URI in its error."""
     ours = {
         "default_transaction_read_only": "on",
         "statement_timeout": f"{int(statement_secs * 1000)}",
@@ -88,7 +88,7 @@ def _quoted(value: str) -> str:
 
 
 def error_translator(place: ServerLabel) -> ErrorTranslator:
-    """Translates what ADBC and Arrow raise."""
+    """Return a function that translates errors of ADBC and Arrow."""
 
     def translate(error: BaseException) -> BlizzardError | None:
         if isinstance(error, BlizzardError) or not isinstance(error, Exception):
@@ -96,7 +96,7 @@ def error_translator(place: ServerLabel) -> ErrorTranslator:
         state = getattr(error, "sqlstate", None) or ""
         text = str(error)
         kind = _by_state(state, text) if state else _by_text(text)
-        # Classes of their own for values that do not convert: the text quotes them.
+        # Own classes for values that cannot be converted: the text quotes them.
         return place.error(kind, text, quotes_data=state.startswith("22") or not state)
 
     return translate
@@ -113,7 +113,7 @@ def _by_state(state: str, text: str) -> FaultKind:
 
 
 def _by_text(text: str) -> FaultKind:
-    """A connection that fails has no SQLSTATE, nor has an error in the midst of a stream."""
+    """Return the kind of an error without SQLSTATE: a failed connection, or one within a stream."""
     if any(word in text for word in _DENIED_WORDS):
         return "denied"
     if "Failed to connect" in text:
@@ -122,7 +122,7 @@ def _by_text(text: str) -> FaultKind:
 
 
 def snapshot_of(session: Any) -> str:
-    """Begin a transaction that sees one state for as long as it lasts; the name of that state."""
+    """Begin a transaction that sees one state, and return the name of its snapshot."""
     with session.cursor() as cursor:
         cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         cursor.execute("SELECT pg_export_snapshot()")
@@ -131,7 +131,7 @@ def snapshot_of(session: Any) -> str:
 
 
 def end(session: Any) -> None:
-    """End the transaction, whose snapshot nobody can join from then on, and the session."""
+    """End the transaction and the session; from then on nobody can join the snapshot."""
     try:
         with session.cursor() as cursor:
             cursor.execute("ROLLBACK")
@@ -147,8 +147,8 @@ def join_snapshot(session: Any, name: str) -> None:
         cursor.execute(f"SET TRANSACTION SNAPSHOT '{quoted}'")
 
 
-# Of the tables that this transaction has read: pg_class tells where their rows were when its
-# snapshot was taken, the function where they are.
+# For the tables that this transaction has read: pg_class shows the file of their rows when the
+# snapshot was taken, the function shows the current one.
 _REWRITTEN = """
 SELECT c.oid::regclass::text FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
 WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND c.relkind IN ('r', 'm')
@@ -157,18 +157,18 @@ WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND c.relkind IN ('r'
 
 
 def check_not_rewritten(session: Any, place: ServerLabel) -> None:
-    """Raise `Unavailable` if a table was rewritten between the joined snapshot and its reading.
+    """Raise `Unavailable` if a table was rewritten between joining the snapshot and reading.
 
-    PostgreSQL shows such a table (ALTER TABLE … TYPE, TRUNCATE) as empty then, without an error.
-    From its reading on, the transaction's lock keeps it as it is.
+    PostgreSQL shows such a table (ALTER TABLE … TYPE, TRUNCATE) as empty, without an error. From
+    the first read on, the transaction's lock protects the table.
     """
     with session.cursor() as cursor:
         cursor.execute(_REWRITTEN)
         found = cursor.fetchone()
     if found is not None:
-        raise place.error("unavailable", f"{found[0]} was rewritten while it was to be read")
+        raise place.error("unavailable", f"{found[0]} was rewritten during the read")
 
 
 def batch_options(size: int) -> Mapping[str, str]:
-    """Return what bounds a batch of the COPY stream, in bytes."""
+    """Return the options that limit the bytes in a batch of the COPY stream."""
     return {"adbc.postgresql.batch_size_hint_bytes": str(size)}

@@ -1,11 +1,10 @@
-"""PostgreSQL's types: what selects each without loss, and what to declare for it.
+"""PostgreSQL's types: the expression that selects each without loss, and the field to declare.
 
-ADBC reads these rightly and they are left alone. Everything else is cast by the server: numbers
-of any size (ADBC would make the same text of them, for more CPU), times of day, network
-addresses and whatever an extension brings are read as text.
-Arrays go by JSON: PostgreSQL puts two dimensions into any array column, and ADBC flattens them.
-Infinite times are told apart in the batches (`blizzard_py.connections.sql.batches`), which costs
-the server nothing.
+Types that ADBC reads correctly are selected unchanged. The server casts all others to text: numbers
+of any size (ADBC would produce the same text with more CPU), times of day, network addresses and
+types of extensions. Arrays are selected as JSON: PostgreSQL allows two dimensions in any array
+column, and ADBC flattens them. Infinite times are recognised in the batches
+(`blizzard_py.connections.sql.batches`), which costs the server nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _MAX_DIGITS = 38
 
 @dataclass(frozen=True)
 class PgType:
-    """A type by its name in pg_type, with the modifier, -1 for none; ``composite``: a row type."""
+    """A type by its name in pg_type, with its modifier (-1: none); ``composite``: a row type."""
 
     name: str
     modifier: int = -1
@@ -60,7 +59,7 @@ class PgType:
 
     @property
     def label(self) -> str:
-        """As people write it."""
+        """The type's name for people."""
         if self.name.startswith("_"):
             return f"{PgType(self.name[1:], self.modifier).label}[]"
         if self.name == "numeric" and self.modifier >= 4:
@@ -72,7 +71,7 @@ class PgType:
 
 
 def column(name: str, kind: PgType, *, nullable: bool) -> SourceColumn:
-    """The column with the field that holds it."""
+    """Return the column with the field that holds it."""
     known = _SIMPLE.get(kind.name)
     order: ColumnKind = (
         known[1] if known else "number" if kind.name in ("numeric", "oid") else "other"
@@ -100,7 +99,7 @@ def _field(name: str, kind: PgType, *, nullable: bool) -> FieldSpec:
 
 
 def expression(quoted: str, kind: PgType, field: FieldSpec) -> str:
-    """Return what selects the column so that ADBC loses nothing of it."""
+    """Return the expression that selects the column so that ADBC loses nothing."""
     if kind.as_json:
         return f"to_json({quoted})"
     if kind.name in _SIMPLE:
@@ -113,7 +112,7 @@ def expression(quoted: str, kind: PgType, field: FieldSpec) -> str:
 
 
 def text_expression(quoted: str, kind: PgType, field: FieldSpec) -> str:
-    """The same for a driver that can be trusted with whole numbers, text and bytes only."""
+    """Return the expression for a driver that reads only integers, text and bytes reliably."""
     if kind.as_json:
         return f"to_json({quoted})::text"
     if kind.name in ("date", "timestamp", "timestamptz"):

@@ -1,1 +1,1 @@
-"""The common part of all databases: statements, ranges, values, faults."""
+"""The common part of all databases: statements, ranges, values, errors."""

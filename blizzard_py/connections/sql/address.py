@@ -1,4 +1,4 @@
-"""A database's URI taken apart, so that no driver quotes a piece of a password it misread."""
+"""The parts of a database URI, so that no driver quotes parts of a password it misread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from blizzard_py.reading import Access
 
 @dataclass(frozen=True)
 class Address:
-    """A server's place and the user. ``hosts`` are pairs of name and port, maybe ``""``."""
+    """A server's address and user. ``hosts`` are pairs of name and port; a port may be ``""``."""
 
     scheme: str
     hosts: tuple[tuple[str, str], ...]
@@ -25,20 +25,20 @@ class Address:
 
     @property
     def label(self) -> ServerLabel:
-        """Return what people may see of it."""
+        """The address as people may see it."""
         hosts = ",".join(host + (f":{port}" if port else "") for host, port in self.hosts)
         return ServerLabel(f"{self.scheme}://{hosts}/{self.database}", (self.password,))
 
 
 def address(access: Access) -> Address:
-    """The parts of ``access.uri``; its options ``user`` and ``password`` come before the URI's.
+    """Return the parts of ``access.uri``; the options ``user`` and ``password`` take precedence.
 
-    A password may hold any character as it is, except in a URI that has an ``@`` or a slash
-    behind the host, too. Raises `ConfigError`, which quotes nothing of the URI.
+    A password may contain any character unescaped, unless the URI has an ``@`` or a slash after the
+    host too. Raises `ConfigError`, which quotes nothing of the URI.
     """
     scheme, separator, rest = access.uri.partition("://")
     if not separator or not scheme.isidentifier():
-        raise ConfigError("uri", [f"it has to begin like {access.driver}://host:5432/database"])
+        raise ConfigError("uri", [f"must begin like {access.driver}://host:5432/database"])
     credentials, _, location = rest.rpartition("@")
     location, _, query = location.partition("?")
     servers, _, database = location.partition("/")
@@ -64,5 +64,5 @@ def _host(server: str) -> tuple[str, str]:
     if not colon or server.endswith("]"):  # an IPv6 address has colons of its own
         host, port = server, ""
     if port and not port.isdecimal():
-        raise ConfigError("uri", ["the port is no number; % and @ in a password stand as %25, %40"])
+        raise ConfigError("uri", ["the port is no number; write % and @ in a password as %25, %40"])
     return unquote(host.strip("[]")), port

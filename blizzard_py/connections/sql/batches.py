@@ -1,7 +1,7 @@
-"""Arrow batches as drivers give them, made honest and small.
+"""Arrow batches from drivers, converted to supported types and limited sizes.
 
 Batches of one task may differ in schema: a time outside the years 1 to 9999 is text. Rows with such
-a time are in batches of their own, so that what a row looks like depends on itself alone.
+a time are in separate batches, so that a row's form depends only on itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Marks: TypeAlias = npt.NDArray[np.bool_]
 MAX_ROWS = 1 << 16
 MAX_BYTES = 16 << 20
 
-# 0001-01-01 and 9999-12-31, in the units that drivers give.
+# 0001-01-01 and 9999-12-31, in the units of drivers.
 _DAYS = (-719_162, 2_932_896)
 _MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 # PostgreSQL's infinities, the ends of its integers, as ADBC moves them from 2000 to 1970: they
@@ -33,13 +33,13 @@ _INFINITIES = {
 
 
 def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch without extension types and what nobody can hold, in bounded pieces.
+    """Yield the batch in pieces of limited size, without extension types and invalid times.
 
-    A row that is larger than a piece may be is one alone. Text that is no UTF-8 (SQLite
-    checks nothing) makes its column one of bytes.
+    A row that is larger than a piece is a piece by itself. Text that is not UTF-8 (SQLite does not
+    check it) turns its column into bytes.
 
-    The pieces are copies: a driver's buffers are freed together, so that one column of a batch
-    that waits to be written would keep all the others of it in memory.
+    The pieces are copies: a driver frees its buffers together, so one column that waits to be
+    written would keep all other columns of the batch in memory.
     """
     for part in sliced(batch.copy_to(pa.default_cpu_memory_manager())):
         columns = [_storage(column) for column in part.columns]
@@ -58,7 +58,7 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def alike(
     batch: pa.RecordBatch, odd: Mapping[int, Marks]
 ) -> Iterator[tuple[pa.RecordBatch, Sequence[int]]]:
-    """The batch in groups of rows that are odd in the same columns, with the places of these."""
+    """Yield groups of rows that are odd in the same columns, with these columns' positions."""
     places = sorted(odd)
     if not places:
         yield batch, ()
@@ -70,7 +70,7 @@ def alike(
 
 
 def sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Slices of at most `MAX_ROWS` rows and about `MAX_BYTES`, sharing its memory."""
+    """Yield slices of at most `MAX_ROWS` rows and about `MAX_BYTES`, sharing its memory."""
     if batch.num_rows == 0:
         return
     average = max(1, batch.nbytes // batch.num_rows)
@@ -84,7 +84,7 @@ def _storage(column: pa.Array) -> pa.Array:
 
 
 def _outside(column: pa.Array) -> Marks | None:
-    """Return which times nobody can hold; None if all can be."""
+    """Return which times are out of range; None if none is."""
     if not _is_wide(column.type):
         return None
     numbers, (least, most), _ = _counted(column)
@@ -97,7 +97,7 @@ def _outside(column: pa.Array) -> Marks | None:
 
 
 def _as_text(column: pa.Array) -> pa.Array:
-    """Times that nobody can hold, as text that says so."""
+    """Return times that are out of range as text."""
     numbers, _, unit = _counted(column)
     return pa.array([_format_time(number, unit) for number in numbers.to_pylist()], pa.string())
 
@@ -107,7 +107,7 @@ def _is_wide(kind: pa.DataType) -> bool:
 
 
 def _counted(column: pa.Array) -> tuple[pa.Array, tuple[int, int], Literal["us", "D"]]:
-    """Times as the numbers that they are, with the ends of those that can be held."""
+    """Return times as numbers, with the limits of the supported range."""
     if pa.types.is_date32(column.type):
         return column.cast(pa.int32()), _DAYS, "D"
     return column.cast(pa.int64()), _MICROSECONDS, "us"

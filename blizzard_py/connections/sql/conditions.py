@@ -1,8 +1,9 @@
-"""The SQL that reads a window: what lies in it, and nothing that lies beyond it.
+"""The SQL condition of a window: all rows in it, and none beyond it.
 
-With several columns a row is due once *any* of them lies in the window (`either`), and not yet
-if another lies beyond it (`none_beyond`): it would be read again by the window that this one is in.
-Null is above nothing and below nothing, so it neither makes a row due nor holds it back.
+With several columns a row is due once *any* of them lies in the window (`either`). It is not due
+yet if another column lies beyond the window (`none_beyond`), because that column's window would
+read it again. Null is above nothing and below nothing, so it neither makes a row due nor holds it
+back.
 """
 
 from __future__ import annotations
@@ -24,13 +25,12 @@ def window_where(
     filter: str | None = None,  # noqa: A002  # as in `blizzard_py.columns`
     named: Named = column_name,
 ) -> str:
-    """The condition for all of a planned window; empty if there is no column.
+    """Return the condition of a planned window; empty if there is no column.
 
-    ``columns`` are all watermark columns. One without a bound had no value when the bound was
-    fixed, so whatever it has by now is beyond the window. ``named`` makes a name's text:
-    whoever knows the server quotes it, so that its letters count. Raises
-    `SourceError` for a column name that may not stand in a statement and `WatermarkError` for a
-    value that cannot.
+    ``columns`` are all watermark columns. A column without a bound had no value when the bound was
+    fixed, so any value it has now is beyond the window. ``named`` returns a name's text; with
+    knowledge of the server it quotes the name, so that its case counts. Raises `SourceError` for a
+    column name that is not allowed in a statement and `WatermarkError` for such a value.
     """
     names = list(columns)
     operators = (">=" if window.inclusive else ">", "<=")
@@ -58,7 +58,7 @@ def either(
     dialect: str,
     named: Named = column_name,
 ) -> str:
-    """Write the OR of the columns' windows, each of two bounds or one."""
+    """Return the OR of the columns' windows, each of two bounds or one."""
     low, high = valued(lower), valued(upper)
     above, below = operators
     parts = []
@@ -76,13 +76,13 @@ def either(
 def none_beyond(
     bounds: Mapping[str, Any], dialect: str, below: str, named: Named = column_name
 ) -> str:
-    """Write that no column lies beyond its bound."""
+    """Return the condition that no column lies beyond its bound."""
     names = [(named(name), literal(value, dialect)) for name, value in bounds.items()]
     return " AND ".join(f"({name} {below} {value} OR {name} IS NULL)" for name, value in names)
 
 
 def all_of(conditions: Iterable[str], extra: str | None) -> str:
-    """Write the AND of all that is not empty, each in parentheses where that changes anything."""
+    """Return the AND of all non-empty conditions, in parentheses where needed."""
     parts = [part for part in conditions if part]
     user = (extra or "").strip()
     if not user:
@@ -91,5 +91,5 @@ def all_of(conditions: Iterable[str], extra: str | None) -> str:
 
 
 def closed(text: str) -> str:
-    """Foreign SQL that a parenthesis may follow: a comment at its end must not swallow that."""
+    """Return foreign SQL so that a parenthesis may follow, even after a comment."""
     return f"{text}\n" if "--" in text or "#" in text else text

@@ -43,10 +43,10 @@ _DIVISIBLE: tuple[Any, ...] = (int, Decimal, datetime, date)
 
 
 def cuts(low: Any, high: Any, parts: int) -> Sequence[Any]:
-    """At most ``parts - 1`` values above ``low`` and up to ``high`` in ascending order.
+    """Return at most ``parts - 1`` ascending values above ``low`` and up to ``high``.
 
-    Fewer where the values are closer together than that. Raises `SourceError` for values that
-    cannot be divided (text).
+    Fewer if the values are too close together. Raises `SourceError` for values that cannot be
+    divided (text).
     """
     if low is None or high is None or parts < 2:
         return ()
@@ -74,15 +74,15 @@ class _Refused(SourceError):
 class SqlConnection(ABC):
     """One table or query of one database.
 
-    A dialect says how it is asked, what its columns are and how each is selected. Columns are
-    asked for when they are first needed and again with each window that holds rows, so a
-    poll that finds nothing costs two statements, and no task reads by columns that have changed.
+    A dialect defines how it is queried, its columns and how each is selected. Columns are read when
+    first needed, and again with each window that has rows. So a poll that finds nothing costs two
+    statements, and no task uses columns that have changed.
     """
 
     dialect: str = ""
 
     def __init__(self, selection: ReadSelection) -> None:
-        # With the placeholders of work units, where there are any.
+        # With the placeholders of work units, if any.
         self._template = selection
         self._selection = selection
         self._source = relation(selection)
@@ -91,19 +91,19 @@ class SqlConnection(ABC):
 
     @abstractmethod
     def _ask(self, statement: str) -> pa.Table:
-        """The whole answer to a short question."""
+        """Return the complete result of a short query."""
 
     @abstractmethod
     def _described(self) -> Sequence[SourceColumn]:
-        """Return what `columns` is to give, asked anew."""
+        """Return the columns, read again."""
 
     @abstractmethod
     def _expression(self, column: SourceColumn, field: FieldSpec) -> str:
-        """Return what selects the column for the declared field, without its name."""
+        """Return the expression that selects the column for the field, without its name."""
 
     @abstractmethod
     def _now(self) -> datetime:
-        """The server's clock, with a zone."""
+        """Return the server's time, with a zone."""
 
     @property
     def default_bound(self) -> BoundKind | None:
@@ -123,9 +123,9 @@ class SqlConnection(ABC):
             return self._clock(settle_secs)
         if kind == "settled":
             bound = self._clock(settle_secs)
-            told = "this database does not tell which transactions are open"
+            told = "this database does not show which transactions are open"
             return ReadBound("clock", bound.value, bound.held_by, (*bound.warnings, told))
-        raise SourceError(f"bound: {kind} is none of a database; use settled, clock or max")
+        raise SourceError(f"bound: {kind} is not supported by databases; use settled, clock or max")
 
     def tasks(self, window: Window, split: WindowSplit) -> Sequence[ReadTask]:
         inside, found, refused = TRUE, False, None
@@ -134,7 +134,7 @@ class SqlConnection(ABC):
         except SourceError as error:
             refused = error
         if refused is not None:
-            # A column that was changed makes the window itself an error, which says less.
+            # If a column was changed, the window's own error would say less.
             self._check(window)
             raise refused
         if not found:
@@ -143,7 +143,7 @@ class SqlConnection(ABC):
         return self._cut(inside, window, split)
 
     def _found(self, window: Window) -> tuple[str, bool]:
-        """The window's condition, and whether any row meets it. One statement."""
+        """Return the window's condition, and whether any row meets it. One statement."""
         inside = within(window, self._selection, self.dialect)
         asked = [_whether(select(["1"], self._source, inside), "found")]
         columns = self._selection.columns
@@ -156,16 +156,16 @@ class SqlConnection(ABC):
         return inside, bool(answer["found"])
 
     def _check(self, window: Window) -> None:
-        """Ask for the columns anew. Raises `SourceError` if the window is none of theirs."""
+        """Read the columns again. Raises `SourceError` if the window does not fit them."""
         self.columns()
         for column in self._watermark_columns():
             for values in (window.after, window.low, window.up_to):
                 check_fits(column, values.get(column.name))
 
     def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
-        """A statement for each. Columns are asked for with the first one that is not refused.
+        """Return a statement for each unit. Columns are read with the first one not refused.
 
-        A server that refuses all of them, and not the values of one, does not go by these.
+        Refused statements are errors of their units, unless the server refuses all of them.
         """
         self._known = ()
         found = [self._unit_task(values) for values in units]
@@ -207,7 +207,7 @@ class SqlConnection(ABC):
         return ()
 
     def key(self) -> Sequence[str]:
-        """The columns of the table's primary key, in its order; () if there is none to be told."""
+        """Return the primary key's columns, in its order; () if unknown."""
         return ()
 
     def indexed(self, name: str) -> bool:
@@ -216,20 +216,20 @@ class SqlConnection(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the server."""
+        """Release the server."""
 
     # --- for dialects ---------------------------------------------------------------
 
     def _is_indexed(self, column: SourceColumn) -> bool:  # noqa: ARG002  # for dialects
         return False
 
-    _from_nothing = ""  # what a SELECT of no table ends with (Oracle)
+    _from_nothing = ""  # the end of a SELECT without a table (Oracle)
 
     def _filter(self) -> Sequence[str]:
         return [f"(\n{self._selection.filter}\n)"] if self._selection.filter else []
 
     def _one(self, statement: str) -> dict[str, Any]:
-        """The only row of an answer, its names in lower case."""
+        """Return the only row of an answer, with names in lower case."""
         (row,) = rows(self._ask(statement))
         return {name.lower(): value for name, value in row.items()}
 
@@ -255,7 +255,7 @@ class SqlConnection(ABC):
         return found
 
     def _list(self) -> Sequence[str]:
-        """The select list: declared fields, else all columns, then those of the watermark."""
+        """Return the select list: declared fields or all columns, then the watermark's columns."""
         fields = {field.name: field for field in self._selection.fields}
         names = list(fields) or [column.name for column in self._columns_known()]
         names += [name for name in self._selection.columns if name not in names]
@@ -281,21 +281,21 @@ class SqlConnection(ABC):
         return ReadBound("max", value, warnings=odd, skipped=odd)
 
     def _valueless(self) -> tuple[str, ...]:
-        """Return why there is no highest value, if that is not for want of rows."""
+        """Return why there is no highest value although there are rows."""
         there = _whether(select(["1"], self._source, *self._filter()), "found")
         is_odd = self._one(f"SELECT {there}{self._from_nothing}")["found"]
         return (without_values(self._selection.columns),) if is_odd else ()
 
     def _only(self, function: str, column: SourceColumn) -> str:
-        """The lowest or highest value, by a question of its own.
+        """Return a subquery for the lowest or highest value alone.
 
-        Servers take one from an index without a look at the rows, but not always two.
+        Servers take one such value from an index without reading rows, but not always two.
         """
         extreme = f"{function}({identifier(column.name, self.dialect)})"
         return f"({select([self._exact(column, extreme)], self._source, *self._filter())})"
 
     def _value(self, column: SourceColumn, value: Any) -> Any:
-        """Return what the server gave for `_exact`, as watermarks hold it."""
+        """Return a result of `_exact` in the form of watermarks."""
         if column.kind == "number":
             return number(column, value)
         if column.kind in ("time", "date") and isinstance(value, str):
@@ -303,7 +303,7 @@ class SqlConnection(ABC):
         return value
 
     def _exact(self, column: SourceColumn, expression: str) -> str:  # noqa: ARG002  # for dialects
-        """The expression of the column's type, so that no driver loses anything of it."""
+        """Return the expression in the column's type, so that no driver loses digits."""
         return expression
 
     def _clock(self, settle_secs: float) -> ReadBound:
@@ -322,20 +322,20 @@ class SqlConnection(ABC):
         return columns
 
     def _until(self, column: SourceColumn, instant: datetime) -> Any:
-        """The last value of the column that is surely below ``instant``, in its own type."""
+        """Return the last value of the column certainly below ``instant``, in its own type."""
         own = instant.astimezone(UTC) if self._zoned(column) else self._wall(instant)
         return last_full_tick(own - timedelta(microseconds=1), self._tick(column))
 
     def _wall(self, instant: datetime) -> datetime:
-        """The wall time below which all is over, of those who write times without a zone."""
+        """Return the wall time before ``instant`` for all writers of times without a zone."""
         return lowest_wall(instant, self._selection.walls)
 
     def _tick(self, column: SourceColumn) -> str:
-        """The column's type in the words of `last_full_tick`."""
+        """Return the column's type by the names of `last_full_tick`."""
         return column.type
 
     def _zoned(self, column: SourceColumn) -> bool:  # noqa: ARG002  # for dialects
-        """Return whether the column's times are instants; else they are taken for UTC."""
+        """Return whether the column's times are instants; otherwise they are treated as UTC."""
         return False
 
     # --- tasks ----------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""connectorx, which reads where there is no ADBC driver.
+"""connectorx, which reads if there is no ADBC driver.
 
-It connects anew for each statement, retries a refused connection for half a minute, and panics
-where a value does not fit, with what is no `Exception`. Its stream ends with an error if the
-server is cut off, never early.
+It connects for each statement and retries a refused connection for half a minute. If a value does
+not fit, it panics with an error that is no `Exception`. Its stream ends with an error if the server
+is cut off, never early.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CONNECT_SECS = 10.0
 
 
 def reach(where: Address, port: int) -> None:
-    """Raise `Unavailable` at once where nobody listens, on ``port`` unless another is given."""
+    """Raise `Unavailable` at once if no server listens; ``port`` is the default port."""
     told = ""
     for host, given in where.hosts:
         try:
@@ -42,7 +42,7 @@ def stream(
     translate: ErrorTranslator,
     rows: int = MAX_ROWS,
 ) -> Iterator[pa.RecordBatch]:
-    """The statement's batches, read as they come, ``rows`` in each; ``before`` sets the session."""
+    """Yield the statement's batches of ``rows`` rows; ``before`` prepares the session."""
     connectorx = driver_module("connectorx", extra)
 
     def opened() -> Any:
@@ -60,7 +60,7 @@ def stream(
 def fetch_table(
     uri: str, statement: str, before: Sequence[str], extra: str, translate: ErrorTranslator
 ) -> pa.Table:
-    """The whole answer to a short question."""
+    """Return the complete result of a short query."""
     connectorx = driver_module("connectorx", extra)
 
     def fetch() -> pa.Table:

@@ -1,9 +1,9 @@
-"""Failures of servers and drivers, as the errors of the contract.
+"""Failures of servers and drivers, translated to the errors of `protocol`.
 
-A foreign error never travels: its text may hold a statement with values in it, a row's value
-or a connection string, and whoever prints a chain of causes would print all of it. So errors
-are translated outside the handler, which leaves no chain, and only the first line of the
-text is kept, without what was quoted from data.
+A foreign error is never passed on. Its text may contain a statement with values, a row's value or a
+connection string, and printing a chain of causes would print all of it. So errors are translated
+outside the handler, which leaves no chain. Only the first line of the text is kept, without quoted
+data.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _ERRORS: dict[FaultKind, type[BlizzardError]] = {
     "denied": AccessDenied,
     "unavailable": Unavailable,
 }
-# What is told of a server's text: from the first of these on it quotes statements.
+# From the first of these on, a server's text quotes statements and is cut.
 _QUOTES = re.compile(r"\n|Query was:|query: |, got |near '| at line \d|\. SQLSTATE")
 _LEVEL = re.compile(r"^.*?\b(?:ERROR|FATAL|PANIC):\s+|^[A-Z_]+: ", re.DOTALL)
-# Texts that quote a value: 'invalid input syntax for type integer: "…"'.
+# Texts with a quoted value: 'invalid input syntax for type integer: "…"'.
 _VALUE = re.compile(r"(: ?|value )(\".*\"|'.*')", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class ServerLabel:
-    """A server as people may see it, and the words that no message may hold."""
+    """A server as people may see it, and secrets that no message may contain."""
 
     name: str
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def error(self, kind: FaultKind, text: str, *, quotes_data: bool = False) -> BlizzardError:
-        """The error of that kind, with the server's own words as far as they can be told."""
+        """Return the error of that kind, with the server's own text as far as it may be shown."""
         said = _QUOTES.split(_LEVEL.sub("", text.strip(), count=1).strip(), maxsplit=1)[0].strip()
         if quotes_data:
             said = _VALUE.sub("", said)
@@ -52,10 +52,10 @@ ErrorTranslator = Callable[[BaseException], BlizzardError | None]
 
 
 def guarded(call: Callable[[], T], translate: ErrorTranslator) -> T:
-    """The call's result; its error as ``translate`` translates it, without a chain.
+    """Return the call's result; translate its error with ``translate``, without a chain.
 
-    ``translate`` gives None for what is not a driver's: that passes as it is. Drivers in Rust
-    panic with what is no `Exception`, so everything is caught.
+    ``translate`` returns None for an error that is not the driver's; that error passes unchanged.
+    Drivers in Rust panic with errors that are no `Exception`, so everything is caught.
     """
     try:
         return call()
@@ -67,7 +67,7 @@ def guarded(call: Callable[[], T], translate: ErrorTranslator) -> T:
 
 
 def guarded_each(items: Iterator[T], translate: ErrorTranslator) -> Iterator[T]:
-    """Return what the iterator yields, its errors translated likewise."""
+    """Yield the items of the iterator, with errors translated as in `guarded`."""
     end = object()
     while True:
         item = guarded(lambda: next(items, end), translate)

@@ -1,8 +1,8 @@
 """SQL text for one table or query: its name, its window, its select list.
 
-All that comes from outside passes here: names are checked or quoted, values become literals,
-a query and a filter are wrapped, so that neither can be more than the expression it stands for.
-Both end with a line of their own, or a comment at their end would swallow the parenthesis.
+All foreign text passes here. Names are checked or quoted, values become literals, and a query or a
+filter is wrapped so that it cannot be more than one expression. Both end with a line of their own;
+otherwise a comment at their end would swallow the parenthesis.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from blizzard_py.reading import Window
 
 _PART = r"(?:[A-Za-z_][\w$]*|\"[^\"\0]+\"|`[^`\0]+`|\[[^\]\0]+\])"
 _TABLE = re.compile(rf"{_PART}(?:\.{_PART}){{0,2}}")
-# What parentheses do not count in: text, quoted names, comments. MySQL escapes by backslash.
+# Parentheses inside these do not count: text, quoted names, comments. MySQL escapes by backslash.
 _ASIDE = r"\"(?:[^\"]|\"\")*\"|`[^`]*`|--[^\n]*|/\*.*?\*/"
 _ASIDES = re.compile(r"'(?:[^']|'')*'|" + _ASIDE, re.DOTALL)
 _MYSQL_ASIDES = re.compile(r"'(?:[^'\\]|\\.|'')*'|#[^\n]*|" + _ASIDE, re.DOTALL)
-# The longest list of columns that is told in full to people.
+# The longest list of columns that is shown in full.
 _SHOWN = 400
 
 TRUE = "1 = 1"
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
-# Words that one of the databases does not take for a column's name.
+# Words that at least one database refuses as a column's name.
 _WORDS = """
 accessible add all alter analyse analyze and any array as asc asymmetric authorization before
 between bigint binary blob both by call cascade case cast change char character check collate
@@ -56,9 +56,9 @@ _RESERVED = frozenset(_WORDS.split())
 
 
 def identifier(name: str, dialect: str) -> str:
-    """A column's name, quoted: exactly that column, whatever its letters.
+    """Return a column's name, quoted: exactly that column, whatever its letters.
 
-    SQLite takes a name in double quotes that it does not know for text, so it gets backquotes.
+    SQLite treats an unknown name in double quotes as text, so it gets backquotes.
     """
     if "\0" in name:
         raise SourceError("a column's name holds a NUL character")
@@ -70,31 +70,31 @@ def identifier(name: str, dialect: str) -> str:
 
 
 def plain_identifier(name: str, dialect: str) -> str:
-    """A column's name as people write it: quoted only where the server needs that."""
+    """Return a column's name as people write it: quoted only if the server needs that."""
     plain = _PLAIN.fullmatch(name) and name not in _RESERVED
     return name if plain else identifier(name, dialect)
 
 
 def relation(selection: ReadSelection) -> str:
-    """Return what stands behind FROM, named ``t1``.
+    """Return the text after FROM, named ``t1``.
 
-    A table's name stands as it is given, so the server folds its case; a name with other
-    characters is given in quotes. Raises `SourceError` for what is no name.
+    A table's name is used as given, so the server folds its case; a name with other characters is
+    given in quotes. Raises `SourceError` for an invalid name.
     """
     if selection.query:
         return f"(\n{selection.query}\n) t1"  # no AS, which Oracle does not know here
     if not _TABLE.fullmatch(selection.table):
         raise SourceError(
-            f"{selection.table!r} is no table's name; put what is not letters, digits or _"
-            " in quotes, or give a query"
+            f"{selection.table!r} is not a table's name; quote characters other than letters,"
+            " digits and _, or give a query"
         )
     return f"{selection.table} t1"
 
 
 def without_end(text: str, dialect: str) -> str:
-    """Take the semicolon off that ends a statement, and the comments behind it.
+    """Remove the semicolon that ends a statement, and the comments after it.
 
-    A client needs it; within the statement that is put around it is an error.
+    A client needs it, but inside a wrapping statement it is an error.
     """
     asides = _MYSQL_ASIDES if dialect.startswith("mysql") else _ASIDES
 
@@ -108,9 +108,9 @@ def without_end(text: str, dialect: str) -> str:
 
 
 def check_filter(text: str, dialect: str) -> None:
-    """Raise `SourceError` for a filter that closes the parenthesis which is put around it.
+    """Raise `SourceError` for a filter that closes the parenthesis around it.
 
-    ``a) OR (b`` would be valid, and let rows of all windows into each.
+    ``a) OR (b`` would be valid, and every window would contain rows of all windows.
     """
     depth = 0
     for sign in (_MYSQL_ASIDES if dialect.startswith("mysql") else _ASIDES).sub(" ", text):
@@ -120,7 +120,7 @@ def check_filter(text: str, dialect: str) -> None:
 
 
 def within(window: Window, selection: ReadSelection, dialect: str) -> str:
-    """The condition of a window with the user's filter; `TRUE` if everything is in it."""
+    """Return the condition of a window with the user's filter; `TRUE` if everything is in it."""
 
     def named(name: str) -> str:
         return identifier(column_name(name), dialect)
@@ -129,12 +129,12 @@ def within(window: Window, selection: ReadSelection, dialect: str) -> str:
 
 
 def all_null(columns: Iterable[str], dialect: str) -> str:
-    """The condition of a row that has no watermark at all."""
+    """Return the condition of a row that has no watermark at all."""
     return " AND ".join(f"{identifier(column_name(name), dialect)} IS NULL" for name in columns)
 
 
 def select(expressions: Sequence[str], source: str, *conditions: str) -> str:
-    """A statement; conditions that are `TRUE` are left out."""
+    """Return a statement; conditions that are `TRUE` are left out."""
     kept = [condition for condition in conditions if condition != TRUE]
     both = " AND ".join(f"({condition})" for condition in kept) if len(kept) > 1 else "".join(kept)
     where = f" WHERE {both}" if kept else ""
@@ -142,7 +142,7 @@ def select(expressions: Sequence[str], source: str, *conditions: str) -> str:
 
 
 def for_people(expressions: Sequence[str], source: str, *conditions: str) -> str:
-    """The statement with a long list of columns cut: the checkpoint and people keep it."""
+    """Return the statement with a long column list cut, for the checkpoint and for people."""
     whole = ", ".join(expressions)
     if len(whole) > _SHOWN:
         expressions = [f"{expressions[0]}, … ({len(expressions)} columns)"]
@@ -150,9 +150,9 @@ def for_people(expressions: Sequence[str], source: str, *conditions: str) -> str
 
 
 def between(column: str, low: Any, high: Any, dialect: str) -> str:
-    """A range of ``column``, ``low`` in it and ``high`` not; None is no end.
+    """Return a range of ``column``, ``low`` included and ``high`` excluded; None is no end.
 
-    Nulls belong to the range without a lower end, or no task would read them.
+    Nulls belong to the range without a lower end; otherwise no task would read them.
     """
     name = identifier(column, dialect)
     parts = [f"{name} >= {literal(low, dialect)}"] if low is not None else []

@@ -1,4 +1,4 @@
-"""Single values out of an answer, as `blizzard_py.slices.notation` stores them."""
+"""Single values from an answer, in the form of `blizzard_py.slices.notation`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FITS: dict[ColumnKind, tuple[type, ...]] = {
 
 
 def rows(answer: pa.Table) -> list[dict[str, Any]]:
-    """The answer's rows; what batches of a task would hold as text is text here, too."""
+    """Return the answer's rows; values that are text in a task's batches are text here too."""
     found: list[dict[str, Any]] = []
     for batch in answer.to_batches():
         for piece in pieces(batch):
@@ -31,7 +31,7 @@ def rows(answer: pa.Table) -> list[dict[str, Any]]:
 
 
 def number(column: SourceColumn, value: Any) -> Any:
-    """A number, exact if it came as text. Raises `SourceError` for NaN and infinity."""
+    """Return a number, exact if it came as text. Raises `SourceError` for NaN and infinity."""
     if isinstance(value, str):
         try:
             value = Decimal(value)
@@ -43,7 +43,7 @@ def number(column: SourceColumn, value: Any) -> Any:
 
 
 def endless(column: SourceColumn, what: str) -> SourceError:
-    """The error for a highest value above which nothing could ever lie."""
+    """Return the error for a highest value with nothing above it."""
     return SourceError(
         f"column {column.name} ({column.type}) holds {what}, above which nothing can be read;"
         " leave such rows out with a filter"
@@ -51,12 +51,12 @@ def endless(column: SourceColumn, what: str) -> SourceError:
 
 
 def check_fits(column: SourceColumn, value: Any) -> None:
-    """Raise `SourceError` where a stored value is of another type than the column is now."""
+    """Raise `SourceError` if a stored value has another type than the column has now."""
     if value is None or (isinstance(value, _FITS[column.kind]) and not isinstance(value, bool)):
         return
     raise SourceError(
         f"column {column.name} is {column.type} now, and the stored watermark is"
-        f" {_named(value)}: its type was changed. Set the watermark anew with"
+        f" {_named(value)}: its type was changed. Set the watermark again with"
         f" `blizzard checkpoint set --column {column.name}=…`, or change the column back"
     )
 

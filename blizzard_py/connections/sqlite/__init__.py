@@ -1,1 +1,1 @@
-"""SQLite by ADBC, read-only."""
+"""SQLite, read-only, with ADBC."""

@@ -1,7 +1,7 @@
-"""Times as a column of SQLite stores them.
+"""Times in the form in which a column of SQLite stores them.
 
-They are compared as text, so a bound has to have the form of the rows: ``T`` sorts above a
-space, and a bound in the other form would skip a day.
+They are compared as text, so a bound must have the form of the rows: ``T`` sorts above a space, and
+a bound in the other form would skip a day.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _FORM = re.compile(r"\d{4}-\d\d-\d\d(?:([ T])\d\d:\d\d:\d\d(?:\.(\d{1,6}))?(Z|\+
 
 
 def is_time(text: str) -> bool:
-    """Return whether it is a time or a date in a form whose order as text is that of time."""
+    """Return whether it is a time or a date in a form that sorts as text like time."""
     return _FORM.fullmatch(text) is not None
 
 
 def same_form(value: object, other: object) -> bool:
-    """Return whether two stored times are written alike, and so that text sorts as time does."""
+    """Return whether two stored times have one form, so that text sorts as time does."""
     mine, its = (
         _FORM.fullmatch(text) if isinstance(text, str) else None for text in (value, other)
     )
@@ -31,7 +31,7 @@ def same_form(value: object, other: object) -> bool:
 
 
 def unlike(values: Iterable[str]) -> tuple[str, ...]:
-    """Find two values that are not written alike, so that text does not sort as time does."""
+    """Return two values in different forms, if any: then text does not sort as time does."""
     known: dict[object, str] = {}
     for value in values:
         found = _FORM.fullmatch(value)
@@ -42,7 +42,7 @@ def unlike(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def has_zone(text: str) -> bool:
-    """Return whether a stored time says its zone, so that it is no wall time of somebody's."""
+    """Return whether a stored time has a zone, so that it is no local wall time."""
     found = _FORM.fullmatch(text)
     return found is not None and found[3] is not None
 
@@ -52,9 +52,9 @@ def _shape(found: re.Match[str]) -> tuple[str | None, bool, str | None]:
 
 
 def until(instant: datetime, like: str, zone: tzinfo = UTC) -> str:
-    """The last time that is surely below ``instant``, in the form of ``like``.
+    """Return the last time that is certainly below ``instant``, in the form of ``like``.
 
-    A form that says no zone is of the wall times of ``zone``.
+    A form without a zone has wall times of ``zone``.
     """
     found = _FORM.fullmatch(like)
     where = UTC if found is not None and found[3] else zone

@@ -1,4 +1,4 @@
-"""The driver's side of SQLite. See `blizzard_py.connections.protocol`."""
+"""The planning side of SQLite. See `blizzard_py.connections.protocol`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SqliteConnection(SqlConnection):
 
     def warnings(self) -> Sequence[str]:
         found = [
-            f"no index gives the order of {column.name}: each window costs a read of everything"
+            f"no index gives the order of {column.name}: each window reads the whole table"
             " (EXPLAIN: a sort of all rows); create an index on it"
             for column in self._watermark_columns()
             if not self._is_indexed(column)
@@ -45,7 +45,7 @@ class SqliteConnection(SqlConnection):
         return [*found, *self._doubts_of_times()]
 
     def _doubts_of_times(self) -> Iterator[str]:
-        """Look at some times of each column. Raises `SourceError` where they are not alike."""
+        """Check some times of each column. Raises `SourceError` if their forms differ."""
         for column in self._watermark_columns():
             if column.kind not in ("time", "date"):
                 continue
@@ -58,9 +58,9 @@ class SqliteConnection(SqlConnection):
             odd = unlike(values)
             if odd:
                 raise SourceError(
-                    f"column {column.name}: times are compared as text, and {' and '.join(odd)}"
-                    " are not written alike: rows would be missed; rewrite them in one form, or"
-                    f" give a query with strftime('%Y-%m-%d %H:%M:%f', {column.name})"
+                    f"column {column.name}: times are compared as text, but {' and '.join(odd)}"
+                    " have different forms: rows would be missed; rewrite them in one form, or"
+                    f" use a query with strftime('%Y-%m-%d %H:%M:%f', {column.name})"
                 )
             if values and not is_time(values[0]):
                 yield (
@@ -69,15 +69,15 @@ class SqliteConnection(SqlConnection):
                 )
             elif values and not self._selection.zone and not has_zone(values[0]):
                 yield (
-                    f"column {column.name} is a time without a zone and is taken for UTC: rows of"
-                    " writers in zones west of that would be missed; set watermark.zone to theirs"
+                    f"column {column.name} is a time without a zone and is treated as UTC: rows of"
+                    " writers in zones west of UTC would be missed; set watermark.zone to theirs"
                 )
 
     def key(self) -> Sequence[str]:
         return [row["name"] for row in self._table_info("pk > 0 ORDER BY pk")]
 
     def close(self) -> None:
-        """Close the file; the next question opens it again."""
+        """Close the file; the next query opens it again."""
         session, self._session = self._session, None
         if session is not None:
             with suppress(Exception):  # it is gone either way
@@ -128,7 +128,7 @@ class SqliteConnection(SqlConnection):
         return not any("TEMP B-TREE" in text for text in plan.column("detail").to_pylist())
 
     def _sampled(self) -> Sequence[SourceColumn]:
-        """A query's columns have no declared types: those of its first rows are taken."""
+        """Return a query's columns by its first rows: they have no declared types."""
         self._refuse_two_statements()
         schema = self._ask(select(["*"], self._source) + f" LIMIT {_SAMPLE_ROWS}").schema
         return [
@@ -137,7 +137,7 @@ class SqliteConnection(SqlConnection):
         ]
 
     def _refuse_two_statements(self) -> None:
-        """ADBC runs the first of several statements and forgets the rest, filter and all."""
+        """Raise `SourceError` for several statements: ADBC runs only the first one."""
         import sqlite3  # noqa: PLC0415  # for queries only
 
         with sqlite3.connect(":memory:") as scratch:
@@ -146,7 +146,7 @@ class SqliteConnection(SqlConnection):
             except sqlite3.ProgrammingError as error:
                 two = "one statement" in str(error)
             except sqlite3.Error:
-                two = False  # its tables are not here; the server judges the rest
+                two = False  # its tables are missing; the server checks the rest
             else:
                 two = False
         scratch.close()
@@ -161,7 +161,7 @@ class SqliteConnection(SqlConnection):
         return datetime.fromisoformat(answer["now"]).replace(tzinfo=UTC)
 
     def _value(self, column: SourceColumn, value: Any) -> Any:
-        # Times are whatever the writer stores: text keeps its form.
+        # Times keep the form of text that the writer stored.
         return value if column.kind in ("time", "date") else super()._value(column, value)
 
     def _exact(self, column: SourceColumn, expression: str) -> str:
@@ -185,8 +185,8 @@ class SqliteConnection(SqlConnection):
                 continue
             if not same_form(low, high):
                 raise SourceError(
-                    f"bound: clock cannot be compared with the values of {column.name}: they are"
-                    " not written alike as YYYY-MM-DD[ HH:MM:SS[.ffffff]][Z]; use bound: max"
+                    f"bound: clock cannot be compared with the values of {column.name}: they"
+                    " are not all written as YYYY-MM-DD[ HH:MM:SS[.ffffff]][Z]; use bound: max"
                 )
             value[column.name] = until(
                 now - timedelta(seconds=settle_secs), high, self._selection.walls

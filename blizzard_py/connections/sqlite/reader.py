@@ -1,4 +1,4 @@
-"""The tasks' side of SQLite: one statement, streamed."""
+"""The reader of SQLite tasks: one statement, streamed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from blizzard_py.connections.sqlite.session import connect, error_translator
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 
-# Batches are bounded by rows alone, so the first rows tell how many are to be in one.
+# Batches are limited by rows only, so the size of the first rows decides their number.
 _SAMPLE_ROWS, _MOST_ROWS = 64, 8192
 
 
 def read(
     access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
 ) -> Iterator[pa.RecordBatch | bytes]:
-    """See `blizzard_py.connections.protocol.Reader`; the statement was made for ``fields``."""
+    """Yield the rows of a task; the statement was made for ``fields``.
+
+    See `blizzard_py.connections.protocol.Reader`.
+    """
     del fields
     translate = error_translator(access)
     session = connect(access)
@@ -39,7 +42,7 @@ def read(
                     yield from pieces(rows)
                 ours = 0
         finally:
-            with suppress(Exception):  # what matters has been raised already
+            with suppress(Exception):  # the relevant error has been raised already
                 cursor.close()
     finally:
         with suppress(Exception):  # likewise
@@ -63,9 +66,10 @@ def _rows_of_a_batch(session: Any, statement: str) -> int:
 
 
 def _merged(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch with its last column put into the others: what was of another storage class.
+    """Yield the batch with the values of its last column put into the other columns.
 
-    Rows with such values are apart, so that the others look as they do in any batch.
+    The last column has the values of other storage classes. Rows with such values are in separate
+    batches, so that all other rows look as they do in any batch.
     """
     marks = batch.column(batch.num_columns - 1)
     told = [json.loads(mark) if mark else {} for mark in _texts(marks)] if _any(marks) else []
@@ -86,7 +90,7 @@ def _any(marks: pa.Array) -> bool:
 
 
 def _texts(marks: pa.Array) -> list[str]:
-    """SQLite keeps text that is no UTF-8, which fits no column that tells it here."""
+    """Return marks as text. SQLite keeps text that is not UTF-8; it fits no column here."""
     return [mark.decode(errors="replace") for mark in marks.cast(pa.binary()).to_pylist()]
 
 

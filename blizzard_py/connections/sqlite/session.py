@@ -1,4 +1,4 @@
-"""Sessions of SQLite: files opened with ``mode=ro``, nothing is ever created."""
+"""Sessions of SQLite: files are opened with ``mode=ro`` and never created."""
 
 from __future__ import annotations
 
@@ -11,30 +11,34 @@ from blizzard_py.connections.drivers import driver_module
 from blizzard_py.connections.sql.errors import ErrorTranslator, ServerLabel, guarded
 from blizzard_py.reading import Access
 
-# How long a lock of a writer is waited out.
+# How long to wait for a writer's lock.
 _BUSY_MS = 30_000
 _BUSY_WORDS = ("locked", "busy", "disk I/O", "unable to open", "failed to open", "malformed")
 
 
 def path_of(access: Access) -> str:
-    """The file: ``sqlite:///folder/file.db`` (absolute), ``sqlite://file.db``, or a plain path.
+    """Return the file's path.
 
-    Four slashes, which other tools want for an absolute path, are one as well.
+    It is ``sqlite:///folder/file.db`` (absolute), ``sqlite://file.db``, or a plain path. Four
+    slashes, which other tools use for an absolute path, work as well.
     """
     path = access.uri
     for scheme in ("sqlite://", "file://", "sqlite:", "file:"):
         if path.startswith(scheme):
             path = path.removeprefix(scheme)
             break
-    # What begins with two slashes would be taken for a host.
+    # Text after two slashes would be read as a host.
     return f"/{path.lstrip('/')}" if path.startswith("//") else path
 
 
 def connect(access: Access) -> Any:
-    """A session that sees committed states only. Raises `Unavailable` if there is no file."""
+    """Return a session that sees committed states only.
+
+    Raises `Unavailable` if the file is missing.
+    """
     path = path_of(access)
     if not Path(path).is_file():
-        raise Unavailable(f"{path} is not there")
+        raise Unavailable(f"{path} does not exist")
     dbapi = driver_module("adbc_driver_sqlite.dbapi", "sqlite")
     uri = f"file:{quote(path)}?mode=ro"
 
@@ -48,7 +52,7 @@ def connect(access: Access) -> Any:
 
 
 def error_translator(access: Access) -> ErrorTranslator:
-    """Translates what ADBC and Arrow raise."""
+    """Return a function that translates errors of ADBC and Arrow."""
     place = ServerLabel(path_of(access))
 
     def translate(error: BaseException) -> BlizzardError | None:

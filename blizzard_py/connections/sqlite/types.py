@@ -25,7 +25,7 @@ _GROUP = 50  # a function takes 127 arguments
 _DIGITS = re.compile(r"(?:decimal|numeric)\s*(\(.*\))", re.IGNORECASE)
 
 
-# The first word that a declared type contains decides, as in SQLite itself.
+# The first of these words that a declared type contains decides, as in SQLite itself.
 _WORDS: Sequence[tuple[str, ColumnKind, FieldType]] = (
     ("INT", "number", "int64"),
     ("CHAR", "text", "string"),
@@ -43,7 +43,7 @@ _WORDS: Sequence[tuple[str, ColumnKind, FieldType]] = (
 
 
 def column(name: str, declared: str, *, nullable: bool) -> SourceColumn:
-    """The column by the type that it was declared with."""
+    """Return the column by its declared type."""
     upper = declared.upper()
     for word, kind, held in _WORDS:
         if word in upper:
@@ -65,7 +65,7 @@ def _exact(name: str, word: str, *, nullable: bool) -> FieldSpec:
 
 
 def storage(field: FieldSpec) -> Storage:
-    """Return what the values of a field are stored as."""
+    """Return the storage class for the values of a field."""
     if field.type in ("int32", "int64", "boolean"):
         return "integer"
     if field.type == "timestamp" and field.unit != "iso":
@@ -76,7 +76,7 @@ def storage(field: FieldSpec) -> Storage:
 
 
 def first(kind: Storage) -> str:
-    """The value of the first row of ours."""
+    """Return the value of the additional first row."""
     return _FIRST[kind]
 
 
@@ -86,10 +86,10 @@ def cast_to(quoted: str, kind: Storage) -> str:
 
 
 def _has_other_class(quoted: str, kind: Storage) -> str:
-    """Return whether a value is of another class; not true of null.
+    """Return the condition that a value is of another class; not true for null.
 
-    Values of any class compare: numbers lie below all text, text below all blobs. That costs
-    half of a call of ``typeof``.
+    Values of any class compare: numbers lie below all text, text below all blobs. That costs half
+    of a call of ``typeof``.
     """
     match kind:
         case "integer":
@@ -103,7 +103,7 @@ def _has_other_class(quoted: str, kind: Storage) -> str:
 
 
 def other_class_values(columns: Sequence[tuple[str, Storage]]) -> str:
-    """The text that tells a row's values of other classes."""
+    """Return the expression for a row's values of other classes."""
     if not columns:
         return "''"
     any_of = _balanced([_has_other_class(quoted, kind) for quoted, kind in columns], "({} OR {})")
@@ -115,7 +115,7 @@ def other_class_values(columns: Sequence[tuple[str, Storage]]) -> str:
         f"json_object({', '.join(told[start : start + _GROUP])})"
         for start in range(0, len(told), _GROUP)
     ]
-    # An empty patch takes the nulls out.
+    # An empty patch removes the nulls.
     merged = _balanced([f"json_patch('{{}}', {group})" for group in groups], "json_patch({}, {})")
     return f"CASE WHEN {any_of} THEN {merged} ELSE '' END"
 
@@ -128,7 +128,7 @@ def _as_sql_text(quoted: str) -> str:
 
 
 def _balanced(parts: Sequence[str], pair: str) -> str:
-    """All parts joined in pairs of pairs: SQLite allows a depth of 1,000 only."""
+    """Return all parts joined in pairs of pairs: SQLite allows a depth of 1,000 only."""
     if len(parts) == 1:
         return parts[0]
     middle = len(parts) // 2

@@ -1,4 +1,4 @@
-"""Spark as the scheduler of the ingest kernels; the only place that imports pyspark.
+"""Spark as the scheduler of the ingest kernels.
 
-Spark's Python processes import modules from here, and load this one with each: it loads nothing.
+Spark's Python processes import modules from here and load this one each time, so it loads nothing.
 """

@@ -27,8 +27,8 @@ from blizzard_py.engines.spark.security import require_secured, weak_server_sett
 from blizzard_py.engines.spark.session import silence_query_logs, zipped_packages
 from blizzard_py.job import IngestJob
 
-# A call is repeated while the server does not answer, for half a minute in all: a batch
-# is cheaper to begin again than ten minutes (the client's default) are to wait.
+# A call is repeated for half a minute while the server does not answer: restarting a batch
+# costs less than waiting for ten minutes (the client's default).
 _RETRIES = 6
 _MAX_BACKOFF_MS = 10_000
 
@@ -45,16 +45,16 @@ class ConnectSession:
 
     @property
     def spark(self) -> SparkSession:
-        """The same methods as a session of this process has."""
+        """The session; it has the same methods as a session of this process."""
         return cast("SparkSession", self._remote)
 
     def parallelism(self) -> int:
-        """As it was when the session was opened."""
+        """Return the number of parallel tasks when the session was opened."""
         return self._parallelism
 
     @contextlib.contextmanager
     def job(self, job: IngestJob, pool: str) -> Iterator[IngestJob]:  # noqa: ARG002  # see the class
-        """Tags belong to the thread. Credentials stay in the job: a client sets no properties."""
+        """Tag the thread for the job. Credentials stay in the job: a client sets no properties."""
         self._remote.addTag(job.output_prefix)
         try:
             yield job
@@ -62,20 +62,20 @@ class ConnectSession:
             self._remote.removeTag(job.output_prefix)
 
     def reports(self, run: NumberedFunction, count: int, parts: int) -> list[str]:
-        """Through a frame, which is all that a client has."""
+        """Return the reports through a frame, the only way for a client."""
         return run_numbered_frame(self.spark, run, count, parts)
 
     def interrupt(self, group: str) -> None:
-        """Tasks are interrupted, which ends their Python workers."""
-        with contextlib.suppress(PySparkException):  # the next try is a moment away
+        """Interrupt tasks, which ends their Python workers."""
+        with contextlib.suppress(PySparkException):  # it is repeated in a moment
             self._remote.interruptTag(group)
 
     def tasks_done(self, group: str) -> list[float]:  # noqa: ARG002  # see the method
-        """A client is told of the tasks of the thread that waits for them alone."""
+        """Return nothing: a client sees only tasks of its own waiting thread."""
         return []
 
     def alive(self) -> bool:
-        """A server that was restarted, or has let the session expire, knows it no more."""
+        """Return whether the server still knows the session; not after a restart or expiry."""
         if self._remote.is_stopped:
             return False
         try:
@@ -90,7 +90,7 @@ class ConnectSession:
 
 
 def open_connect(url: str, conf: Mapping[str, str]) -> ConnectSession:
-    """A new session on the server at ``url`` with this package on its executors.
+    """Return a new session on the server at ``url`` with this package on its executors.
 
     Raises `ConfigError` for a setting that belongs to the server, and `EngineError`.
     """
@@ -98,7 +98,7 @@ def open_connect(url: str, conf: Mapping[str, str]) -> ConnectSession:
     require_reachable(url)
     silence_query_logs()
     try:
-        # Not through `SparkSession.builder`, which turns the whole process into a client.
+        # Not by `SparkSession.builder`, which turns the whole process into a client.
         remote = ConnectSparkSession.builder.remote(url).create()
     except (PySparkException, OSError, ValueError) as error:
         raise EngineError(f"spark.master {without_parameters(url)}: {reason_of(error)}") from None
@@ -142,6 +142,6 @@ def _configure(remote: ConnectSparkSession, conf: Mapping[str, str]) -> None:
 
 
 def _parallelism(remote: ConnectSparkSession) -> int:
-    """Return how many tasks the server makes of a range, which is how many it can run at once."""
+    """Return the server's number of partitions of a range: as many tasks can run at once."""
     places = remote.range(1 << 16).selectExpr("spark_partition_id() AS place")
     return int(places.selectExpr("max(place) AS last").collect()[0]["last"]) + 1

@@ -1,8 +1,8 @@
 """The `Engine` of the product: a Spark job per batch, one kernel call per task.
 
-With a transform or ``deduplicate_by`` a batch is two jobs: the first does what it
-always does, to a directory of its own, and so keeps every promise about files and
-records; the second takes what it reported through Spark SQL to the outputs.
+With a transform or ``deduplicate_by`` a batch has two jobs. The first works as always, but writes
+to its own directory; so all guarantees about files and records hold. The second passes the first
+one's output through Spark SQL to the outputs.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from blizzard_py.kernels.sql_stage import SqlStage
 from blizzard_py.reading import Access
 
 _CANCEL_INTERVAL_SECS = 0.1
-# The first of two jobs: below the batch's staging, and fast to read again.
+# The output of the first of two jobs: below the batch's staging, and fast to read.
 _FIRST = "first"
 _FIRST_FILE_BYTES = 32 << 20
 
@@ -64,9 +64,9 @@ _FIRST_FILE_BYTES = 32 << 20
 class SparkEngine:
     """Runs ingest jobs on one Spark session, from any number of threads.
 
-    The session starts with the first job, so commands that ingest nothing never
-    start a JVM. ``conf`` goes to Spark as it is and wins over our settings. A
-    session that died is replaced by the next job.
+    The session starts with the first job, so commands that ingest nothing never start a JVM.
+    ``conf`` is passed to Spark unchanged and overrides our settings. A session that died is
+    replaced by the next job.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class SparkEngine:
     def ingest(self, job: IngestJob) -> IngestResult:
         """Run the job; see `Engine.ingest`. Raises `ConfigError` for a transform as `check` does.
 
-        Tasks of a cancelled or failed job may go on writing to its staging
-        directory for some seconds; nothing that they write is reported.
+        Tasks of a cancelled or failed job may write to its staging directory for some seconds more.
+        Nothing that they write is reported.
         """
         if not job.files:
             return IngestResult((), (), 0)
@@ -96,7 +96,7 @@ class SparkEngine:
             return _with_merges(running.job, result, running)
 
     def columns(self, pipeline: str, settings: IngestSettings) -> pa.Schema:
-        """The columns that a pipeline's query gives. Starts Spark for that.
+        """Return the columns of a pipeline's query. Starts Spark.
 
         Raises `ConfigError` if the query cannot be used, `EngineError` if Spark fails.
         """
@@ -108,7 +108,7 @@ class SparkEngine:
             raise EngineError(f"{pipeline}: {reason_of(error)}") from None
 
     def check_written(self, pipeline: str, settings: IngestSettings) -> None:
-        """Judge a transform before there are columns. Starts Spark for that.
+        """Check a transform before there are columns. Starts Spark.
 
         Raises as `columns`.
         """
@@ -120,22 +120,22 @@ class SparkEngine:
             raise EngineError(f"{pipeline}: {reason_of(error)}") from None
 
     def ask(self, access: Access, statement: str) -> pa.Table:
-        """The whole answer of a database by Spark's JDBC source. Starts Spark for that."""
+        """Return the complete result of a query by Spark's JDBC source. Starts Spark."""
         return jdbc.query(self.session(), access)(statement)
 
     def cancel(self, output_prefix: str) -> None:
-        """End the job with that prefix and wait until `ingest` has returned."""
+        """Cancel the job with that prefix and wait until `ingest` has returned."""
         with self._lock:
             running = self._running.get(output_prefix)
         if running is None:
             return
         running.cancelled.set()
-        # A job can be cancelled only once Spark has it: repeat until it is gone.
+        # A job can be cancelled only after Spark has it: repeat until it is gone.
         while not running.ended.wait(_CANCEL_INTERVAL_SECS):
             with self._lock:
                 session = self._session
             if session is not None:
-                with contextlib.suppress(*FAILURES):  # it may be ending just now
+                with contextlib.suppress(*FAILURES):  # it may end at this moment
                     session.interrupt(output_prefix)
 
     def progress(self, output_prefix: str) -> float | None:
@@ -152,14 +152,14 @@ class SparkEngine:
             session.stop()
 
     def session(self) -> SparkSession:
-        """The session, started if there is none."""
+        """Return the session, started if there is none."""
         return self._opened().spark
 
     def _opened(self) -> Session:
         with self._lock:
             session = self._session
         if session is not None and not is_connect(self._master):
-            self._drop_if_dead(session)  # killed while nothing ran; a server is asked by the job
+            self._drop_if_dead(session)  # killed while nothing ran; a job checks a server itself
         with self._lock:
             if self._session is None:
                 self._session = self._open()
@@ -168,7 +168,7 @@ class SparkEngine:
     def _open(self) -> Session:
         if not is_connect(self._master):
             return open_driver(self._master, self._conf, self._app_name)
-        # What only a client of a server needs takes longer to load than all else.
+        # Loading the client of a server takes longer than everything else.
         from blizzard_py.engines.spark.connect import open_connect  # noqa: PLC0415  # see above
 
         return open_connect(self._master, self._conf)
@@ -184,11 +184,11 @@ class SparkEngine:
 
     @contextlib.contextmanager
     def _job(self, job: IngestJob) -> Iterator[RunningJob]:
-        """Registers the job for `cancel` and turns whatever fails into an error of ours."""
+        """Register the job for `cancel` and translate every failure into a project error."""
         group = job.output_prefix
         with self._lock:
             if group in self._running:
-                raise EngineError(f"{group}: this job is running already")
+                raise EngineError(f"{group}: this job is already running")
             running = self._running[group] = RunningJob(group, job)
         session: Session | None = None
         try:
@@ -200,7 +200,7 @@ class SparkEngine:
                 self._drop_if_dead(session)
             if running.cancelled.is_set():
                 raise Cancelled(f"{group}: cancelled") from None
-            # The cause repeats the whole JVM trace and may hold what was sent to it.
+            # The cause repeats the whole JVM trace and may contain secrets that were sent to it.
             told = reading_error(error) if job.reading is not None else None
             if told is not None:
                 raise told from None
@@ -220,9 +220,9 @@ class SparkEngine:
         return on_ids(running, len(packed), run)
 
     def _run_with_quarantine(self, job: IngestJob, running: RunningJob) -> IngestResult:
-        """Both jobs; files that the statement fails on are quarantined, and cost the rest nothing.
+        """Run both jobs; quarantine files that the statement fails on, and keep the others.
 
-        Each attempt is complete or worth nothing, so trying is free of consequences.
+        Each attempt is complete or has no effect, so attempts are safe.
         """
 
         def attempt(files: Sequence[JobFile]) -> IngestResult:
@@ -235,16 +235,16 @@ class SparkEngine:
                 result = attempt(files)
             except DataFailure as error:
                 if job.reading is not None:
-                    # A window is published whole: there is no file to leave out.
+                    # A window is published as a whole: no file can be left out.
                     raise PipelineStopped(
-                        f"{job.output_prefix}: the transform fails on a row, nothing was passed"
-                        f" over; correct it: {error.reason}"
+                        f"{job.output_prefix}: the transform fails on a row; nothing was"
+                        f" skipped; correct it: {error.reason}"
                     ) from None
                 found = find_failing_files(files, error.reason, attempt)
                 if not found:
                     raise EngineError(f"{job.output_prefix}: {error.reason}") from None
                 bad |= found
-                # Without them other duplicates are first, so the rest is tried as a whole.
+                # Without these files other duplicates come first, so the rest is run as a whole.
                 files = [file for file in files if file.path not in found]
             else:
                 break
@@ -258,7 +258,7 @@ class SparkEngine:
         return dataclasses.replace(result, files=tuple(by_path))
 
     def _run_both_jobs(self, job: IngestJob, running: RunningJob) -> IngestResult:
-        """Raises `DataFailure` if a row made the statement fail."""
+        """Run both jobs. Raises `DataFailure` if a row made the statement fail."""
         session = running.session
         schema = self._output_schema(session, _pool(job.output_prefix), job.settings)
         first = merged(self._first(_first_job(job), running))
@@ -298,7 +298,7 @@ class SparkEngine:
     def _output_schema(
         self, session: Session, pipeline: str, settings: IngestSettings
     ) -> pa.Schema:
-        key = f"{pipeline} {settings!r}"  # storage options, which have no part in it, are left out
+        key = f"{pipeline} {settings!r}"  # storage options are irrelevant and left out
         with self._lock:
             known = self._checked.get(key)
         if known is None:
@@ -309,7 +309,7 @@ class SparkEngine:
 
 
 def checking_engine(master: str, conf: Mapping[str, str]) -> SparkEngine:
-    """An engine to `SparkEngine.columns` with: this machine's, or the Connect server."""
+    """Return an engine for `SparkEngine.columns`: local, or the Connect server."""
     if is_connect(master):
         return SparkEngine(master, conf, "blizzard-validate")
     own = {key: value for key, value in conf.items() if key.startswith("spark.sql.")}
@@ -317,7 +317,7 @@ def checking_engine(master: str, conf: Mapping[str, str]) -> SparkEngine:
 
 
 def _with_merges(job: IngestJob, result: IngestResult, running: RunningJob) -> IngestResult:
-    """The result with its small outputs merged. Without that it is as right, only larger."""
+    """Return the result with its small outputs merged; unmerged if merging fails."""
     tasks = merge_tasks(job, result, running.session.parallelism())
     if not tasks:
         return result
@@ -332,21 +332,21 @@ def _with_merges(job: IngestJob, result: IngestResult, running: RunningJob) -> I
 
 
 def _check_directories(job: IngestJob, written: IngestResult) -> None:
-    """Raise `DataFailure` if the rows of so many files go to more directories than they may.
+    """Raise `DataFailure` if the rows of so many files go to too many directories.
 
-    Rows of the result are of no file any more. Where all of them have too many, one half of the
-    files has as well, so the search ends at those that bring them.
+    Rows of the result no longer have a file. If all files together have too many, so does one half
+    of them, so the search ends at the files that cause it.
     """
     most = job.settings.bounds.directories
     if len({output.partition for output in written.outputs}) > most * len(job.files):
         raise DataFailure(
-            f"its rows go to more than {most:,} directories of the table, each with an output of"
-            " its own; if that is right, raise error_handling.advanced.max_directories_per_file"
+            f"its rows go to more than {most:,} directories of the table, each with its own"
+            " output; if that is intended, raise error_handling.advanced.max_directories_per_file"
         )
 
 
 def _first_job(job: IngestJob) -> IngestJob:
-    """The job up to what is accepted: as declared, into files that nobody will ever publish."""
+    """Return the first job: records as declared, into files that are never published."""
     return dataclasses.replace(
         job,
         settings=dataclasses.replace(
@@ -364,5 +364,5 @@ def _first_job(job: IngestJob) -> IngestJob:
 
 
 def _pool(group: str) -> str:
-    """The pipeline's name, which is what scheduling is fair between."""
+    """Return the pipeline's name, the name of its scheduler pool."""
     return group.partition("/")[0]

@@ -1,9 +1,9 @@
-"""Becomes an executor of Spark on Kubernetes: ``python -m blizzard_py.engines.spark.executor``.
+"""The entry point of Spark executors on Kubernetes.
 
-Spark's scheduler starts an executor's container with all that it should do in
-environment variables, and expects of the image a program that makes Spark's
-command line of them. The images of Spark have a shell script for that; pyspark
-from the package index, which ours is made of, has none.
+``python -m blizzard_py.engines.spark.executor``: Spark's scheduler starts an executor's container
+with its parameters in environment variables. The image must have a program that turns them into
+Spark's command line. Spark's own images have a shell script for that; pyspark from the package
+index, on which our image is based, has none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyspark
 
 _BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 _OPTION = "SPARK_JAVA_OPT_"
-# Names and values are those of Spark's BasicExecutorFeatureStep.
+# Names and values as in Spark's BasicExecutorFeatureStep.
 _ARGUMENTS = {
     "--driver-url": "SPARK_DRIVER_URL",
     "--executor-id": "SPARK_EXECUTOR_ID",
@@ -30,11 +30,14 @@ _ARGUMENTS = {
 
 
 class NotAnExecutorError(Exception):
-    """The environment is not the one that Spark gives an executor."""
+    """The environment is not the one that Spark sets for an executor."""
 
 
 def command(environment: Mapping[str, str], spark_home: Path) -> list[str]:
-    """The executor's command line. Raises `NotAnExecutorError` if the environment lacks a part."""
+    """Return the executor's command line.
+
+    Raises `NotAnExecutorError` if the environment lacks a part.
+    """
     wanted = ["SPARK_EXECUTOR_MEMORY", *_ARGUMENTS.values()]
     missing = [name for name in wanted if not environment.get(name)]
     if missing:
@@ -64,7 +67,7 @@ def command(environment: Mapping[str, str], spark_home: Path) -> list[str]:
 
 
 def main() -> None:
-    """Replace this process by the executor's."""
+    """Replace this process by the executor."""
     spark_home = Path(pyspark.__file__).parent
     try:
         arguments = command(os.environ, spark_home)

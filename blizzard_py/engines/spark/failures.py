@@ -1,4 +1,4 @@
-"""One line out of a Spark failure with its remedy, and the files that a transform fails on."""
+"""Spark failures in one line with a remedy, and the search for files that a transform fails on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from blizzard_py.job import JobFile
 from blizzard_py.kernels.sql_stage import RowRefused
 from blizzard_py.lines.failure import bounded
 
-# What a call of Spark raises, wherever it fails: in the JVM, on the way to it, in pyspark.
+# Exceptions of Spark calls, wherever they fail: in the JVM, on the way to it, in pyspark.
 FAILURES = (PySparkException, Py4JError, OSError, RuntimeError)
 
 _NO_JVM = (
@@ -28,8 +28,8 @@ _NO_JVM = (
     " (what it printed is in the log, event `jvm`)"
 )
 _JVM_ENDED = (
-    "the JVM has ended: it was killed (a container out of memory kills what takes most), or failed"
-    " (what it printed is in the log, event `jvm`); the next try starts another"
+    "the JVM has ended: it was killed (when a container runs out of memory), or it failed"
+    " (what it printed is in the log, event `jvm`); the next attempt starts another"
 )
 _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (No module named '[^']+'|.*)")
 _VERSIONS = re.compile(r"different version: (\d+\.\d+) than that in driver: (\d+\.\d+)")
@@ -39,8 +39,8 @@ _OF_READING: dict[str, type[BlizzardError]] = {
     for kind in (SourceError, Unavailable, AccessDenied, PipelineStopped, StateError)
 }
 _STATE = re.compile(r"SQLSTATE: (\w{5})")
-# What Spark's expressions, and the libraries that they call, raise for a value that they cannot
-# take; a regular expression ends its thread's stack. A machine's troubles are not among them.
+# Exceptions of Spark's expressions, and of the libraries that they call, for an invalid value; a
+# regular expression may overflow the stack. Failures of a machine are not included.
 _OF_A_VALUE = re.compile(
     r"most recent failure: Lost task [^\n]*?\): (?P<told>(?:"
     r"java\.lang\.(?:StackOverflowError|ArithmeticException|ClassCastException|NullPointerException"
@@ -49,14 +49,14 @@ _OF_A_VALUE = re.compile(
     r"|java\.util\.regex\.\w+|java\.util\.\w*Format\w*Exception|java\.time\.[\w.]+"
     r"|com\.(?:fasterxml\.jackson|univocity)\.[\w.]+)\b[^\n]*)"
 )
-_DEEP = "; a regular expression repeats a group too often for this row: (?:…)*+ gives nothing back"
+_DEEP = "; a regular expression repeats a group too often for this row: (?:…)*+ does not backtrack"
 
 
 def reason_of(error: Exception) -> str:
-    """The exception of the task, if there is one, in one line; with a remedy if we know it.
+    """Return the task's exception, if there is one, in one line, with a remedy if known.
 
-    Spark wraps a worker's exception in a JVM stack trace that holds the Python
-    traceback as text. Its last line is the only one that tells something.
+    Spark wraps a worker's exception in a JVM stack trace that contains the Python traceback as
+    text. Only its last line is useful.
     """
     text = str(error)
     if "JAVA_GATEWAY_EXITED" in text or isinstance(error, Py4JNetworkError | ConnectionError):
@@ -93,9 +93,9 @@ def _spark_reason(text: str) -> str:
 
 
 def reading_error(error: Exception) -> BlizzardError | None:
-    """Return the error that a task's reader or kernel raised; None if it is none of theirs.
+    """Return the error that a task's reader or kernel raised; None for any other error.
 
-    Spark hands on text only, and whether trying again helps is a property of the type.
+    Spark passes on text only, and the type decides whether a retry helps.
     """
     _, traceback, tail = str(error).rpartition("Traceback (most recent call last):")
     if not traceback:
@@ -107,24 +107,24 @@ def reading_error(error: Exception) -> BlizzardError | None:
 
 
 def first_line(text: str) -> str:
-    """The first line that is not blank, bounded."""
+    """Return the first line that is not blank, cut to a maximum length."""
     return bounded(next((line for line in text.splitlines() if line.strip()), ""))
 
 
 def is_data_failure(error: Exception) -> bool:
-    """Return whether a value made an expression fail, so that the same rows will fail it again."""
+    """Return whether a value made an expression fail, so that the same rows will fail again."""
     text = str(error)
     if f"{RowRefused.__module__}.{RowRefused.__name__}: " in text:
         return True
     states = _STATE.findall(text)
-    # Class 22 is a data exception (a cast, a division, an overflow), 54 a limit that a value is
-    # beyond; P0001 is raise_error().
+    # Class 22 is a data exception (a cast, a division, an overflow), 54 an exceeded limit;
+    # P0001 is raise_error().
     told = any(state.startswith(("22", "54")) or state == "P0001" for state in states)
     return told or _OF_A_VALUE.search(text) is not None
 
 
 class DataFailure(Exception):
-    """A value made the statement fail; the same rows will fail it again. ``reason`` is one line."""
+    """A value made the statement fail; the same rows will fail again. ``reason`` is one line."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -134,11 +134,11 @@ class DataFailure(Exception):
 def find_failing_files(
     files: Sequence[JobFile], reason: str, attempt: Callable[[Sequence[JobFile]], object]
 ) -> dict[str, str]:
-    """The files that ``attempt`` fails on when it is given them alone, each with its reason.
+    """Return the files for which ``attempt`` fails on each alone, with its reason.
 
-    ``reason`` is why it failed on all of them. One culprit among n files costs about
-    2 log2(n) attempts on ever fewer files. Empty if no half fails although the whole
-    does. What else ``attempt`` raises ends the search.
+    ``reason`` is why it failed on all of them. One failing file among n costs about 2 log2(n)
+    attempts on ever fewer files. The result is empty if no half fails although the whole does. Any
+    other exception of ``attempt`` ends the search.
     """
     if len(files) == 1:
         return {files[0].path: reason}

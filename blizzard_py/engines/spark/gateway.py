@@ -1,8 +1,8 @@
-"""The JVM of this process: how it is started, whether it answers, how it is forgotten.
+"""The JVM of this process: its start, its liveness check and its release.
 
-Every user of a machine reads the command lines of its processes. So what the JVM is told
-comes from two files that only this user can read, Spark's settings and the JVM's own options,
-and the command line holds no more than their names.
+Every user of a machine can read the command lines of its processes. So the JVM gets Spark's
+settings and its own options from two files that only this user can read. The command line contains
+only the names of these files.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _QUICK = "-XX:TieredStopAtLevel=1"
 
-# A task's failure comes back as an exception; Spark would print its trace as well, once
+# A task's failure is returned as an exception; Spark would also print its trace, once
 # per attempt. ``spark.log.level: WARN`` in the configuration's ``spark.conf`` shows it all.
-# The gateway's logger is named because Spark would raise the level to the one it has; the
-# scheduler's tells of executors that were lost, and of a job that waits because there are none.
+# The gateway's logger is set because Spark would otherwise change its level. The scheduler's
+# logger reports lost executors, and jobs that wait because there are none.
 _LOG4J = """\
 rootLogger.level = fatal
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
@@ -50,30 +50,30 @@ appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c: %m%n
 
 
 def quick_start_settings(conf: Mapping[str, str]) -> dict[str, str]:
-    """Spark's settings for a driver that hands out tasks and computes nothing itself.
+    """Return Spark's settings for a driver that distributes tasks and computes nothing itself.
 
-    Its JVM stops at quickly compiled code: half of what a start costs is spent on making code
-    fast that then runs no more (docs/design/engine.md has figures). The user's own options win.
+    Its JVM uses only the quick compiler: half of a start's cost is optimised code that is not used
+    afterwards (see docs/design/engine.md). The user's own options take precedence.
     """
     return {_DEFAULT_JAVA_OPTIONS: _QUICK, **conf}
 
 
 def open_gateway(conf: Mapping[str, str], scratch: Path) -> Any:
-    """The JVM of this process, started with ``conf`` if there is none, its stderr in our log.
+    """Return the JVM of this process, started with ``conf`` if there is none.
 
-    What the JVM itself prints is no JSON and would break whoever reads our log. Its own
-    temporary files go to ``scratch``: sockets of workers, and what Spark makes beside them.
+    Its stderr goes to our log: the JVM's own output is not JSON and would break readers of the log.
+    Its own temporary files go to ``scratch``: sockets of workers, and files that Spark creates.
 
-    It has a session of its own, so who asks all processes of a terminal or a service to end asks
-    the daemon, which lets the running job finish. When the daemon is gone, its standard input is
-    closed and the JVM ends.
+    The JVM has its own session. A signal to all processes of a terminal or a service only reaches
+    the daemon, which lets the running job finish. When the daemon is gone, the JVM's standard input
+    is closed and the JVM ends.
     """
     running = SparkContext._gateway  # noqa: SLF001 (a stopped context leaves its JVM there)
     if running is not None:
         return running
     read_end, write_end = os.pipe()
     try:
-        # In what the next start removes: who is killed meanwhile leaves all settings behind.
+        # In a directory that the next start removes: a killed process leaves its settings behind.
         folder = tempfile.TemporaryDirectory(dir=scratch)
         with folder as name, _submit_arguments(_files(Path(name), conf, scratch)):
             told = {"stderr": write_end, "start_new_session": True}
@@ -85,10 +85,10 @@ def open_gateway(conf: Mapping[str, str], scratch: Path) -> Any:
 
 
 def _files(folder: Path, conf: Mapping[str, str], scratch: Path) -> Path:
-    """What the JVM is told, in a directory of this user alone; the file of Spark's settings."""
+    """Write the JVM's settings to a directory of this user alone; return Spark's settings file."""
     log4j = folder / "log4j2.properties"
     log4j.write_text(_LOG4J)
-    # The user's options come last and win.
+    # The user's options come last and take precedence.
     options = [
         *shlex.split(conf.get(_DEFAULT_JAVA_OPTIONS, "")),
         f"-Dlog4j2.configurationFile={log4j.as_uri()}",
@@ -106,7 +106,7 @@ def _files(folder: Path, conf: Mapping[str, str], scratch: Path) -> Path:
 
 @contextlib.contextmanager
 def _submit_arguments(settings: Path) -> Iterator[None]:
-    """Return what pyspark hands to the program that starts the JVM, for as long as that takes."""
+    """Set pyspark's arguments for the program that starts the JVM, during the start."""
     before = os.environ.get(_ARGUMENTS)
     ours = f"--properties-file {shlex.quote(str(settings))} --load-spark-defaults"
     os.environ[_ARGUMENTS] = f"{ours} {before or 'pyspark-shell'}"
@@ -120,21 +120,21 @@ def _submit_arguments(settings: Path) -> Iterator[None]:
 
 
 def _argument(option: str) -> str:
-    """One option as it stands in a file of the JVM's arguments."""
+    """Return one option as it is written in the JVM's argument file."""
     escaped = option.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
 
 def as_property(text: str) -> str:
-    """A name or a value as it stands in a file of Java's properties."""
+    """Return a name or a value as it is written in a Java properties file."""
     units = struct.unpack(f">{len(text.encode('utf-16-be')) // 2}H", text.encode("utf-16-be"))
     return "".join(f"\\u{unit:04x}" for unit in units)
 
 
 def log_hanging_up(context: SparkContext) -> None:
-    """Have pyspark's own server of this context log what it would print to stderr, with a trace.
+    """Log errors of pyspark's own server of this context; it would print them to stderr.
 
-    It has one connection, the JVM's, whose end is told where it is met.
+    It has one connection, to the JVM. The end of the JVM is reported where it is noticed.
     """
 
     def log_error(*_request: object) -> None:
@@ -145,7 +145,7 @@ def log_hanging_up(context: SparkContext) -> None:
 
 
 def answers() -> bool:
-    """Return whether the JVM of this process is there."""
+    """Return whether the JVM of this process answers."""
     jvm = SparkContext._jvm  # noqa: SLF001 (pyspark has no other name for it)
     if jvm is None:
         return SparkContext._gateway is None  # noqa: SLF001  # no public name
@@ -159,8 +159,7 @@ def answers() -> bool:
 def release_context() -> None:
     """Stop a context whose session was never made; forget a JVM that is gone.
 
-    A process has one context at a time, and one that nobody holds would stand in the way of
-    every later one.
+    A process has one context at a time. An unused one would block every later one.
     """
     context = SparkContext._active_spark_context  # noqa: SLF001  # no public name
     if context is not None:
@@ -179,7 +178,7 @@ def forget_gateway() -> None:
         gateway.proc.kill()
         gateway.proc.wait()
         if gateway.proc.stdin is not None:
-            with contextlib.suppress(OSError):  # nobody reads what it still holds
+            with contextlib.suppress(OSError):  # nothing reads the rest of its buffer
                 gateway.proc.stdin.close()
     SparkContext._gateway = None  # noqa: SLF001  # no public name
     SparkContext._jvm = None  # noqa: SLF001  # no public name
@@ -192,6 +191,6 @@ def _log_lines(descriptor: int) -> None:
     with os.fdopen(descriptor, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             text = line.strip()
-            # Java says this at every start with the modules that Spark asks for.
+            # Java prints this at every start with the modules that Spark requests.
             if text and not text.startswith("WARNING: Using incubator modules"):
                 log.warning("jvm", line=text)

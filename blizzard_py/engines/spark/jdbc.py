@@ -1,8 +1,8 @@
-"""Reads databases by Spark's JDBC source, with the driver's jar that the operator brings.
+"""Reading of databases by Spark's JDBC source, with the driver's jar from the operator.
 
 The jar is named in ``spark.conf`` (``spark.jars``, or ``spark.driver.extraClassPath`` and
-``spark.executor.extraClassPath``), its class in the connection's options (``driver``) where it
-does not register itself.
+``spark.executor.extraClassPath``). Its class is named in the connection's options (``driver``) if
+it does not register itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 _PLAN_SECS, _READ_SECS = 300, 6 * 3600
 _FETCH_ROWS = 10_000
 
-# Run once in each session, where the dialect has words for it. One statement.
+# Run once in each session, if the dialect supports it. One statement.
 _SESSIONS = {
     "jdbc:postgresql:": "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
     "jdbc:mysql:": "SET time_zone = '+00:00'",
@@ -36,7 +36,7 @@ _SQL_SAID = re.compile(r"\w*SQL\w*Exception: ([^\n]+)")
 _SAID = re.compile(r"(?:[A-Z]\w*Exception|Error): ([^\n]+)")
 _DENIED = ("authentication failed", "Access denied", "permission denied", "ORA-01017", "ORA-01031",
            "Login failed")  # fmt: skip
-# Spark's wrapper of drivers that registered themselves cannot be made from `spark.jars`.
+# Spark's wrapper of self-registered drivers cannot be made from `spark.jars`.
 _REFUSED = ("ClassNotFoundException", "No suitable driver", "DriverWrapper")
 _PASSING = ("onnection", "timeout", "timed out", "ORA-12")
 _GONE = ("UnknownHostException", "ConnectException", "SocketTimeoutException", "SocketException")
@@ -44,7 +44,7 @@ _NO_JAR = "no JDBC driver: put its jar into spark.conf (spark.jars) and name its
 
 
 def query(spark: SparkSession, access: Access) -> Callable[[str], pa.Table]:
-    """Answers a planner's short questions. Errors are those of the contract."""
+    """Return a function that runs a planner's short queries. Errors as in `protocol`."""
 
     def run(statement: str) -> pa.Table:
         return _guarded(access, lambda: _frame(spark, access, statement, _PLAN_SECS).toArrow())
@@ -53,9 +53,9 @@ def query(spark: SparkSession, access: Access) -> Callable[[str], pa.Table]:
 
 
 def frame(spark: SparkSession, access: Access, specs: Sequence[Mapping[str, Any]]) -> DataFrame:
-    """The tasks' rows, a partition for each in the order of ``specs``, each by one statement.
+    """Return the tasks' rows: a partition for each of ``specs``, in order, by one statement each.
 
-    The first statement is asked for its types at once; rows are read when the job runs.
+    The first statement's types are read at once; rows are read when the job runs.
     """
     statements = [spec["statement"] for spec in specs]
     frames = [_guarded(access, partial(_frame, spark, access, s, _READ_SECS)) for s in statements]
@@ -68,7 +68,7 @@ def _frame(spark: SparkSession, access: Access, statement: str, seconds: int) ->
     options = {
         "fetchsize": str(_FETCH_ROWS),
         "queryTimeout": str(int(float(timeout))),
-        "preferTimestampNTZ": "true",  # else a time without a zone gets the JVM's
+        "preferTimestampNTZ": "true",  # else a time without a zone gets the JVM's zone
         "readOnly": "true",
         **given,
         "url": access.uri,
@@ -81,7 +81,7 @@ def _frame(spark: SparkSession, access: Access, statement: str, seconds: int) ->
 
 
 def database_error(access: Access, error: BaseException) -> BlizzardError | None:
-    """Return the refusal of a database in a job that reads it; None if it was not the database."""
+    """Return a database's error in a job that reads it; None if the database did not fail."""
     text = f"{error}\n{getattr(error, '_stackTrace', '')}"
     return _translate(access, error) if _SQL_SAID.search(text) else None
 
@@ -94,17 +94,20 @@ def _translate(access: Access, error: BaseException) -> BlizzardError | None:
     if not isinstance(error, PySparkException | Py4JError):
         return None
     place = server_label(access)
-    # What the driver said stands in the trace where Spark has words of its own.
+    # If Spark has its own message, the driver's message is in the trace.
     text = f"{error}\n{getattr(error, '_stackTrace', '')}"
     if any(word in text for word in _REFUSED):
         return place.error("refused", _NO_JAR)
-    # Causes stand last; the first is Spark's own wrapper.
+    # Causes come last; the first is Spark's own wrapper.
     said = _SQL_SAID.findall(text) or _SAID.findall(text)
     return place.error(_kind(text, said), said[-1] if said else text, quotes_data=True)
 
 
 def _kind(text: str, said: Sequence[str]) -> FaultKind:
-    """By what was said, or by the name of an exception that says it all; traces name much else."""
+    """Return the kind of error by its message, or by the name of an unambiguous exception.
+
+    Traces contain many other names.
+    """
     messages = "\n".join(said) or text
     if any(word in messages for word in _DENIED):
         return "denied"
@@ -113,7 +116,7 @@ def _kind(text: str, said: Sequence[str]) -> FaultKind:
 
 
 def server_label(access: Access) -> ServerLabel:
-    """The server as people may see it: a JDBC URL may hold a password anywhere behind it."""
+    """Return the server as people may see it: a JDBC URL may have a password anywhere behind it."""
     location = re.split(r"[?;]", access.uri, maxsplit=1)[0]
     _, _, host = location.rpartition("@") if "@" in location else location.partition("//")
     name = f"{':'.join(location.split(':')[:2])}://{host.lstrip('/')}"

@@ -1,8 +1,8 @@
-"""Credentials of a job, which go to its tasks beside its closure and not in it.
+"""Credentials of a job, which go to its tasks outside its closure.
 
-A closure is a block: Spark keeps it, hands it to whoever asks, and may put it on a disk. A
-property of a job goes with each task's description, from driver to executor; event logs leave
-it out. So stores and connections travel without their options, and a task is handed those as it
+Spark keeps a closure as a block, gives it to any process that requests it, and may write it to a
+disk. A job's property is sent with each task's description from driver to executor, and event logs
+leave it out. So stores and connections travel without their options, and a task gets these when it
 begins.
 """
 
@@ -24,14 +24,14 @@ from blizzard_core.storage.protocol import StorageOptions
 from blizzard_py.job import IngestJob, IngestSettings, Place
 from blizzard_py.reading import Access
 
-# Of a job's properties event logs leave out those whose name looks like a secret's, if the
-# context has a setting of that name. A name of Spark's own would not do: each query puts the
-# session's settings in the place of the job's.
+# Event logs leave out those properties of a job whose name looks like a secret's, if the context
+# has a setting of that name. A name of Spark's own does not work: each query replaces the job's
+# settings by the session's.
 SECRETS_PROPERTY = "blizzard.secret.options"
 
 
 class _HasSettings(Protocol):
-    """What a task is told, of any kind."""
+    """Any kind of task with settings."""
 
     @property
     def settings(self) -> IngestSettings: ...
@@ -49,7 +49,7 @@ class _Secrets:
 
 
 def strip_secrets(job: IngestJob) -> tuple[IngestJob, str]:
-    """The job without what is secret in it, and that, as the value of `SECRETS_PROPERTY`."""
+    """Return the job without secrets, and these as the value of `SECRETS_PROPERTY`."""
     settings, reading = job.settings, job.reading
     access = None if reading is None else reading.access
     secrets = _Secrets(
@@ -70,18 +70,18 @@ def strip_secrets(job: IngestJob) -> tuple[IngestJob, str]:
 
 @contextlib.contextmanager
 def attach_secrets(context: SparkContext, job: IngestJob) -> Iterator[IngestJob]:
-    """The job as tasks may be told it; what this thread starts inside is handed the rest."""
+    """Yield the job without secrets; Spark jobs that this thread starts inside carry them."""
     bare, secrets = strip_secrets(job)
     context.setLocalProperty(SECRETS_PROPERTY, secrets)
     try:
         yield bare
     finally:
-        with contextlib.suppress(Py4JError, OSError):  # the JVM may be what has failed
+        with contextlib.suppress(Py4JError, OSError):  # the JVM may have failed
             context.setLocalProperty(SECRETS_PROPERTY, None)  # type: ignore[arg-type]  # removes it
 
 
 def restore_secrets(task: T) -> T:
-    """Return what a task is told, with the credentials that its job was handed."""
+    """Return a task with the credentials of its job."""
     secrets = _task_secrets()
     if secrets is None:
         return task
@@ -95,13 +95,13 @@ def restore_secrets(task: T) -> T:
 
 
 def restore_sink(sink: Place) -> Place:
-    """Likewise for a task that is told no more than where the table is."""
+    """Return the sink with its credentials, for a task that has only the sink."""
     secrets = _task_secrets()
     return sink if secrets is None else Place(sink.uri, secrets.sink)
 
 
 def restore_access(access: Access) -> Access:
-    """Likewise for the way to a table or an API."""
+    """Return the access to a table or an API with its credentials."""
     secrets = _task_secrets()
     if secrets is None or secrets.access is None:
         return access
@@ -109,12 +109,12 @@ def restore_access(access: Access) -> Access:
 
 
 def _bare(access: Access) -> Access:
-    # A database's address may hold a password as well.
+    # A database's address may contain a password as well.
     return dataclasses.replace(access, uri="", options={})
 
 
 def _task_secrets() -> _Secrets | None:
-    """None where jobs have no properties: a Spark Connect server leaves all in the closure."""
+    """Return the job's secrets; None without properties: on Spark Connect the closure has all."""
     context = TaskContext.get()
     value = None if context is None else context.getLocalProperty(SECRETS_PROPERTY)
     return None if not value else _read(value)

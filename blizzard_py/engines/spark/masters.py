@@ -1,6 +1,6 @@
-"""Spark's configuration for a master URL, and the check that somebody answers there.
+"""Spark's configuration for a master URL, and the check that the master answers.
 
-Pure, but for `require_reachable`.
+Pure, except for `require_reachable`.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ _LOCAL = re.compile(r"local(?:\[(?P<cores>\d+|\*)\])?")
 _CONNECT_SECS = 5.0
 _DEFAULT_PORTS = {"spark": 7077, "sc": 15002}
 
-# What may be set in any session, a foreign server's included.
+# Settings for any session, also one of a foreign server.
 SESSION_DEFAULTS = {
     # Plans have one stage or two; adapting them costs milliseconds and gains nothing.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     SUBSTITUTE: "false",
-    # A transform is judged by its whole plan, not by the beginning of each line.
+    # A transform is checked by its whole plan, not by the beginning of each line.
     "spark.sql.debug.maxToStringFields": "100000",
 }
 _DEFAULTS = {
     **SESSION_DEFAULTS,
     **SECURE_DEFAULTS,
-    # Each pipeline has a pool of its own, so a long batch of one does not hold up another.
+    # Each pipeline has its own pool, so a long batch of one does not delay another.
     "spark.scheduler.mode": "FAIR",
-    # Spark would end its process for a regular expression that is too deep for its stack, and
-    # with it what all others do there: for one row, and again at each attempt.
+    # Spark would end its process for a regular expression that overflows its stack, and with it
+    # the work of all others there: for one row, and again at each attempt.
     "spark.executor.killOnFatalError.depth": "0",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Workers serve jobs with and without a frame only where their environments are the same, and
-    # frames would put this into theirs.
+    # Workers serve jobs with and without a frame only if their environments are equal, and
+    # frames would set this in theirs.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-    # What is larger goes through a file that pyspark never removes.
+    # Larger values go through a file that pyspark never removes.
     "spark.broadcast.UDFCompressionThreshold": "1g",
     # Between the JVM and its workers; TCP makes an empty job four times as long.
     "spark.python.unix.domain.socket.enabled": "true",
 }
 _LOCAL_DEFAULTS = {
-    # Nobody outside this machine needs to reach the driver.
+    # No other machine needs to reach the driver.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Where this package is for sure before the first task: executors are sent it with that.
+    # The package is certainly available before the first task: executors get it with the task.
     "spark.python.daemon.module": "blizzard_py.engines.spark.worker_daemon",
     # Its allocator of choice would start a thread, before the daemon forks.
     "spark.executorEnv.JE_ARROW_MALLOC_CONF": "background_thread:false",
@@ -70,7 +70,7 @@ def is_local(master: str) -> bool:
 
 
 def is_connect(master: str) -> bool:
-    """Return whether a Spark Connect server runs the driver, and this process has no JVM."""
+    """Return whether a Spark Connect server runs the driver, so that this process has no JVM."""
     return master.startswith("sc://")
 
 
@@ -80,7 +80,7 @@ def is_kubernetes(master: str) -> bool:
 
 
 def with_retries(master: str) -> str:
-    """``local[N]`` as ``local[N,3]``; any other master unchanged."""
+    """Return ``local[N]`` as ``local[N,3]``; any other master unchanged."""
     found = _LOCAL.fullmatch(master)
     return f"local[{found['cores'] or 1},{_LOCAL_ATTEMPTS}]" if found else master
 
@@ -88,10 +88,10 @@ def with_retries(master: str) -> str:
 def settings(
     master: str, conf: Mapping[str, str], environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Spark's configuration: ours, then what the user set, which wins.
+    """Return Spark's configuration: our settings, overridden by the user's.
 
-    ``environment`` is what a pod knows of itself; see `kubernetes_settings`. Raises
-    `ConfigError` for a Kubernetes master without an image, and for what would leave it open.
+    ``environment`` describes the pod; see `kubernetes_settings`. Raises `ConfigError` for a
+    Kubernetes master without an image, and for settings that would leave Spark open.
     """
     require_secured(master, conf)
     by_master: Mapping[str, str] = {}
@@ -108,12 +108,11 @@ def settings(
 
 
 def kubernetes_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return how executor pods find the driver and go with it, if the driver is a pod as well.
+    """Return how executor pods find the driver and end with it, if the driver is a pod too.
 
-    The pod's manifest passes its own name, address and namespace down as ``POD_NAME``,
-    ``POD_IP`` and ``POD_NAMESPACE`` (docs/design/engine.md); what is not there is left to Spark.
-    The driver's name makes it the owner of its executors: Kubernetes removes them with it,
-    also after a ``kill -9``.
+    The pod's manifest passes its name, address and namespace as ``POD_NAME``, ``POD_IP`` and
+    ``POD_NAMESPACE`` (docs/design/engine.md). Missing values are left to Spark. The driver's name
+    makes it the owner of its executors: Kubernetes removes them with it, also after a ``kill -9``.
     """
     found: dict[str, str] = {}
     if address := environment.get("POD_IP"):
@@ -128,21 +127,21 @@ def kubernetes_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_parameters(master: str) -> str:
-    """The URL as it may be shown: the parameters of ``sc://`` may hold a token."""
+    """Return the URL to show: the parameters of ``sc://`` may contain a token."""
     return master.partition(";")[0]
 
 
 def addresses(master: str) -> Iterator[tuple[str, int]]:
-    """The hosts and ports that a master URL names; nothing for a local one.
+    """Yield the hosts and ports of a master URL; nothing for a local one.
 
-    ``spark://a:1,b:2`` names two, any of which will do. Raises `ConfigError` for a URL
-    that no port can be read from.
+    ``spark://a:1,b:2`` names two, either of which is enough. Raises `ConfigError` for a URL without
+    a readable port.
     """
     scheme, separator, rest = master.partition("://")
     if not separator:
         return
     if scheme == "k8s":
-        # k8s://host is https; k8s://http://host says otherwise.
+        # k8s://host is https, unless it is k8s://http://host.
         url = urlsplit(rest if "://" in rest else f"https://{rest}")
         default = 80 if url.scheme == "http" else 443
         places = [url.netloc]
@@ -163,9 +162,9 @@ def addresses(master: str) -> Iterator[tuple[str, int]]:
 
 
 def require_reachable(master: str, timeout_secs: float = _CONNECT_SECS) -> None:
-    """Raise `EngineError` within seconds if nobody listens at the master's address.
+    """Raise `EngineError` within seconds if nothing listens at the master's address.
 
-    Spark itself tries for a minute (a cluster) or ten (Connect) and says less.
+    Spark itself tries for a minute (a cluster) or ten (Connect), and its error says less.
     """
     problems = []
     for host, port in addresses(master):

@@ -1,4 +1,4 @@
-"""A job while it runs: its tasks on Spark, what they reported, and how far they are."""
+"""A running job: its tasks on Spark, their reports, and its progress."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from blizzard_py.reading import Access, Reading
 
 
 class RunningJob:
-    """A job between its submission and its end: ``job`` as its tasks are told it.
+    """A submitted job that has not ended: ``job`` is without secrets, as its tasks get it.
 
-    ``access`` is that of the job as it was submitted, for what the driver itself asks.
+    ``access`` is that of the submitted job, for queries of the driver itself.
     """
 
     def __init__(self, group: str, job: IngestJob) -> None:
@@ -38,7 +38,7 @@ class RunningJob:
 
     @property
     def session(self) -> Session:
-        """Return what it runs on; there is one by the time that anything is run."""
+        """The job's session; set before anything runs."""
         if self._session is None:
             raise RuntimeError("the job has no session yet")
         return self._session
@@ -48,19 +48,19 @@ class RunningJob:
         self._session = session
 
     def progress(self) -> float | None:
-        """Return how much of it is done, by its tasks: 0 to 1; None until Spark has it."""
+        """Return the share of finished tasks, 0 to 1; None until Spark has the job."""
         session = self._session
         if session is None:
             return None
         steps = 2 if needs_second(self.job.settings) else 1
-        with contextlib.suppress(*FAILURES):  # it is only shown; the job says what is wrong
+        with contextlib.suppress(*FAILURES):  # only for display; the job reports the error
             done = session.tasks_done(self.group)[:steps]
             return sum(done) / steps if done else None
         return None
 
 
 def read_items(job: IngestJob, reading: Reading, running: RunningJob) -> list[TaskReport]:
-    """A job whose items a connection reads: each in a task, or as a partition of a JDBC frame."""
+    """Run a job whose items a connection reads: in a task each, or as JDBC partitions."""
     tasks = reading_tasks(job)
     access = running.access
     if access is None or access.driver != "jdbc":
@@ -78,7 +78,7 @@ def read_items(job: IngestJob, reading: Reading, running: RunningJob) -> list[Ta
 
 
 def _read_separately(task: ReadingTask, access: Access, running: RunningJob) -> list[TaskReport]:
-    """One item by Spark's JDBC source, a frame for each slice: what fails costs it alone."""
+    """Read one item by Spark's JDBC source, a frame for each slice; a failure affects it alone."""
     found: list[TaskReport] = []
     try:
         for some in task.slices:
@@ -99,7 +99,7 @@ def _read_separately(task: ReadingTask, access: Access, running: RunningJob) -> 
 def on_ids(
     running: RunningJob, tasks: int, run: NumberedFunction, most: int = 0
 ) -> list[TaskReport]:
-    """Return what ``run`` reports of the tasks by their numbers, ``most`` at a time.
+    """Return the reports of ``run`` for tasks by number, ``most`` at a time.
 
     Raises `Cancelled` if the job was cancelled before.
     """
@@ -109,7 +109,7 @@ def on_ids(
 
 
 def collected(running: RunningJob, frame: DataFrame) -> list[TaskReport]:
-    """Return what the tasks of a frame reported.
+    """Return the reports of a frame's tasks.
 
     Raises `Cancelled` if the job was cancelled before.
     """

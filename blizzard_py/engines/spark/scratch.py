@@ -1,8 +1,8 @@
-"""A directory for Spark's temporary files that does not outlive its process for long.
+"""A directory for Spark's temporary files that is removed soon after its process ends.
 
-Spark empties its directories when its JVM ends in good order. After ``kill -9`` shuffles
-stay for ever, so each process locks a directory of its own, and the next one to start
-removes those that nobody holds any more.
+Spark empties its directories when its JVM ends normally. After ``kill -9`` shuffle files would stay
+for ever. So each process locks its own directory, and the next process removes directories without
+a lock.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ class Scratch:
             self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=folder))
             self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
-            if self.path.exists():  # nobody took it for abandoned before it was locked
+            if self.path.exists():  # no other process removed it before it was locked
                 break
             os.close(self._lock)
 
     def close(self) -> None:
-        """Remove the directory with all that is in it."""
+        """Remove the directory and its content."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 
 
 def _remove_if_abandoned(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # another user's, or gone by now
+    with contextlib.suppress(OSError):  # another user's, or already gone
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
-            if os.fstat(lock).st_uid == os.geteuid():  # what others put there is theirs to clear up
+            if os.fstat(lock).st_uid == os.geteuid():  # other users clear up their own directories
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
         finally:

@@ -43,7 +43,7 @@ from blizzard_py.job import IngestJob
 
 
 def zipped_packages(folder: Path) -> Path:
-    """Both as a zip file in ``folder``; their dependencies are the image's business."""
+    """Write both packages to a zip file in ``folder``; their dependencies are in the image."""
     target = folder / "blizzard.zip"
     with zipfile.ZipFile(target, "w") as archive:
         for file in (blizzard_core.__file__, blizzard_py.__file__):
@@ -56,7 +56,7 @@ def zipped_packages(folder: Path) -> Path:
 _LOCAL_DIR = "spark.local.dir"
 _PYTHON = "spark.pyspark.python"
 _SOCKETS = "spark.python.unix.domain.socket.enabled"
-# A socket's path has at most 107 bytes, and Spark's names in the directory have 42.
+# A socket's path has at most 107 bytes; Spark's names in the directory have 42.
 _SOCKET_FOLDER = 64
 _POOL = "spark.scheduler.pool"
 
@@ -66,16 +66,16 @@ class Session(Protocol):
 
     @property
     def spark(self) -> SparkSession:
-        """The session that queries are made with."""
+        """The session for making queries."""
 
     def parallelism(self) -> int:
-        """Return how many tasks run at the same time, as far as the master tells."""
+        """Return how many tasks run at the same time, as far as the master reports it."""
 
     def job(self, job: IngestJob, pool: str) -> contextlib.AbstractContextManager[IngestJob]:
-        """Return what this thread starts inside is ended by `interrupt` and scheduled in ``pool``.
+        """Run jobs of this thread in ``pool`` until the block ends; `interrupt` cancels them.
 
-        Yields the job as tasks may be told it: without credentials, where they are handed to
-        tasks in another way. The group to interrupt is its ``output_prefix``.
+        Yields the job for its tasks: without credentials if tasks get them in another way. The
+        group to interrupt is its ``output_prefix``.
         """
 
     def reports(self, run: NumberedFunction, count: int, parts: int) -> list[str]:
@@ -85,19 +85,19 @@ class Session(Protocol):
         """
 
     def interrupt(self, group: str) -> None:
-        """End what runs in that group now; nothing that starts later."""
+        """End the running jobs of that group; nothing that starts later."""
 
     def tasks_done(self, group: str) -> list[float]:
-        """Of each Spark job in that group, oldest first, the share of its tasks that are done.
+        """Return the share of finished tasks of each Spark job in that group, oldest first.
 
-        Empty where that is not known.
+        Empty if unknown.
         """
 
     def alive(self) -> bool:
         """Return whether another job may succeed. False: only a new session can."""
 
     def stop(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
 
 
 class DriverSession:
@@ -107,12 +107,12 @@ class DriverSession:
         self.spark = spark
 
     def parallelism(self) -> int:
-        """From the executors there are now."""
+        """Return the number of parallel tasks by the current executors."""
         return self.spark.sparkContext.defaultParallelism
 
     @contextlib.contextmanager
     def job(self, job: IngestJob, pool: str) -> Iterator[IngestJob]:
-        """Job group, pool and credentials are properties of the thread until the job ends."""
+        """Set job group, pool and credentials as properties of the thread until the job ends."""
         context, group = self.spark.sparkContext, job.output_prefix
         context.setJobGroup(group, f"ingest {group}", interruptOnCancel=True)
         context.setLocalProperty(_POOL, pool)
@@ -120,21 +120,21 @@ class DriverSession:
             with attach_secrets(context, job) as bare:
                 yield bare
         finally:
-            # What the thread does next is none of this job's, nor ended with one of its name.
-            with contextlib.suppress(Py4JError, OSError):  # the JVM may be what has failed
+            # The thread's next work is not part of this job, and is not cancelled with it.
+            with contextlib.suppress(Py4JError, OSError):  # the JVM may have failed
                 context._jsc.clearJobGroup()  # noqa: SLF001  # no public name
                 context.setLocalProperty(_POOL, None)  # type: ignore[arg-type]  # removes it
 
     def reports(self, run: NumberedFunction, count: int, parts: int) -> list[str]:
-        """As a job of Spark's core, without a plan."""
+        """Return the reports by a job of Spark's core, without a plan."""
         return run_numbered(self.spark.sparkContext, run, count, parts)
 
     def interrupt(self, group: str) -> None:
-        """Tasks are interrupted, which ends their Python workers."""
+        """Interrupt tasks, which ends their Python workers."""
         self.spark.sparkContext.cancelJobGroup(group)
 
     def tasks_done(self, group: str) -> list[float]:
-        """By Spark's own tracker, which forgets jobs only long after they have ended."""
+        """Return the shares from Spark's own tracker, which forgets jobs long after they ended."""
         tracker = self.spark.sparkContext.statusTracker()
         found = [tracker.getJobInfo(job) for job in sorted(tracker.getJobIdsForGroup(group))]
         shares = []
@@ -146,9 +146,9 @@ class DriverSession:
         return shares
 
     def alive(self) -> bool:
-        """A JVM that was killed answers nothing; a context that failed says so."""
+        """Return whether the JVM answers and its context has not failed."""
         try:
-            # Spark's own flag; the Python one knows only of stop().
+            # Spark's own flag; the Python flag is only set by stop().
             return not self.spark.sparkContext._jsc.sc().isStopped()  # noqa: SLF001  # no public name
         except (Py4JError, OSError, AttributeError):
             return False
@@ -156,7 +156,7 @@ class DriverSession:
     def stop(self) -> None:
         """Stop Spark; if its JVM is gone, forget it, so that the next session starts one."""
         with contextlib.suppress(Py4JError, OSError), warnings.catch_warnings():
-            # pyspark warns of a JVM that is gone, which is what is dealt with here.
+            # pyspark warns of a JVM that is gone; that case is handled here.
             warnings.simplefilter("ignore", RuntimeWarning)
             self.spark.stop()
         if not answers():
@@ -164,13 +164,13 @@ class DriverSession:
 
 
 def open_driver(master: str, conf: Mapping[str, str], app_name: str) -> DriverSession:
-    """A new session with this package on its executors. Raises `ConfigError`, `EngineError`.
+    """Return a new session with this package on its executors.
 
-    Local workers run this interpreter. Executors of a cluster need Python with
-    this package's dependencies (an image); the package itself is sent along.
+    Local workers run this interpreter. Executors of a cluster need Python with this package's
+    dependencies (an image); the package itself is sent along. Raises `ConfigError`, `EngineError`.
     """
     if python := conf.get(_PYTHON):
-        os.environ["PYSPARK_PYTHON"] = python  # which only spark-submit would do
+        os.environ["PYSPARK_PYTHON"] = python  # otherwise only spark-submit sets it
     if is_local(master):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         # The JVM resolves this machine's name before it reads any setting of ours,
@@ -184,21 +184,19 @@ def open_driver(master: str, conf: Mapping[str, str], app_name: str) -> DriverSe
     silence_query_logs()
     conf_of_all = SparkConf(loadDefaults=False).setMaster(with_retries(master)).setAppName(app_name)
     for key, value in wanted.items():
-        # The JVM has its options by now, and nothing else has a use for them.
+        # The JVM has its options now, and nothing else needs them.
         if key != JAVA_OPTIONS:
             conf_of_all.set(key, value)
     try:
         with _preserve_interrupt_handler():
             told = {**dict(conf_of_all.getAll()), **wanted}
             gateway = open_gateway(told, _scratch().path)
-            conf_of_all.set(
-                SECRETS_PROPERTY, "handed with each job"
-            )  # which keeps it out of event logs
+            conf_of_all.set(SECRETS_PROPERTY, "handed with each job")  # keeps it out of event logs
             context = SparkContext(conf=conf_of_all, gateway=gateway)
             log_hanging_up(context)
             session = DriverSession(SparkSession(context))
         if not is_local(master):
-            # Executors fetch it when their first task comes, and new ones later still.
+            # Executors fetch it with their first task, new executors later.
             context.addPyFile(str(zipped_packages(_scratch().path)))
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
         release_context()
@@ -207,9 +205,9 @@ def open_driver(master: str, conf: Mapping[str, str], app_name: str) -> DriverSe
 
 
 def _places(master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Return where a driver of ours has its temporary files, unless the user chose."""
+    """Return the directories for a driver's temporary files, unless the user chose them."""
     scratch, places = str(_scratch().path), {}
-    # An executor's disk is its own business.
+    # Executors choose their own directories.
     if is_local(master) and _LOCAL_DIR not in conf:
         places[_LOCAL_DIR] = scratch
     if _SOCKETS not in conf and len(scratch) > _SOCKET_FOLDER:
@@ -219,21 +217,21 @@ def _places(master: str, conf: Mapping[str, str]) -> dict[str, str]:
 
 @functools.cache
 def _scratch() -> Scratch:
-    """One for the life of the process: its JVM outlives sessions and remembers the directory."""
+    """Return one directory for the life of the process: its JVM outlives sessions and uses it."""
     scratch = Scratch()
     atexit.register(scratch.close)
     return scratch
 
 
 def silence_query_logs() -> None:
-    """Spark prints every failed query to stderr, as JSON of its own with all of the trace."""
+    """Silence Spark's query logger: it prints each failed query to stderr with its whole trace."""
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
 
 
 @contextlib.contextmanager
 def _preserve_interrupt_handler() -> Iterator[None]:
-    """Spark takes SIGINT over when it starts in the main thread; the daemon owns it."""
+    """Restore the daemon's SIGINT handler: Spark replaces it when started in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""The second job's frames: accepted records, without duplicates, transformed, checked."""
+"""The second job's frames: accepted records, deduplicated, transformed, checked."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.sql_stage import DIRECTORY, PARTITION, by_path
 from blizzard_py.kernels.write.metadata import Metadata
 
-# What a record's place is; batches of one source have no two records with one.
+# A record's position; no two records in batches of one source share one.
 _ORDER: tuple[MetadataColumn, ...] = ("_source_file", "_source_line")
 _ALONE = "_blizzard_alone"
 _RANK = "_blizzard_rank"
@@ -68,7 +68,7 @@ _PLAIN = (
     TimestampType,
 )
 
-# What has one text in a path, and an order.
+# Types with one text in a path, and an order.
 _IN_A_PATH = (BooleanType, DateType, IntegerType, LongType, StringType, TimestampType)
 
 
@@ -78,7 +78,7 @@ def needs_second(settings: IngestSettings) -> bool:
 
 
 def staged_metadata(settings: IngestSettings) -> tuple[MetadataColumn, ...]:
-    """The metadata columns of the first job: those wanted, and what tells which record is first."""
+    """Return the metadata columns of the first job: the wanted ones and a record's position."""
     wanted = settings.metadata_columns
     if not settings.deduplicate_by:
         return wanted
@@ -86,7 +86,7 @@ def staged_metadata(settings: IngestSettings) -> tuple[MetadataColumn, ...]:
 
 
 def record_schema(settings: IngestSettings) -> pa.Schema:
-    """Return what `read_records` yields: the declared columns, and those that only pass through."""
+    """Return the schema of `read_records`: declared columns, and columns that only pass through."""
     declared = RecordSchema(settings.fields, settings.unexpected_fields).table
     metadata = Metadata(staged_metadata(settings), "", 0, unit_column=settings.unit_column)
     schema = metadata.schema(declared)
@@ -98,7 +98,7 @@ def record_schema(settings: IngestSettings) -> pa.Schema:
 def records(
     spark: SparkSession, settings: IngestSettings, packed: Sequence[tuple[JobFile, ...]]
 ) -> DataFrame:
-    """The accepted records, read by a task for each of ``packed``; no record without any."""
+    """Return the accepted records, read by a task for each of ``packed``; empty without any."""
     schema = record_schema(settings)
     read = functools.partial(read_partition, settings.sink, packed, schema) if packed else nothing
     count = max(1, len(packed))
@@ -108,16 +108,16 @@ def records(
 
 
 def without_duplicates(frame: DataFrame, settings: IngestSettings, tasks: int) -> DataFrame:
-    """One record for each key, the first by file and line, and all that have a null in it.
+    """Keep the first record of each key, by file and line, and all records with a null in it.
 
-    Null is no value, so nobody knows that two of them are the same. Where rows are replaced by
-    slice, each slice keeps one: those of another may be gone tomorrow.
+    Null is no value, so two nulls are not known to be equal. If rows are replaced by slice, each
+    slice keeps one record: another slice may be removed later.
     """
     if not settings.deduplicate_by:
         return frame
     keys = [_quoted(name) for name in settings.deduplicate_by]
     unknown = " OR ".join(f"{key} IS NULL" for key in keys)
-    # Its place makes a record without a key one of a kind, and spreads such records.
+    # Its position makes a record without a key unique, and distributes such records.
     place = ", ".join(_ORDER)
     alone = f"CASE WHEN {unknown} THEN struct({place}) END AS {_ALONE}"
     group = [*keys, _ALONE, *([UNIT_COLUMN] if settings.unit_column else [])]
@@ -137,10 +137,10 @@ def without_duplicates(frame: DataFrame, settings: IngestSettings, tasks: int) -
 def transformed(
     spark: SparkSession, frame: DataFrame, settings: IngestSettings
 ) -> Iterator[DataFrame]:
-    """The frame that the pipeline's statement makes of the records; as it is without one.
+    """Yield the result of the pipeline's statement; without a statement the frame itself.
 
-    Raises `PySparkException` for what Spark refuses. The frame is good inside the
-    block only.
+    Raises `PySparkException` if Spark refuses the statement. The frame is valid inside the block
+    only.
     """
     if not settings.transform:
         yield frame
@@ -150,10 +150,10 @@ def transformed(
 
 
 def check(spark: SparkSession, name: str, settings: IngestSettings) -> pa.Schema:
-    """The schema of the Parquet files. Raises `ConfigError` for a statement that cannot be used.
+    """Return the schema of the Parquet files.
 
-    Looks at no record: the statement is analysed over an empty frame of the declared
-    columns. ``name`` is the pipeline's.
+    Reads no record: the statement is analysed over an empty frame of the declared columns. ``name``
+    is the pipeline's. Raises `ConfigError` for a statement that cannot be used.
     """
     names = {field.name for field in settings.fields}
     missing = [column for column in settings.deduplicate_by if column not in names]
@@ -176,7 +176,7 @@ def check(spark: SparkSession, name: str, settings: IngestSettings) -> pa.Schema
             if refusal is None:
                 schema = spark.sql(wrapped(settings.transform, view)).schema
     except PySparkException as error:
-        # A value among its constants may fail as soon as it is looked at.
+        # A constant of the statement may fail during analysis.
         if not isinstance(error, AnalysisException) and not is_data_failure(error):
             raise
         refusal = spark_message(str(error))
@@ -188,14 +188,14 @@ def check(spark: SparkSession, name: str, settings: IngestSettings) -> pa.Schema
 
 
 def check_written(spark: SparkSession, name: str, settings: IngestSettings) -> None:
-    """Raise `ConfigError` for a statement that is no query whatever the columns will be."""
+    """Raise `ConfigError` for a statement that is no query, whatever the columns will be."""
     refusal = query_refusal(spark, settings.transform)
     if refusal is not None:
         raise ConfigError(f"pipelines.{name}.transform", [refusal])
 
 
 def _output_schema(schema: StructType, settings: IngestSettings) -> pa.Schema:
-    """The Parquet files' schema: times are microseconds in UTC."""
+    """Return the Parquet files' schema: times are microseconds in UTC."""
     gone = {PARTITION} if by_path(settings) else set()
     kept = StructType([field for field in schema.fields if field.name not in gone])
     return to_arrow_schema(kept, timezone="UTC")
@@ -233,7 +233,7 @@ def _partition_refusal(schema: StructType, settings: IngestSettings) -> str | No
         if kind is None:
             return f"must give the column {rule.column!r}, which sink.partition_by names"
         if rule.template and not isinstance(kind, TimestampType):
-            return f"must give {rule.column!r} as a timestamp, which sink.partition_by takes it for"
+            return f"must give {rule.column!r} as a timestamp, which sink.partition_by requires"
         if not rule.template and not isinstance(kind, _IN_A_PATH):
             return (
                 f"gives {rule.column!r} as {first_line(kind.simpleString())}, which"
@@ -259,15 +259,15 @@ def _partition_keys(settings: IngestSettings) -> Iterator[str]:
     yield from (rule.key for rule in settings.partition_rules if rule.key)
 
 
-_NO_REMEDY = "which a Delta table cannot hold; CAST it to another"
+_NO_REMEDY = "which a Delta table does not support; CAST it to another type"
 _REMEDIES = {
-    "timestamp_ntz": "which has no time zone; CAST(… AS TIMESTAMP) takes it as UTC",
-    "void": "since it is null in every row; say which with CAST(NULL AS …)",
+    "timestamp_ntz": "which has no time zone; CAST(… AS TIMESTAMP) reads it as UTC",
+    "void": "since it is null in every row; choose a type with CAST(NULL AS …)",
 }
 
 
 def _unfit(kind: DataType) -> str | None:
-    """The first type inside that a Delta table cannot hold, by its SQL name."""
+    """Return the first nested type that a Delta table does not support, by its SQL name."""
     if isinstance(kind, TimestampNTZType):
         return "timestamp_ntz"
     if isinstance(kind, ArrayType):
@@ -281,13 +281,13 @@ def _unfit(kind: DataType) -> str | None:
 
 @contextlib.contextmanager
 def _view(frame: DataFrame) -> Iterator[str]:
-    """The frame under a name of its own: jobs of several pipelines share the session."""
+    """Yield a unique name for a view of the frame: jobs of several pipelines share the session."""
     name = f"{VIEW_PREFIX}{uuid.uuid4().hex}"
     frame.createOrReplaceTempView(name)
     try:
         yield name
     finally:
-        with contextlib.suppress(Exception):  # the session may be gone; what ended it matters more
+        with contextlib.suppress(Exception):  # the session may be gone; its own error matters more
             frame.sparkSession.catalog.dropTempView(name)
 
 

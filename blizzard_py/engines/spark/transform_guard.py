@@ -1,14 +1,13 @@
-"""The guard against forbidden transforms, by Spark's own analysis.
+"""The check of forbidden transforms, by Spark's own analysis.
 
-A transform is stateless: what a row becomes depends on that row alone, so neither the way files
-fall into batches nor a second attempt can change it. So it reads its records and nothing else, has
-operators of single rows only, and nothing that Spark calls nondeterministic or of the moment.
+A transform is stateless: a row's result depends on that row alone. So neither the division of files
+into batches nor a second attempt can change it. It reads its records and nothing else, has
+operators on single rows only, and uses nothing that Spark calls nondeterministic or dependent on
+the time. The author of the configuration is trusted, the author of records is not. No pattern, no
+size and no document that may refer to other resources comes from a record.
 
-Who writes the configuration is trusted, who writes records is not: no pattern comes from a record,
-no size, and no document whose reader opens what it names.
-
-A client of Spark Connect is given the text of a plan only. There operators and names of functions
-are read from it.
+A client of Spark Connect gets only the text of a plan. In that case operators and names of
+functions are read from the text.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ SOURCE = "source"
 VIEW_PREFIX = "blizzard_source_"
 
 _BATCH = (
-    "its result depends on which files are in one batch; what a row becomes may depend on that"
+    "its result depends on which files are in one batch; the result of a row may depend on that"
     " row alone"
 )
-_MOMENT = "it depends on when, where or by whom the batch is run; use a column of the record"
+_MOMENT = "it depends on time, place or user of the run; use a column of the record"
 _CHANCE = "it gives another value at every attempt"
 _REASONS = {
     "chance": _CHANCE,
@@ -36,7 +35,7 @@ _REASONS = {
     "document": "its reader may open what the record names",
 }
 _PATTERN = (
-    "must not take a pattern from the record: whoever wrote that could make it take years; write"
+    "must not take a pattern from the record: a malicious record could make it run for years; write"
     " the pattern as a constant"
 )
 _ROW_BY_ROW = frozenset(
@@ -58,9 +57,9 @@ _OPERATORS = {
     "ScriptTransformation": "TRANSFORM … USING",
     "UnionLoop": "WITH RECURSIVE",
 }
-# `deduplicate_by` is the one thing about a batch as a whole.
+# `deduplicate_by` is the only operation on a batch as a whole.
 _REMEDIES = {"Aggregate": "; aggregate in the table", "Distinct": "; use deduplicate_by"}
-# Arguments that must not come from the record: patterns from one on, and sizes.
+# Positions of arguments that must not come from the record: patterns and sizes.
 _PATTERNS = {
     **dict.fromkeys(("ILike", "Like", "RLike", "RegExpExtract", "RegExpExtractAll"), 1),
     **dict.fromkeys(("RegExpInStr", "RegExpReplace", "StringSplit", "StringToMap"), 1),
@@ -73,15 +72,15 @@ _SIZES = {
     "Sequence": (0, 1, 2),
 }
 _TIMES = frozenset({"date", "time", "timestamp", "timestamp_ntz"})
-# DATE 'today' and its like are read as the time of the query, wherever a constant becomes a time.
-_UNDATED = "must not make a time of a constant text that does not begin with a digit"
+# DATE 'today' and similar constants are read as the time of the query.
+_UNDATED = "must not convert a constant text to a time unless it begins with a digit"
 _DATED = re.compile(r"""\s*\w+\s*r?['"]\s*[+-]?\d""", re.IGNORECASE)
 _DATED_TEXT = re.compile(r"\s*([+-]?\d|$)")
 _TOO_MUCH = re.compile(r"StackOverflowError|OutOfMemoryError|size limit")
-_TOO_LARGE = "is nested too deeply, or has constants too large, for Spark; take it apart WITH … AS"
+_TOO_LARGE = "is nested too deeply, or has constants too large, for Spark; split it with WITH … AS"
 _UNPLANNED = "Error occurred during query planning:"
 _POSITION = re.compile(r"\bline (\d+)")
-# Of a plan as text.
+# For a plan as text.
 _NODE = re.compile(r"^(?P<indent>[ :]*(?:[+:]- )?)(?P<name>[A-Za-z][A-Za-z0-9]*)")
 _SUBQUERY = re.compile(r"\b(?:scalar-subquery|exists|list|lateral-subquery)#\d+ \[")
 _CALLS = re.compile(
@@ -93,19 +92,19 @@ _CALLS = re.compile(
 
 
 def wrapped(statement: str, view: str) -> str:
-    """The query that gives the statement's rows, with ``source`` being ``view``."""
-    # The statement is the operator's own.
+    """Return the query for the statement's rows, with ``source`` being ``view``."""
+    # The statement is the operator's.
     return f"WITH {SOURCE} AS (SELECT * FROM {view}) SELECT * FROM (\n{statement}\n)"  # noqa: S608
 
 
 def refusal_of(spark: SparkSession, statement: str, view: str) -> str | None:
-    """Return why the statement is unusable; None if it is not.
+    """Return why the statement cannot be used; None if it can.
 
-    Raises `PySparkException` for what Spark itself refuses.
+    Raises `PySparkException` if Spark itself refuses it.
     """
     if found := query_refusal(spark, statement):
         return found
-    # A Connect session is of another class, which has the same methods.
+    # A Connect session is of another class with the same methods.
     if not isinstance(spark, SparkSession):
         explained = spark.sql(f"EXPLAIN EXTENDED {wrapped(statement, view)}").collect()
         return _refusal_by_text("\n".join(line[0] for line in explained), view)
@@ -114,7 +113,7 @@ def refusal_of(spark: SparkSession, statement: str, view: str) -> str | None:
         plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001  # the JVM has no public name
         refusal = _plan_refusal(plan, view, _Patterns(spark))
         if refusal is None:
-            # A constant of the query that cannot be computed.
+            # A constant of the query cannot be computed.
             frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # the same
     except Py4JError as error:
         return _too_large(error)
@@ -122,10 +121,10 @@ def refusal_of(spark: SparkSession, statement: str, view: str) -> str | None:
 
 
 def query_refusal(spark: SparkSession, statement: str) -> str | None:
-    """Return why the statement is not exactly one query; a Connect server says so later.
+    """Return why the statement is not exactly one query; a Connect server reports it later.
 
-    Alone it has to be one: what closes our parenthesis and opens another is none. Its lines are
-    counted as in what is analysed.
+    The statement must be a query by itself: text that closes our parenthesis and opens another is
+    not one. Its lines are counted as in the analysed query.
     """
     if not isinstance(spark, SparkSession):
         return None
@@ -146,7 +145,7 @@ def _too_large(error: Py4JError) -> str:
 
 
 def aggregate_refusal(frame: DataFrame, names: set[str]) -> tuple[str, str] | None:
-    """Return the first of these aggregates of a query that is unusable, and why; None if none."""
+    """Return the first unusable aggregate of a query, and why; None if all can be used."""
     patterns = _Patterns(frame.sparkSession)
     plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001  # the JVM has no public name
     for node in _below(plan, lambda _: True):
@@ -157,7 +156,7 @@ def aggregate_refusal(frame: DataFrame, names: set[str]) -> tuple[str, str] | No
 
 
 def spark_message(text: str) -> str:
-    """Spark's message about a statement without its trace, lines counted as the user does."""
+    """Return Spark's message about a statement without its trace, with the user's line numbers."""
     message = re.split(r"\n\s*\n|\n== SQL|;\n|\nJVM stacktrace", text.strip())[0]
     message = _POSITION.sub(lambda found: f"line {max(1, int(found[1]) - 1)}", message)
     return " ".join(message.split()).removesuffix(";")
@@ -201,7 +200,7 @@ def _expression_refusal(expression: Any, patterns: _Patterns) -> str | None:
         return _call_refusal(found, _MOMENT)
     for node in _below(expression, lambda _: True):
         refusal = _node_refusal(node)
-        # What Spark runs in its place need not be among its children.
+        # The expression that Spark runs instead may not be among its children.
         if refusal is None and patterns.replaceable.isInstance(node):
             refusal = _expression_refusal(node.replacement(), patterns)
         if refusal is not None:
@@ -212,7 +211,7 @@ def _expression_refusal(expression: Any, patterns: _Patterns) -> str | None:
 def _node_refusal(node: Any) -> str | None:
     kind = _kind(node)
     below = list(_items(node.children()))
-    if kind == "AesEncrypt":  # its random part is none that Spark marks
+    if kind == "AesEncrypt":  # Spark does not mark its random part
         return _call_refusal("aes_encrypt", _CHANCE)
     if kind.startswith("xml.") or kind == "XmlToStructs":
         return _call_refusal(node.prettyName(), _REASONS["document"])
@@ -220,8 +219,8 @@ def _node_refusal(node: Any) -> str | None:
         return _PATTERN
     if not all(below[at].foldable() for at in _SIZES.get(kind, ()) if at < len(below)):
         return (
-            f"must not take from the record how much {node.prettyName()}() makes: whoever wrote"
-            " that could end Spark; write a constant, and filter by the record"
+            f"must not take the size of {node.prettyName()}() from the record: a malicious record"
+            " could end Spark; write a constant, and filter by the record"
         )
     if kind.startswith(("Cast", "Literal", "ParseTo")) and node.dataType().typeName() in _TIMES:
         return None if _is_dated(node, below) else f"{_UNDATED}: {_MOMENT}"
@@ -229,7 +228,7 @@ def _node_refusal(node: Any) -> str | None:
 
 
 def _is_dated(node: Any, below: list[Any]) -> bool:
-    """Return whether a time is none that a constant text like ``now`` stands for."""
+    """Return whether a time is not made from a constant text like ``now``."""
     if not below:
         written = _written(node)
         return not written or bool(_DATED.match(written))
@@ -249,7 +248,7 @@ def _written(literal: Any) -> str:
 
 def _operator_refusal(kind: str) -> str:
     if kind not in _OPERATORS:
-        return f"must read `{SOURCE}` and nothing else, not {kind}"
+        return f"must read only `{SOURCE}`, not {kind}"
     return f"must not use {_OPERATORS[kind]}: {_BATCH}{_REMEDIES.get(kind, '')}"
 
 
@@ -258,7 +257,7 @@ def _call_refusal(name: str, reason: str) -> str:
 
 
 def _deepest(expression: Any, holds: Callable[[Any], bool]) -> str:
-    """The name of the innermost call of which that holds."""
+    """Return the name of the innermost call for which ``holds`` is true."""
     while True:
         inner = next((each for each in _items(expression.children()) if holds(each)), None)
         if inner is None:
@@ -267,7 +266,7 @@ def _deepest(expression: Any, holds: Callable[[Any], bool]) -> str:
 
 
 def _below(tree: Any, goes_on: Callable[[Any], bool]) -> Iterator[Any]:
-    """A tree's nodes, each before those below it, without those below where it does not go on."""
+    """Yield a tree's nodes, parents first, without nodes below those where ``goes_on`` is false."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -281,13 +280,13 @@ def _items(sequence: Any) -> Iterator[Any]:
 
 
 def _kind(node: Any) -> str:
-    """The class, without the engine's usual packages."""
+    """Return the class name, without the engine's usual packages."""
     name = str(node.getClass().getName()).removeprefix("org.apache.spark.sql.catalyst.")
     return re.sub(r"^(expressions|plans\.logical)\.", "", name).removesuffix("$")
 
 
 def _refusal_by_text(explained: str, view: str) -> str | None:
-    if explained.startswith(_UNPLANNED):  # a constant among it that cannot be computed
+    if explained.startswith(_UNPLANNED):  # a constant in it cannot be computed
         return spark_message(explained.removeprefix(_UNPLANNED))
     plan = explained.partition("== Analyzed Logical Plan ==")[2].partition("\n== ")[0]
     if _SUBQUERY.search(plan):
@@ -302,9 +301,9 @@ def _refusal_by_text(explained: str, view: str) -> str | None:
 
 
 def _operators(plan: str, view: str) -> Iterator[tuple[str, str]]:
-    """The operators of the user's statement: what lies below our view is our own."""
+    """Yield the operators of the user's statement: operators below our view are our own."""
     ours: int | None = None
-    # The first line has the columns and no operator.
+    # The first line has the columns, not an operator.
     for line in plan.strip().splitlines()[1:]:
         found = _NODE.match(line)
         if found is None or (ours is not None and len(found["indent"]) > ours):

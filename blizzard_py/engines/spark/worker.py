@@ -1,4 +1,4 @@
-"""The code of Spark's Python workers: thin shells around the kernels."""
+"""The functions that Spark's Python workers run: thin wrappers of the kernels."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from blizzard_py.reading import Access
 
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-# Tasks of this process.
+# Counts the tasks of this process.
 _begun = itertools.count()
 
-# What every job's frame of reports looks like, as Spark writes a schema.
+# The schema of every job's frame of reports, in Spark's notation.
 REPORTS = "result string"
 
 
 def run_partition(tasks: Sequence[IngestTask], numbers: Iterable[int]) -> Iterator[str]:
-    """A function of `numbered_tasks`, after ``tasks`` is bound: their numbers in, reports out.
+    """Run tasks by number and yield their reports; for `numbered_tasks`, with ``tasks`` bound.
 
-    The attempt's number goes along: a later one means that the worker of the
-    one before may have died of its input.
+    The attempt's number is passed on: after the first attempt, the worker of the attempt before may
+    have died of its input.
     """
     context = task_context()
     for number in numbers:
@@ -62,7 +62,10 @@ def run_reading(
     pacing_secs: float,
     numbers: Iterable[int],
 ) -> Iterator[str]:
-    """As `run_partition`, for tasks that a connection's reader reads, so long after each other."""
+    """Run tasks that a connection's reader reads, with a pause between them.
+
+    Otherwise as `run_partition`.
+    """
     context = task_context()
     access = restore_access(access)
     for place, number in enumerate(numbers):
@@ -80,9 +83,10 @@ def run_reading(
 def run_frame(
     tasks: Sequence[ReadingTask], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """As `run_reading`, for tasks that Spark reads: each partition is one's rows.
+    """Run tasks that Spark reads: each partition has the rows of one task.
 
-    This and what follows are functions of ``mapInArrow``, which rows of a frame go through.
+    This and the following functions are for ``mapInArrow``, which passes a frame's rows to them.
+    Otherwise as `run_reading`.
     """
     context = task_context()
     task = restore_secrets(tasks[context.partitionId()])
@@ -96,7 +100,7 @@ def read_partition(
     schema: pa.Schema,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """The second job's input: ids in, accepted records out."""
+    """Yield the second job's input: accepted records, for ids of packed files."""
     task_context()
     for index in ids_of(batches):
         yield from read_records(storage_of(restore_sink(sink)), packed[index], schema)
@@ -105,7 +109,7 @@ def read_partition(
 def write_partition(
     second: SqlStage, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The second job's output: rows in, a report out."""
+    """Write the second job's rows and yield a report."""
     context = task_context()
     second = restore_secrets(second)
     yield _reported(
@@ -122,7 +126,7 @@ def write_partition(
 def write_emitted(
     second: SqlStage, same: Mapping[str, int], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """As `write_partition`, with columns behind the rows' own that are ``same`` in all of them."""
+    """Write rows as `write_partition`, with additional columns of constant values ``same``."""
     yield from write_partition(second, (_with(each, same) for each in batches))
 
 
@@ -133,9 +137,9 @@ def _with(rows: pa.RecordBatch, same: Mapping[str, int]) -> pa.RecordBatch:
 
 
 def reports(frame: DataFrame, run: ArrowFunction) -> DataFrame:
-    """Return what ``run`` reports of the frame's rows, whatever its columns are called.
+    """Return the reports of ``run`` on the frame's rows, whatever the columns' names.
 
-    ``mapInArrow`` looks columns up by name, and takes a dot for a field of a struct.
+    ``mapInArrow`` finds columns by name, and reads a dot as the field of a struct.
     """
     names = frame.columns
     plain = frame.toDF(*(f"c{place}" for place in range(len(names))))
@@ -149,25 +153,25 @@ def _run_named(
 
 
 def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """No rows: what stands in for the records where a transform is only looked at."""
+    """Yield no rows: stands in for the records while a transform is only analysed."""
     for _ in batches:
         pass
     yield from ()
 
 
 def task_context() -> TaskContext:
-    """The running task's, with its worker prepared."""
+    """Return the running task's context, with its worker prepared."""
     prepare_worker()
     if next(_begun) == 1:
-        gc.freeze()  # what the first task has loaded, too, after Spark's own collection
+        gc.freeze()  # also what the first task has loaded, after Spark's own collection
     context = TaskContext.get()
     if context is None:
-        raise RuntimeError("this runs in a Spark task only")
+        raise RuntimeError("this runs only in a Spark task")
     return context
 
 
 def ids_of(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
-    """The numbers in a frame of ids."""
+    """Yield the numbers in a frame of ids."""
     for batch in batches:
         yield from batch.column("id").to_pylist()
 
@@ -177,7 +181,7 @@ def _reported(report: TaskReport) -> pa.RecordBatch:
 
 
 def run_merge_partition(tasks: Sequence[MergeTask], numbers: Iterable[int]) -> Iterator[str]:
-    """As `run_partition`, for the job that merges small outputs."""
+    """Run the tasks that merge small outputs, as `run_partition`."""
     context = task_context()
     for number in numbers:
         task = restore_secrets(tasks[number])
@@ -187,10 +191,10 @@ def run_merge_partition(tasks: Sequence[MergeTask], numbers: Iterable[int]) -> I
 
 @functools.cache
 def prepare_worker() -> None:
-    """Once per worker process: pyarrow set up, the fast path compiled, garbage collections cheap.
+    """Prepare the worker process once: pyarrow, the fast path, cheap garbage collection.
 
-    Spark collects garbage after every task. With pyarrow loaded that takes 40 ms
-    unless what is loaded now is set aside.
+    Spark collects garbage after every task. With pyarrow loaded that takes 40 ms, unless the loaded
+    objects are frozen now.
     """
     prepare_process()
     compiled()
@@ -199,13 +203,13 @@ def prepare_worker() -> None:
 
 
 def storage_of(place: Place) -> Storage:
-    """The storage of a place, which a worker keeps."""
+    """Return the storage of a place; the worker keeps it."""
     return _opened(place.uri, frozenset(place.options.items()))
 
 
 @functools.lru_cache(maxsize=32)
 def _opened(uri: str, options: frozenset[tuple[str, str]]) -> Storage:
-    """Connections outlive tasks: making an S3 client costs more than a small task."""
+    """Return a storage that outlives tasks: making an S3 client costs more than a small task."""
     return open_storage(uri, dict(options))
 
 
@@ -215,5 +219,5 @@ def _source(place: Place) -> Storage:
 
 @functools.lru_cache(maxsize=32)
 def _opened_source(uri: str, options: frozenset[tuple[str, str]]) -> Storage:
-    """As the driver lists it: a link that came into a file's place since leads nowhere."""
+    """Return the storage as the driver lists it: a link that replaced a file is not followed."""
     return open_source(uri, dict(options))

@@ -1,1 +1,1 @@
-"""From lines to Arrow columns, with guards around a parser that is too forgiving."""
+"""From lines to Arrow columns, with checks around a parser that is too tolerant."""

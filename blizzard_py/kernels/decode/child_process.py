@@ -1,12 +1,11 @@
-"""Calls that may end the process, made in processes of their own.
+"""Calls that may end the process, made in child processes.
 
-`ChildProcess` starts one clean interpreter that has loaded pyarrow and no thread, and
-that one forks a child for each call: a fork of the worker itself would take over
-locks of its threads, and a fresh interpreter for each call half a second. A child
-that dies takes nothing along, and the caller learns how it died.
+`ChildProcess` starts one clean interpreter with pyarrow loaded and a single thread, and that one
+forks a child for each call. A fork of the worker itself would inherit locks of its threads, and a
+new interpreter for each call takes half a second. A child that dies affects nothing else, and the
+caller learns how it died.
 
-Functions and values travel as pickles, through pipes between processes of the
-same user and code.
+Functions and values travel as pickles, through pipes between processes of the same user and code.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ import pyarrow as pa
 
 
 def prepare_process() -> None:
-    """Set pyarrow up for a process that runs one task at a time.
+    """Configure pyarrow for a process that runs one task at a time.
 
-    One thread, since every core has a task of its own. The C library's allocator,
-    since this work takes an eighth less time with it than with pyarrow's default.
+    It uses one thread, since every core has its own task. It uses the C library's allocator: this
+    work takes an eighth less time with it than with pyarrow's default.
     """
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
@@ -45,7 +44,7 @@ _OK, _RAISED, _DIED = b"ORD"
 
 
 class Died(Exception):
-    """The process that made the call ended before it returned; ``how`` says by what."""
+    """The process of a call ended before it returned; ``how`` says why."""
 
     def __init__(self, how: str) -> None:
         super().__init__(how)
@@ -59,7 +58,7 @@ class ChildProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Return what the function returns or raises, or `Died`. It must be found by its name."""
+        """Return or raise the function's result, or raise `Died`. Functions are found by name."""
         process = self._started()
         stdin, stdout = cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout)
         try:
@@ -67,7 +66,7 @@ class ChildProcess:
             answer = _received(stdout)
         except (EOFError, BrokenPipeError):  # the interpreter itself was killed
             self._process = None
-            process.communicate()  # closes both pipes, where `close` would send what is left
+            process.communicate()  # closes both pipes; `close` would send the remaining data
             raise Died(_how(process.returncode)) from None
         kind, content = answer[0], memoryview(answer)[1:]
         if kind == _DIED:
@@ -102,7 +101,7 @@ class ChildProcess:
 
 
 def _how(code: int) -> str:
-    """An exit code as `subprocess` gives it, in words."""
+    """Return an exit code of `subprocess` in words."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -119,7 +118,7 @@ def _send(stream: BinaryIO, content: bytes) -> None:
 
 
 def _received(stream: BinaryIO) -> bytes:
-    """One message. Raises `EOFError` if the other side is gone."""
+    """Return one message. Raises `EOFError` if the other side is gone."""
     head = stream.read(_LENGTH.size)
     if len(head) == _LENGTH.size:
         (length,) = _LENGTH.unpack(head)
@@ -130,13 +129,13 @@ def _received(stream: BinaryIO) -> bytes:
 
 
 def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """The interpreter's loop: a child for each request, until there are no more."""
+    """Serve requests in the interpreter, with a child for each, until there are no more."""
     while True:
         try:
             request = _received(requests)
         except EOFError:
             return
-        # Loaded here, so that modules are imported once and not in every child.
+        # Loaded here, so that modules are imported once, not in every child.
         function, args, kwargs = pickle.loads(request)  # noqa: S301  # our own parent's
         read_end, write_end = os.pipe()
         child = os.fork()
@@ -156,12 +155,12 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
 def _answer(call: Callable[[], object]) -> bytes:
     try:
         return bytes([_OK]) + pickle.dumps(call(), protocol=5)
-    except Exception as error:  # whatever it is, it is the caller's
+    except Exception as error:  # any error is returned to the caller
         return bytes([_RAISED]) + pickle.dumps(error)
 
 
 def main() -> None:
-    """Serve the parent's requests; what anything prints goes to stderr."""
+    """Serve the parent's requests; all printed text goes to stderr."""
     prepare_process()
     gc.collect()
     gc.freeze()

@@ -1,10 +1,9 @@
-"""Columns as the reader gives them become columns as they are written.
+"""Conversion of columns from the JSON reader's types to the table's types.
 
-Where the reader's types are the table's, nothing happens and nothing is paid.
-Dates, base64, epochs, ``float32`` and required fields inside structs and lists
-are converted or checked as whole columns. JSON, maps and what contains them come
-from `extract` as raw JSON and go through the reader again, one level down, so
-that a number is a number by the same rules at every depth.
+If the types are equal, there is no conversion and no cost. Dates, base64, epochs, ``float32`` and
+required fields inside structs and lists are converted or checked as whole columns. JSON, maps and
+their containers come from `extract` as raw JSON and go through the reader again, one level down. So
+a number is read by the same rules at every depth.
 
 Each row's verdict depends on that row alone.
 """
@@ -46,10 +45,10 @@ _READERS_NAME = re.compile(r"Column\(/v((?:/[^)]*)?)\)")
 
 
 class RecordSchema:
-    """The schema of a line: how the reader is asked for it, and what becomes of that.
+    """The schema of a line: for the reader, and for the table.
 
-    ``read`` is the reader's ``explicit_schema`` (fields it does not name are
-    ignored), ``table`` what `finish` returns.
+    ``read`` is the reader's ``explicit_schema`` (it ignores fields that are not named); ``table``
+    is the schema of `finish`.
     """
 
     def __init__(
@@ -68,17 +67,17 @@ class RecordSchema:
         )
 
     def __reduce__(self) -> tuple[type[Self], tuple[Sequence[FieldSpec], UnexpectedFields]]:
-        # It goes to child processes, and decoders do not.
+        # The schema goes to child processes, but decoders cannot.
         return type(self), (self.fields, self.unexpected)
 
     def named(self, error: ValueError, line: bytes) -> ValueError:
-        """The reader's error about a single line, with the column it is about if that is clear."""
-        # Only what was found to be an object may be given to the reader: it dies of `null`.
+        """Return the reader's error about a single line, with the column's name if known."""
+        # The reader may only get values that are known to be objects: `null` crashes it.
         text = str(error)
         if text.startswith("JSON parse error") and "required field" not in text:
             return error  # about the line as a whole
         by_reader = isinstance(error, pa.ArrowInvalid) and "Column(" not in text
-        if not by_reader or _same_error(line, [], error):  # the latter is no JSON at all
+        if not by_reader or _same_error(line, [], error):  # the latter is not JSON at all
             return error
         fields = list(self.read)
         while len(fields) > 1:
@@ -87,10 +86,10 @@ class RecordSchema:
         return _refused(fields[0].name, error) if _same_error(line, fields, error) else error
 
     def finish(self, table: pa.Table, chunk: bytes) -> pa.Table:
-        """The reader's rows in the columns of ``table``.
+        """Return the reader's rows in the columns of ``table``.
 
-        There must be one for each line of the chunk that is not blank. Raises
-        `ValueError` naming the column and the value.
+        There must be one for each line of the chunk that is not blank. Raises `ValueError` naming
+        the column and the value.
         """
         if self._as_read:
             return with_bare(table.cast(self.table))  # the reader drops nullability
@@ -110,7 +109,7 @@ class RecordSchema:
 
 
 def read_json(chunk: bytes, schema: pa.Schema) -> pa.Table:
-    """Return what the reader makes of the chunk, a row for each object. Raises `ValueError`."""
+    """Return the reader's table of the chunk, a row for each object. Raises `ValueError`."""
     return pj.read_json(
         pa.BufferReader(chunk),
         read_options=pj.ReadOptions(use_threads=False, block_size=len(chunk) + 1),
@@ -131,7 +130,7 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _is_converted(spec: FieldSpec) -> bool:
-    """Return whether the reader's column may be another than the table's, or need a check."""
+    """Return whether the reader's column may differ from the table's, or needs a check."""
     if is_extracted(spec) or spec.type == "timestamp" or read_type(spec) != arrow_type(spec):
         return True
     return any(not child.nullable or _is_converted(child) for child in spec.children)
@@ -146,7 +145,7 @@ def _refused(path: str, why: object) -> ValueError:
     return ValueError(f"column {path!r}: {why}")
 
 
-# --- as the reader gives them ---------------------------------------------------------------
+# --- columns from the reader ----------------------------------------------------------------
 
 
 def _converted(spec: FieldSpec, array: pa.Array, path: str) -> pa.Array:
@@ -172,7 +171,7 @@ def _converted(spec: FieldSpec, array: pa.Array, path: str) -> pa.Array:
 
 
 def _struct(spec: FieldSpec, columns: Sequence[pa.Array], parent: pa.Array, path: str) -> pa.Array:
-    """A struct out of its fields' columns as read; ``parent`` says where it is null."""
+    """Return a struct of its fields' columns as read; ``parent`` says where it is null."""
     children = []
     for child, column in zip(spec.children, columns, strict=True):
         name = f"{path}.{child.name}"
@@ -184,7 +183,7 @@ def _struct(spec: FieldSpec, columns: Sequence[pa.Array], parent: pa.Array, path
 
 
 def _mask(array: pa.Array) -> pa.Array | None:
-    """Return where it is null, if anywhere, as readers have it."""
+    """Return where the array is null, if anywhere, in the form of Arrow's constructors."""
     return array.is_null() if array.null_count else None
 
 
@@ -214,7 +213,7 @@ def _bytes(text: str) -> bytes:
         found = binascii.a2b_base64(text, strict_mode=True)
     except ValueError as error:  # binascii.Error is one
         raise ValueError(f"{text!r} is not base64: {error}") from error
-    # Bits that belong to no byte must be zero, so that each value has one text.
+    # Unused bits must be zero, so that each value has one text.
     if binascii.b2a_base64(found, newline=False).decode() != text:
         raise ValueError(f"{text!r} is not base64: its last character has bits to spare")
     return found
@@ -229,9 +228,9 @@ def _decimal(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
 
 
 def _instants(array: pa.Array, path: str) -> pa.Array:
-    """Refuse what the reader takes beyond the calendar: a year 0, an offset that leads out of it.
+    """Refuse times outside the calendar: a year 0, or an offset that leads out of it.
 
-    Of a table with such a value Python and most readers cannot read the row.
+    Python and most readers cannot read a table's row with such a time.
     """
     lowest, highest = pc.min_max(array.cast(pa.int64())).as_py().values()
     if lowest is not None and (lowest < MIN_MICROS or highest > MAX_MICROS):
@@ -240,7 +239,7 @@ def _instants(array: pa.Array, path: str) -> pa.Array:
 
 
 def _epoch(array: pa.Array, path: str) -> pa.Array:
-    """Read with its unit's digits behind the point, a decimal's integer is microseconds."""
+    """Return times from decimals whose fractional digits are those of the unit."""
     whole = pa.Array.from_buffers(
         pa.decimal128(EPOCH_DIGITS, 0), len(array), array.buffers(), offset=array.offset
     )
@@ -258,19 +257,19 @@ _CONVERT: dict[str, Callable[[pa.Array], pa.Array]] = {
 }
 
 
-# --- as they stand in the lines -------------------------------------------------------------
+# --- columns from raw JSON ------------------------------------------------------------------
 
 
 def from_json(spec: FieldSpec, raws: Sequence[bytes]) -> pa.Array:
-    """A column out of raw JSON values, ``null`` among them, each found to be JSON before.
+    """Return a column of raw JSON values, including ``null``, each already checked to be JSON.
 
-    Raises `ValueError` for one that is not of the type.
+    Raises `ValueError` for a value of another type.
     """
     return _built(spec, raws, spec.name)
 
 
 def _built(spec: FieldSpec, raws: Sequence[bytes], path: str) -> pa.Array:
-    """A column out of raw JSON values. Raises `ValueError` for one that is not of its type."""
+    """Return a column of raw JSON values. Raises `ValueError` for a value of another type."""
     if spec.type == "json":
         return pa.array([None if raw == NULL else compact(raw) for raw in raws], pa.string())
     if spec.coerce:
@@ -300,7 +299,7 @@ def _built(spec: FieldSpec, raws: Sequence[bytes], path: str) -> pa.Array:
 
 
 def _parts(split: Callable[[bytes], _T], raws: Sequence[bytes], path: str) -> list[_T]:
-    """The parts of each value, none of null."""
+    """Return the parts of each value; none for null."""
     try:
         return [split(raw) for raw in raws]
     except ValueError as error:
@@ -321,7 +320,7 @@ def _struct_of_members(
 
 
 def _read_again(spec: FieldSpec, raws: Sequence[bytes], path: str) -> pa.Array:
-    """Values of a type that the reader knows, each as the one member of an object."""
+    """Return values of a type that the reader knows, each read as the one member of an object."""
     alone = replace(spec, name="v", nullable=True)
     if not raws:
         return pa.array([], arrow_type(spec))

@@ -1,19 +1,18 @@
-"""Rows as a connection gives them become rows of the declared schema, column by column.
+"""Conversion of a connection's rows to the declared schema, column by column.
 
-**No value is lost silently.** A value either is one of the declared type, digit for digit and
-instant for instant, or its row does not fit: a number above the type's range, digits that
-would be cut off, a time of day in what is declared as a date, an infinity or a year beyond 1 to
-9999 where a time is declared, text that is not of the type. Then the row is a bad record, and
-its neighbours are what they would be without it. Only binary fractions (``float32``,
-``float64``) may round, which is what they are for.
+**No value is lost silently.** A value is of the declared type, digit for digit and instant for
+instant, or its row does not fit. Examples are a number above the type's range, digits that would be
+cut off, a time of day in a declared date, an infinity or a year beyond 1 to 9999 in a declared
+time, and text that is not of the type. Such a row is a bad record; its neighbours are not affected.
+Only binary fractions (``float32``, ``float64``) may be rounded.
 
-Columns are cast whole. Where that fails the rows are halved until what fails alone is
-known, so rows that fit cost few calls altogether. A column that is not there, or is of a
-type that nothing of the declared one can be made of, is no matter of rows: `SourceError`.
+Columns are cast as a whole. If that fails, the rows are halved until the failing rows are known, so
+rows that fit cost few calls. A column that is missing, or of a type that can never be converted,
+raises `SourceError`.
 
 Times without a zone are UTC. A ``timestamp`` with a ``unit`` is a number since 1970. Structs,
-lists, maps and any JSON may come as Arrow's own types or as JSON text, which is read as a
-line's value is.
+lists, maps and any JSON may come as Arrow's own types or as JSON text, which is read like a line's
+value.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ from blizzard_py.kernels.decode.scalars import NoSuchCast, cast_scalar
 from blizzard_py.lines.failure import bounded
 from blizzard_py.schema.types import arrow_type, table_schema
 
-# A value that an error quotes may be of any length.
+# A value that an error quotes may have any length.
 _MAX_QUOTE = 200
 _NESTED = frozenset({"struct", "list", "map", "json"})
 _KEY = FieldSpec("key", "string", nullable=False)
-# Types of which the line parser takes one way of writing, and connections bring several.
+# Types for which the line parser accepts one notation, and connections have several.
 _WRITTEN_OTHERWISE = frozenset(
     {"string", "int32", "int64", "float32", "float64", "boolean", "date", "binary"}
 )
@@ -52,7 +51,7 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Conformed:
-    """The rows that fit, in the declared columns, with their indices; why the others do not."""
+    """The rows that fit, in the declared columns, with their indices; reasons for the others."""
 
     table: pa.Table
     rows_at: LineNumbers
@@ -60,7 +59,7 @@ class Conformed:
 
 
 class Conformer:
-    """Casts batches to the declared fields; with ``rescued`` there is a last column, of nulls."""
+    """Casts batches to the declared fields; with ``rescued`` it adds a last column of nulls."""
 
     def __init__(self, fields: Sequence[FieldSpec], *, rescued: bool = False) -> None:
         self._fields = tuple(fields)
@@ -68,9 +67,9 @@ class Conformer:
         self._rescued = rescued
 
     def conform(self, batch: pa.RecordBatch) -> Conformed:
-        """Return what becomes of a batch; columns that are not declared are left out.
+        """Return the result for a batch; undeclared columns are left out.
 
-        Raises `SourceError` for columns that cannot be what is declared.
+        Raises `SourceError` for columns that cannot have the declared type.
         """
         bad: dict[int, str] = {}
         there = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -89,7 +88,7 @@ class Conformer:
         return Conformed(table.cast(self.table), rows_at, dict(sorted(bad.items())))
 
     def text_of(self, batch: pa.RecordBatch, row: int) -> bytes:
-        """The row for a letter, as a line that becomes the same row once it fits."""
+        """Return the row for a dead letter, as a line that becomes the same row once it fits."""
         fields = {spec.name: spec for spec in self._fields}
         one = batch.slice(row, 1)
         told = zip(one.schema.names, one.columns, strict=True)
@@ -97,7 +96,7 @@ class Conformer:
 
 
 def _member(spec: FieldSpec | None, one: pa.Array) -> str:
-    """A value as the line parser takes it for the declared type, and with all of its digits."""
+    """Return a value as the line parser reads it for the declared type, with all digits."""
     if spec is None or one.null_count:
         return member(one)
     try:
@@ -109,7 +108,7 @@ def _member(spec: FieldSpec | None, one: pa.Array) -> str:
             found = _cast(spec, plain)
             return text if text and _is_number(spec, text) else member(found)
     except (ValueError, NoSuchCast):
-        pass  # that may be why it is a letter
+        pass  # this may be the reason for the letter
     return member(one)
 
 
@@ -121,7 +120,7 @@ def _column(there: Mapping[str, pa.Array], spec: FieldSpec, bad: dict[int, str])
     if spec.name not in there:
         known = ", ".join(there)
         raise SourceError(
-            f"there is no column {spec.name!r} any more (there are: {bounded(known)}); correct"
+            f"column {spec.name!r} no longer exists (existing: {bounded(known)}); correct"
             " schema.fields or the query"
         )
     array = _plain(there[spec.name], spec)
@@ -129,7 +128,7 @@ def _column(there: Mapping[str, pa.Array], spec: FieldSpec, bad: dict[int, str])
         found = _cast_rows(spec, array, 0, bad)
     except NoSuchCast as error:
         raise SourceError(
-            f"column {spec.name!r} is {array.type}, which is never {_named(spec)}; correct"
+            f"column {spec.name!r} is {array.type}, which cannot be {_named(spec)}; correct"
             " schema.fields, or cast it in a query"
         ) from error
     if not spec.nullable and array.null_count:
@@ -139,7 +138,7 @@ def _column(there: Mapping[str, pa.Array], spec: FieldSpec, bad: dict[int, str])
 
 
 def _cast_rows(spec: FieldSpec, array: pa.Array, start: int, bad: dict[int, str]) -> pa.Array:
-    """The column, with null in the rows that do not fit; they are added to ``bad``."""
+    """Return the column, with null in rows that do not fit; these are added to ``bad``."""
     try:
         return _cast(spec, array)
     except ValueError as error:  # pa.ArrowInvalid is one
@@ -167,7 +166,7 @@ def _one_chunk(column: Any) -> pa.Array:
 
 
 def _plain(array: pa.Array, spec: FieldSpec) -> pa.Array:
-    """The values without what only says how they are kept: extensions, dictionaries, views."""
+    """Return the values without storage details: extensions, dictionaries, views."""
     kind = array.type
     if isinstance(kind, pa.UuidType) and spec.type == "string":
         return pa.array([value and str(value) for value in array.to_pylist()], pa.string())
@@ -183,7 +182,7 @@ def _plain(array: pa.Array, spec: FieldSpec) -> pa.Array:
 
 
 def _cast(spec: FieldSpec, array: pa.Array) -> pa.Array:
-    """The values as the declared type. Raises `ValueError` for one that is none, `NoSuchCast`."""
+    """Return the values in the declared type. Raises `ValueError` or `NoSuchCast`."""
     target = arrow_type(spec)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
@@ -212,7 +211,7 @@ def _nested(spec: FieldSpec, array: pa.Array) -> pa.Array:
 
 
 def _raw_values(array: pa.Array) -> list[bytes]:
-    """JSON texts as they stand, each checked to be one; null for null."""
+    """Return JSON texts unchanged, each checked to be one; null for null."""
     return [
         NULL if value is None else _one_line(value) for value in array.cast(pa.binary()).to_pylist()
     ]
@@ -220,7 +219,7 @@ def _raw_values(array: pa.Array) -> list[bytes]:
 
 def _one_line(value: bytes) -> bytes:
     try:
-        msgspec.json.decode(value)  # `format` takes what is cut off
+        msgspec.json.decode(value)  # `format` accepts truncated JSON
         return msgspec.json.format(value, indent=-1)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise ValueError(f"is not JSON: {error}") from error
@@ -235,7 +234,7 @@ def _json_text(array: pa.Array) -> pa.Array:
             for value in array.to_pylist(maps_as_pydicts="strict")
         ]
     except (KeyError, OverflowError, TypeError) as error:
-        # A key twice or one that is no text, a day that Python does not know, another zone.
+        # A duplicate key or one that is not text, a day outside Python's range, another zone.
         raise ValueError(f"cannot be JSON: {error}") from error
     return pa.array(texts, pa.string())
 
@@ -248,7 +247,7 @@ def _struct(spec: FieldSpec, array: pa.Array) -> pa.Array:
         at = kind.get_field_index(child.name)
         if at < 0:
             raise SourceError(
-                f"column {spec.name!r} has no field {child.name!r} any more; correct schema.fields"
+                f"column {spec.name!r} no longer has field {child.name!r}; correct schema.fields"
             )
         column = _plain(flat[at], child)
         children.append(_cast(child, column))

@@ -1,14 +1,12 @@
-"""Values that ``pyarrow.json`` has no type for, taken from the lines themselves.
+"""Values of types that ``pyarrow.json`` does not have, taken from the lines themselves.
 
-A second pass over a chunk, by msgspec: it hands out values as the bytes they are
-written in, so nothing is lost on the way (``1.10`` stays ``1.10``, a number of
-forty digits keeps them). It also sees which fields the schema does not name.
-Chunks whose schema needs neither never come here.
+It is a second pass over a chunk, by msgspec, which returns values as the bytes of the line. So
+nothing is lost: ``1.10`` stays ``1.10``, a number of forty digits keeps them. It also finds fields
+that the schema does not name. Chunks whose schema needs neither skip this pass.
 
-The reader has been over the chunk before, so every line holds one object. Of a
-field given twice the last one counts, as in Python; the reader refuses that for
-the fields that it reads itself. ``NaN`` and ``Infinity``, which it takes, are
-refused here: they are not JSON.
+The reader has read the chunk before, so every line holds one object. Of a duplicate field the last
+one counts, as in Python; the reader refuses duplicates of the fields that it reads itself. ``NaN``
+and ``Infinity``, which the reader accepts, are refused here: they are not JSON.
 """
 
 from __future__ import annotations
@@ -36,28 +34,28 @@ _TEXT = msgspec.json.Decoder(str)
 
 @dataclass(frozen=True, slots=True)
 class SchemaNames:
-    """The names that the schema has at one level, and below those that are structs."""
+    """The names that the schema has at one level, and those below structs."""
 
     names: frozenset[str]
     structs: Mapping[str, SchemaNames]
 
     @classmethod
     def of(cls, fields: Sequence[FieldSpec]) -> SchemaNames:
-        """Those of the fields."""
+        """Return the names of the fields."""
         structs = {spec.name: cls.of(spec.children) for spec in fields if spec.type == "struct"}
         return cls(frozenset(spec.name for spec in fields), structs)
 
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """By row: raw JSON of each extracted column, and what no column took, as JSON."""
+    """By row: raw JSON of each extracted column, and unexpected fields as JSON."""
 
     values: dict[str, list[bytes]]
     rescued: list[str | None]
 
 
 class Extractor:
-    """Takes one schema's extracted columns and unexpected fields out of chunks."""
+    """Extracts one schema's columns and unexpected fields from chunks."""
 
     def __init__(self, fields: Sequence[FieldSpec], unexpected: UnexpectedFields) -> None:
         self._unexpected = unexpected
@@ -65,14 +63,14 @@ class Extractor:
         self._attributes = {name: f"f{index}" for index, name in enumerate(self._names)}
         self._known = SchemaNames.of(fields)
         self._values = _decoder(self._names) if unexpected == "ignore" else None
-        # Tells at once that a chunk has nothing unexpected, unless it would have to look
-        # into values that are taken whole.
+        # Detects quickly that a chunk has nothing unexpected, unless it would have to parse
+        # values that are extracted as a whole.
         whole = any(spec.type == "struct" and is_extracted(spec) for spec in fields)
         if unexpected != "ignore" and not whole:
             self._values = msgspec.json.Decoder(strict_line(fields, self._attributes))
 
     def extract(self, chunk: bytes, rows: int) -> Extracted:
-        """Of the chunk's lines that are not blank, ``rows`` by number. Raises `ValueError`."""
+        """Extract from the chunk's non-blank lines, ``rows`` in number. Raises `ValueError`."""
         if self._values is not None:
             try:
                 found = decode_lines(self._values, chunk)
@@ -105,7 +103,7 @@ class Extractor:
 
 
 def decode_lines(decoder: Any, chunk: bytes) -> list[Any]:
-    """The values of the chunk's lines. Raises `ValueError` for what msgspec refuses."""
+    """Return the values of the chunk's lines. Raises `ValueError` if msgspec refuses one."""
     try:
         found: list[Any] = decoder.decode_lines(chunk)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -114,21 +112,21 @@ def decode_lines(decoder: Any, chunk: bytes) -> list[Any]:
 
 
 def members(raw: bytes) -> dict[str, bytes]:
-    """The members of a JSON object as raw JSON, none of null. Raises `ValueError`."""
+    """Return the members of a JSON object as raw JSON, none for null. Raises `ValueError`."""
     if raw == NULL:
         return {}
     return {name: bytes(value) for name, value in _decoded(OBJECT, raw, "an object").items()}
 
 
 def elements(raw: bytes) -> list[bytes]:
-    """The elements of a JSON array as raw JSON, none of null. Raises `ValueError`."""
+    """Return the elements of a JSON array as raw JSON, none for null. Raises `ValueError`."""
     if raw == NULL:
         return []
     return [bytes(value) for value in _decoded(_LIST, raw, "an array")]
 
 
 def compact(raw: bytes) -> str:
-    """The JSON text without the space between its tokens, otherwise as it was written."""
+    """Return the JSON text without white space between tokens, otherwise unchanged."""
     if raw.startswith((b"{", b"[")) and (b" " in raw or b"\t" in raw or b"\r" in raw):
         try:
             raw = msgspec.json.format(raw, indent=-1)
@@ -138,7 +136,7 @@ def compact(raw: bytes) -> str:
 
 
 def coerced(raw: bytes) -> str:
-    """A string's content; of any other value its JSON text."""
+    """Return a string's content; for any other value its JSON text."""
     if not raw.startswith(b'"'):
         return compact(raw)
     text: str = _decoded(_TEXT, raw, "a string")
@@ -164,7 +162,7 @@ def _decoder(names: Sequence[str]) -> Any:
 
 
 def strict_line(fields: Sequence[FieldSpec], attributes: Mapping[str, str]) -> Any:
-    """A type that takes the fields and no others, structs in the same way."""
+    """Return a type that accepts the fields and no others, also in structs."""
     columns: list[tuple[str, Any, Any]] = []
     renamed = {}
     for index, spec in enumerate(fields):
@@ -179,18 +177,18 @@ def strict_line(fields: Sequence[FieldSpec], attributes: Mapping[str, str]) -> A
     return msgspec.defstruct("Line", columns, rename=renamed, gc=False, forbid_unknown_fields=True)
 
 
-# Raw JSON by name, or what is left over of a struct.
+# Raw JSON by name, or the rest of a struct.
 LeftOver = dict[str, "msgspec.Raw | LeftOver"]
 
 
 def left_over(document: Mapping[str, msgspec.Raw], known: SchemaNames) -> LeftOver:
-    """Return what of a record no column takes. Raises `ValueError` for a struct that is no JSON."""
+    """Return a record's fields without a column. Raises `ValueError` if a struct is not JSON."""
     found: LeftOver = {}
     if not document.keys() <= known.names:
         found.update((n, raw) for n, raw in document.items() if n not in known.names)
     for name, inner in known.structs.items():
         raw = bytes(document.get(name, _NULL))
-        # What should be an object and is none is refused where the column is made.
+        # A value that should be an object and is not is refused when the column is made.
         if raw.startswith(b"{"):
             deeper = left_over(_decoded(OBJECT, raw, "an object"), inner)
             if deeper:
@@ -199,7 +197,7 @@ def left_over(document: Mapping[str, msgspec.Raw], known: SchemaNames) -> LeftOv
 
 
 def paths(found: LeftOver) -> Iterator[str]:
-    """The names of what is left over; of a struct's as ``struct.name``."""
+    """Yield the names of left-over fields; those of a struct as ``struct.name``."""
     for name, value in found.items():
         if isinstance(value, dict):
             yield from (f"{name}.{inner}" for inner in paths(value))

@@ -1,4 +1,4 @@
-"""The shares of small files that were parsed together. Pure."""
+"""The parts of small files that were parsed together. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEWLINE = 10
 class FileShare:
     """One file's part: rows ``start`` to ``start + rows``, and its bad lines.
 
-    Those have the index of their line in the file, and their offset in its stream.
+    Bad lines have the index of their line in the file, and their offset in its stream.
     """
 
     start: int
@@ -27,9 +27,9 @@ class FileShare:
 
 
 def shares(parsed: Parsed, chunks: Sequence[LineChunk]) -> tuple[list[FileShare], LineNumbers]:
-    """Each file's share of ``parsed``, which came of the chunks' data joined.
+    """Return each file's part of ``parsed``, which was made of the chunks' joined data.
 
-    Also every row's line number, from 1 within its file.
+    Also returns every row's line number, from 1 within its file.
     """
     line_counts = np.array([_lines_of(chunk) for chunk in chunks], np.int64)
     line_ends = np.cumsum(line_counts)
@@ -47,7 +47,7 @@ def shares(parsed: Parsed, chunks: Sequence[LineChunk]) -> tuple[list[FileShare]
 
 
 def _lines_of(chunk: LineChunk) -> int:
-    # An eighth of what counting in the bytes takes where lines are of some hundred.
+    # Takes an eighth of the time of bytes.count for lines of some hundred bytes.
     return int(np.count_nonzero(np.frombuffer(chunk.data, np.uint8) == _NEWLINE))
 
 

@@ -1,9 +1,8 @@
-"""Parsing and reading what has killed a worker, in children that it may kill instead.
+"""Parsing and reading in child processes, after a worker has died.
 
-The lines of a chunk that a child died of are halved until the line is found that
-kills on its own. It is a bad record then, if it kills a second child as well: a
-child may also die because the machine has no memory left, of which no line is
-guilty.
+If a child dies, the lines of its chunk are halved until the line is found that kills a child by
+itself. That line is a bad record if it kills a second child as well: a child may also die because
+the machine has no memory left, which no line causes.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from blizzard_py.lines.failure import FileFailed
 
 
 class IsolatedParser:
-    """A `LineParser` that survives what it parses; for one file.
+    """A `LineParser` that survives its input; for one file.
 
     Raises `FileFailed` if the file has killed `PARSER_DEATHS` children.
     """
@@ -45,7 +44,7 @@ class IsolatedParser:
         self._deaths = 0
 
     def parse(self, chunk: bytes) -> Parsed:
-        """As `LineParser.parse`; a line that kills is one that is not a record."""
+        """Parse as `LineParser.parse` does; a line that kills the parser is a bad record."""
         try:
             return self._parsed(chunk)
         except Died as died:
@@ -110,7 +109,7 @@ def _read_through(settings: IngestSettings, file: JobFile) -> None:
             for _ in blocks:
                 pass
     except FileFailed:
-        return  # the task will find the same and say so
+        return  # the task will meet and report the same error
 
 
 def _lines(chunk: bytes) -> list[bytes]:

@@ -1,9 +1,8 @@
-"""Structs, lists and maps of lines that the fast path has read: columns of their JSON text.
+"""Structs, lists and maps of lines that the fast path has read, made from their JSON text.
 
-The fast path finds out where such a value ends, and that it is JSON. What becomes of it the exact
-path decides, here over lines that have nothing but these fields: so it reads a part of each line
-instead of all. Where it would refuse one it says nothing, and the chunk is read as if there were
-no other path.
+The fast path finds the end of such a value and checks that it is JSON. The exact path converts it:
+it parses lines that contain only these fields, so it reads a part of each line instead of all. If
+it refuses a line, the whole chunk is read again without the fast path.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from blizzard_py.kernels.decode.extract import NULL
 from blizzard_py.kernels.decode.unexpected import FieldWatch
 from blizzard_py.kernels.fast.layout import is_nested
 
-# Where more than that of a chunk is nested, reading it twice takes longer than reading it once.
+# If a larger share of a chunk is nested, reading it twice takes longer than the exact path.
 WORTH = 0.7
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The rows with all columns. ``unexpected`` are fields of structs that no column takes."""
+    """The rows with all columns. ``unexpected`` are fields of structs without a column."""
 
     table: pa.Table
     unexpected: frozenset[str]
@@ -45,7 +44,7 @@ class NestedColumns:
         self._table = schema.table
         self._rescued = schema.unexpected == "capture"
         self._schema = RecordSchema(fields, schema.unexpected)
-        # Fields of structs within lists and maps are dropped in every mode.
+        # Unexpected fields of structs within lists and maps are dropped in every mode.
         watched = watched and any(spec.type == "struct" for spec in fields)
         self._watch = FieldWatch(fields, thorough=thorough) if watched else None
 
@@ -53,9 +52,9 @@ class NestedColumns:
         return bool(self._places)
 
     def made(self, scanned: pa.Table, chunk_bytes: int) -> Made | None:
-        """The rows of ``scanned``; None if their chunk has to be read by the exact path.
+        """Return the rows of ``scanned``; None if their chunk must be read by the exact path.
 
-        ``chunk_bytes`` is what the chunk has, of which a part is worth to be read again.
+        ``chunk_bytes`` is the size of the chunk; reading a part of it again must be worth it.
         """
         if not scanned.num_rows:
             return Made(self._table.empty_table(), frozenset())
@@ -72,14 +71,14 @@ class NestedColumns:
         for place, column in zip(self._places, found.columns, strict=False):
             columns[place] = column
         if self._rescued:
-            # A line with another field is handed over, so all that is kept is of structs.
+            # A line with an unexpected field is handed over, so only structs have such fields here.
             columns[-1] = found.column(found.num_columns - 1)
         unexpected = self._watch.names(lines, ()) if self._watch else frozenset()
         return Made(pa.Table.from_arrays(columns, schema=self._table), unexpected)
 
 
 def _size(names: Sequence[bytes], texts: Sequence[pa.Array]) -> int:
-    """Bytes of `_lines`, nearly: long names and many nulls can make it any number of a chunk's."""
+    """Return about the bytes of `_lines`: it may be much larger than the chunk."""
     size: int = len(texts[0]) * len(b"{}\n") + texts[0].null_count * (len(names[0]) + len(b":null"))
     for name, text in zip(names, texts, strict=True):
         _, _, values = text.buffers()
@@ -88,7 +87,7 @@ def _size(names: Sequence[bytes], texts: Sequence[pa.Array]) -> int:
 
 
 def _lines(names: Sequence[bytes], texts: Sequence[pa.Array]) -> bytes:
-    """Lines of records that have these fields alone; where one is null only the first says so."""
+    """Return lines of records with these fields alone; a null is only written for the first."""
     parts: list[pa.Scalar | pa.Array] = []
     for name, text in zip(names, texts, strict=True):
         if parts:

@@ -1,21 +1,20 @@
-"""Lines of JSON to Arrow, with guards around a parser that is too forgiving.
+"""Lines of JSON to Arrow, with checks around a parser that is too tolerant.
 
-``pyarrow.json`` sees a stream of values and not lines: it takes two objects on
-one line, an object over several lines, and a bare ``null`` (which adds a row or
-ends the process). Two checks make lines and rows the same thing:
+``pyarrow.json`` sees a stream of values, not lines. It accepts two objects on one line, an object
+over several lines, and a bare ``null`` (which adds a row or ends the process). Two checks make
+lines and rows equal:
 
-1. every line that is not blank starts with ``{`` and ends with ``}``. No object
-   can then reach over a line end, since JSON never has ``{`` after ``}`` inside
-   an object, and no value but an object can start a line;
-2. there are as many rows as such lines. Each line holds at least one object, so
-   each holds exactly one.
+1. Every line that is not blank starts with ``{`` and ends with ``}``. Then no object can continue
+   over a line end, since JSON never has ``{`` after ``}`` inside an object, and only an object can
+   start a line.
+2. There are as many rows as such lines. Each line holds at least one object, so each holds exactly
+   one.
 
-The parser takes invalid UTF-8 as well, so the chunk is validated before.
+The parser also accepts invalid UTF-8, so the chunk is validated before.
 
-A chunk that passes takes one call. One that does not takes the exact path: lines
-that look wrong are parsed alone, the others together, and bisected if that
-fails. **A line is bad if and only if it fails alone**, so the verdict does not
-depend on its neighbours, on the chunk or on the path.
+A chunk that passes takes one call. Any other chunk takes the exact path: lines that look wrong are
+parsed alone, the others together, and bisected if that fails. **A line is bad if and only if it
+fails alone**, so the verdict does not depend on its neighbours, on the chunk or on the path.
 """
 
 from __future__ import annotations
@@ -47,12 +46,11 @@ _IS_BLANK = np.isin(np.arange(256), list(_BLANK + b"\n"))
 _NO_START = "not a JSON object: the line does not start with '{'"
 _NO_END = "not a JSON object: the line does not end with '}'"
 _ROW_NUMBER = re.compile(r"\.? in row \d+$")
-# A value that the parser quotes may be as long as the line.
+# The parser may quote a value as long as the line.
 _MAX_QUOTE = 200
-# Finding the column that an error is about takes calls of its own, which the first
-# bad lines of a chunk are worth.
+# Finding an error's column takes additional calls; only the first bad lines of a chunk get them.
 NAMED = 10
-# Into how many parts the lines are divided that hold a bad one.
+# The number of parts into which lines with a bad one are divided.
 _FAN_OUT = 16
 
 LineNumbers = npt.NDArray[np.int64]
@@ -71,8 +69,8 @@ class BadLine(ValueError):
 class BadRecord:
     """A line that is not a record: its index and first byte within the chunk.
 
-    ``length`` is in bytes without the newline; ``head`` is all of the line, or
-    the start of one that is too long to be read.
+    ``length`` is in bytes without the newline. ``head`` is the line, or the start of a line that is
+    too long.
     """
 
     index: int
@@ -85,10 +83,10 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A chunk's rows and the number of all its lines, which are blank, bad or a row.
+    """A chunk's rows and the number of all its lines: each is blank, bad or a row.
 
-    ``rows_at`` has the index of each row's line, ``bad`` the others in order. ``unexpected`` are
-    fields of the rows that no column takes, as far as they were seen (`unexpected.FieldWatch`).
+    ``rows_at`` has the index of each row's line, ``bad`` the bad lines in order. ``unexpected`` are
+    fields of the rows without a column, as far as they were seen (`unexpected.FieldWatch`).
     """
 
     table: pa.Table
@@ -98,7 +96,7 @@ class Parsed:
     unexpected: frozenset[str] = frozenset()
 
     def without(self, chunk: bytes, reasons: Mapping[int, str], stage: str) -> Parsed:
-        """The same with some rows as bad records; ``chunk`` is what all of it was parsed from."""
+        """Return the result with some rows as bad records; ``chunk`` is the parsed data."""
         rows = np.array(list(reasons), np.int64)
         kept = np.ones(len(self.rows_at), np.bool_)
         kept[rows] = False
@@ -114,11 +112,11 @@ class Parsed:
 
 
 class LineParser:
-    """Parses the data of a `framing.Chunk` into a table of the schema.
+    """Parses the data of a `framing.LineChunk` into a table of the schema.
 
-    ``tolerant`` says what `parse` does with lines that are not records. With ``fast`` lines that
-    are certain are read by `fast`, and all others as without it: the outcome is the same.
-    Unexpected fields are told where they are ignored, and with ``thorough`` all of them.
+    ``tolerant`` decides how `parse` treats lines that are not records. With ``fast``, certain lines
+    are read by `fast` and all others without it: the result is the same. Unexpected fields are
+    reported if they are ignored; with ``thorough`` all of them.
     """
 
     def __init__(
@@ -137,10 +135,10 @@ class LineParser:
         self._nested = NestedColumns(schema, watched=watched, thorough=thorough)
 
     def parse(self, chunk: bytes) -> Parsed:
-        """Every line that is a record as a row, every other one in ``bad``.
+        """Return every line that is a record as a row, every other one in ``bad``.
 
-        Without ``tolerant`` `BadLine` for the first that is not a record. Missing
-        fields are null. The table's columns are in one piece each.
+        Without ``tolerant`` it raises `BadLine` for the first line that is not a record. Missing
+        fields are null. The table's columns have one chunk each.
         """
         if self._scanner is None:
             return self._parse_all(chunk)
@@ -163,7 +161,7 @@ class LineParser:
         return replace(_joined(found, rest), unexpected=first(names | rest.unexpected))
 
     def _parse_all(self, chunk: bytes) -> Parsed:
-        """`parse`, by the exact path."""
+        """Parse by the exact path."""
         parsed = self._parse_exact(chunk)
         if self._watch is None:
             return parsed
@@ -243,12 +241,12 @@ class LineParser:
         bad: dict[int, str],
         condemned: dict[bytes, str],
     ) -> list[pa.Table]:
-        """The rows of the chosen lines; those that fail alone are put into ``bad``.
+        """Return the rows of the chosen lines; lines that fail alone are put into ``bad``.
 
-        Parsing less and less at a time, so every line that is bad costs a few
-        calls and those that are good few altogether. Lines that are ``condemned`` already,
-        since another one was the same, cost none: what packs well repeats itself. They are
-        not put into ``bad`` here, so that which ones are named does not depend on the parts.
+        It parses ever smaller parts, so every bad line costs a few calls and good lines few in all.
+        Lines in ``condemned`` are equal to a known bad line and cost none, since compressible data
+        repeats itself. They are not put into ``bad`` here, so that the named ones do not depend on
+        the parts.
         """
         if condemned:
             chosen = [i for i in chosen if lines[i] not in condemned]
@@ -271,7 +269,7 @@ class LineParser:
 
 
 def _joined(found: ScanResult, rest: Parsed) -> Parsed:
-    """Rows in the order of their lines, and bad records by their places in the chunk."""
+    """Return rows in the order of their lines, and bad records in the order of the chunk."""
     rows_at = np.concatenate([found.rows_at, found.left_at[rest.rows_at]])
     order = np.argsort(rows_at, kind="stable")
     schema = found.table.schema
@@ -294,12 +292,11 @@ def _bad_records(
 
 
 def record_lines(chunk: bytes) -> tuple[LineNumbers, int]:
-    """The indices of the lines that are not blank, and how many lines there are.
+    """Return the indices of non-blank lines, and the number of all lines.
 
-    A chunk that is not empty ends with a newline. Raises `ValueError` if a line
-    cannot be an object. Looking at the bytes beside the newlines takes
-    a thirtieth of the parser's time; looking for the first and last of each line is left for
-    chunks with blank lines, CRLF, indentation or something worse.
+    A chunk that is not empty ends with a newline. Raises `ValueError` if a line cannot be an
+    object. Checking the bytes beside newlines takes a thirtieth of the parser's time. The first and
+    last byte of each line are only searched in chunks with blank lines, CRLF, indentation or worse.
     """
     if not chunk:
         return np.arange(0), 0
@@ -320,7 +317,7 @@ def record_lines(chunk: bytes) -> tuple[LineNumbers, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Shapes:
-    """The lines that are not blank: where, and whether each begins and ends as an object does."""
+    """The non-blank lines: their indices, and whether each begins and ends like an object."""
 
     at: LineNumbers
     opens: npt.NDArray[np.bool_]
@@ -328,7 +325,10 @@ class _Shapes:
 
 
 def _shapes(data: npt.NDArray[np.uint8], ends: LineNumbers) -> _Shapes:
-    """``ends`` are the newlines. By arrays: a file of blank lines costs what its bytes do."""
+    """Return the shapes of lines; ``ends`` are the newlines.
+
+    It uses arrays, so a file of blank lines costs no more than its bytes.
+    """
     shown = np.flatnonzero(~_IS_BLANK[data])
     behind = np.searchsorted(shown, ends)
     first = np.concatenate([[0], behind[:-1]])
@@ -359,26 +359,26 @@ def _reason(error: ValueError) -> str:
     return bounded(_ROW_NUMBER.sub("", str(error)), _MAX_QUOTE)
 
 
-# What a line costs besides its values, in values; a bad one has a letter.
+# The cost of a line without its values, in values; a bad one has a letter.
 _LINE = 16
-# A value that comes out of the line as text is an object of its own until it is converted.
+# A value that is extracted as text is a Python object until it is converted.
 _EXTRACTED = 8
 
 
 def row_shape(fields: Sequence[FieldSpec]) -> RowShape:
-    """That of the lines of a table with these columns."""
+    """Return the shape of the lines of a table with these columns."""
     columns = sum(map(_values, fields))
     return RowShape(max(_LINE, columns), max(map(_inner, fields), default=0))
 
 
 def _values(spec: FieldSpec) -> int:
-    """Return what a value weighs though it is empty; of a list or map that are its offsets."""
+    """Return the weight of an empty value; for a list or map that of its offsets."""
     inside = sum(map(_values, spec.children)) if spec.type == "struct" else 1
     return max(inside, _EXTRACTED) if is_extracted(spec) else inside
 
 
 def _inner(spec: FieldSpec) -> int:
-    """The most that an object weighs of which a list or a map can have any number."""
+    """Return the largest weight of an object that a list or a map may repeat."""
     inside = max(map(_inner, spec.children), default=0)
     if spec.type not in {"list", "map"}:
         return inside

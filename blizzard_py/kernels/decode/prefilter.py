@@ -1,9 +1,8 @@
-"""A filter of lines that may be records: a quick first look, taken only at chunks that failed.
+"""A filter of lines that may be records, used only for chunks that failed.
 
-It decides nothing. What it suspects is parsed alone, what it overlooks is found
-by bisection; it only spares the parser from being called for every line. msgspec
-decodes a line into a struct made from the schema in about a microsecond, where
-a call of ``pyarrow.json`` takes a hundred.
+It decides nothing. Lines that it suspects are parsed alone; errors that it misses are found by
+bisection. It only saves calls of the parser. msgspec decodes a line into a struct of the schema in
+about a microsecond; a call of ``pyarrow.json`` takes a hundred.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], type], ...] = (
 
 
 def plausibility(schema: pa.Schema) -> Callable[[bytes], bool]:
-    """Return whether a line looks like an object of ``schema``, by types and ranges.
+    """Return a function that says whether a line looks like an object of ``schema``.
 
-    With names that msgspec cannot look for, all do.
+    It checks types and ranges. If msgspec does not support the names, all lines look right.
     """
     try:
         decode = msgspec.json.Decoder(_struct("Record", schema)).decode
@@ -37,7 +36,7 @@ def plausibility(schema: pa.Schema) -> Callable[[bytes], bool]:
     def plausible(line: bytes) -> bool:
         try:
             decode(line)
-            if not line.isascii():  # fields that the schema does not name are not decoded
+            if not line.isascii():  # undeclared fields are not decoded
                 line.decode()
         except (ValueError, RecursionError):  # msgspec.DecodeError is the former
             return False
@@ -47,7 +46,7 @@ def plausibility(schema: pa.Schema) -> Callable[[bytes], bool]:
 
 
 def _struct(name: str, fields: Any) -> type[msgspec.Struct]:
-    """A struct of Arrow fields; their names may be no identifiers, so they are renamed."""
+    """Return a struct of Arrow fields, renamed because names may be no identifiers."""
     members: list[Any] = []
     for index, field in enumerate(fields):
         kind = _type(field.type)
@@ -57,7 +56,7 @@ def _struct(name: str, fields: Any) -> type[msgspec.Struct]:
 
 
 def _type(kind: pa.DataType) -> Any:
-    """The Python type that msgspec checks; anything goes for what has no counterpart."""
+    """Return the Python type that msgspec checks; `object` if there is no equivalent."""
     for is_kind, found in _SCALARS:
         if is_kind(kind):
             return found

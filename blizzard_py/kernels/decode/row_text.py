@@ -1,4 +1,4 @@
-"""Values of a row as JSON text, as a file would have them: for letters, which are replayed."""
+"""Values of a row as JSON text, as in a file: for dead letters, which are replayed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-# Python knows fewer days, durations and zones than Arrow.
+# Python has fewer days, durations and zones than Arrow.
 _UNKNOWN = (ValueError, OverflowError, TypeError, KeyError)
 _ALL = 1 << 20
 
 
 def joined(members: Mapping[str, str]) -> bytes:
-    """Return the object of these members, whose values are JSON text, without an end of line."""
+    """Return the object of these members, whose values are JSON text, without a newline."""
     told = (f"{json.dumps(name, ensure_ascii=False)}: {text}" for name, text in members.items())
     return f"{{{', '.join(told)}}}".encode("utf-8", "backslashreplace")
 
@@ -23,9 +23,9 @@ def joined(members: Mapping[str, str]) -> bytes:
 def member(one: pa.Array) -> str:
     """Return a single value as JSON text; null for null.
 
-    Times are ISO text, in UTC where they have no zone, and bytes base64; numbers keep their digits,
-    and ``NaN`` is what the line parser takes in columns of floats. What Python has no value for
-    (years beyond 9999) stands there as text.
+    Times are ISO text, in UTC if they have no zone; bytes are base64; numbers keep their digits.
+    ``NaN`` is written as the line parser reads it in float columns. Values that Python does not
+    have (years beyond 9999) are text.
     """
     if isinstance(one, pa.ExtensionArray):
         return member(one.storage)
@@ -45,7 +45,7 @@ def _as_json(one: pa.Array) -> str:
 
 
 def _printed(one: pa.Array) -> str:
-    """A value that JSON or Python does not know."""
+    """Return a value that JSON or Python does not have, as text."""
     try:
         return str(one[0])
     except UnicodeDecodeError:
@@ -53,12 +53,12 @@ def _printed(one: pa.Array) -> str:
             return str(one.cast(pa.binary())[0].as_py(), "utf-8", "surrogateescape")
     except _UNKNOWN:
         pass
-    # Arrow shows all of its values; the brackets are those of the array.
+    # Arrow can print all its values; the brackets are the array's.
     return str(one.to_string(window=_ALL, container_window=_ALL, skip_new_lines=True))[1:-1]
 
 
 def _time_text(one: pa.Array) -> str:
-    zone = one.type.tz and "UTC"  # offsets may have seconds, and no text has these
+    zone = one.type.tz and "UTC"  # offsets may have seconds, which no text format has
     try:
         text = str(one.cast(pa.timestamp("us", tz=zone)).cast(pa.string())[0].as_py())
     except pa.ArrowInvalid:
@@ -70,8 +70,8 @@ def _time_text(one: pa.Array) -> str:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a JSON form of a value that `json.dumps` does not know."""
+    """Return a JSON form of a value that `json.dumps` does not support."""
     try:
         return msgspec.to_builtins(value)
-    except TypeError:  # pandas' own, of times with nanoseconds
+    except TypeError:  # pandas' type of times with nanoseconds
         return value.isoformat().replace("+00:00", "Z")

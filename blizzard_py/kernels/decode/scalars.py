@@ -1,8 +1,8 @@
-"""Values of one column as the declared scalar type: whole columns, each value as it is or not.
+"""Casts of one column to the declared scalar type, without loss.
 
-A number beyond the type's range, digits that would be cut off, a time of day in what is
-declared a date, a time outside the years 1 to 9999 and text that is not of the type make the
-cast fail. Only binary fractions round.
+These values make a cast fail: a number beyond the type's range, digits that would be cut off, a
+time of day in a declared date, a time outside the years 1 to 9999, and text that is not of the
+type. Only binary fractions are rounded.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _WIDE_DIGITS = 76
 
 
 class NoSuchCast(Exception):
-    """No value of the one type is one of the other."""
+    """No value of the one type can be converted to the other."""
 
 
 def cast_scalar(spec: FieldSpec, array: pa.Array) -> pa.Array:
-    """The values as the declared type.
+    """Return the values in the declared type.
 
-    Raises `ValueError` where one of them is none, `NoSuchCast` where none ever is.
+    Raises `ValueError` if one of them cannot be converted, `NoSuchCast` if none ever can.
     """
     made = _CASTS.get(spec.type)
     return _by_arrow(array, arrow_type(spec)) if made is None else made(spec, array)
@@ -49,7 +49,7 @@ def _integer(spec: FieldSpec, array: pa.Array) -> pa.Array:
     if pa.types.is_temporal(array.type):
         raise NoSuchCast
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-        # Arrow reads hexadecimal digits as well, and no other reader here does.
+        # Arrow also reads hexadecimal digits; no other reader here does.
         odd = pc.match_substring(array, "x", ignore_case=True)
         if pc.any(odd).as_py():
             raise ValueError(f"{array.filter(odd)[0]} is no {spec.type}")
@@ -93,7 +93,7 @@ def _boolean(_spec: FieldSpec, array: pa.Array) -> pa.Array:
 def _decimal(spec: FieldSpec, array: pa.Array) -> pa.Array:
     kind = array.type
     if pa.types.is_floating(kind):
-        # Its shortest digits are the number that was meant; a direct cast would round them off.
+        # Its shortest digits are the intended number; a direct cast would round it.
         array = array.cast(pa.string())
     elif pa.types.is_integer(kind):
         array = array.cast(pa.decimal256(_WIDE_DIGITS, 0)).cast(
@@ -116,7 +116,7 @@ def _timestamp(spec: FieldSpec, array: pa.Array) -> pa.Array:
         try:
             return _in_calendar(array.cast(_MICROS))
         except ValueError:
-            # Without a zone it is UTC; a mixture is told apart by halving.
+            # Without a zone it is UTC; a mixture is separated by halving.
             return _in_calendar(array.cast(_NAIVE).cast(_MICROS))
     if spec.unit == "iso" or not (
         pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_floating(kind)
@@ -147,7 +147,7 @@ def _days(found: pa.Array) -> pa.Array:
 def _date(_spec: FieldSpec, array: pa.Array) -> pa.Array:
     kind = array.type
     if pa.types.is_timestamp(kind):
-        # Of one with a zone the day in UTC, which is how it is read anywhere else, too.
+        # A time with a zone becomes the day in UTC, as everywhere else.
         instants = _timestamp(_PLAIN_TIME, array)
         if pc.any(pc.not_equal(_of_day(instants), 0)).as_py():
             raise ValueError("has a time of day, which a date would lose; declare a timestamp")
@@ -160,7 +160,7 @@ def _date(_spec: FieldSpec, array: pa.Array) -> pa.Array:
 
 
 def _of_day(instants: pa.Array) -> pa.Array:
-    """Microseconds since midnight, negative before 1970; 0 at midnight."""
+    """Return microseconds since midnight, negative before 1970; 0 at midnight."""
     micros = instants.cast(pa.int64())
     whole = pc.multiply(pc.divide(micros, _DAY_MICROS), _DAY_MICROS)
     return pc.subtract(micros, whole)
@@ -176,7 +176,7 @@ def _string(spec: FieldSpec, array: pa.Array) -> pa.Array:
     elif pa.types.is_date(kind):
         _days(array.cast(pa.date32()))
     elif pa.types.is_string(kind):
-        # Nobody else checks that it is UTF-8, and no reader of the table would read the file.
+        # Nothing else checks that it is UTF-8, and readers of the table could not read the file.
         array = array.cast(pa.binary())
     return _by_arrow(array, arrow_type(spec))
 

@@ -1,1 +1,1 @@
-"""Lines that are certain become columns at once, in a sandbox; `decode` does all others."""
+"""The fast path: certain lines become columns in a sandbox; `decode` reads all others."""

@@ -1,7 +1,7 @@
-"""The layout of a schema in the memory of `scan.c`, and of the columns that come out.
+"""The layout of a schema in the memory of `scan.c`, and of the resulting columns.
 
-The numbers are those of `scan.c`. What comes out of the sandbox is looked at before Arrow sees
-it: counts, and that offsets rise and end within their text.
+The numbers are those of `scan.c`. Results of the sandbox are checked before Arrow uses them: the
+counts, and that offsets increase and end within their text.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ _UNKNOWN = np.dtype([("start", "<u4"), ("length", "<u4")])
 
 
 def has_room(fields: Sequence[FieldSpec]) -> bool:
-    """Return whether the columns are not too many."""
+    """Return whether the number of columns is within the limits."""
     names = sum(len(spec.name.encode()) for spec in fields)
     return len(fields) <= _FIELDS and names <= _NAMES
 
 
 def is_nested(spec: FieldSpec) -> bool:
-    """Return whether the column comes out as JSON text, of which something else makes values."""
+    """Return whether the column is returned as JSON text, which other code converts."""
     return _KINDS[spec.type] == _NESTED
 
 
 def scanned_schema(fields: Sequence[FieldSpec], *, rescued: bool) -> pa.Schema:
-    """`table_schema`, with JSON text as binary in the place of what is nested."""
+    """Return `table_schema`, with JSON text as binary for nested columns."""
     schema = table_schema(fields, rescued=rescued)
     for index, spec in enumerate(fields):
         if is_nested(spec):
@@ -97,11 +97,11 @@ class ScanLayout:
         ]
 
     def fill(self, window: memoryview) -> None:
-        """Put in whole lines, `WINDOW_BYTES` at most."""
+        """Copy whole lines into the machine, at most `WINDOW_BYTES`."""
         self._input[: len(window)] = np.frombuffer(window, np.uint8)
 
     def scan(self, start: int, length: int, *, utf8: bool) -> int:
-        """Go on from there; where it stopped."""
+        """Continue the scan from ``start`` and return where it stopped."""
         stopped = self._machine.call("scan", start, length, not utf8)
         rows, lines, left = self._found[:3].tolist()
         if not (
@@ -115,27 +115,27 @@ class ScanLayout:
 
     @property
     def lines(self) -> int:
-        """Return how many lines were passed."""
+        """The number of lines that were passed."""
         return int(self._found[1])
 
     def rows_at(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """The index of each row's line."""
+        """Return the index of each row's line."""
         rows, lines = self._found[:2].tolist()
         return np.arange(rows) if rows == lines else self._rows_at[:rows].astype(np.int64)
 
     def left(self) -> list[tuple[int, int, int]]:
-        """Index, start and end of the lines that are not certain."""
+        """Return index, start and end of the lines that are not certain."""
         found: list[tuple[int, int, int]] = self._left[: self._found[2]].tolist()
         return found
 
     def unknown(self) -> list[bytes]:
-        """Names in the rows that the schema lacks, some; one of `LONG_NAME` bytes may be longer."""
+        """Return some names in the rows that the schema lacks, cut to `LONG_NAME` bytes."""
         count = min(int(self._found[4]), _UNKNOWNS)
         places: list[tuple[int, int]] = self._unknown[:count].tolist()
         return [self._input[start:][: min(n, LONG_NAME)].tobytes() for start, n in places]
 
     def columns(self) -> list[pa.Array]:
-        """The rows, copied."""
+        """Return the rows, copied."""
         rows = int(self._found[0])
         nulls: list[int] = self._nulls.tolist()
         return [column.to_arrow(rows, n) for column, n in zip(self._columns, nulls, strict=True)]
@@ -151,7 +151,7 @@ class _Column:
         self._text = text[row["chars"] :][: row["room"]]
 
     def to_arrow(self, rows: int, nulls: int) -> pa.Array:
-        """As Arrow's own builders make them: no validity where nothing is null."""
+        """Return an array as Arrow's own builders make it: no validity without nulls."""
         valid = _copied(self._valid[: (rows + 7) // 8]) if nulls else None
         if not self._is_text:
             data = _copied(self._data[: (rows * self._bits + 7) // 8])
@@ -169,7 +169,7 @@ def _copied(part: Bytes) -> pa.Buffer:
 
 
 def _kind(spec: FieldSpec) -> tuple[int, int, int]:
-    """Return what `scan.c` calls the type, its digits and those behind the point."""
+    """Return the type's number in `scan.c`, its digits and its fractional digits."""
     if spec.coerce:
         return _COERCED, 0, 0
     if spec.type == "timestamp" and spec.unit != "iso":

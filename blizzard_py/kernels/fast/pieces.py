@@ -1,7 +1,7 @@
-"""Rows in one piece and in one form, whatever way they came.
+"""Rows in one chunk and one form, whatever path they took.
 
-What is written depends on the buffers of rows: where a page ends, how many bytes wait. So two ways
-to the same rows have to end in the same buffers.
+The written file depends on the buffers of rows: where a page ends, how many bytes wait. So two
+paths to the same rows must produce the same buffers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 
 def one_table(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
-    """One table with each column in one piece, as if all of it had been parsed in one call."""
+    """Return one table with each column in one chunk, as if everything was parsed in one call."""
     if len(tables) == 1:
         return tables[0]
     if not tables:
@@ -21,7 +21,7 @@ def one_table(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
 
 
 def with_bare(table: pa.Table) -> pa.Table:
-    """The table with `bare` columns, each of which is in one piece."""
+    """Return the table with `bare` columns, each in one chunk."""
     if not table.num_rows:
         return table.schema.empty_table()
     columns = [bare(column.chunk(0)) for column in table.columns]
@@ -29,7 +29,7 @@ def with_bare(table: pa.Table) -> pa.Table:
 
 
 def bare(column: pa.Array) -> pa.Array:
-    """Without validity where nothing is null, which Arrow's kernels keep or make at times."""
+    """Return a column without validity if it has no null; Arrow's kernels may keep or add it."""
     if column.offset:
         column = pa.concat_arrays([column])
     kind, own = column.type, column.buffers()

@@ -1,12 +1,11 @@
-"""The compiled `scan.c`, in a sandbox: WebAssembly, of which the artefact lies beside this module.
+"""The compiled `scan.c` in a sandbox: WebAssembly, with the artefact beside this module.
 
-What it is given it cannot leave: it reaches its own memory and nothing else, neither files nor
-the process. A process compiles it once, in some 30 ms, with one thread (a fork of a process
-that has compiled with several waits for threads that it does not have). Nothing compiled is
-kept in files, which somebody else might write.
+The code reaches only its own memory, neither files nor the process. A process compiles it once, in
+about 30 ms, with one thread. (A fork of a process that has compiled with several threads waits for
+threads that it does not have.) Compiled code is never stored in files, which others might write.
 
-Where it cannot be loaded (no such package for the machine, an address space too small)
-`compiled` says why, once, and is None: lines are then read as they are without it.
+If it cannot be loaded (no package for the machine, an address space too small), `compiled` logs the
+reason once and returns None. Lines are then read without it.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ import numpy.typing as npt
 Bytes = npt.NDArray[np.uint8]
 
 ARTEFACT = "scan.wasm"
-# Where addresses are scarce that much is reserved for a memory, which then takes longer; without
-# a limit all that 32 bits can name, so that no access has to be compared with the end.
+# With a limit of addresses so much is reserved for a memory, which is slower. Without a limit all
+# 32-bit addresses are reserved, so that no access needs a bounds check.
 _RESERVED_BYTES = 128 << 20
 _GUARD_BYTES = 1 << 16
 
@@ -35,25 +34,25 @@ class Machine(Protocol):
     """One running copy of `scan.c`, for one thread at a time."""
 
     def call(self, name: str, *arguments: int) -> int:
-        """A function's answer. Raises `Broken` if it ends otherwise."""
+        """Return a function's result. Raises `Broken` if it ends otherwise."""
 
     def buffer(self, name: str, size: int) -> Bytes:
-        """Its array of that name, of ``size`` bytes, as it is at any time."""
+        """Return its array of that name, of ``size`` bytes; it always shows the current content."""
 
 
 class Broken(Exception):
-    """The sandbox has ended a call, or what it left there cannot be."""
+    """The sandbox has ended a call, or its results are inconsistent."""
 
 
 class Program(Protocol):
     """Compiled code."""
 
     def machine(self) -> Machine:
-        """A new machine, with a memory of its own. Raises `Broken` if there is no room for it."""
+        """Return a new machine with its own memory. Raises `Broken` if memory is missing."""
 
 
 class SandboxedProgram:
-    """A `Program` whose machines reach their own memory only."""
+    """A `Program` whose machines reach only their own memory."""
 
     def __init__(self, wasmtime: Any, code: bytes) -> None:
         config = wasmtime.Config()
@@ -79,7 +78,7 @@ class _Sandbox:
         self._store = wasmtime.Store(engine)
         self._exports = wasmtime.Instance(self._store, module, []).exports(self._store)
         memory = self._exports["memory"]
-        # It never grows, so it stays where it is.
+        # The memory never grows, so it is never moved.
         begin = ctypes.addressof(memory.data_ptr(self._store).contents)
         size = memory.data_len(self._store)
         self._memory: Bytes = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(begin))
@@ -98,15 +97,15 @@ class _Sandbox:
 
 @functools.cache
 def compiled() -> Program | None:
-    """The program, compiled once for the process; None, after a line in the log, if that fails."""
+    """Return the program, compiled once for the process; on failure log it and return None."""
     try:
         import wasmtime  # noqa: PLC0415  # a machine that it was not made for does without
 
         code = importlib.resources.files(__package__).joinpath(ARTEFACT).read_bytes()
-        # It cannot be let go of once the interpreter has begun to end.
+        # It cannot be released once the interpreter has begun to end.
         atexit.register(compiled.cache_clear)
         return SandboxedProgram(wasmtime, code)
-    except Exception as error:  # a loader, a limit, a processor: whatever it is, it is not needed
+    except Exception as error:  # a loader, a limit, a processor: the fast path is optional
         logging.getLogger(__name__).warning(
             "the fast path cannot be loaded, lines are read without it: %s: %s",
             type(error).__name__,

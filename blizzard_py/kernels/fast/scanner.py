@@ -1,8 +1,8 @@
-"""A chunk's certain lines as a table, and the others to be parsed as ever.
+"""A chunk's certain lines as a table; the other lines are left to the parser.
 
-**A line that becomes a row here is the row that the exact path makes of it, value by value and
-buffer by buffer**, once what is nested in it is made of its text; of every other line nothing is
-said. `scan.c` knows which ones are certain.
+**A row from here equals the row of the exact path, value by value and buffer by buffer**, once
+nested values are made from their text. Nothing is said about any other line. `scan.c` decides which
+lines are certain.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from blizzard_py.kernels.fast.layout import WINDOW_BYTES, ScanLayout, has_room, 
 from blizzard_py.kernels.fast.pieces import one_table
 from blizzard_py.kernels.fast.sandbox import Broken, Program, compiled
 
-# After a chunk that was hardly worth it so many are not tried.
+# After a chunk that was hardly worth it, so many chunks are skipped.
 PAUSE = 15
-# Each call has all columns copied. With very many columns of text there is room for few long
-# values in each: some calls may end after so few lines, and then the chunk is given up.
+# Each call copies all columns. With very many text columns there is room for few long values in
+# each. So many calls may end after so few lines; then the chunk is left to the exact path.
 FEW_LINES = 64
 MOST_CALLS = 3
 
@@ -37,10 +37,10 @@ _stderr = logging.getLogger(__name__)
 class ScanResult:
     """The certain rows of a chunk of ``lines`` lines, and the lines that are handed over.
 
-    ``rows_at`` and ``left_at`` are indices of lines, ``left`` has the others' bytes with their
-    newlines, ``starts`` where each begins in the chunk. Blank lines are in neither. ``unknown`` are
-    names in the rows that the schema lacks: all, unless they are very many. The ``table`` is of
-    `scanned_schema`: structs, lists and maps are JSON text, well-formed and nothing more.
+    ``rows_at`` and ``left_at`` are indices of lines. ``left`` has the bytes of the other lines with
+    their newlines, ``starts`` their positions in the chunk. Blank lines are in neither. ``unknown``
+    are names in the rows that the schema lacks: all, unless they are very many. The ``table`` has
+    `scanned_schema`: structs, lists and maps are well-formed JSON text.
     """
 
     table: pa.Table
@@ -53,12 +53,12 @@ class ScanResult:
 
 
 class Scanner:
-    """Scans chunks of one schema; several threads may, each with a machine of its own."""
+    """Scans chunks of one schema, from any number of threads, each with its own machine."""
 
     def __init__(
         self, program: Program, fields: Sequence[FieldSpec], unexpected: UnexpectedFields
     ) -> None:
-        """Raises `Broken` if there is no room for the schema."""
+        """Raise `Broken` if there is no room for the schema."""
         self._program = program
         self._fields = tuple(fields)
         self._skips = unexpected == "ignore"
@@ -68,9 +68,9 @@ class Scanner:
         self._pause = 0
 
     def scan(self, chunk: bytes, *, utf8: bool) -> ScanResult | None:
-        """The chunk's certain lines; None if it is not worth trying, or has failed.
+        """Return the chunk's certain lines; None if it is not worth trying, or has failed.
 
-        Of a chunk that is not ``utf8`` only lines in ASCII are certain.
+        If a chunk is not ``utf8``, only lines in ASCII are certain.
         """
         if self._pause:
             self._pause -= 1
@@ -82,7 +82,7 @@ class Scanner:
         try:
             found = self._scanned(layout, chunk, utf8=utf8)
         except Broken as error:
-            # Its memory may hold anything now, so it is not used again.
+            # Its memory may contain anything now, so it is not used again.
             _stderr.warning(
                 "the fast path has failed on a chunk, which is read without it: %s", error
             )
@@ -94,14 +94,14 @@ class Scanner:
         return found
 
     def pause(self) -> None:
-        """Do not try the next chunks, which are likely to be as this one was."""
+        """Skip the next chunks, which are probably like this one."""
         self._pause = PAUSE
 
     def _layout(self) -> ScanLayout:
         return ScanLayout(self._program.machine(), self._fields, skips=self._skips)
 
     def _scanned(self, layout: ScanLayout, chunk: bytes, *, utf8: bool) -> ScanResult | None:
-        """None if so little goes in at a time that the exact path is faster."""
+        """Return None if so little fits at a time that the exact path is faster."""
         tables: list[pa.Table] = []
         rows_at: list[npt.NDArray[np.int64]] = []
         left: list[tuple[int, int, int]] = []
@@ -141,7 +141,7 @@ class Scanner:
 
 
 def _windows(chunk: bytes) -> Iterator[tuple[int, int]]:
-    """Whole lines of at most `WINDOW_BYTES`, or a single one that is longer."""
+    """Yield whole lines of at most `WINDOW_BYTES`, or a single longer line."""
     start = 0
     while start < len(chunk):
         end = len(chunk)
@@ -154,11 +154,11 @@ def _windows(chunk: bytes) -> Iterator[tuple[int, int]]:
 
 @functools.lru_cache(maxsize=2)
 def scanner(fields: tuple[FieldSpec, ...], unexpected: UnexpectedFields) -> Scanner | None:
-    """The process's scanner for a schema; None if there is none, or the program does not load."""
+    """Return the process's scanner for a schema; None if there is none or loading fails."""
     if not has_room(fields):
         return None
     program = compiled()
-    atexit.register(scanner.cache_clear)  # before the program, see there
+    atexit.register(scanner.cache_clear)  # before the program; see `compiled`
     try:
         return None if program is None else Scanner(program, fields, unexpected)
     except Broken as error:

@@ -1,15 +1,15 @@
-"""Parquet files of the same columns as one, their pages as they are.
+"""Joining of Parquet files with the same columns, their pages unchanged.
 
-**Promise**: the file has the row groups of those that were added, in their order and byte for
-byte; its footer says where they lie now and which columns hold NaN, and what it says besides is
-what a file without rows would say. Whatever cannot be had so is a `SchemaMismatch`, and the caller
-writes the rows anew.
+**Promise**: the file has the row groups of the added files, in order and byte for byte. Its footer
+has their new positions and the columns with NaN; the rest equals the footer of a file without rows.
+If that is impossible, `SchemaMismatch` is raised, and the caller rewrites the rows.
 
-Why: to read and to write rows again takes as long as it took to parse them; to copy them, a
-tenth of that (`docs/design/benchmarks.md`).
+Reading and writing rows again takes as long as parsing them did. Copying them takes a tenth of that
+(`docs/design/benchmarks.md`).
 
 Format: https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift. Fields
-that hold places in the file are known by their numbers; one that is not known might be another.
+with positions in the file are identified by number. An unknown field is refused, since it might be
+one of these.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _DETAIL_PLACES = (9, 10, 11, 14)
 
 
 class JoinedFile:
-    """A file in staging that is joined of others."""
+    """A file in staging that is joined from others."""
 
     def __init__(self, storage: Storage, form: ParquetFormat, staged: str, output_id: str) -> None:
         self.rows = 0
@@ -70,11 +70,11 @@ class JoinedFile:
 
     @property
     def size(self) -> int:
-        """In bytes, so far."""
+        """The size in bytes so far."""
         return self._sink.written
 
     def add(self, data: bytes) -> None:
-        """A whole file's rows. Raises `SchemaMismatch` if they cannot be had as they are."""
+        """Add a whole file's rows. Raises `SchemaMismatch` if they cannot be copied unchanged."""
         footer = _footer_of(data)
         moved = self._sink.written - len(_MAGIC)
         try:
@@ -89,7 +89,7 @@ class JoinedFile:
         self._nan = None if nan is None or self._nan is None else self._nan | nan
 
     def finish(self) -> None:
-        """Write the footer. Only now the file is one."""
+        """Write the footer. Only then the file is valid."""
         head = _footer_of(empty_file(self._form, self._output_id, self._nan))
         groups = encode_list_head(len(self._groups), STRUCT) + b"".join(self._groups)
         known = _metadata(_footer(head, groups, 0))
@@ -99,13 +99,13 @@ class JoinedFile:
         self._sink.close()
 
     def abandon(self) -> None:
-        """Close it; whatever this leaves behind must not be reported."""
+        """Close it; the remains must not be reported."""
         with contextlib.suppress(Exception):
             self._sink.close()
 
 
 def _footer(head: bytes, groups: bytes, rows: int) -> bytes:
-    """That of a file without rows, with row groups and their rows."""
+    """Return the footer of a file without rows, with row groups and their rows."""
 
     def all_groups(data: bytes, at: int) -> tuple[bytes, int]:
         return groups, read_count(data, at, STRUCT)[1]
@@ -117,7 +117,7 @@ def _footer(head: bytes, groups: bytes, rows: int) -> bytes:
 
 
 def _moved_groups(footer: bytes, moved: int) -> list[bytes]:
-    """A file's row groups as they stand in another one's footer, so many bytes further on."""
+    """Return a file's row groups for another one's footer, moved by so many bytes."""
     groups: list[bytes] = []
 
     def move_groups(data: bytes, at: int) -> tuple[bytes, int]:
@@ -148,7 +148,7 @@ def _moved_group(data: bytes, at: int, moved: int) -> tuple[bytes, int]:
 
 
 def _place(moved: int, data: bytes, at: int) -> tuple[bytes, int]:
-    """A place in the file; nothing lies at its first byte, so zero says that there is none."""
+    """Return a moved position; zero means none, since nothing is at a file's first byte."""
     found, at = read_int(data, at)
     return encode_int(found + moved if found else 0), at
 
@@ -172,7 +172,7 @@ def _schema_of(footer: bytes) -> bytes:
 
 
 def _metadata(footer: bytes) -> pq.FileMetaData:
-    """Return what a reader finds in it."""
+    """Return the metadata that a reader finds in the footer."""
     file = b"".join([_MAGIC, footer, len(footer).to_bytes(4, "little"), _MAGIC])
     try:
         return pq.read_metadata(pa.BufferReader(file))

@@ -1,9 +1,8 @@
-"""Columns that say where a row comes from.
+"""Columns with a row's origin.
 
-They are ``_source_file``, ``_source_line``, ``_ingested_at`` and, where a source has slices,
-``_unit``, the slice by which rows are replaced. They depend on the source file and on when its
-batch began and on nothing else, so a row that is ingested again by another attempt has the same
-values.
+They are ``_source_file``, ``_source_line``, ``_ingested_at`` and, if a source has slices,
+``_unit``, the slice by which rows are replaced. They depend only on the source file and on the
+begin of its batch, so a row has the same values in every attempt.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ _TYPES: dict[MetadataColumn, pa.DataType] = {
 
 
 def source_file_text(root: str, path: str) -> str:
-    """Return the ``_source_file`` of a file below ``root``, also where its name is no UTF-8."""
+    """Return the ``_source_file`` of a file below ``root``, even if its name is not UTF-8."""
     return utf8_name(f"{root}/{path}")
 
 
 class Metadata:
-    """Adds the wanted columns, none of them ever null, behind those of the schema."""
+    """Adds the wanted columns, never null, after those of the schema."""
 
     def __init__(
         self,
@@ -49,11 +48,11 @@ class Metadata:
         self._started = pa.scalar(round(started_ts * _MICROS), _TYPES["_ingested_at"])
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
-        """The schema with the columns."""
+        """Return the schema with the columns."""
         for name in self._columns:
             schema = schema.append(pa.field(name, _TYPES[name], nullable=False))
         if self._unit_column:
-            # Rows of the table's other writers have none.
+            # Rows of other writers do not have it.
             schema = schema.append(pa.field(UNIT_COLUMN, pa.string(), nullable=True))
         return schema
 
@@ -64,10 +63,10 @@ class Metadata:
         lines: npt.NDArray[np.int64],
         unit: str = "",
     ) -> pa.Table:
-        """The table with the columns; ``files`` are paths with their numbers of rows in turn.
+        """Return the table with the columns; ``files`` are paths with row counts, in order.
 
-        ``lines`` has each row's line number, from 1 within its file. ``unit`` is the slice that
-        all rows are of.
+        ``lines`` has each row's line number, from 1 within its file. ``unit`` is the slice of all
+        rows.
         """
         if not self._columns and not self._unit_column:
             return table

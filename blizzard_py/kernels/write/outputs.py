@@ -1,14 +1,13 @@
-"""Rows to staged Parquet files: gathered per directory, rolled by size.
+"""Rows to staged Parquet files: collected per directory, rolled by size.
 
-**Only what `OutputSet.close` returns counts.** A Parquet stream that is left
-by an exception or collected as garbage may still publish a valid file with a
-part of its rows, so nobody may conclude from an object's existence that it is
-complete.
+**Only outputs that `OutputSet.close` returns count.** A Parquet stream that is left by an
+exception, or collected as garbage, may still publish a valid file with a part of its rows. So an
+existing object is not necessarily complete.
 
-Memory: rows of all directories wait together until they are a row group's worth, then
-all of them leave at once. A directory's share of that becomes a row group if it is large
-enough, and else lies on a local disk until there is more of it; so is what must be sorted.
-However many directories there are, each gets as few files as its rows fill.
+Memory: rows of all directories wait together until they fill a row group; then all of them leave
+memory. A directory's part becomes a row group if it is large enough. Otherwise it waits on a local
+disk for more rows, as do rows that must be sorted. However many directories there are, each gets as
+few files as its rows fill.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from blizzard_py.kernels.write.partition import Codes, RowDirectories
 from blizzard_py.kernels.write.sorting import SortedRun, merged_runs, order_of, reordered
 from blizzard_py.kernels.write.spill import Spill
 
-# Between a directory and the slice that rows in it are of, where these are kept apart.
+# Separates a directory from the slice of its rows, if slices are separate.
 SLICE = "\0"
-# Each open file holds the upload buffer of its store.
+# Each open file has an upload buffer of its store.
 MAX_OPEN_FILES = 32
-# A share of a row group that is worth being one; smaller ones wait for more.
+# A part of a row group that is worth writing; smaller parts wait for more rows.
 _WORTH_WRITING = 4
-# Sorted rows may take that many times a file's size in memory, however well they compress.
+# Sorted rows may need so many times a file's size in memory, however well they compress.
 _MAX_RATIO = 16
 
 
@@ -53,7 +52,7 @@ class StagedNames:
     _next: int = field(default=0, init=False)
 
     def take(self) -> tuple[str, str]:
-        """The next staged path and output id."""
+        """Return the next staged path and output id."""
         index, self._next = self._next, self._next + 1
         staged = join(self.staging, f"{self.task}-{self.attempt_id}-{index:04d}.parquet")
         return staged, f"{self.output_prefix}/{self.task}-{self.attempt_id}/{index}"
@@ -64,21 +63,24 @@ class _Shelf:
     """One directory's rows on the local disk."""
 
     runs: list[SortedRun] = field(default_factory=list)
-    bytes: int = 0  # as they were in memory
+    bytes: int = 0  # their size in memory
     rows: int = 0
 
 
 class OutputSet:
     """Parquet files that are reported together or not at all.
 
-    Errors of the sink come as `StorageError` and name its URI: they are nobody's
-    fault among the source files, so they end the task.
+    Errors of the sink are raised as `StorageError` and name its URI. No source file caused them, so
+    they end the task.
     """
 
     def __init__(
         self, sink: Storage, names: StagedNames, form: ParquetFormat, unit: str = ""
     ) -> None:
-        """``unit`` is the slice of all rows; else directories may have one behind `SLICE`."""
+        """Prepare outputs for one slice, ``unit``.
+
+        Without it directories may have a slice after `SLICE`.
+        """
         self._sink = sink
         self._unit = unit
         self._names = names
@@ -95,7 +97,7 @@ class OutputSet:
         self._started: list[str] = []
 
     def add(self, where: str | RowDirectories, table: pa.Table) -> None:
-        """Rows for one directory or several; they may stay in memory until `close`."""
+        """Add rows for one directory or several; they may stay in memory until `close`."""
         if isinstance(where, str):
             codes: Codes | int = self._number(where)
         else:
@@ -113,7 +115,7 @@ class OutputSet:
             self._waiting_bytes += piece.nbytes
 
     def close(self) -> list[StagedOutput]:
-        """Write what is left, make everything durable, and report it."""
+        """Write the remaining rows, make everything durable, and return the report."""
         last = dict(self._drained())
         for directory in sorted(last.keys() | self._shelves.keys() | self._files.keys()):
             self._write_last(directory, last.pop(directory, None))
@@ -124,7 +126,7 @@ class OutputSet:
         return self._done
 
     def discard(self) -> None:
-        """Remove everything written so far; what cannot be removed stays unreported."""
+        """Remove everything written so far; files that cannot be removed stay unreported."""
         self._waiting.clear()
         if self._spill is not None:
             self._spill.close()
@@ -139,7 +141,7 @@ class OutputSet:
         return self._directories.setdefault(directory, len(self._directories))
 
     def _drained(self) -> Iterator[tuple[str, pa.Table]]:
-        """All waiting rows by directory, sorted if they must be; none wait any more.
+        """Yield all waiting rows by directory, sorted if required; none wait afterwards.
 
         The pieces share memory, and all of them leave it before more rows come.
         """
@@ -172,7 +174,7 @@ class OutputSet:
                 start += rows
 
     def _place(self, directory: str, rows: pa.Table) -> None:
-        """A directory's share of a drain: to its file, or to the disk."""
+        """Put a directory's drained rows into its file, or on the disk."""
         shelf = self._shelves.get(directory)
         bytes_ = rows.nbytes + (shelf.bytes if shelf else 0)
         if self._form.sort_by:
@@ -191,7 +193,7 @@ class OutputSet:
             self._shelve(directory, rows)
 
     def _write_last(self, directory: str, rows: pa.Table | None) -> None:
-        """Everything of a directory that is in no file yet."""
+        """Write all of a directory's rows that are in no file yet."""
         if self._form.sort_by and directory in self._shelves:
             if rows is not None:
                 self._shelve(directory, rows)
@@ -219,7 +221,7 @@ class OutputSet:
         shelf.rows += rows.num_rows
 
     def _unshelved(self, directory: str) -> Iterator[pa.Table]:
-        """The directory's rows on the disk, which leave it."""
+        """Yield the directory's rows on the disk, which leave it."""
         shelf = self._shelves.pop(directory, None)
         if shelf is None or self._spill is None:
             return
@@ -228,7 +230,7 @@ class OutputSet:
                 yield pa.Table.from_batches([batch])
 
     def _write_sorted(self, directory: str) -> None:
-        """All rows on the disk, in order, as one file that stays open."""
+        """Write all rows on the disk, in order, as one file that stays open."""
         shelf = self._shelves.pop(directory)
         groups = math.ceil(shelf.bytes / self._row_group_bytes)
         at_once = math.ceil(shelf.rows / groups)
@@ -240,7 +242,7 @@ class OutputSet:
         self._ratio = shelf.bytes / self._files[directory].bytes
 
     def _write(self, directory: str, rows: pa.Table) -> None:
-        """One row group; the file is closed if another would take it further from its size."""
+        """Write one row group; close the file if another one would exceed its target size more."""
         file = self._open(directory, rows)
         file.write(rows)
         if file.bytes + file.stored(self._row_group_bytes) // 2 >= self._form.file_bytes:

@@ -1,4 +1,4 @@
-"""One Parquet file being written."""
+"""A Parquet file that is being written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.extent import leaves
 from blizzard_py.job import IngestSettings, SortKey
 
-# Enough to tell a column of some thousand values from one that never repeats.
+# Enough to distinguish a column of some thousand values from one that never repeats.
 _SAMPLE_ROWS = 1 << 14
 _SAMPLE_SLICES = 8
 
@@ -27,8 +27,8 @@ _SAMPLE_SLICES = 8
 class ParquetFormat:
     """The format of Parquet files.
 
-    ``file_bytes`` is when a file is full, as stored; ``row_group_bytes`` counts Arrow
-    data. With ``sort_by`` the rows of each file are in that order.
+    ``file_bytes`` is the stored size of a full file; ``row_group_bytes`` counts Arrow data. With
+    ``sort_by`` the rows of each file are in that order.
     """
 
     schema: pa.Schema
@@ -39,7 +39,7 @@ class ParquetFormat:
 
 
 class ParquetFile:
-    """An open file in staging; ``sample`` are rows to judge its columns by."""
+    """An open file in staging; ``sample`` are rows that decide its encodings."""
 
     def __init__(
         self, storage: Storage, form: ParquetFormat, staged: str, output_id: str, sample: pa.Table
@@ -59,24 +59,24 @@ class ParquetFile:
         return self._sink.written
 
     def write(self, table: pa.Table) -> None:
-        """The rows as one row group."""
+        """Write the rows as one row group."""
         self._writer.write_table(table, row_group_size=table.num_rows)
         self._nan |= nan_columns(table)
         self.rows += table.num_rows
         self._arrow_bytes += table.nbytes
 
     def stored(self, arrow_bytes: int) -> int:
-        """Return how much the file would grow by that many bytes of rows, by what it holds."""
+        """Return how much so many bytes of rows would add to the file, by its content so far."""
         return self.bytes * arrow_bytes // max(1, self._arrow_bytes)
 
     def finish(self) -> None:
-        """Write the footer. Only now the file is one."""
+        """Write the footer. Only then the file is valid."""
         self._writer.add_key_value_metadata({NAN_COLUMNS_KEY: _numbers(self._nan)})
         self._writer.close()
         self._sink.close()
 
     def abandon(self) -> None:
-        """Close it; whatever this leaves behind must not be reported."""
+        """Close it; the remains must not be reported."""
         with contextlib.suppress(Exception):
             self._writer.close()
         with contextlib.suppress(Exception):
@@ -84,7 +84,7 @@ class ParquetFile:
 
 
 def empty_file(form: ParquetFormat, output_id: str, nan: Collection[int] | None = None) -> bytes:
-    """A whole file without rows, whose footer names ``nan`` as columns that hold NaN."""
+    """Return a file without rows, whose footer names ``nan`` as columns that hold NaN."""
     sink = pa.BufferOutputStream()
     with _writer(sink, form, form.schema.empty_table()) as writer:
         writer.add_key_value_metadata({OUTPUT_ID_KEY: output_id})
@@ -98,7 +98,7 @@ def _numbers(columns: Collection[int]) -> str:
 
 
 def stored_bytes(table: pa.Table, form: ParquetFormat) -> int:
-    """Return what the rows take in a file, found by writing them to nowhere."""
+    """Return the size of the rows in a file, found by writing them to a null device."""
     sink = pa.MockOutputStream()
     with _writer(sink, form, table) as writer:
         writer.write_table(table)
@@ -106,10 +106,10 @@ def stored_bytes(table: pa.Table, form: ParquetFormat) -> int:
 
 
 def repeating(table: pa.Table) -> list[str]:
-    """Parquet columns whose values repeat; the others gain nothing by a dictionary.
+    """Return Parquet columns whose values repeat; a dictionary does not help the others.
 
-    Judged by rows from all over the table. Fields of structs, lists and maps are columns
-    of their own in Parquet, named by their path.
+    Decided by rows from all over the table. Fields of structs, lists and maps are separate columns
+    in Parquet, named by their path.
     """
     sample = table
     if table.num_rows > _SAMPLE_ROWS:
@@ -152,7 +152,7 @@ def _writer(sink: Any, form: ParquetFormat, sample: pa.Table) -> pq.ParquetWrite
 
 
 def _sorting_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> list[pq.SortingColumn]:
-    """The order as readers learn of it; names would be ambiguous beside nested columns."""
+    """Return the order for readers, by number: names would be ambiguous with nested columns."""
     names = [key.column for key in keys]
     if not names:
         return []
@@ -161,7 +161,7 @@ def _sorting_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> list[pq.Sort
 
 
 def output_format(settings: IngestSettings, schema: pa.Schema) -> ParquetFormat:
-    """Return how files of such rows are made: without the columns that stand in the directory."""
+    """Return the format of files with such rows: without columns that are in the directory."""
     moved = {rule.column for rule in settings.partition_rules if rule.moves}
     return ParquetFormat(
         pa.schema([field for field in schema if field.name not in moved]),
@@ -173,10 +173,10 @@ def output_format(settings: IngestSettings, schema: pa.Schema) -> ParquetFormat:
 
 
 def nan_columns(rows: pa.Table) -> set[int]:
-    """Return the numbers of the Parquet columns, outside of lists and maps, that hold NaN.
+    """Return the numbers of Parquet columns, outside lists and maps, that hold NaN.
 
     No Parquet footer counts NaN and bounds leave it out, while readers sort it above everything. So
-    Penguin gives a file bounds of its floats only where the footer says that none of them is NaN.
+    Penguin gives a file bounds for its floats only if the footer says that none of them is NaN.
     """
     found: set[int] = set()
     at = 0

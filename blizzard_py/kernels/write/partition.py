@@ -1,8 +1,8 @@
-"""Rows to table directories, by what their columns hold.
+"""The table directories of rows, by their columns' values.
 
-Directories are Hive's: ``key=value`` with percent-encoding, so that any text can be a
-value and every byte of a path is ASCII. What cannot be read back as it was is refused
-here, since a wrong partition value cannot be taken back once it is in a table.
+Directories are in Hive's form: ``key=value`` with percent-encoding, so that any text can be a value
+and every byte of a path is ASCII. A value that cannot be read back unchanged is refused here, since
+a wrong partition value in a table cannot be undone.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class RowDirectories:
 
 
 def null_directory(template: str) -> str:
-    """``key=__HIVE_DEFAULT_PARTITION__`` for every component of the template."""
+    """Return ``key=__HIVE_DEFAULT_PARTITION__`` for every component of the template."""
     keys = (part.partition("=")[0] for part in template.split("/"))
     return "/".join(f"{key}={NULL_PARTITION}" for key in keys)
 
 
 def directory_at(template: str, when: dt.datetime) -> str:
-    """The strftime template at one instant, with years always of four digits."""
+    """Return the strftime template at one instant, with years of four digits."""
 
     def value(match: re.Match[str]) -> str:
         directive = match[0]
@@ -66,15 +66,15 @@ def directory_at(template: str, when: dt.datetime) -> str:
 
 
 def value_directory(key: str, value: Any) -> str:
-    """``key=value`` for a value itself, as Penguin reads it back. Raises `ValueError`.
+    """Return ``key=value`` for a value itself, as Penguin reads it back. Raises `ValueError`.
 
-    Null and the empty string, which Delta does not tell apart, are Hive's name for null.
+    Null and the empty string, which Delta treats as equal, become Hive's name for null.
     """
     name = quote(key, safe="")
     if value is None or value == "":
         return f"{name}={NULL_PARTITION}"
     if value == NULL_PARTITION:
-        raise ValueError(f"{key!r} is {NULL_PARTITION}, which readers take for null")
+        raise ValueError(f"{key!r} is {NULL_PARTITION}, which readers treat as null")
     directory = f"{name}={quote(_text(value), safe='')}"
     if len(directory) > COMPONENT_BYTES:
         raise ValueError(
@@ -85,7 +85,7 @@ def value_directory(key: str, value: Any) -> str:
 
 
 def place_rows(table: pa.Table, rules: Sequence[PartitionRule]) -> RowDirectories:
-    """Each row's directory. Raises `Unplaceable` with all rows that have none.
+    """Return each row's directory. Raises `Unplaceable` with all rows that have none.
 
     A directory is made once per distinct value (or hour, or day), not once per row.
     """
@@ -94,7 +94,7 @@ def place_rows(table: pa.Table, rules: Sequence[PartitionRule]) -> RowDirectorie
     codes: Codes = np.zeros(table.num_rows, np.int64)
     for rule in rules:
         names, more = _by_rule(table, rule, faults)
-        # At most as many pairs as rows are left, so the product never grows large.
+        # At most as many pairs as rows remain, so the product stays small.
         pairs, codes = np.unique(codes * len(names) + more, return_inverse=True)
         heads, tails = np.divmod(pairs, len(names)) if names else (pairs, pairs)
         directories = [
@@ -107,7 +107,7 @@ def place_rows(table: pa.Table, rules: Sequence[PartitionRule]) -> RowDirectorie
 
 
 def without_moved(table: pa.Table, rules: Sequence[PartitionRule]) -> pa.Table:
-    """The table without columns whose values stand in the directory alone."""
+    """Return the table without columns whose values are only in the directory."""
     moved = [rule.column for rule in rules if rule.moves]
     return table.drop_columns(moved) if moved else table
 
@@ -115,10 +115,10 @@ def without_moved(table: pa.Table, rules: Sequence[PartitionRule]) -> pa.Table:
 def _by_rule(
     table: pa.Table, rule: PartitionRule, faults: dict[int, str]
 ) -> tuple[list[str], Codes]:
-    """The rule's directories and each row's among them; rows without one go to ``faults``."""
+    """Return the rule's directories and each row's; rows without one go to ``faults``."""
     column = table.column(rule.column)
     if rule.template:
-        # Without its zone, which is UTC, the column needs no time zone database.
+        # Without its zone (UTC) the column needs no time zone database.
         times = column.cast(pa.timestamp("us"))
         column = pc.floor_temporal(times, unit=_finest_unit(rule.template)).cast(pa.int64())
     elif pa.types.is_timestamp(column.type):
@@ -128,7 +128,7 @@ def _by_rule(
     encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
     codes: Codes = encoded.indices.to_numpy().astype(np.int64)
     kind = table.schema.field(rule.column).type
-    names: dict[str, int] = {}  # two values may share one: null and the empty string
+    names: dict[str, int] = {}  # two values may share a name: null and the empty string
     numbers: list[int] = []
     for code, value in enumerate(encoded.dictionary.to_pylist()):
         try:
@@ -155,7 +155,7 @@ def _directory(rule: PartitionRule, kind: pa.DataType, value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value as Delta writes partition values."""
+    """Return a value as Delta writes partition values."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -169,7 +169,7 @@ def _text(value: Any) -> str:
 
 
 def _finest_unit(template: str) -> str:
-    """The coarsest unit that every directive of the template is constant within."""
+    """Return the coarsest unit within which every directive of the template is constant."""
     codes = {directive[-1] for directive in _DIRECTIVE.findall(template)}
     for unit, finer in (
         ("microsecond", "f"),

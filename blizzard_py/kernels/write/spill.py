@@ -1,7 +1,7 @@
 """Rows that wait on a local disk instead of in memory.
 
-The file has no name, so that it is gone with its process, however that ends. A block is
-one Arrow message of about a megabyte, which is what a reader needs in memory at least.
+The file has no name, so it is gone with its process, however that ends. A block is one Arrow
+message of about a megabyte, which a reader needs in memory at least.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The place of some rows in the file."""
+    """The position of some rows in the file."""
 
     offset: int
     length: int
@@ -28,10 +28,10 @@ class Block:
 
 
 class Spill:
-    """One temporary file. Errors of the disk come as `StorageError` and name its directory."""
+    """One temporary file. Errors of the disk are `StorageError` and name its directory."""
 
     def __init__(self) -> None:
-        # Spark gives executors fast disks there; the container's own may be read-only.
+        # Spark gives executors fast disks there; the container's own disk may be read-only.
         given = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
         self._folder = given or tempfile.gettempdir()
         self._size = 0
@@ -41,7 +41,7 @@ class Spill:
             raise wrap_error(self._folder, error) from error
 
     def write(self, table: pa.Table) -> list[Block]:
-        """Blocks that hold the table's rows in their order."""
+        """Return blocks that hold the table's rows in order."""
         rows = max(1, table.num_rows * BLOCK_BYTES // max(1, table.nbytes))
         blocks: list[Block] = []
         try:
@@ -55,7 +55,7 @@ class Spill:
         return blocks
 
     def read(self, blocks: Sequence[Block], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The blocks' rows, one batch each."""
+        """Yield the blocks' rows, one batch each."""
         try:
             self._file.flush()
             for block in blocks:
@@ -65,5 +65,5 @@ class Spill:
             raise wrap_error(self._folder, error) from error
 
     def close(self) -> None:
-        """Give the disk space back."""
+        """Release the disk space."""
         self._file.close()

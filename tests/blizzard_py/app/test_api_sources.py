@@ -221,7 +221,7 @@ def test_ends_that_the_api_cannot_be_told_are_refused_first(
         ended = Mailbox(parts.stores.sink, parts.id).ended(request)
         assert ended is not None
         assert ended.state == "rejected"
-        assert "give a coarser end" in ended.reason
+        assert "set a coarser end" in ended.reason
         state = read_state(parts.stores.sink, parts.id)
         assert state is not None
         assert state.columns is None

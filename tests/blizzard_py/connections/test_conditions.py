@@ -177,7 +177,7 @@ def test_a_whole_window_has_ties_nulls_and_both_halves() -> None:
     assert window_where(Window(), []) == ""
 
 
-def test_a_column_without_a_bound_holds_its_rows_for_a_later_window() -> None:
+def test_rows_of_a_column_without_a_bound_wait_for_a_window() -> None:
     only_a = Window(up_to={"a": 9}, nulls_first=True)
     assert _where(window_where(only_a, ["a", "b"])) == [(1, None), (None, None)]
     nothing = Window(nulls_first=True)
@@ -185,7 +185,7 @@ def test_a_column_without_a_bound_holds_its_rows_for_a_later_window() -> None:
     assert _where(window_where(nothing, ["a"])) == [(None, 30), (None, None)]
 
 
-def test_a_time_at_the_end_of_the_calendar_that_is_none_in_utc_is_refused() -> None:
+def test_a_time_outside_the_calendar_in_utc_is_refused() -> None:
     last = datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-2)))
     assert literal(last, "postgresql") == "timestamptz '9999-12-31 23:00:00-02:00'"
     with pytest.raises(WatermarkError):

@@ -84,7 +84,7 @@ def test_mysql_reads_backslashes_whatever_the_servers_mode(mariadb: MariadbServe
         mariadb.execute("SET GLOBAL sql_mode = DEFAULT")
 
 
-def test_postgresql_reads_backslashes_whatever_the_databases_setting(
+def test_postgresql_reads_backslashes_with_any_database_setting(
     postgresql: PostgresqlServer,
 ) -> None:
     name = postgresql.new_database()

@@ -151,7 +151,7 @@ def test_windows_of_timestamps_datetimes_and_dates(
     by_time = MysqlConnection(access, ReadSelection(table="t", columns=("at",)))
     bound = by_time.bound("settled", 30)
     assert bound.kind == "clock"
-    assert "does not tell which transactions are open" in bound.warnings[0]
+    assert "does not show which transactions are open" in bound.warnings[0]
     highest = by_time.bound("max", 0).value["at"]
     assert abs(datetime.now(UTC) - highest) < timedelta(minutes=1)
 
@@ -321,7 +321,7 @@ def test_errors_are_told_by_their_numbers(text: str, kind: type[BlizzardError], 
     assert "1999" not in str(error)
 
 
-def test_a_server_that_is_cut_off_while_a_task_reads_fails_it_for_now(
+def test_a_lost_server_during_a_task_is_a_temporary_failure(
     mariadb: MariadbServer, database: str, access: Access
 ) -> None:
     mariadb.execute(

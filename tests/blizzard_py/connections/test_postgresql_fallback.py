@@ -75,7 +75,7 @@ def test_the_fields_of_a_query_have_to_be_declared(access: Access) -> None:
     selection = ReadSelection(query="SELECT * FROM orders WHERE id = 1", fields=fields)
     (batch,) = everything(access, selection)
     assert batch.to_pylist() == [{"price": "1.50000000000000000000"}]
-    with pytest.raises(SourceError, match="cannot be found out without ADBC; declare them"):
+    with pytest.raises(SourceError, match="are unknown without ADBC; declare them"):
         everything(access, ReadSelection(query="SELECT * FROM orders"))
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong with PostgreSQL is told as the contract says, and shows no secret."""
+"""Errors of PostgreSQL follow the contract and contain no secret."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_planning_goes_on_after_the_server_was_restarted(
 
 
 @pytest.mark.parametrize("held", [False, True])
-def test_a_server_that_restarts_while_a_task_reads_fails_it_for_now(
+def test_a_server_restart_during_a_task_is_a_temporary_failure(
     postgresql: PostgresqlServer, database: str, orders: PostgresqlConnection, *, held: bool
 ) -> None:
     access = Access("postgresql", postgresql.uri(database))
@@ -214,7 +214,7 @@ def test_a_query_that_is_more_than_one_question_is_refused(
     assert postgresql.rows("SELECT count(*) FROM orders", database) == [(50000,)]
 
 
-def test_a_comment_at_the_end_of_query_and_filter_swallows_nothing(
+def test_a_trailing_comment_in_query_and_filter_is_harmless(
     postgresql: PostgresqlServer, database: str
 ) -> None:
     access = Access("postgresql", postgresql.uri(database))
@@ -301,7 +301,7 @@ def test_what_may_not_be_read_waits_and_what_is_not_there_stops(
     assert isinstance(error, SourceError)
     assert 'relation "public.missing" does not exist' in str(error)
     bad = failed(lambda: PostgresqlConnection(access, ReadSelection(table="orders; DROP")))
-    assert "no table's name" in str(bad)
+    assert "not a table's name" in str(bad)
     connection.close()
     missing.close()
 

@@ -1,4 +1,4 @@
-"""Where PostgreSQL's windows end, how they are cut, and that every version is read once."""
+"""PostgreSQL's windows: their ends, their division, and that every version is read once."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_settled_ends_below_the_oldest_open_transaction(
 
 
 @pytest.mark.promise("G-131")
-def test_a_prepared_transaction_holds_the_bound_from_its_beginning(
+def test_a_prepared_transaction_holds_the_bound_from_its_start(
     postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
 ) -> None:
     assert orders.bound("settled", 0).value  # before it begins
@@ -113,7 +113,7 @@ def test_a_prepared_transaction_holds_the_bound_from_its_beginning(
 
 
 @pytest.mark.promise("G-131")
-def test_transactions_of_one_message_come_once_though_all_have_its_time(
+def test_transactions_of_one_message_are_read_once(
     postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
 ) -> None:
     database = access.uri.rpartition("/")[2]
@@ -198,7 +198,7 @@ def test_a_foreign_tables_transactions_are_not_seen_here(
     far.close()
 
 
-def test_transactions_of_other_databases_and_our_own_hold_nothing(
+def test_other_databases_and_own_sessions_hold_nothing_back(
     postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
 ) -> None:
     with postgresql.connect() as elsewhere, elsewhere.cursor() as cursor:
@@ -323,7 +323,7 @@ def test_what_would_be_missed_is_told_beforehand(
     connection = PostgresqlConnection(access, ReadSelection(table="seen", columns=("day",)))
     told = list(connection.warnings())
     connection.close()
-    assert any("a refresh brings rows with times of before" in warning for warning in told)
+    assert any("a refresh adds rows with earlier times" in warning for warning in told)
     assert any("day is a date, which has no zone" in warning for warning in told)
 
 
@@ -340,7 +340,7 @@ def test_a_snapshot_that_died_fails_for_now(access: Access, orders: PostgresqlCo
 
 @pytest.mark.promise("G-137")
 @pytest.mark.parametrize("table", ["orders", "seen"])
-def test_a_table_that_is_rewritten_before_its_reading_is_not_taken_for_empty(
+def test_a_table_rewritten_before_the_read_is_not_read_as_empty(
     postgresql: PostgresqlServer, access: Access, table: str
 ) -> None:
     run(postgresql, access, "CREATE VIEW seen AS SELECT id, updated_at FROM orders",
@@ -386,7 +386,7 @@ def test_a_poll_without_rows_costs_two_statements(
 
 
 @pytest.mark.promise("G-130")
-def test_rows_of_two_columns_are_read_once_and_nulls_with_the_first_window(
+def test_rows_of_two_columns_are_read_once_nulls_first(
     postgresql: PostgresqlServer, access: Access
 ) -> None:
     run(postgresql, access, "TRUNCATE orders",

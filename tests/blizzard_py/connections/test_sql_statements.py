@@ -61,7 +61,7 @@ def test_names_of_tables_stand_as_they_are_given(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a;b", "a--", "(SELECT 1)", 'a".b', "a.b.c.d"])
 def test_what_is_no_name_is_refused(name: str) -> None:
-    with pytest.raises(SourceError, match="no table's name"):
+    with pytest.raises(SourceError, match="not a table's name"):
         relation(ReadSelection(table=name))
 
 
@@ -74,7 +74,7 @@ def test_names_of_columns_are_quoted_by_dialect() -> None:
         identifier("a\0b", "")
 
 
-def test_a_window_without_columns_is_everything_and_the_filter_stays() -> None:
+def test_a_window_without_columns_has_all_rows_of_the_filter() -> None:
     assert within(Window(), ReadSelection(table="t"), "") == TRUE
     assert within(Window(), ReadSelection(table="t", filter="a = 1"), "") == "(a = 1)"
 

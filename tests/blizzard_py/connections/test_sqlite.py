@@ -194,7 +194,7 @@ def test_forms_that_do_not_sort_together_are_not_alike() -> None:
     assert not same_form(1, 2)
 
 
-def test_times_are_read_up_to_the_clock_and_numbers_up_to_the_highest(
+def test_times_are_read_up_to_the_clock_numbers_to_the_maximum(
     file: sqlite3.Connection, access: Access
 ) -> None:
     file.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, at DATETIME)")
@@ -239,7 +239,7 @@ def test_mixed_forms_of_time_are_refused(file: sqlite3.Connection, access: Acces
     file.execute("CREATE TABLE t (at DATETIME)")
     file.execute("INSERT INTO t VALUES ('2024-01-01 10:00:00'), ('2024-01-01T09:00:00')")
     connection = SqliteConnection(access, ReadSelection(table="t", columns=("at",)))
-    with pytest.raises(SourceError, match="not written alike"):
+    with pytest.raises(SourceError, match="not all written as"):
         connection.bound("clock", 0)
     connection.close()
 

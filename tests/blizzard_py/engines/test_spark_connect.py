@@ -86,7 +86,7 @@ def test_statements_are_judged_as_by_a_driver_of_our_own(
     assert (out, [line for line in err.splitlines() if "fork_posix.cc" not in line]) == ("", [])
 
 
-def test_without_trees_operators_and_calls_are_read_from_the_plan(engine: SparkEngine) -> None:
+def test_a_plan_as_text_shows_operators_and_calls(engine: SparkEngine) -> None:
     spark = engine.session()
     spark.range(1).selectExpr("id", "'a' AS name", "now() AS time").createOrReplaceTempView(VIEW)
     for statement in PLAIN:

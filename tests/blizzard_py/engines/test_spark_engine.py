@@ -53,7 +53,7 @@ def forebear(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"result": [json.dumps([command, threads])]})
 
 
-def test_workers_are_forked_from_a_daemon_that_has_loaded_all_and_started_no_thread(
+def test_workers_fork_from_a_loaded_daemon_without_threads(
     spark_engine: SparkEngine,
 ) -> None:
     frame = spark_engine.session().range(0, 1, 1, 1).mapInArrow(forebear, REPORTS)
@@ -62,7 +62,7 @@ def test_workers_are_forked_from_a_daemon_that_has_loaded_all_and_started_no_thr
     assert len(threads) == 1, threads
 
 
-def test_what_a_workers_first_task_has_loaded_is_left_out_of_collections_once(
+def test_objects_of_a_workers_first_task_are_frozen_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     begun = itertools.count()
@@ -76,7 +76,7 @@ def test_what_a_workers_first_task_has_loaded_is_left_out_of_collections_once(
     assert frozen == ["count(2)"]  # as the second of them began
 
 
-def test_a_signal_to_the_process_group_reaches_the_daemon_and_not_its_jvm(
+def test_a_signal_to_the_process_group_does_not_reach_the_jvm(
     spark_engine: SparkEngine,
 ) -> None:
     gateway = spark_engine.session().sparkContext._gateway  # noqa: SLF001  # no public name
@@ -144,13 +144,13 @@ def test_a_merge_that_fails_costs_nothing_but_files(
     spark_engine: SparkEngine,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def with_a_file_that_is_gone(*args: Any) -> list[MergeTask]:
+    def with_a_missing_file(*args: Any) -> list[MergeTask]:
         tasks = merge_tasks(*args)
         first = tasks[0].groups[0]
         gone = dataclasses.replace(first[0], staged=f"{first[0].staged}.gone")
         return [dataclasses.replace(tasks[0], groups=((gone, *first[1:]),))]
 
-    monkeypatch.setattr("blizzard_py.engines.spark.engine.merge_tasks", with_a_file_that_is_gone)
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.merge_tasks", with_a_missing_file)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     with capture_logs() as logs:
         result = spark_engine.ingest(large(world))
@@ -285,7 +285,7 @@ def test_a_worker_that_dies_every_time_fails_the_job(
     assert "\n" not in str(caught.value)
 
 
-def test_a_line_that_kills_its_worker_costs_a_retry_and_that_line(
+def test_a_line_that_kills_its_worker_costs_a_retry_and_itself(
     world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     world.put("a.ndjson", lines(1, 2))
@@ -310,7 +310,7 @@ def test_a_line_that_kills_its_worker_costs_a_retry_and_that_line(
     }
 
 
-def test_a_driver_that_was_killed_is_replaced_without_a_word_past_the_log(
+def test_a_killed_driver_is_replaced_and_only_logged(
     world: IngestJobHarness, spark_engine: SparkEngine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world.put("a.ndjson", lines(1))
@@ -361,7 +361,7 @@ def test_what_a_large_job_is_told_leaves_no_file_behind(spark_engine: SparkEngin
     assert set(folder.iterdir()) == before
 
 
-def test_a_session_that_failed_half_way_does_not_stand_in_the_way_of_the_next(
+def test_a_half_started_session_does_not_block_the_next(
     world: IngestJobHarness, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a cluster that goes away between the context and the package sent to it."""
@@ -374,7 +374,7 @@ def test_a_session_that_failed_half_way_does_not_stand_in_the_way_of_the_next(
     assert world.ids(world.ingest(engine=spark_engine)) == [1]
 
 
-def test_a_short_job_does_not_wait_for_a_long_one_of_another_pipeline(
+def test_a_short_job_does_not_wait_for_another_pipelines_job(
     world: IngestJobHarness, tmp_path: Path, spark_engine: SparkEngine
 ) -> None:
     """Two slots, both taken by four tasks that wait: the first slot to be free is the other's."""
@@ -424,7 +424,7 @@ def test_one_job_runs_once_at_a_time(world: IngestJobHarness, spark_engine: Spar
         with Pipe(world, "slow.ndjson") as pipe:
             first = pool.submit(spark_engine.ingest, job)
             pipe.wait_for_reader(first)
-            with pytest.raises(EngineError, match="running already"):
+            with pytest.raises(EngineError, match="already running"):
                 spark_engine.ingest(job)
             pipe.write(lines(1))
         assert world.ids(first.result()) == [1]
@@ -444,7 +444,7 @@ def test_local_masters_retry(master: str, expected: str) -> None:
     assert with_retries(master) == expected
 
 
-def test_the_users_settings_win_and_clusters_keep_their_addresses() -> None:
+def test_user_settings_win_and_clusters_keep_their_addresses() -> None:
     assert settings("local[*]", {})["spark.driver.host"] == "127.0.0.1"
     secret = {"spark.authenticate.secret": "hush"}
     assert "spark.driver.host" not in settings("spark://host:7077", secret)

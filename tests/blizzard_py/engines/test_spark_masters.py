@@ -1,4 +1,4 @@
-"""What a master URL means for Spark's configuration, and how an unreachable one is told."""
+"""Spark's configuration for a master URL, and the error for an unreachable one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_kubernetes_needs_an_image() -> None:
         settings("k8s://https://api:6443", {})
 
 
-def test_a_driver_in_a_pod_is_found_by_its_executors_and_owns_them() -> None:
+def test_a_driver_in_a_pod_is_reachable_and_owns_its_executors() -> None:
     pod = {"POD_IP": "10.0.0.7", "POD_NAME": "blizzard-0", "POD_NAMESPACE": "data"}
     found = settings("k8s://https://api:6443", {**IMAGE, "spark.executor.instances": "3"}, pod)
     assert (

@@ -80,7 +80,7 @@ def test_tasks_read_by_a_connections_reader(spark_engine: SparkEngine, tmp_path:
     with pytest.raises(SourceError, match="no column 'gone' any more"):
         spark_engine.ingest(job(tmp_path, Reading(access, tasks), *FIELDS, gone))
     nowhere = Access("sqlite", str(tmp_path / "not there.db"))
-    with pytest.raises(Unavailable, match="is not there"):
+    with pytest.raises(Unavailable, match="does not exist"):
         spark_engine.ingest(job(tmp_path, Reading(nowhere, tasks)))
 
 

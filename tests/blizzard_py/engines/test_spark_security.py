@@ -1,4 +1,4 @@
-"""What of Spark is open to whom: our defaults, and what is said about the user's settings."""
+"""Access to Spark: our defaults, and warnings about the user's settings."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_what_weakens_is_named(conf: dict[str, str], said: list[str]) -> None:
     assert [text.partition(":")[0] for text in weak_settings("local[2]", conf)] == said
 
 
-def test_a_pattern_of_the_user_is_left_out_beside_ours_and_not_in_its_place() -> None:
+def test_the_users_redaction_pattern_is_added_to_ours() -> None:
     told = settings("local[2]", {REDACTION: "[Bb]lood[-_]?[Tt]ype|salary"})[REDACTION]
     for name in (SECRETS_PROPERTY, "my.PASSWORD", "Blood_Type", "salary"):
         assert re.search(told, name)

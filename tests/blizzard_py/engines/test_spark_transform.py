@@ -190,7 +190,7 @@ def test_the_first_of_each_key_is_kept_by_path_and_line(
     assert result.rows_dropped == 4
 
 
-def test_duplicates_go_before_the_statement_and_keys_may_be_of_several_fields(
+def test_duplicates_by_several_fields_go_before_the_statement(
     world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     world.put("a.ndjson", records_of((1, "x"), (1, "y"), (1, "x"), (2, "x")))
@@ -235,7 +235,7 @@ def test_rows_are_partitioned_by_a_column_of_the_result(
     assert "key of sink.partition_by" in refusal(spark_engine, world, clash)
 
 
-def test_a_value_of_the_result_moves_into_the_path_and_files_are_sorted(
+def test_a_result_value_moves_into_the_path_and_files_are_sorted(
     world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     world.put("a.ndjson", records_of((1, "b"), (2, "a"), (3, "b"), (4, "c")))
@@ -284,7 +284,7 @@ def test_the_directory_of_a_path_passes_through_the_statement(
     assert {output.partition for output in result.outputs} == {"date=2024-01-01", "date=2024-01-02"}
 
 
-def test_a_row_too_deep_for_a_regular_expression_costs_its_file_and_nobody_else(
+def test_a_row_too_deep_for_a_regular_expression_costs_its_file(
     world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     """It ended the JVM with all that ran there, and did so again at every attempt."""
@@ -314,9 +314,7 @@ def test_a_row_too_deep_for_a_regular_expression_costs_its_file_and_nobody_else(
         ("org.apache.spark.SparkException: java.lang.NullPointerException", False),
     ],
 )
-def test_what_a_value_cannot_be_is_told_from_what_a_machine_lacks(
-    said: str, of_the_data: bool
-) -> None:
+def test_failures_of_values_and_of_machines_are_distinguished(said: str, of_the_data: bool) -> None:
     text = (
         "An error occurred.\n: org.apache.spark.SparkException: Job aborted due to stage failure:"
         " Task 1 in stage 0.0 failed 3 times, most recent failure: Lost task 1.2 in stage 0.0 (TID"
@@ -325,7 +323,7 @@ def test_what_a_value_cannot_be_is_told_from_what_a_machine_lacks(
     assert is_data_failure(RuntimeError(text)) is of_the_data
 
 
-def test_a_file_that_the_statement_fails_on_is_quarantined_and_no_other(
+def test_only_a_file_that_the_statement_fails_on_is_quarantined(
     world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     world.put("1.ndjson", records_of((1, "1")))
@@ -343,7 +341,7 @@ def test_a_file_that_the_statement_fails_on_is_quarantined_and_no_other(
     assert "try_cast" in files["3.ndjson"].error
 
 
-def test_a_file_whose_rows_go_to_too_many_directories_is_quarantined_and_no_other(
+def test_a_result_with_too_many_directories_costs_its_file(
     world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     for number in range(4):
@@ -408,7 +406,7 @@ def test_validate_asks_spark_about_every_transform_and_only_then(
     assert len(started) == 2  # without a transform nobody is asked
 
 
-def test_validate_judges_a_transform_over_columns_that_nobody_has_declared(
+def test_validate_checks_a_transform_over_undeclared_columns(
     tmp_path: Path, started: list[str]
 ) -> None:
     config, raw = tmp_path / "config.yaml", tmp_path / "raw"

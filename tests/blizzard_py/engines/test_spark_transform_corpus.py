@@ -60,7 +60,7 @@ def test_what_must_not_run_is_refused_in_one_line(spark: SparkSession) -> None:
     assert accepted == []
 
 
-def test_a_statement_is_what_it_says_and_not_what_the_environment_is(spark: SparkSession) -> None:
+def test_a_statement_does_not_use_the_environment(spark: SparkSession) -> None:
     assert refusal_of(spark, SUBSTITUTED, VIEW) is None
     row = spark.sql(wrapped(SUBSTITUTED, VIEW)).first()
     assert row is not None

@@ -60,7 +60,7 @@ def letters(scenario: Scenario, *, records: bool = False) -> dict[str, dict[str,
 
 
 @pytest.mark.promise("G-099")
-def test_files_that_cannot_be_read_are_dead_letters_and_block_nothing(tmp_path: Path) -> None:
+def test_unreadable_files_are_dead_letters_and_block_nothing(tmp_path: Path) -> None:
     """The real processes on every kind of bad file at once, between good ones."""
     scenario = Scenario(tmp_path, str(tmp_path))
     scenario.put(f"{DAY}/a-first.json.gz", GOOD)

@@ -127,7 +127,7 @@ def test_a_sink_that_takes_no_letters_fails_the_task(tmp_path: Path) -> None:
     letters.close()
 
 
-def test_a_line_above_the_limit_is_a_record_and_not_the_end_of_its_file(
+def test_a_line_above_the_limit_is_only_a_bad_record(
     world: IngestJobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(framing.framed, "__defaults__", (1 << 20, 3 << 20))
@@ -142,7 +142,7 @@ def test_a_line_above_the_limit_is_a_record_and_not_the_end_of_its_file(
     assert (second["line"], second["offset"]) == (4, 9 + len(long) + 1 + 9)
 
 
-def test_a_large_file_over_the_limit_leaves_neither_rows_nor_records(
+def test_a_large_file_over_the_limit_leaves_no_rows_and_records(
     world: IngestJobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(framing.framed, "__defaults__", (500, 2000))

@@ -74,7 +74,7 @@ def test_with_quarantine_file_a_bad_record_takes_its_file_along(
 
 
 def expected(value: Any, kind: str) -> Any:
-    """What Python makes of a JSON value in a column of that type."""
+    """Return Python's value of a JSON value in a column of that type."""
     if value is None:
         return None
     if kind in {"float32", "float64"}:

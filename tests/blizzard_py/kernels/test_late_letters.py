@@ -130,7 +130,7 @@ def test_counting_alone_writes_no_letter_but_of_rows_ahead() -> None:
     assert (letter["stage"], letter["line"]) == ("ahead", 2)
 
 
-def test_letters_of_a_file_are_bounded_and_all_late_rows_are_counted() -> None:
+def test_letters_of_a_file_are_limited_but_all_late_rows_count() -> None:
     world = LateLetterHarness()
     world.put("a.json", b"".join(b'{"n": %d}\n' % n for n in range(1, 10)))
     world.put("b.json", b'{"n": 1}\n')

@@ -49,7 +49,7 @@ outputs_of_a_job = st.lists(
 
 
 @given(outputs_of_a_job)
-def test_groups_are_small_files_of_one_directory_that_fit_one_file(
+def test_groups_are_small_files_of_one_directory_for_one_file(
     outputs: list[StagedOutput],
 ) -> None:
     groups = merge_groups(outputs, 1000)
@@ -78,7 +78,7 @@ def test_few_small_files_are_left(outputs: list[StagedOutput]) -> None:
         assert len(left) + new <= total * SMALL_SHARE // (7 * 1000) + 1
 
 
-def test_a_batch_that_leaves_one_file_a_directory_needs_no_second_job() -> None:
+def test_a_batch_with_one_file_per_directory_is_not_merged() -> None:
     assert merge_groups([output(0, 5, "d=1"), output(1, 5, "d=2"), output(2, 999)], 1000) == []
 
 
@@ -130,7 +130,7 @@ def worth_joining(monkeypatch: pytest.MonkeyPatch) -> None:
         ([4 << 20, (4 << 20) - 1], (), False),
     ],
 )
-def test_outputs_are_joined_as_they_are_unless_they_are_tiny_or_in_an_order(
+def test_outputs_are_joined_unless_they_are_tiny_or_sorted(
     tmp_path: Path, sizes: list[int], order: tuple[SortKey, ...], joinable: bool
 ) -> None:
     settings = IngestJobHarness(tmp_path, sort_by=order).job().settings

@@ -25,7 +25,7 @@ def rows(*records: Any) -> bytes:
     return b"".join(json.dumps(record).encode() + b"\n" for record in records)
 
 
-def told(world: IngestJobHarness, **how: Any) -> dict[str, UnexpectedField]:
+def new_fields(world: IngestJobHarness, **how: Any) -> dict[str, UnexpectedField]:
     report = world.run_task(**how)
     assert TaskReport.from_json(report.to_json()) == report
     return {field.name: field for field in report.unexpected}
@@ -33,22 +33,20 @@ def told(world: IngestJobHarness, **how: Any) -> dict[str, UnexpectedField]:
 
 @pytest.mark.parametrize("fields", [FLAT, NESTED], ids=["flat", "nested"])
 @pytest.mark.parametrize("attempt", [0, 1])
-def test_a_field_without_a_column_is_seen_with_a_file_that_has_it(
+def test_a_field_without_a_column_is_reported_with_its_file(
     tmp_path: Path, fields: tuple[FieldSpec, ...], attempt: int
 ) -> None:
     world = IngestJobHarness(tmp_path, fields)
     world.put("a.ndjson", rows({"id": 1, "s": '"new":'}, {"id": 2}))
     world.put("b.ndjson", rows({"id": 3, "new": 1}, {"id": 4, "New": None}))
-    assert told(world, attempt=attempt) == {
+    assert new_fields(world, attempt=attempt) == {
         "New": UnexpectedField("New", "b.ndjson"),
         "new": UnexpectedField("new", "b.ndjson"),
     }
 
 
 @pytest.mark.parametrize("fast", [True, False])
-def test_the_fast_path_tells_all_names_of_a_chunk_and_the_exact_one_those_of_a_sample(
-    *, fast: bool
-) -> None:
+def test_the_fast_path_reports_all_names_the_exact_path_a_sample(*, fast: bool) -> None:
     scanner.cache_clear()  # what another test has had it give up on is none of this one's
     plain = rows(*({"id": n, "s": "x" * 50} for n in range(1000)))
     rare = rows({"id": 7, "s": "y" * 50, "rare": 1})
@@ -99,13 +97,11 @@ def test_lines_that_are_letters_tell_nothing(tmp_path: Path, fields: tuple[Field
     world.put("a.ndjson", rows({"id": 1, "a": 1}, {"id": "bad", "b": 2}))
     world.put("b.ndjson", rows({"id": "bad", "c": 1}, {"id": "bad", "c": 2}, {"id": 1, "d": 1}))
     world.put("c.ndjson", rows({"id": 5}))
-    assert told(world) == {"a": UnexpectedField("a", "a.ndjson", ("1",))}
+    assert new_fields(world) == {"a": UnexpectedField("a", "a.ndjson", ("1",))}
 
 
 @pytest.mark.parametrize("size", [0, 2 << 20], ids=["small", "large"])
-def test_values_are_told_that_a_type_can_be_learned_from_and_no_others(
-    tmp_path: Path, size: int
-) -> None:
+def test_only_values_that_give_a_type_are_reported(tmp_path: Path, size: int) -> None:
     world = IngestJobHarness(tmp_path, FLAT, evolves=True, left_out=("out",))
     world.put(
         "a.ndjson",
@@ -117,7 +113,7 @@ def test_values_are_told_that_a_type_can_be_learned_from_and_no_others(
             {"id": 3, "n": 2.5, "o": {"b": ["x"]}},
         ),
     )
-    found = told(world)
+    found = new_fields(world)
     assert found["n"].values == ("0", "1.5")
     assert found["o"].values == ('{"a": 1}', '{"a": 2, "b": [null]}', '{"b": ["x"]}')
     assert found["always"].values == ()
@@ -130,7 +126,7 @@ def test_names_beyond_those_that_are_told_are_passed_over(tmp_path: Path) -> Non
         lines = ({"id": n, f"k{part}_{n:03}": n} for n in range(60))
         world.put(f"{part}.ndjson", b"\n" * (2 << 20) + rows(*lines))
     world.put("long.ndjson", rows({"id": 1, "n" * 300: 1}))
-    assert len(told(world)) == UNEXPECTED_FIELDS
+    assert len(new_fields(world)) == UNEXPECTED_FIELDS
     assert len(merged([world.run_task(), world.run_task()]).unexpected) == UNEXPECTED_FIELDS
 
 
@@ -138,7 +134,7 @@ def test_hostile_names_are_cut_and_harm_nobody(tmp_path: Path) -> None:
     world = IngestJobHarness(tmp_path, FLAT)
     names = ["n" * 300, "a\u202eb", 'q"\n', "", "é" * 200, "\U0001f600"]
     world.put("a.ndjson", rows(*({"id": n, name: 1} for n, name in enumerate(names))))
-    found = told(world)
+    found = new_fields(world)
     assert found.keys() == {"n" * 255 + "…", "a\u202eb", 'q"\n', "", "é" * 127 + "…", "\U0001f600"}
     assert all(field.path == "a.ndjson" for field in found.values())
 
@@ -149,7 +145,7 @@ def test_values_that_are_told_are_bounded(tmp_path: Path) -> None:
     world.put(
         "a.ndjson", rows({"id": 1, "a": "x" * half}, {"id": 2, "b": "y" * half}, {"id": 3, "c": 1})
     )
-    found = told(world)
+    found = new_fields(world)
     assert {name: len(field.values) for name, field in found.items()} == {"a": 1, "b": 0, "c": 1}
 
 

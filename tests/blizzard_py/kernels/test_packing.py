@@ -67,7 +67,7 @@ def test_task_counts_stay_within_their_bounds(files: list[JobFile], parallelism:
     assert 1 <= count <= min(len(files), 4 * parallelism)
 
 
-def test_small_batches_take_few_tasks_and_large_ones_two_to_four_a_slot() -> None:
+def test_task_count_is_small_or_two_to_four_per_slot() -> None:
     def files(number: int, size: int) -> list[JobFile]:
         return [JobFile(f"{i}", size) for i in range(number)]
 

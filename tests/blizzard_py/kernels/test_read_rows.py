@@ -16,7 +16,7 @@ from tests.support.published_rows import Published
 TOLD = RowFingerprint(("at", "id"), whole=False)
 
 
-def kept(found: RowFilter) -> int:
+def stored_digests(found: RowFilter) -> int:
     marks = found.marks("x", lambda _: "staged")
     return 0 if marks is None else marks.count
 
@@ -27,11 +27,11 @@ def test_digests_are_kept_where_values_cannot_be_compared(keep: Any, value: Any)
     asked = DedupSpec(TOLD, keep, {"at": value})
     lines = RowFilter(asked, MemoryStorage("mem://lake"))
     assert lines.fresh_lines([b'{"id": 1, "at": "2026-05-01T01:00:00Z"}']).tolist() == [True]
-    assert kept(lines) == 1
+    assert stored_digests(lines) == 1
     read_as_text = RowFilter(DedupSpec(TOLD, keep, {"at": 9}), MemoryStorage("mem://lake"))
     batch = pa.RecordBatch.from_pylist([{"id": 1, "at": "10"}])
     assert read_as_text.fresh(batch).tolist() == [True]
-    assert kept(read_as_text) == 1
+    assert stored_digests(read_as_text) == 1
 
 
 AT = datetime(2026, 5, 4, tzinfo=UTC)

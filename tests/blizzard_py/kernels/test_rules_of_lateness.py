@@ -55,7 +55,7 @@ def test_before_anything_was_seen_only_rows_up_to_1970_are_late() -> None:
     assert found.late.tolist() == [True, True, False]
 
 
-def test_of_what_is_never_forgotten_no_row_is_late_and_some_are_ahead() -> None:
+def test_state_that_is_never_removed_has_no_late_rows() -> None:
     rule, limits = Rule("t", "never"), Limits(1 << 50, 2_000)
     found = split(rule, limits, np.array([-1, 2_000, 2_001], np.int64))
     assert found.late.tolist() == [False] * 3

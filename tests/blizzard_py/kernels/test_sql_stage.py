@@ -63,7 +63,7 @@ def test_records_come_with_their_place_in_the_source(world: IngestJobHarness) ->
     assert rows.column(PARTITION).to_pylist() == ["d=0"] * 3 + ["d=1"] * 100_000 + ["d=2"]
 
 
-def test_a_column_with_a_dot_is_read_without_the_struct_that_has_such_a_field(
+def test_a_column_with_a_dot_is_read_without_a_like_named_field(
     tmp_path: Path,
 ) -> None:
     table = pa.table({"seen": [{"at": 1, "by": 2}], "seen.at": [3], "n": [4]})
@@ -103,7 +103,7 @@ def test_rows_are_written_as_by_the_first_job(world: IngestJobHarness) -> None:
     assert report.files == ()
 
 
-def test_a_directory_that_no_file_has_is_refused_and_leaves_nothing(
+def test_a_directory_that_no_file_has_is_refused(
     world: IngestJobHarness,
 ) -> None:
     world.template = "d=%Y"

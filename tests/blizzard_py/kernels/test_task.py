@@ -403,7 +403,7 @@ def test_more_directories_than_open_files(tmp_path: Path) -> None:
     ),
     st.sampled_from([0.0, 0.1, 0.5, 1.0]),
 )
-def test_files_parsed_together_or_alone_have_the_same_verdicts_and_rows(
+def test_files_parsed_together_or_alone_have_equal_results(
     tmp_path_factory: pytest.TempPathFactory, contents: list[bytes], fraction: float
 ) -> None:
     world = IngestJobHarness(tmp_path_factory.mktemp("together"), max_bad_fraction=fraction)
@@ -446,7 +446,7 @@ def test_files_bring_their_directory_along(world: IngestJobHarness) -> None:
     } == {"date=2024-01-01": [0, 2], "date=2024-01-02": [1, 3, 4]}
 
 
-def test_rows_go_to_the_directory_of_their_time_and_null_to_its_own(tmp_path: Path) -> None:
+def test_rows_go_to_the_directory_of_their_time_null_to_its_own(tmp_path: Path) -> None:
     world = IngestJobHarness(
         tmp_path, fields=specs(id="int64", t="timestamp"), rules=(PartitionRule("t", "d=%F/h=%H"),)
     )
@@ -472,7 +472,7 @@ def timed(*ids: int) -> bytes:
 
 
 @pytest.mark.parametrize("group_bytes", [0, task.GROUP_BYTES])
-def test_a_row_that_no_directory_can_be_named_for_is_a_bad_record(
+def test_a_row_without_a_valid_directory_is_a_bad_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_bytes: int
 ) -> None:
     monkeypatch.setattr(task, "GROUP_BYTES", group_bytes)

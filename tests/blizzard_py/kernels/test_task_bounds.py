@@ -1,4 +1,4 @@
-"""What one file may cost, and that its neighbours in a task are ingested beside it."""
+"""The largest cost of one file; its neighbours in a task are ingested."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_reasons_are_cut() -> None:
 
 @pytest.mark.parametrize("grouped", [True, False])
 @pytest.mark.parametrize("attempt", [0, 1])
-def test_a_file_of_too_many_directories_is_quarantined_and_nothing_else(
+def test_only_a_file_with_too_many_directories_is_quarantined(
     world: IngestJobHarness, monkeypatch: pytest.MonkeyPatch, grouped: bool, attempt: int
 ) -> None:
     if not grouped:
@@ -237,7 +237,7 @@ def test_a_full_disk_is_no_files_fault(world: IngestJobHarness) -> None:
 
 @pytest.mark.timeout(900)  # a loaded machine takes ten times as long
 @pytest.mark.parametrize(("codec", "fraction"), [("gz", "1"), ("zst", "0.1")])
-def test_eight_kilobytes_cost_bounded_memory_and_time_whatever_is_in_them(
+def test_eight_kilobytes_of_any_content_cost_limited_resources(
     tmp_path: Path, codec: str, fraction: str
 ) -> None:
     done = subprocess.run(
@@ -256,7 +256,7 @@ def test_eight_kilobytes_cost_bounded_memory_and_time_whatever_is_in_them(
         assert cost["staged"] <= 100 << 20, cost
 
 
-def test_a_pipe_that_took_a_files_place_is_quarantined_and_holds_nobody(
+def test_a_pipe_in_place_of_a_file_is_quarantined_at_once(
     world: IngestJobHarness,
 ) -> None:
     os.mkfifo(world.source / "b.ndjson")

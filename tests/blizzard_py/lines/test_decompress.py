@@ -77,9 +77,9 @@ def test_gzip_may_be_followed_by_white_space(tmp_path: Path, tail: bytes) -> Non
 @pytest.mark.parametrize(
     ("data", "named", "reason"),
     [
-        (gzipped(TEXT) + b"rest", "gzip", "a whole gzip stream, and behind it .*72 65 73 74"),
-        (gzipped(TEXT) + b"\n{}", "none", "a whole gzip stream, and behind it .*7b 7d"),
-        (zstd(TEXT) + b"\n", "zstd", "a whole zstd frame, and behind it"),
+        (gzipped(TEXT) + b"rest", "gzip", "a complete gzip stream, followed by .*72 65 73 74"),
+        (gzipped(TEXT) + b"\n{}", "none", "a complete gzip stream, followed by .*7b 7d"),
+        (zstd(TEXT) + b"\n", "zstd", "a complete zstd frame, followed by"),
         (b"\0" * 9, "gzip", "ends with .gz, but it begins with 00 00 00 00"),
         (b"PK\x03\x04", "zstd", "ends with .zst, but it begins with 50 4b 03 04"),
         ("{}".encode("utf-16"), "gzip", "ends with .gz, but it begins with ff fe 7b 00"),

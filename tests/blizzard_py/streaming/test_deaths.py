@@ -87,7 +87,7 @@ def test_a_watermark_that_is_advanced_survives_deaths(world: EventTimeHarness) -
     check(world, oracle)
 
 
-def test_a_process_goes_on_after_an_error_from_what_was_committed(
+def test_a_process_continues_from_the_commit_after_an_error(
     world: EventTimeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oracle = Oracle(TUMBLING)
@@ -129,7 +129,7 @@ def test_who_was_replaced_commits_nothing_and_takes_nothing_away(world: EventTim
 
 
 @pytest.mark.promise("G-064")
-def test_who_was_replaced_while_it_packs_commits_nothing_and_its_packs_are_swept(
+def test_a_writer_replaced_while_archiving_commits_nothing(
     world: EventTimeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oracle = Oracle(TUMBLING)
@@ -138,14 +138,14 @@ def test_who_was_replaced_while_it_packs_commits_nothing_and_its_packs_are_swept
     pack = StateArchive.pack
     paused = [False]
 
-    def overtaken(packs: StateArchive, *args: object) -> object:
+    def pack_with_takeover(packs: StateArchive, *args: object) -> object:
         if not paused[0]:
             paused[0] = True
             world.drain()  # another process takes over meanwhile, and settles all there is
         return pack(packs, *args)  # type: ignore[arg-type]  # handed on
 
     old = world.pipeline()
-    monkeypatch.setattr(StateArchive, "pack", overtaken)
+    monkeypatch.setattr(StateArchive, "pack", pack_with_takeover)
     with pytest.raises(FencedError):
         world.drain(old)
     old.close()
@@ -159,7 +159,7 @@ def test_who_was_replaced_while_it_packs_commits_nothing_and_its_packs_are_swept
 
 
 @pytest.mark.promise("G-065")
-def test_a_disk_that_fills_while_packing_costs_a_try_and_so_does_a_copy_that_is_removed(
+def test_a_full_disk_or_removed_copy_costs_one_attempt(
     world: EventTimeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oracle = Oracle(TUMBLING)

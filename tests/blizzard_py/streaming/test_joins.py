@@ -219,7 +219,7 @@ def test_a_null_matches_nothing_and_moves_the_watermark(
     assert len(world.table()) == 1
 
 
-def test_an_operator_and_an_idle_source_move_the_watermark_of_a_join(
+def test_operator_and_idle_source_move_the_watermark_of_a_join(
     tmp_path: Path, spark_engine: SparkEngine
 ) -> None:
     sources = {"web": {}, "app": {"event_time": {"idle_after": "1 millisecond"}}}
@@ -346,7 +346,7 @@ def test_another_join_over_the_same_state_is_refused_by_name(
     check(world, oracle)
 
 
-def test_a_transform_comes_before_the_join_and_has_to_hand_on_what_it_needs(
+def test_a_transform_before_a_join_must_keep_its_columns(
     tmp_path: Path, spark_engine: SparkEngine
 ) -> None:
     world, oracle = world_of(tmp_path, spark_engine, joining("inner"))

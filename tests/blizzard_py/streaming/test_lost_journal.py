@@ -157,7 +157,7 @@ def test_a_checkpoint_that_is_older_or_gone_is_not_made_again(
     goes_on(world, oracle)
 
 
-def test_a_source_that_shares_its_checkpoint_gets_none_of_its_own(tmp_path: Path) -> None:
+def test_a_source_with_a_shared_checkpoint_gets_none_of_its_own(tmp_path: Path) -> None:
     world = EventTimeHarness(tmp_path, NoEngine(), sources=TWO)
     for name in TWO:
         with pytest.raises(EditRefused, match="shares its checkpoint"):

@@ -96,7 +96,7 @@ def test_what_only_one_source_has_is_null_in_rows_of_the_others(
 
 
 @pytest.mark.promise("G-071")
-def test_each_source_has_its_own_column_delay_letters_and_journal(
+def test_each_source_has_own_column_delay_letters_and_journal(
     tmp_path: Path, spark_engine: SparkEngine
 ) -> None:
     sources = {"web": {}, "app": {"event_time": {"column": "seen", "delay": "2 seconds"}}}
@@ -187,7 +187,7 @@ def test_status_and_plan_tell_of_each_source(
 
 
 @pytest.mark.promise("G-071")
-def test_min_waits_for_a_source_until_it_is_idle_and_again_once_it_comes(
+def test_min_waits_for_a_source_unless_it_is_idle(
     tmp_path: Path, spark_engine: SparkEngine
 ) -> None:
     sources = {"web": {}, "app": {"event_time": {"idle_after": "1 millisecond"}}}

@@ -65,7 +65,7 @@ def world(tmp_path: Path, spark_engine: SparkEngine) -> EventTimeHarness:
     return EventTimeHarness(tmp_path, spark_engine)
 
 
-def settle(world: EventTimeHarness, oracle: Oracle, batches: list[Rows]) -> None:
+def run_batches(world: EventTimeHarness, oracle: Oracle, batches: list[Rows]) -> None:
     """The batches, each a file, through the world and the oracle."""
     for rows in batches:
         oracle.add_batch({world.put(rows): rows})
@@ -102,7 +102,7 @@ def random_batches(draw: random.Random, batches: int) -> list[Rows]:
 @pytest.mark.promise("G-074")
 def test_windows_come_out_when_the_watermark_has_passed_them(world: EventTimeHarness) -> None:
     oracle = Oracle(TUMBLING)
-    settle(
+    run_batches(
         world,
         oracle,
         [
@@ -181,7 +181,7 @@ def test_random_streams_equal_brute_force_over_restarts(
     world.event_time = dict(settings)
     oracle = Oracle(settings)
     for _ in range(2):  # a drain is a process's life
-        settle(world, oracle, random_batches(draw, 3))
+        run_batches(world, oracle, random_batches(draw, 3))
     agree(world, oracle)
     assert windows_of(world.table()) == oracle.emitted
     is_kept = settings.get("mode") == "complete" and settings is not ALL_SESSIONS
@@ -195,7 +195,7 @@ def test_of_duplicates_within_the_watermark_one_is_kept(world: EventTimeHarness)
     oracle = Oracle(UNIQUE)
     draw = random.Random(7)
     for _ in range(2):
-        settle(world, oracle, random_batches(draw, 3))
+        run_batches(world, oracle, random_batches(draw, 3))
     agree(world, oracle)
     found = Counter((one["id"], one["_emitted_batch"]) for one in world.table())
     assert found == oracle.emitted
@@ -220,7 +220,7 @@ def test_a_row_of_the_far_future_is_a_letter_and_moves_nothing(world: EventTimeH
     oracle = Oracle(TUMBLING)
     world.put([row(101), far])
     oracle.add_batch({"0001.ndjson": [row(101)]})
-    settle(world, oracle, [[row(102)]])
+    run_batches(world, oracle, [[row(102)]])
     stream = world.stream()
     assert (stream.ahead_rows, stream.late_rows) == (1, 0)
     assert stream.watermark_ms == oracle.watermark_ms
@@ -238,7 +238,7 @@ def test_late_rows_may_only_be_counted(world: EventTimeHarness) -> None:
     assert world.letters() == []
 
 
-def test_bad_lines_and_late_rows_of_a_file_are_letters_of_their_own(
+def test_bad_lines_and_late_rows_of_a_file_have_separate_letters(
     world: EventTimeHarness,
 ) -> None:
     world.pipeline_settings = {"error_handling": {"max_bad_fraction": 1}}
@@ -248,7 +248,7 @@ def test_bad_lines_and_late_rows_of_a_file_are_letters_of_their_own(
     assert [(one["stage"], one["line"]) for one in world.letters()] == [("parse", 1), ("late", 2)]
 
 
-def test_a_transform_comes_first_and_hands_on_where_rows_are_from(world: EventTimeHarness) -> None:
+def test_a_transform_comes_first_and_keeps_the_rows_origin(world: EventTimeHarness) -> None:
     world.pipeline_settings = {
         "transform": (
             "SELECT ts, upper(page) AS `pa.ge`, bytes * 2 AS bytes, _source_file, _source_line"
@@ -295,7 +295,7 @@ def test_the_number_of_the_batch_is_a_column_like_any_other(world: EventTimeHarn
 
 
 @pytest.mark.parametrize("name", ["_emitted_batch", "_Emitted_Batch"])
-def test_a_transform_that_gives_the_number_of_the_batch_is_refused(
+def test_a_transform_that_returns_the_batch_number_is_refused(
     world: EventTimeHarness, name: str
 ) -> None:
     world.event_time = dict(UNIQUE)
@@ -359,7 +359,7 @@ def test_a_snapshot_of_the_state_is_packed_and_restored(world: EventTimeHarness)
         found = any("/SSTs/" in path for path in world.stream().packs)
     worker.close()
     oracle.restart()
-    settle(world, oracle, list(itertools.islice(batches, 2)))
+    run_batches(world, oracle, list(itertools.islice(batches, 2)))
     agree(world, oracle)
     assert windows_of(world.table()) == oracle.emitted
 
@@ -387,7 +387,7 @@ def test_the_watermark_is_advanced_without_a_row(
     fields = [PAGE if field["name"] == "page" else field for field in FIELDS]
     world.pipeline_settings = {"schema": {"fields": fields}}
     oracle = Oracle(settings)
-    settle(world, oracle, [[row(107, id_=1), row(101, "b", id_=2)], [row(118, id_=3)]])
+    run_batches(world, oracle, [[row(107, id_=1), row(101, "b", id_=2)], [row(118, id_=3)]])
     oracle.add_batch({}, world.advance(130))
     world.drain()
     assert world.stream().watermark_ms == 1_706_450_530_000
@@ -396,7 +396,7 @@ def test_the_watermark_is_advanced_without_a_row(
     to_ms = world.advance(150)
     rows = [row(129, id_=1), row(140, "b", id_=2), row(170, id_=3)]
     oracle.add_batch({world.put(rows): rows}, to_ms)  # it comes with the files that there are, once
-    settle(world, oracle, [[row(152, id_=4)], [row(300, id_=5)]])
+    run_batches(world, oracle, [[row(152, id_=4)], [row(300, id_=5)]])
     agree(world, oracle)
     if "deduplicate" in settings:
         found = Counter((one["id"], one["_emitted_batch"]) for one in world.table())
@@ -418,13 +418,13 @@ def test_the_watermark_is_advanced_without_a_row(
     ],
     ids=str,
 )
-def test_a_query_that_has_forgotten_its_state_publishes_nothing_a_second_time(
+def test_a_query_with_reset_state_publishes_nothing_again(
     world: EventTimeHarness, settings: dict[str, Any], later: dict[str, Any]
 ) -> None:
     draw = random.Random(str(later))
     world.event_time = dict(settings)
     oracle = Oracle(settings)
-    settle(world, oracle, [*random_batches(draw, 3), [row(150, id_=1), row(144, "b", id_=2)]])
+    run_batches(world, oracle, [*random_batches(draw, 3), [row(150, id_=1), row(144, "b", id_=2)]])
     before = world.stream()
     world.forget()
     assert world.stream().objects == frozenset()
@@ -435,7 +435,7 @@ def test_a_query_that_has_forgotten_its_state_publishes_nothing_a_second_time(
     batch = [
         row(second, page, 1, id_) for id_, second in enumerate(range(110, 162)) for page in "ab"
     ]
-    settle(world, oracle, [batch, *random_batches(draw, 2), [row(400, id_=3)]])
+    run_batches(world, oracle, [batch, *random_batches(draw, 2), [row(400, id_=3)]])
     agree(world, oracle)
     if "deduplicate" in later:
         found = Counter((one["id"], one["_emitted_batch"]) for one in world.table())

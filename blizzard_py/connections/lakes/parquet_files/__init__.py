@@ -1,1 +1,1 @@
-"""Parquet files of a lake: their rows and statistics, read within bounds."""
+"""Parquet files of a lake: their rows and statistics, read within memory limits."""

@@ -1,7 +1,7 @@
-"""One Parquet file: what its footer says of a column, and the highest value of one.
+"""One Parquet file: column ranges from its footer, and the highest value of a column.
 
-A footer is enough to leave row groups out. It is not always enough for a maximum: writers cut
-long texts. `column_maximum` reads the column where that matters.
+A footer is enough to skip row groups. It is not always enough for a maximum, because writers cut
+long texts. `highest` reads the column in that case.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from blizzard_py.connections.lakes.table_file import TableFile
 from blizzard_py.connections.lakes.values import Key
 from blizzard_py.connections.lakes.window import Range
 
-# A daemon asks several files at a time, which would take as many times as much.
+# A daemon queries several files at a time; without this lock each would need that memory.
 _ONE_AT_A_TIME = threading.Lock()
 
 
 def group_ranges(file: TableFile, name: str) -> list[Range]:
-    """Return what the footer says of a column, for each row group.
+    """Return the column's range in each row group, from the footer.
 
-    A column that is not there is null.
+    A missing column is null.
     """
     if order_in(file, name) is None:
         return [Range(values=False)] * file.metadata.num_row_groups
@@ -35,7 +35,7 @@ def group_ranges(file: TableFile, name: str) -> list[Range]:
 
 
 def united(told: Sequence[Range]) -> Range:
-    """Return what is known of all of them together."""
+    """Return the range over all of them together."""
     valued = [each for each in told if each.values]
     lows = [each.low for each in valued]
     highs = [each.high for each in valued]
@@ -48,7 +48,7 @@ def united(told: Sequence[Range]) -> Range:
 
 
 def highest(file: TableFile, name: str) -> Key | None:
-    """The highest key of a column, exact: from the footer where it is, else from the column."""
+    """Return the exact highest key of a column: from the footer if exact, else from the column."""
     order = order_in(file, name)
     if order is None:
         return None
@@ -66,12 +66,12 @@ def highest(file: TableFile, name: str) -> Key | None:
 
 
 def later(one: Key | None, other: Key | None) -> Key | None:
-    """The higher of two keys of one column; None counts as lower than all."""
+    """Return the higher of two keys of one column; None counts as lower than all."""
     if one is None or other is None:
         return one if other is None else other
     return max(one, other)
 
 
 def column_range(file: TableFile, name: str) -> Range:
-    """Return what the footer says of a column in the whole file."""
+    """Return the column's range in the whole file, from the footer."""
     return united(group_ranges(file, name))

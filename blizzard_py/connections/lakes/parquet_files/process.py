@@ -1,12 +1,12 @@
-"""Decoding of Parquet rows in a process that may not take more than a little memory.
+"""Decoding of Parquet rows in a process with little memory.
 
-A file of kilobytes may become gigabytes: its footer only claims what its pages hold. And pyarrow
-ends the process that looks at the statistics of a damaged footer. So another process does both. The
-operating system limits that process; the task or daemon that asked loses nothing. The process has
-no access to a store: it asks its parent for the bytes.
+A file of kilobytes may decode to gigabytes: its footer only claims what its pages hold. And pyarrow
+ends the process that reads the statistics of a damaged footer. So another process does both. The
+operating system limits its memory; the task or daemon that waits for it loses nothing. The process
+has no access to a store: it requests the bytes from its parent.
 
-It serves one file after the other, since to start one takes a quarter of a second. One that was
-refused, or left memory taken, ends it: no file pays for another one.
+It serves one file after the other, since starting it takes a quarter of a second. A refused file,
+or one that leaves memory in use, ends the process: no file affects another one.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from blizzard_py.slices.digests import with_leaves
 
 BATCH_ROWS = 1 << 16
 BATCH_BYTES = 16 << 20
-# What the process answers, and the form of the range that it asks for.
+# The kinds of answer, and the format of a requested range.
 READ, BATCH, DAMAGED, REFUSED, END, MORE = b"R", b"B", b"D", b"L", b".", b"+"
 RANGE = struct.Struct(">QQ")
 _FEWER = 32
-# Each column is read in pieces; this much of all of them together is held.
+# Each column is read in pieces; so much of all columns together is held.
 _PIECES_BYTES = 32 << 20
 _LEAST_PIECE, _LARGEST_PIECE = 16 << 10, 1 << 20
-# So much may be left of earlier files, which the limit comes on top of.
+# So much may be left of earlier files; the limit is in addition to it.
 _KEPT_BYTES = 64 << 20
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _VIEW_IDS = frozenset(kind.id for kind in _VIEWS)
 
 
 class DecodeCommand(NamedTuple):
-    """The columns of these row groups of a file, in ``allowed`` bytes.
+    """The columns to decode in these row groups of a file, within ``allowed`` bytes.
 
-    ``is_footer``: no row, but what the footer says of the one column.
+    ``is_footer``: return no rows, but the footer's ranges of the one column.
     """
 
     metadata: Any
@@ -59,11 +59,11 @@ class DecodeCommand(NamedTuple):
 
 
 class _Refused(Exception):
-    """A row that is too large."""
+    """A row is too large."""
 
 
 class _Parent:
-    """The file's bytes, from the process that has access to them."""
+    """The file's bytes, requested from the parent process."""
 
     def __init__(self, line: Connection, most: int) -> None:
         self._line, self._most = line, most
@@ -86,13 +86,13 @@ def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             raise _Refused(
                 f"a row of {piece.nbytes >> 20:,} MB, the most of it in column"
                 f" {max(piece.schema.names, key=lambda name: piece.column(name).nbytes)}; rows of"
-                f" more than {TABLE_ROW_BYTES >> 20} MiB are not read: write the file anew without"
+                f" more than {TABLE_ROW_BYTES >> 20} MiB are not read: rewrite the file without"
             )
         yield piece
 
 
 def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Texts as they were before there were views: Arrow cannot take some rows of such a column."""
+    """Return texts in the older layout: Arrow cannot take some rows of a view column."""
     kinds = batch.schema.types
     plain = [
         _plain_type(kind) if kind.num_fields or kind.id in _VIEW_IDS else kind for kind in kinds
@@ -109,7 +109,7 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _decode(file: pq.ParquetFile, order: DecodeCommand) -> Iterator[pa.RecordBatch]:
-    """Yield batches as large as there is memory for. Raises `_Refused` if one row is too large."""
+    """Yield batches as large as memory allows. Raises `_Refused` if one row is too large."""
     columns = list(order.columns)
     for group in order.groups:
         about, done = file.metadata.row_group(group), 0
@@ -141,7 +141,7 @@ def _group_batches(
 
 
 def _too_large(file: pq.ParquetFile, group: int, order: DecodeCommand, done: int) -> str:
-    """Name the column whose row ``done`` of the group cannot be decoded on its own."""
+    """Return an error text that names the column whose row ``done`` cannot be decoded alone."""
     which = f"its {len(order.columns)} columns together"
     for name in order.columns:
         passed = 0
@@ -154,8 +154,8 @@ def _too_large(file: pq.ParquetFile, group: int, order: DecodeCommand, done: int
             which = f"column {name}"
             break
     return (
-        f"{which} cannot be read in {order.allowed >> 20} MiB: one row is too large, or a page of"
-        f" it; write the file anew with rows of less than {TABLE_ROW_BYTES >> 20} MiB and pages of"
+        f"{which} cannot be read in {order.allowed >> 20} MiB: one row or one page is too large;"
+        f" rewrite the file with rows of less than {TABLE_ROW_BYTES >> 20} MiB and pages of"
         " about a megabyte, or read fewer columns of it"
     )
 
@@ -187,7 +187,7 @@ def _serve(line: Connection, order: DecodeCommand) -> None:
 
 
 def _answer(line: Connection, order: DecodeCommand, before: int) -> bool:
-    """Serve one file and say how it ended; whether the process may serve another one."""
+    """Serve one file and send how it ended; return whether another one may be served."""
     try:
         _serve(line, order)
     except _Refused as error:
@@ -203,7 +203,7 @@ def _answer(line: Connection, order: DecodeCommand, before: int) -> bool:
 
 
 def _address_space_bytes() -> int:
-    """Return how many bytes of addresses this process has."""
+    """Return the size of this process's address space in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
@@ -213,7 +213,7 @@ def _limit(size: int) -> None:
 
 
 def main(descriptor: int) -> None:
-    """Serve orders of the parent until it closes the line, or until one leaves something behind."""
+    """Serve commands of the parent until it closes the line, or until one leaves memory in use."""
     with Connection(descriptor) as line:
         before, goes_on = _address_space_bytes(), True
         while goes_on:

@@ -1,7 +1,7 @@
-"""The rows of a Parquet file in bounded batches, whatever the file holds.
+"""The rows of a Parquet file in batches of limited size, whatever the file holds.
 
-Another process decodes them (`process`); here its orders are given and its questions
-answered.
+Another process decodes them (`process`). This module sends the commands and answers its requests
+for bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Ended(Exception):
 
 
 class RowReader:
-    """The process, and the line to it."""
+    """The decoding process and the connection to it."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -52,14 +52,14 @@ class RowReader:
         self._line = Connection(ours.detach())
 
     def send(self, content: bytes) -> None:
-        """Send an order, or the bytes that it asked for."""
+        """Send a command, or the bytes that the process requested."""
         try:
             self._line.send_bytes(content)
         except OSError as error:
             raise _Ended from error
 
     def receive(self) -> tuple[bytes, bytes]:
-        """Return what kind of answer, and its content."""
+        """Return the kind of an answer and its content."""
         try:
             answer = self._line.recv_bytes()
         except (EOFError, OSError) as error:
@@ -67,19 +67,19 @@ class RowReader:
         return answer[:1], answer[1:]
 
     def kill(self) -> None:
-        """End it."""
+        """End the process."""
         self._line.close()
         self._process.kill()
         self._process.wait()
 
 
-# Starting one takes a quarter of a second, so it is kept for the next file.
+# Starting a process takes a quarter of a second, so it is kept for the next file.
 IDLE: list[RowReader] = []
 
 
 @atexit.register
 def end_idle() -> None:
-    """End the processes that nobody uses at the moment."""
+    """End the processes that are not in use."""
     while IDLE:
         IDLE.pop().kill()
 
@@ -87,10 +87,10 @@ def end_idle() -> None:
 def batches(
     file: TableFile, groups: Sequence[int], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of these row groups, of at most 64 Ki rows and about 16 MB.
+    """Yield rows of these row groups, in batches of at most 64 Ki rows and about 16 MB.
 
-    ``columns`` are top-level names; those that the file lacks are left out. Raises `SourceError`
-    for a file of which a row takes more than its limit.
+    ``columns`` are top-level names; those that the file lacks are left out. Raises `SourceError` if
+    a row needs more than the limit.
     """
     present = set(file.schema_arrow.names)
     wanted = tuple(name for name in columns if name in present)
@@ -101,16 +101,16 @@ def batches(
         yield from _answers(file, order)
     except _Ended as error:
         raise SourceError(
-            f"{file.where}: the process that read it ended, most likely for want of the"
-            f" {order.allowed >> 20} MiB that it may take; write the file anew with smaller row"
-            " groups and pages, or read it with fewer columns"
+            f"{file.where}: the process that read it ended, probably because"
+            f" {order.allowed >> 20} MiB of memory are not available; rewrite the file with smaller"
+            " row groups and pages, or read fewer columns"
         ) from error
 
 
 def ranges(file: TableFile, name: str) -> list[Range]:
-    """Return what the footer says of a column, for each row group.
+    """Return the column's range in each row group, from the footer.
 
-    Raises `SourceError` for no sense.
+    Raises `SourceError` if the footer contradicts itself.
     """
     order = process.DecodeCommand(
         file.metadata, file.size, (), (name,), allowed(file.size), is_footer=True
@@ -122,11 +122,14 @@ def ranges(file: TableFile, name: str) -> list[Range]:
 
 
 def _answers(file: TableFile, order: process.DecodeCommand) -> Iterator[pa.RecordBatch]:
-    """Yield what the process answers. Raises `_Ended`, and `SourceError` for what it refuses."""
+    """Yield the answers of the process.
+
+    Raises `_Ended`, and `SourceError` if the process refuses the file.
+    """
     reader = IDLE.pop() if IDLE else RowReader()
     is_idle = False
     try:
-        # As a tuple: to the process, which is a script, our class is another one.
+        # As a tuple: the process runs as a script, so there this class is another one.
         reader.send(pickle.dumps(tuple(order)))
         while (answer := reader.receive())[0] != process.END:
             kind, content = answer
@@ -148,9 +151,8 @@ def _answers(file: TableFile, order: process.DecodeCommand) -> Iterator[pa.Recor
 
 
 def allowed(size: int) -> int:
-    """Return what the process may take for a file of so many bytes.
+    """Return how much memory the process may use for a file of so many bytes.
 
-    What a kilobyte becomes is limited whatever it says; a file that is large itself may cost what
-    it is worth.
+    A small file has a fixed limit, whatever its footer says; a larger file may use more.
     """
     return min(TABLE_READER_MOST_BYTES, TABLE_READER_BYTES + TABLE_READER_PER_BYTE * size)

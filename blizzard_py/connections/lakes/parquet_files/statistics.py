@@ -1,6 +1,6 @@
-"""Statistics of a column in a Parquet file's footer. Only `process` may ask for them.
+"""Statistics of a column in a Parquet file's footer. Only `process` may use this module.
 
-Where a footer contradicts itself pyarrow ends the process that looks at them.
+If a footer contradicts itself, pyarrow ends the process that reads the statistics.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from blizzard_py.connections.lakes.window import Range
 
 
 def order_in(file: pq.ParquetFile, name: str) -> ColumnOrder | None:
-    """Return how the file's own column of that name is compared; None if it has none.
+    """Return how the file's own column of that name is compared; None if there is none.
 
-    Raises `SourceError` if it has a type without an order.
+    Raises `SourceError` if its type has no order.
     """
     place = file.schema_arrow.get_field_index(name)
     if place < 0 or pa.types.is_null(file.schema_arrow.field(place).type):
@@ -26,9 +26,9 @@ def order_in(file: pq.ParquetFile, name: str) -> ColumnOrder | None:
 
 
 def group_ranges(file: pq.ParquetFile, name: str) -> list[Range]:
-    """Return what the footer says of a column, for each row group.
+    """Return the column's range in each row group, from the footer.
 
-    A column that is not there is null.
+    A missing column is null.
     """
     metadata = file.metadata
     order = order_in(file, name)
@@ -49,7 +49,7 @@ def _range(chunk: Any, order: ColumnOrder) -> Range:
     told = chunk.statistics
     if told is None:
         return Range()
-    # NaN and times beyond Python's count as null here, and no footer counts them.
+    # NaN and times beyond Python's range count as null here; no footer counts them.
     nulls = not told.has_null_count or told.null_count > 0 or order.has_other_nulls
     if not told.has_min_max:
         values = not told.has_null_count or told.null_count < chunk.num_values
@@ -61,7 +61,7 @@ def _range(chunk: Any, order: ColumnOrder) -> Range:
 
 
 def _key(order: ColumnOrder, value: Any) -> Key | None:
-    """The key of a footer's value; None if it is of another kind than expected, or NaN."""
+    """Return the key of a footer's value; None if it has another type than expected, or is NaN."""
     try:
         array = pa.array([value]).cast(order.type) if order.order != "text" else pa.array([value])
         keys = order.keys(array)
@@ -72,11 +72,11 @@ def _key(order: ColumnOrder, value: Any) -> Key | None:
 
 
 def as_batch(ranges: list[Range]) -> pa.RecordBatch:
-    """Ranges as they go from one process to another; `from_batch` reads them."""
+    """Return ranges as a batch to send to another process; `from_batch` reads it."""
     columns = {name: pa.array([getattr(each, name) for each in ranges]) for name in Range.__slots__}
     return pa.RecordBatch.from_pydict(columns)
 
 
 def from_batch(batch: pa.RecordBatch) -> list[Range]:
-    """The ranges of `as_batch`."""
+    """Return the ranges of `as_batch`."""
     return [Range(**row) for row in batch.to_pylist()]

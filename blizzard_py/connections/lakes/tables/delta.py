@@ -1,14 +1,14 @@
-"""A Delta table as a source: the driver's side. Tasks read with `lakes.rows`.
+"""A Delta table as a source: the planning side. Tasks read with `lakes.rows`.
 
-With the bound ``version`` (the default) the watermark is ``{"version": 17, "table": id}``. A
-window is what the commits after the stored version added, as the log says it; the first one is
-the snapshot at the pinned version. ``table`` is the table's own id: one that was dropped and made
-anew is noticed at whatever version it is.
+With the bound ``version`` (the default) the watermark is ``{"version": 17, "table": id}``. A window
+is what the commits after the stored version added, by the log. The first window is the snapshot at
+the pinned version. ``table`` is the table's own id, so a table that was dropped and created again
+is noticed, whatever its version.
 
 With ``max`` the watermark is that of the columns, and files are chosen by their statistics.
 
-A schema that declares ``_change_type`` asks for the change feed: rows come with what became of
-them, deleted ones included.
+A schema that declares ``_change_type`` requests the change feed: rows come with their kind of
+change, including deleted ones.
 """
 
 from __future__ import annotations
@@ -81,15 +81,15 @@ class DeltaConnection:
 
     @property
     def default_bound(self) -> BoundKind | None:
-        """``version``, by which nothing is missed; ``max`` where columns are given."""
+        """``version``, which misses nothing; ``max`` if columns are given."""
         return "max" if self._selection.columns else "version"
 
     def columns(self) -> Sequence[SourceColumn]:
-        """The table's columns, as of its last version."""
+        """Return the table's columns, as of its last version."""
         return columns_of(_schema(self._opened()))
 
     def bound(self, kind: BoundKind, settle_secs: float) -> ReadBound:
-        """The table's last version, or the highest values in it."""
+        """Return the table's last version, or the highest values in it."""
         handle = self._opened()
         self._check_columns(handle)
         if kind == "version":
@@ -102,7 +102,7 @@ class DeltaConnection:
         return highest_bound(kind, self._snapshot(handle, orders), orders, self._highest)
 
     def tasks(self, window: Window, split: WindowSplit) -> Sequence[ReadTask]:
-        """The files of the window. Raises `SourceError` if the log cannot tell them any more."""
+        """Return the files of the window. Raises `SourceError` if the log no longer has them."""
         end = pinned(window)
         handle = self._opened(None if end is None else end.version)
         self._check_columns(handle)
@@ -125,7 +125,7 @@ class DeltaConnection:
         return tasks_of(FilePlan(files, names, None, self._selection.filter), split, what)
 
     def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
-        """The files of one version that can have rows of each: a filter tells which are its."""
+        """Return files of one version that can have rows of each unit; a filter picks the rows."""
         handle = self._opened()
         self._check_columns(handle)
         schema = _schema(handle)
@@ -139,15 +139,15 @@ class DeltaConnection:
         )
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
-        """Nothing needs to be held: files are never changed."""
+        """Return ``access`` unchanged: files are never changed."""
         return nullcontext(access)
 
     def warnings(self) -> Sequence[str]:
-        """None of its own."""
+        """Return nothing."""
         return ()
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: nothing is open."""
 
     def _opened(self, version: int | None = None) -> DeltaTable:
         with self._translated_errors():
@@ -157,11 +157,11 @@ class DeltaConnection:
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
-        """Return what delta-rs raises, as the errors of a connection."""
+        """Turn the errors of delta-rs into errors of a connection."""
         try:
             yield
         except TableNotFoundError as error:
-            raise SourceError(f"{self._uri}: there is no Delta table; correct `table`") from error
+            raise SourceError(f"{self._uri}: is not a Delta table; correct `table`") from error
         except DeltaError as error:
             raise SourceError(
                 f"{self._uri}: the table's log cannot be read: {_error_text(error)}"
@@ -169,7 +169,7 @@ class DeltaConnection:
         except OSError as error:
             raise Unavailable(f"{self._uri}: {_error_text(error)}") from error
         except BaseException as error:
-            # delta-rs gave up on itself; the class has no import, and is no `Exception`.
+            # A panic of delta-rs; the class cannot be imported and is no `Exception`.
             if type(error).__name__ != "PanicException":
                 raise
             raise SourceError(f"{self._uri}: cannot be read: {_error_text(error)}") from error
@@ -179,7 +179,7 @@ class DeltaConnection:
         check_there(self._uri, selected_columns(self._selection), there)
 
     def _feed_columns(self) -> Sequence[str]:
-        """The change feed's columns if they are asked for."""
+        """Return the change feed's columns if they are requested."""
         declared = {each.name for each in self._selection.fields}
         return delta_log.CHANGE_COLUMNS if delta_log.CHANGE in declared else ()
 
@@ -190,7 +190,7 @@ class DeltaConnection:
         }
 
     def _snapshot(self, handle: DeltaTable, orders: Mapping[str, ColumnOrder]) -> list[KnownFile]:
-        """The files of the handle's version. Raises `SourceError` for deletion vectors."""
+        """Return the files of the handle's version. Raises `SourceError` for deletion vectors."""
         with self._translated_errors():
             features = handle.protocol().reader_features or []
             if "deletionVectors" in features and any(True for _ in handle.deletion_vectors()):
@@ -199,7 +199,7 @@ class DeltaConnection:
         return known_files(self._uri, actions, orders)
 
     def _first(self, handle: DeltaTable, orders: Mapping[str, ColumnOrder]) -> list[KnownFile]:
-        """The whole snapshot, each row an insert."""
+        """Return the whole snapshot, each row an insert."""
         beside: dict[str, Any] = {}
         if self._feed_columns():
             with self._translated_errors():
@@ -218,7 +218,7 @@ class DeltaConnection:
         return delta_log.changed(commits, delta_log.is_fed(configuration), self._uri)
 
     def _commits(self, first: int, last: int) -> Iterator[delta_log.DeltaCommit]:
-        """The log's entries, several at a time. Raises `SourceError` where one is gone."""
+        """Yield the log's entries, several at a time. Raises `SourceError` if one is gone."""
         storage = self._stores.at(self._uri)
 
         def read(version: int) -> delta_log.DeltaCommit:
@@ -228,10 +228,10 @@ class DeltaConnection:
             except NotFound as error:
                 raise SourceError(
                     f"{where}: this entry of the table's log was cleaned up before its window was"
-                    f" read; to read the whole table again: `blizzard checkpoint reset`, to leave"
-                    f" versions {first} to {last} out: `blizzard checkpoint set --column"
+                    f" read; to read the whole table again: `blizzard checkpoint reset`, to skip"
+                    f" versions {first} to {last}: `blizzard checkpoint set --column"
                     f" version={last}`; set delta.logRetentionDuration to more than the daemon may"
-                    " stand still"
+                    " be stopped"
                 ) from error
             return delta_log.parsed(raw, version, where)
 
@@ -257,10 +257,10 @@ def _feed_values(kind: str, version: int, timestamp: float) -> dict[str, Any]:
 
 
 def _schema(handle: DeltaTable) -> pa.Schema:
-    """The table's columns. Raises `SourceError` for a type that Arrow has no room for."""
+    """Return the table's columns. Raises `SourceError` for a type that Arrow does not have."""
     try:
         return pa.schema(handle.schema().to_arrow())
-    except (DeltaError, ValueError) as error:  # Arrow's errors of this kind are of the second
+    except (DeltaError, ValueError) as error:  # Arrow raises ValueError for this
         raise SourceError(
             f"{handle.table_uri}: the table's columns cannot be read: {_error_text(error)}"
         ) from error

@@ -1,7 +1,7 @@
-"""The versions of a window in Delta's log: files, changes, what forbids reading. Pure.
+"""The versions of a window in Delta's log: files, changes, and unreadable features. Pure.
 
 Format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md. delta-rs has no call for it: it
-tells the files of one version, and not which commits only moved rows (``dataChange: false``).
+returns the files of one version, but not which commits only moved rows (``dataChange: false``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CDF = "delta.enableChangeDataFeed"
 
 @dataclass(frozen=True, slots=True)
 class FileAction:
-    """An add, a remove or a file of the change feed, as the log has it; ``path`` is decoded."""
+    """An add, a remove or a change file, as in the log; ``path`` is decoded."""
 
     path: str
     size: int
@@ -52,7 +52,7 @@ class DeltaCommit:
 
 
 def parsed(raw: bytes, version: int, where: str) -> DeltaCommit:
-    """One log entry. Raises `SourceError` if it is cut or makes no sense: rows could be missed."""
+    """Return one log entry. Raises `SourceError` if it is cut or invalid: rows could be missed."""
     commit = DeltaCommit(version)
     try:
         actions = actions_of(raw, where)
@@ -81,7 +81,7 @@ def _take(commit: DeltaCommit, action: Action) -> None:
 
 def _file(action: Action) -> FileAction:
     return FileAction(
-        # Of a URI in the log; a place on a disk has no percent signs of its own.
+        # The log has URIs; a path on a disk has no percent signs of its own.
         unquote(action["path"]),
         int(action.get("size") or 0),
         dict(action.get("partitionValues") or {}),
@@ -92,9 +92,9 @@ def _file(action: Action) -> FileAction:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A file whose rows are new, and what has become of them: one of Delta's change types.
+    """A file with new rows, and one of Delta's change types for them.
 
-    ``kind`` is ``""`` where the file itself has the column.
+    ``kind`` is ``""`` if the file itself has the column.
     """
 
     file: FileAction
@@ -104,37 +104,37 @@ class FileChange:
 
 
 def check_readable(properties: Mapping[str, str], what: str) -> None:
-    """Raise `SourceError` for tables whose files are not what they seem."""
+    """Raise `SourceError` for table features that change how files must be read."""
     mode = properties.get("delta.columnMapping.mode", "none")
     if mode != "none":
         raise SourceError(
-            f"{what}: has column mapping (mode {mode}), so its files call columns otherwise; it is"
+            f"{what}: has column mapping (mode {mode}), so its files have other column names; it is"
             " not read. Copy the table to one without delta.columnMapping.mode"
         )
 
 
 def refuse_vector(what: str, version: int, is_past: bool = False) -> SourceError:
-    """The error for rows that were deleted by deletion vectors.
+    """Return the error for rows that were deleted by deletion vectors.
 
-    ``is_past``: it is about a commit that is to be read, which no purge changes.
+    ``is_past``: the commit is in the past, so a purge does not change it.
     """
     leave_out = (
-        f"; to leave this one out: `blizzard checkpoint set --column version={version}`"
+        f"; to skip this version: `blizzard checkpoint set --column version={version}`"
         if is_past
         else ""
     )
     return SourceError(
         f"{what}: version {version} has deletion vectors, which are not read: deleted rows would"
-        " come back. Set delta.enableDeletionVectors to false and run REORG TABLE … APPLY (PURGE)"
+        " reappear. Set delta.enableDeletionVectors to false and run REORG TABLE … APPLY (PURGE)"
         f"{leave_out}"
     )
 
 
 def appended(commits: Iterable[DeltaCommit], what: str) -> list[FileChange]:
-    """The files that these commits added rows with, the oldest first.
+    """Return the files with the rows that these commits added, the oldest first.
 
-    Compactions bring nothing. Raises `SourceError` where rows were deleted or changed: that
-    cannot be told by files alone.
+    Compactions add nothing. Raises `SourceError` if rows were deleted or changed: files alone do
+    not show that.
     """
     found: dict[str, FileChange] = {}
     for commit in commits:
@@ -143,8 +143,8 @@ def appended(commits: Iterable[DeltaCommit], what: str) -> list[FileChange]:
             raise SourceError(
                 f"{what}: version {commit.version} deletes or changes rows, and a window reads"
                 " appended ones only. Set delta.enableChangeDataFeed on the table and declare the"
-                f" field {CHANGE} (string) to take such changes as rows of their own; to leave"
-                f" this one out: `blizzard checkpoint set --column version={commit.version}`"
+                f" field {CHANGE} (string) to read such changes as rows of their own; to skip"
+                f" this version: `blizzard checkpoint set --column version={commit.version}`"
             )
         for add in commit.adds:
             if add.data_change:
@@ -156,10 +156,10 @@ def appended(commits: Iterable[DeltaCommit], what: str) -> list[FileChange]:
 
 
 def changed(commits: Iterable[DeltaCommit], enabled: bool, what: str) -> list[FileChange]:
-    """The change feed of these commits: every row that came, went or was another before.
+    """Return the change feed of these commits: every row that was added, deleted or changed.
 
-    A commit with change files tells all in them; one without is whole files that came or went.
-    ``enabled`` is whether the feed was on before the first of them.
+    A commit with change files has all its changes in them; one without adds or removes whole files.
+    ``enabled`` is whether the feed was on before the first commit.
     """
     found: list[FileChange] = []
     for commit in commits:
@@ -175,7 +175,7 @@ def changed(commits: Iterable[DeltaCommit], enabled: bool, what: str) -> list[Fi
         if removes and not enabled:
             raise SourceError(
                 f"{what}: version {commit.version} deletes or changes rows while {_CDF} was not"
-                " set, so there is no change feed of it; set the property, and set the watermark"
+                " set, so it has no change feed; set the property, and set the watermark"
                 f" past it: `blizzard checkpoint set --column version={commit.version}`"
             )
         for kind, actions in (("delete", removes), ("insert", commit.adds)):
@@ -190,7 +190,7 @@ def changed(commits: Iterable[DeltaCommit], enabled: bool, what: str) -> list[Fi
 def _check(commit: DeltaCommit, what: str) -> None:
     if commit.properties is not None:
         check_readable(commit.properties, what)
-    # A purge takes files with vectors out and changes no row.
+    # A purge removes files with vectors and changes no row.
     if any(each.vector and each.data_change for each in (*commit.adds, *commit.removes)):
         raise refuse_vector(what, commit.version, is_past=True)
 
@@ -203,12 +203,12 @@ def is_fed(properties: Mapping[str, str]) -> bool:
 def partition_values(
     texts: Mapping[str, str | None], types: Mapping[str, pa.DataType], what: str
 ) -> dict[str, Any]:
-    """Partition columns as Python's values, from the log's text; the empty text is null."""
+    """Return partition columns as Python values, from the log's text; the empty text is null."""
     missing = [name for name in types if name not in texts]
     if missing:
         raise SourceError(
-            f"{what}: its log does not say the value of {', '.join(missing)} for a file, as some"
-            " writers leave it out for removed ones; read the table without the change feed"
+            f"{what}: its log lacks the value of {', '.join(missing)} for a file; some"
+            " writers omit it for removed files; read the table without the change feed"
         )
     return {
         name: _partition_value(texts[name], kind, f"{what}: partition column {name}")
@@ -235,11 +235,11 @@ def _partition_value(text: str | None, kind: pa.DataType, what: str) -> Any:
     try:
         return parse(text)
     except (ValueError, ArithmeticError, KeyError) as error:
-        raise SourceError(f"{what} has a value that is no {kind}; mend the log") from error
+        raise SourceError(f"{what} has a value that is not a {kind}; repair the log") from error
 
 
 def _moment(text: str, *, zone: bool) -> dt.datetime:
-    """Delta writes both ``2024-01-28 10:00:00`` and ISO 8601; without a zone it is UTC."""
+    """Return a time in Delta's form (``2024-01-28 10:00:00``) or ISO 8601; the default is UTC."""
     moment = dt.datetime.fromisoformat(text)
     moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
     return moment.astimezone(dt.UTC).replace(tzinfo=dt.UTC if zone else None)

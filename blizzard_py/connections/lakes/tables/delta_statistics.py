@@ -1,11 +1,10 @@
-"""Statistics of files and columns in Delta's log, with its roundings undone. Pure.
+"""Statistics of files and columns in Delta's log, corrected for rounding. Pure.
 
-* Times are cut to milliseconds, so a file's are looked for a millisecond further in both
-  directions.
-* Texts are cut after 32 characters; whether a cut maximum was rounded up is the writer's matter,
-  so a long one is none.
-* Decimals are JSON numbers, which readers take for floats: beyond 15 digits they are not used.
-* NaN is in no statistics.
+* Times are cut to milliseconds, so ranges are widened by a millisecond in both directions.
+* Texts are cut after 32 characters. Whether a cut maximum was rounded up depends on the writer, so
+  a long maximum is not used.
+* Decimals are JSON numbers, which readers turn into floats: beyond 15 digits they are not used.
+* Statistics leave NaN out.
 * Files without statistics may hold anything.
 """
 
@@ -33,7 +32,7 @@ _SAFE_DIGITS = 15
 def known_files(
     table: str, actions: pa.Table, orders: Mapping[str, ColumnOrder]
 ) -> list[KnownFile]:
-    """The files of ``DeltaTable.get_add_actions(flatten=True)``, and their ordered columns."""
+    """Return the files of ``get_add_actions(flatten=True)``, and their ordered columns."""
     told = {name: _python(actions, name) for name in _wanted(actions.schema.names, orders)}
     keys = {name: name.removeprefix(_PARTITION) for name in told if name.startswith(_PARTITION)}
     found = []
@@ -49,14 +48,14 @@ def known_files(
 
 
 def _wanted(there: Sequence[str], orders: Mapping[str, ColumnOrder]) -> list[str]:
-    """A table may have thousands of columns; only those of the watermark are looked at."""
+    """Return the watermark's and partition columns: a table may have thousands of others."""
     told = {f"{kind}.{name}" for kind in ("null_count", "min", "max") for name in orders}
     wanted = {"path", "size_bytes", "num_records", *told}
     return [name for name in there if name in wanted or name.startswith(_PARTITION)]
 
 
 def _python(actions: pa.Table, name: str) -> list[Any]:
-    """A column's values; None for all of them if one is beyond Python's (the year 10000)."""
+    """Return a column's values; None for all if one is beyond Python's range (the year 10000)."""
     column = actions.column(actions.schema.names.index(name))
     if name.startswith(_PARTITION) and pa.types.is_binary(column.type):
         raise SourceError(
@@ -72,7 +71,7 @@ def _python(actions: pa.Table, name: str) -> list[Any]:
 
 
 def _exact(value: Any, order: ColumnOrder) -> Range:
-    """Of a partition column: each row has this value."""
+    """Return the range of a partition column: each row has this value."""
     if value is None:
         return Range(values=False)
     key = order.key(value)
@@ -89,7 +88,7 @@ def _rounded(told: Mapping[str, Sequence[Any]], row: int, order: ColumnOrder) ->
     return Range(
         _widened(of(f"min.{order.name}"), order, -1),
         _widened(of(f"max.{order.name}"), order, 1),
-        # What has no key counts as null here.
+        # A value without a key counts as null here.
         nulls=nulls != 0 or order.has_other_nulls,
     )
 

@@ -1,13 +1,13 @@
-"""An Iceberg table as a source: the driver's side. Tasks read with `lakes.rows`.
+"""An Iceberg table as a source: the planning side. Tasks read with `lakes.rows`.
 
-With the bound ``version`` (the default) the watermark is ``{"version": 17, "table": uuid}``: the
-sequence number of a snapshot, which rises with every commit as its id does not. A window is what
-the snapshots since appended; the first one is the snapshot at the bound. With ``max`` it is that
-of the columns.
+With the bound ``version`` (the default) the watermark is ``{"version": 17, "table": uuid}``. The
+version is a snapshot's sequence number, which rises with every commit; its id does not. A window is
+what later snapshots appended; the first window is the snapshot at the bound. With ``max`` the
+watermark is that of the columns.
 
 The connection's ``uri`` is the catalog's address and its options are the catalog's properties, by
-pyiceberg's names (``type``, ``warehouse``, …). Where ``uri`` is a place in a store and there are
-no options, there is no catalog: ``table`` is a directory below it with a ``version-hint.text``,
+pyiceberg's names (``type``, ``warehouse``, …). If ``uri`` is a location in a store and there are no
+options, there is no catalog. ``table`` is then a directory below it with a ``version-hint.text``,
 or a ``….metadata.json``.
 """
 
@@ -75,15 +75,15 @@ class IcebergConnection:
 
     @property
     def default_bound(self) -> BoundKind | None:
-        """``version``, by which nothing is missed; ``max`` where columns are given."""
+        """``version``, which misses nothing; ``max`` if columns are given."""
         return "max" if self._selection.columns else "version"
 
     def columns(self) -> Sequence[SourceColumn]:
-        """The table's columns, as of its current schema."""
+        """Return the table's columns, as of its current schema."""
         return columns_of(_arrow(self._opened()))
 
     def bound(self, kind: BoundKind, settle_secs: float) -> ReadBound:
-        """The current snapshot, or the highest values in it; nothing for a table without one."""
+        """Return the current snapshot or the highest values in it; nothing without a snapshot."""
         table = self._opened()
         self._check_columns(table)
         current = table.current_snapshot()
@@ -112,7 +112,7 @@ class IcebergConnection:
             )
 
     def tasks(self, window: Window, split: WindowSplit) -> Sequence[ReadTask]:
-        """The files of the window. Raises `SourceError` if they cannot be told any more."""
+        """Return the files of the window. Raises `SourceError` if they are no longer known."""
         table = self._opened()
         self._check_columns(table)
         end = pinned(window)
@@ -132,7 +132,7 @@ class IcebergConnection:
         return tasks_of(plan, split, self._what)
 
     def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
-        """The files of one snapshot that can have rows of each: a filter tells which are its."""
+        """Return files of one snapshot that can have rows of each unit; a filter picks the rows."""
         table = self._opened()
         self._check_columns(table)
         check_instants((self._template.filter,), units, instants_in(_arrow(table)))
@@ -144,7 +144,7 @@ class IcebergConnection:
     def _plan(
         self, table: Any, known: Iterable[KnownFile], rows: RowWindow | None, condition: str
     ) -> FilePlan:
-        # All of them: the schema may declare more columns by the time a task is tried again.
+        # All columns: the schema may declare more of them when a task is retried.
         ids = _ids(table)
         extra = {"ids": ids, "inner": _inner_names(table), "beside": _identity_columns(table)}
         files = [each.file for each in known]
@@ -152,15 +152,15 @@ class IcebergConnection:
         return FilePlan(files, names, rows, condition, extra)
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
-        """Nothing needs to be held: files are never changed."""
+        """Return ``access`` unchanged: files are never changed."""
         return nullcontext(access)
 
     def warnings(self) -> Sequence[str]:
-        """None of its own."""
+        """Return nothing."""
         return ()
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: nothing is open."""
 
     @property
     def _what(self) -> str:
@@ -182,15 +182,15 @@ class IcebergConnection:
             return iceberg_io.table_at(self._metadata_place(), properties)
 
     def _metadata_place(self) -> str:
-        """The newest metadata of a table without a catalog."""
+        """Return the newest metadata of a table without a catalog."""
         place = place_of(self._access, self._selection.table)
         if place.endswith(".metadata.json"):
             return place
         storage = self._stores.at(place)
         if storage.stat(_HINT) is None:
             raise SourceError(
-                f"{place}: has no {_HINT}, so which metadata are committed only its catalog"
-                " knows; set the catalog's type and uri in the connection's options, or name a"
+                f"{place}: has no {_HINT}, so only its catalog knows which metadata are"
+                " committed; set the catalog's type and uri in the connection's options, or name a"
                 " ….metadata.json"
             )
         hint = storage.read(_HINT).decode("utf-8", "replace").strip()
@@ -227,7 +227,7 @@ class IcebergConnection:
         return known_files(planned, table.schema(), orders, self._what)
 
     def _appended(self, table: Any, start: int | None, end: int) -> list[KnownFile]:
-        """The files that the snapshots after ``start`` appended, up to and with ``end``."""
+        """Return the files that the snapshots after ``start`` appended, up to and with ``end``."""
         chain = self._between(table, start, end)
         if start is None:
             return self._snapshot(table, chain[0], {})
@@ -238,7 +238,7 @@ class IcebergConnection:
                     f"{self._what}: snapshot {snapshot.snapshot_id} (version"
                     f" {snapshot.sequence_number}) is of operation {operation}: it deletes or"
                     " changes rows, and a window reads appended ones only. Use bound: max with a"
-                    " column that changed rows raise; to leave this one out: `blizzard checkpoint"
+                    " column that changed rows raise; to skip this version: `blizzard checkpoint"
                     f" set --column {VERSION}={snapshot.sequence_number}`"
                 )
         if not chain:
@@ -252,9 +252,9 @@ class IcebergConnection:
         return known_files(planned, table.schema(), {}, self._what)
 
     def _between(self, table: Any, start: int | None, end: int) -> list[Any]:
-        """The snapshots from ``end`` back to the one after ``start``; only ``end`` for a first.
+        """Return the snapshots from ``end`` back to the one after ``start``.
 
-        Raises `SourceError` where the table's history does not have them any more.
+        Without ``start`` only ``end``. Raises `SourceError` if the history no longer has them.
         """
         snapshot = table.current_snapshot()
         chain = []
@@ -271,16 +271,16 @@ class IcebergConnection:
             raise SourceError(
                 f"{self._what}: the versions {start} to {end} are not in its history: snapshots"
                 " were expired before they were read, or the table was rolled back. To read it from"
-                " the beginning: `blizzard checkpoint reset`, to leave them out: `blizzard"
+                " the beginning: `blizzard checkpoint reset`, to skip them: `blizzard"
                 f" checkpoint set --column {VERSION}={end}`; keep snapshots for longer than the"
-                " daemon may stand still"
+                " daemon may be stopped"
             )
         return chain
 
 
 @contextmanager
 def _translate_errors(what: str) -> Iterator[None]:
-    """Return what pyiceberg raises, as the errors of a connection."""
+    """Turn the errors of pyiceberg into errors of a connection."""
     try:
         yield
     except BlizzardError:
@@ -304,12 +304,12 @@ def _arrow(table: Any) -> pa.Schema:
 
 
 def _ids(table: Any) -> dict[str, int]:
-    """Each top-level column's number, which files know it by."""
+    """Return each top-level column's number, by which files identify it."""
     return {column.name: column.field_id for column in table.schema().fields}
 
 
 def _inner_names(table: Any) -> dict[str, str]:
-    """Return what the fields inside nested columns are called, by number (text: it is for JSON)."""
+    """Return the names of nested fields, by number (as text, for JSON)."""
     schema = table.schema()
     found = {}
     for path in schema.column_names:
@@ -319,7 +319,7 @@ def _inner_names(table: Any) -> dict[str, str]:
 
 
 def _identity_columns(table: Any) -> list[str]:
-    """Columns that files of a table that was taken over from Hive may hold in their path only."""
+    """Return columns that files imported from Hive may have only in their path."""
     return sorted(
         {
             table.schema().find_column_name(field.source_id) or ""

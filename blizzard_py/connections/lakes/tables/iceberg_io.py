@@ -1,9 +1,9 @@
-"""pyiceberg's files through the project's own storage: one block of options, one set of errors.
+"""pyiceberg's file access through the project's own storage: one set of options and errors.
 
-A catalog's own files are read by what `properties` names. A table has properties as well, which
-go before them: whoever writes the table could name any function of Python, which would be handed
-the stores' credentials. So a table's files are read by an object that is made here. Reads only:
-a source writes nothing.
+A catalog's own files are read by the class that `properties` names. A table has properties too, and
+they take precedence. So a writer of the table could name any Python function, and it would receive
+the credentials of the stores. Therefore a table's files are read by an object that is made here. It
+only reads: a source writes nothing.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _OPTIONS = "blizzard.storage-options"
 
 
 def properties(options: StorageOptions) -> dict[str, str]:
-    """Return what tells pyiceberg to read through our storage with these options."""
+    """Return properties by which pyiceberg reads through our storage with these options."""
     return {"py-io-impl": f"{__name__}.StorageIO", _OPTIONS: json.dumps(dict(options))}
 
 
 def table_of(catalog: Catalog, name: str, given: Mapping[str, str]) -> Table:
-    """The catalog's table; ``given`` is what `properties` told the catalog."""
+    """Return the catalog's table; ``given`` are the catalog's `properties`."""
     files = StorageIO(given)
-    # What catalogs make a table's files with. There is no public way to say which.
+    # Catalogs make a table's files with it. There is no public way to set it.
     catalog._load_file_io = lambda *_, **__: files  # type: ignore[method-assign]  # noqa: SLF001
     table = catalog.load_table(name)
     table.io = files
@@ -42,30 +42,30 @@ def table_of(catalog: Catalog, name: str, given: Mapping[str, str]) -> Table:
 
 
 def table_at(place: str, given: Mapping[str, str]) -> Table:
-    """The table with these metadata, without a catalog; ``given`` as in `table_of`."""
+    """Return the table with these metadata, without a catalog; ``given`` as in `table_of`."""
     files = StorageIO(given)
     metadata = FromInputFile.table_metadata(files.new_input(place))
     return StaticTable(("static-table", place), metadata, place, files, NoopCatalog("static-table"))
 
 
 class StorageIO(FileIO):
-    """Opens what metadata name, wherever it lies."""
+    """Opens the files that metadata name, at any location."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         super().__init__(dict(properties))
         self._stores = StorageCache(json.loads(properties.get(_OPTIONS) or "{}"))
 
     def new_input(self, location: str) -> InputFile:
-        """The file, which is looked at when it is opened."""
+        """Return the file; it is first accessed when it is opened."""
         name = located("", location)
         return _Input(location, self._stores.at(name.root), name)
 
     def new_output(self, location: str) -> OutputFile:
-        """Never: a source is read."""
+        """Raise: a source is only read."""
         raise NotImplementedError
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Never: a source is read."""
+        """Raise: a source is only read."""
         raise NotImplementedError
 
 
@@ -82,11 +82,11 @@ class _Input(InputFile):
         return found.size
 
     def exists(self) -> bool:
-        """Return whether it is there."""
+        """Return whether the file exists."""
         return self._storage.stat(self._path) is not None
 
     def open(self, seekable: bool = True) -> InputStream:
-        """Metadata and manifests are read whole, so only what must seek is read in parts."""
+        """Open the file. Only a seekable file is read in parts; metadata are read whole."""
         if seekable:
             return io.BufferedReader(RangeFile(self._storage, self._path, len(self)))
         return io.BytesIO(self._storage.read(self._path))

@@ -1,7 +1,7 @@
 """Statistics of files and columns in Iceberg's manifests. Pure.
 
-Bounds are kept as keys already: microseconds, days, numbers, text (cut, the upper one rounded up).
-NaN is in no bounds.
+Bounds are stored as keys: microseconds, days, numbers, text (cut, the upper one rounded up). NaN is
+in no bound.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from blizzard_py.connections.lakes.window import Range
 def known_files(
     planned: Sequence[Any], schema: Any, orders: Mapping[str, ColumnOrder], what: str
 ) -> list[KnownFile]:
-    """The files of ``plan_files``, in the order of their paths. ``schema`` is pyiceberg's.
+    """Return the files of ``plan_files``, in path order. ``schema`` is pyiceberg's.
 
-    Raises `SourceError` for what cannot be read: deleted rows, other formats than Parquet.
+    Raises `SourceError` for deleted rows and for other formats than Parquet.
     """
     found = []
     for task in sorted(planned, key=lambda task: str(task.file.file_path)):
@@ -30,7 +30,7 @@ def known_files(
         if task.delete_files:
             raise SourceError(
                 f"{what}: has rows that were deleted by delete files, which are not read: they"
-                " would come back. Compact the table (rewrite_data_files), and write with"
+                " would reappear. Compact the table (rewrite_data_files), and write with"
                 " copy-on-write"
             )
         if str(file.file_format.value).upper() != "PARQUET":
@@ -66,7 +66,7 @@ def _bound(bounds: Mapping[int, bytes] | None, column: Any) -> Key | None:
         return None
     try:
         found: Any = from_bytes(column.field_type, raw)
-    except Exception:  # a bound of the type that the column had before; it only says less
+    except Exception:  # a bound of the column's former type; it is not needed
         return None
     if found is None or found != found:  # noqa: PLR0124  # NaN
         return None

@@ -23,9 +23,9 @@ _KINDS = ("protocol", "metaData")
 
 @dataclass(frozen=True, slots=True)
 class SinkTable:
-    """A table's facts; ``objections`` is why Penguin commits nothing to it, if anything.
+    """A table's declaration; ``objections`` is why Penguin cannot commit to it, if it cannot.
 
-    ``shape`` is None where these are such that its columns cannot be told either.
+    ``shape`` is None if the columns cannot be read either.
     """
 
     shape: TableShape | None
@@ -33,15 +33,15 @@ class SinkTable:
 
 
 def sink_table(sink: Storage) -> SinkTable | None:
-    """The table in that directory, None if there is none yet.
+    """Return the table in that directory, None if there is none yet.
 
-    Raises `StateError` for a log that cannot be understood, and what the store raises.
+    Raises `StateError` for a log that cannot be understood, and the store's errors.
     """
     try:
         found = newest_actions(sink, _KINDS, _AT_ONCE)
     except NotFound:
         if scheme_of(sink.uri):
-            raise  # a bucket that is not there; a directory comes with the first file
+            raise  # a missing bucket; a directory is made with the first file
         return None
     missing = [kind for kind in _KINDS if kind not in found]
     if found and missing:
@@ -71,8 +71,8 @@ def _understood(protocol: Mapping[str, Any], metadata: Mapping[str, Any], where:
         if against:
             return SinkTable(None, tuple(against))
         schema = pa.schema(Schema.from_json(text).to_arrow())
-    except Exception as error:  # delta-rs raises what it likes
+    except Exception as error:  # delta-rs raises errors of many types
         raise StateError(
-            f"{where}: what the table declares cannot be understood ({type(error).__name__})"
+            f"{where}: the table's declaration cannot be understood ({type(error).__name__})"
         ) from error
     return SinkTable(TableShape(schema, tuple(partitions)), ())

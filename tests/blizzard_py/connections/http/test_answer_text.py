@@ -34,7 +34,7 @@ def test_numbers_keep_their_digits_and_names_their_order() -> None:
     )
 
 
-def test_a_record_over_many_lines_becomes_one_line_and_its_strings_stay() -> None:
+def test_a_multi_line_record_becomes_one_line_strings_unchanged() -> None:
     body = b'[\r\n  {\n\t"a": "x\\n y  z",\r\n "b": [1,\n2]\n}\r\n,{"c":\n1}]'
     assert cut(body) == b'{  "a": "x\\n y  z",   "b": [1, 2] }\n{"c": 1}\n'.replace(
         b'{  "a"', b'{ \t"a"'
@@ -95,7 +95,7 @@ def test_no_records_are_no_lines(body: bytes) -> None:
     assert cut(body) == b""
 
 
-def test_what_is_wrong_inside_a_record_is_left_to_the_line_parser() -> None:
+def test_errors_inside_a_record_are_left_to_the_line_parser() -> None:
     body = b'[{"a": "\xff"}, {"a": "\\ud800"}, {"a":1,"a":2}, null, 7, "x", [1]]'
     assert cut(body) == (b'{"a": "\xff"}\n{"a": "\\ud800"}\n{"a":1,"a":2}\nnull\n7\n"x"\n[1]\n')
 
@@ -140,7 +140,7 @@ def test_an_answer_without_records_is_told_by_what_it_has(
     assert str(caught.value).startswith("GET /x: ")
 
 
-def test_what_widespread_encoders_write_beside_json_costs_its_record_and_no_page() -> None:
+def test_invalid_json_of_common_encoders_costs_one_record_only() -> None:
     bad = b'{"a": NaN, "s": "NaN"}', b'{"a": [-Infinity, Infinity]}', b'{"a": "x\\uD83D"}'
     good = b'{"a": 1.0, "s": "\\\\ud800 NaN Infinity", "t": "\xc3\xa4"}', b'{"a": "\\ud83d\\ude00"}'
     body = b'{"next": "NaN\\\\ud800", "rows": [' + b",\n".join([*bad, *good]) + b"]}"

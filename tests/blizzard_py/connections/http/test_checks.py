@@ -1,4 +1,4 @@
-"""What does not go together in a source's configuration is told before anything is asked."""
+"""Contradictions in a source's configuration are reported before any request."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_the_example_of_the_design_is_sound() -> None:
         (HttpSource(Api("ftp://h"), REQUEST, ""), "base_url must begin with"),
         (HttpSource(Api("https://"), REQUEST, ""), "base_url must begin with"),
         (HttpSource(Api("https://u:p@h"), REQUEST, ""), "must not hold a user"),
-        (HttpSource(Api("https://h:port"), REQUEST, ""), "base_url is no URL"),
-        (HttpSource(Api("https://h?a=b"), REQUEST, ""), "belong into request.params"),
+        (HttpSource(Api("https://h:port"), REQUEST, ""), "base_url is not a URL"),
+        (HttpSource(Api("https://h?a=b"), REQUEST, ""), "put them into request.params"),
         (HttpSource(Api("https://h", timeout_secs=0), REQUEST, ""), "timeout"),
         (HttpSource(Api("https://h", max_answer_bytes=0), REQUEST, ""), "max_answer_bytes"),
         (HttpSource(Api("https://h", allowed_hosts=("https://x",)), REQUEST, ""), "allowed_hosts"),

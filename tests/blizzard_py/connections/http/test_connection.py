@@ -126,7 +126,7 @@ def test_a_server_without_a_clock_is_told(api: ApiServer, connected: Connect) ->
     api.date = None
     found = connected(pushed(api.url)).bound("clock", 0)
     assert found.value == {"updated_at": dt.datetime.fromtimestamp(NOW, UTC)}
-    assert "tells no time" in found.warnings[0]
+    assert "sends no time" in found.warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_an_api_has_no_other_bound(connected: Connect) -> None:
         connection.bound("max", 0)
 
 
-def test_without_an_end_or_with_a_coarse_start_there_is_a_warning(connected: Connect) -> None:
+def test_a_missing_end_or_a_coarse_start_gives_a_warning(connected: Connect) -> None:
     assert connected(pushed("https://h")).warnings() == []
     open_end = connected(pushed("https://h", Push(PushFrom("since"))))
     assert "without push.to" in open_end.warnings()[0]

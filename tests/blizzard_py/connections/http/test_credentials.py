@@ -114,9 +114,7 @@ def test_a_client_may_show_itself_in_the_form(api: ApiServer, clock: FakeTime) -
     assert "authorization" not in api.asked[0].headers
 
 
-def test_a_token_that_ends_early_is_renewed_once_for_each_request(
-    api: ApiServer, clock: FakeTime
-) -> None:
+def test_an_expired_token_is_renewed_once_for_each_request(api: ApiServer, clock: FakeTime) -> None:
     valid: list[str] = []
     pages = iter("234")
 
@@ -297,7 +295,7 @@ def test_a_body_is_not_sent_to_another_host(
         request=HttpRequest("/rows", "POST", body={"secret": HUSH}),
         allowed_hosts=(f"127.0.0.1:{other.port}",),
     )
-    with pytest.raises(SourceError, match="a body is not sent to"):
+    with pytest.raises(SourceError, match="a body is never sent there"):
         rows_of(source, clock)
     assert other.asked == []
 

@@ -164,7 +164,7 @@ def test_missing_records_name_what_the_answer_has(api: ApiServer, clock: FakeTim
 
 
 @pytest.mark.promise("G-152")
-def test_a_packed_answer_is_read_and_a_cut_one_is_asked_for_again(
+def test_a_compressed_answer_is_read_a_cut_one_requested_again(
     api: ApiServer, clock: FakeTime
 ) -> None:
     packed = gzip.compress(json.dumps(ROWS).encode())

@@ -1,4 +1,4 @@
-"""Where next pages and redirects may lead; credentials never leave their origin."""
+"""Hosts of next pages and redirects; credentials never leave their origin."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def test_allowed_hosts_are_asked_and_get_no_credentials(link: str) -> None:
         ("javascript:alert(1)", "another scheme"),
         ("https://crm.example:99999/", "another host"),
         ("https://[crm/", "another host"),
-        ("https://[::1/", "no URL"),
+        ("https://[::1/", "not a URL"),
         ("https://crm.example:0/", "another host"),
-        ("https://crm.example:x/", "no URL"),
-        ("https://crm.example/\x00", "no URL"),
+        ("https://crm.example:x/", "not a URL"),
+        ("https://crm.example/\x00", "not a URL"),
     ],
 )
 def test_everything_else_is_refused(link: str, told: str) -> None:

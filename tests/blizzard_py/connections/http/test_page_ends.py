@@ -118,9 +118,9 @@ def test_a_configured_end_gives_every_record_once(
         (
             next_for_ever,
             Pages("link_header", max=9),
-            "for ever, say how it ends in pages.advanced.end_on",
+            "names a next page, set pages.advanced.end_on",
         ),
-        (clamped, Pages("page", "p", max=9), "for ever, say how it ends in pages.advanced.end_on"),
+        (clamped, Pages("page", "p", max=9), "names a next page, set pages.advanced.end_on"),
     ],
 )
 def test_an_end_that_is_not_configured_stops(
@@ -160,7 +160,7 @@ def test_a_parameter_that_is_not_heeded_is_no_end(
     # The first page again and again: to take that for the end would lose all others.
     api.script(reply({"items": [1, 2, 3], "next": "abc"}))
     pages = Pages(kind, param, "next", size=SIZE, end_on=("repeat",))
-    with pytest.raises(SourceError, match=rf"page 2: .* did not heed '{param}' \(pages.param\)"):
+    with pytest.raises(SourceError, match=rf"page 2: .* ignored '{param}' \(pages.param\)"):
         rows_of(made(api.url, "items", pages), clock)
 
 
@@ -178,7 +178,7 @@ def test_a_configured_end_before_the_total_fails(
     first = reply({"items": [1, 2, 3], "next": "0", "total": 9})
     api.script(first, reply({"items": second, "next": "0", "total": 9}))
     pages = Pages("cursor", "c", "next", size=SIZE, total="total", end_on=(sign,))
-    with pytest.raises(SourceError, match="of the 9 records that the API states"):
+    with pytest.raises(SourceError, match="of the 9 records came that the API states"):
         rows_of(made(api.url, "items", pages), clock)
 
 

@@ -129,7 +129,7 @@ def test_more_pages_than_allowed_fail(api: ApiServer, clock: FakeTime) -> None:
 
 
 @pytest.mark.parametrize(("kind", "status"), [("page", 404), ("offset", 416), ("page", 400)])
-def test_a_refusal_behind_the_last_page_is_the_end_if_all_there_is_came(
+def test_a_refusal_after_the_last_page_ends_complete_pages(
     api: ApiServer, clock: FakeTime, kind: PageKind, status: int
 ) -> None:
     pages = Pages(kind, "p", total="n")
@@ -155,7 +155,7 @@ def test_fewer_records_than_stated_fail(api: ApiServer, clock: FakeTime) -> None
         reply({"items": [2], "meta": {"total": 0}}),
     )
     pages = Pages("cursor", "c", "meta.next", total="meta.total")
-    with pytest.raises(SourceError, match="there came 2 of the 3 records"):
+    with pytest.raises(SourceError, match="only 2 of the 3 records came"):
         rows_of(made(api.url, "items", pages), clock)
 
 
@@ -173,7 +173,7 @@ def test_records_that_move_between_pages_are_read_again(
     # A record came at the front or one went: the second page begins with another record.
     pages = Pages(kind, "p", total="n")
     api.script(reply({"items": [4, 3], "n": 4}), reply({"items": [3, 2], "n": later}), reply([]))
-    with pytest.raises(Unavailable, match=rf"page 2: the API states {later} records, and 4 on an"):
+    with pytest.raises(Unavailable, match=rf"page 2: the API states {later} records, but 4 on an"):
         rows_of(made(api.url, "items", pages), clock)
     last = reply({"items": [], "n": 0})  # said of the page, as some do
     api.script(reply({"items": [4, 3], "n": 4}), reply({"items": [2, 1], "n": 4}), last)

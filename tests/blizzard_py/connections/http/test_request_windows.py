@@ -90,9 +90,7 @@ def test_numbers_are_numbers_in_a_body_only() -> None:
     [("1ms", "2026-05-04T23:59:59.999000+00:00"), ("1s", "2026-05-04T23:59:59+00:00"),
      ("1day", "2026-05-04T00:00:00+00:00")],
 )  # fmt: skip
-def test_an_inclusive_end_is_lowered_where_it_is_sent_and_nowhere_else(
-    inclusive: Inclusive, until: str
-) -> None:
+def test_an_inclusive_end_is_lowered_only_in_the_request(inclusive: Inclusive, until: str) -> None:
     asked = source("iso", PushTo("until", "iso", inclusive))
     given_window = window(A, B)
     assert pieces(asked, given_window)[0]["until"] == until
@@ -161,7 +159,7 @@ def test_a_window_that_ends_before_it_begins_has_no_ranges() -> None:
 def test_too_many_ranges_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "REQUEST_RANGES", 3)
     asked = source(end=PushTo("until"), split=CalendarSplit(dt.date(2026, 5, 1)))
-    with pytest.raises(SourceError, match="would be 4 ranges of 1 day; at most 3"):
+    with pytest.raises(SourceError, match="would have 4 ranges of 1 day, more than 3"):
         pieces(asked, window(None, B))
 
 
@@ -175,7 +173,7 @@ TIMES = times(946_684_800_000_000, 1_900_000_000_000_000) | times(-(10**15), 10*
 
 
 def read_back(text: Any, kind: TimeFormat) -> dt.datetime:
-    """What the API understands."""
+    """Return the API's reading of a request."""
     if kind == "timestamp":
         return EPOCH + dt.timedelta(seconds=float(text))
     if kind == "timestamp_ms":

@@ -1,4 +1,4 @@
-"""What the tests of the HTTP parts share: a time that passes when it is slept, and short ways."""
+"""Shared helpers of the HTTP tests: a clock that advances when it sleeps, and short forms."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_folders_of_another_time_are_refused(tmp_path: Path, moment: dt.datetime
     put(tmp_path / "u/2026/02/05/a.parquet", [{"id": 1, "at": moment.date()}])
     for table, fields in (("t", DATED), ("u", DAYS)):
         source = poller(tmp_path, table=f"{table}/{{year}}/{{month}}/{{day}}", fields=fields)
-        with pytest.raises(SourceError, match=r"02/05/a\.parquet: at reaches .* out of `table`"):
+        with pytest.raises(SourceError, match=r"02/05/a\.parquet: at reaches .* from `table`"):
             source.connect().warnings()
         (warning,) = source.connect().bound("max", 0).warnings
         assert "names another time" in warning

@@ -52,7 +52,7 @@ def test_a_pattern_without_a_time_is_refused(pattern: str) -> None:
         folders(pattern, ["2026"], None)
 
 
-def test_the_boundary_folder_is_kept_at_every_level_and_what_is_not_understood() -> None:
+def test_boundary_and_unknown_folders_are_kept_at_every_level() -> None:
     names = ["2025", "2026", "2026/04", "2026/05", "2026/05/03", "2026/05/04", "2026/05/05", "tmp"]
     kept = ["2026", "2026/05", "2026/05/04", "2026/05/05", "tmp"]
     starts: list[Any] = [
@@ -74,7 +74,7 @@ def test_the_boundary_folder_is_kept_at_every_level_and_what_is_not_understood()
         folders(DAYS, names, 5)
 
 
-def test_days_above_years_are_looked_into_until_the_year_is_known() -> None:
+def test_days_above_years_are_listed_until_the_year_is_known() -> None:
     assert folders("{day}/{month}/{year}", ["04", "04/05", "04/05/2020"], date(2026, 5, 4)) == [
         "04",
         "04/05",

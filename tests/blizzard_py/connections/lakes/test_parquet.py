@@ -217,10 +217,10 @@ def test_a_file_that_was_replaced_or_deleted_is_told(tmp_path: Path) -> None:
     put(path, [{"id": 2, "at": at(1)}])
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000))
     assert path.stat().st_size == status.st_size
-    with pytest.raises(SourceError, match="replaced since"):
+    with pytest.raises(SourceError, match="replaced by another"):
         rows_of(read, source.access, tasks)
     path.unlink()
-    with pytest.raises(SourceError, match="gone since"):
+    with pytest.raises(SourceError, match="gone now"):
         rows_of(read, source.access, tasks)
 
 

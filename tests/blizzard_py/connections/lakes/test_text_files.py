@@ -93,10 +93,10 @@ def test_a_file_that_was_replaced_is_told(tmp_path: Path, form: str) -> None:
     path = tmp_path / f"a.{form}"
     status = path.stat()
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000))
-    with pytest.raises(SourceError, match="replaced since"):
+    with pytest.raises(SourceError, match="replaced by another"):
         rows_of(source.reader, source.access, tasks, source.fields)
     path.unlink()
-    with pytest.raises(SourceError, match="gone since"):
+    with pytest.raises(SourceError, match="gone now"):
         rows_of(source.reader, source.access, tasks, source.fields)
 
 
@@ -110,12 +110,12 @@ def test_a_file_that_grows_while_it_is_read_is_told(tmp_path: Path, form: str) -
     next(reading)
     with (tmp_path / f"a.{form}").open("a") as stream:
         stream.write("7,7\n")
-    with pytest.raises(SourceError, match="replaced since"):
+    with pytest.raises(SourceError, match="replaced by another"):
         list(reading)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_damaged_compression_is_told_and_a_store_that_fails_passes(
+def test_damaged_compression_is_an_error_a_store_failure_passes(
     tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(form, tmp_path / "a", [{"id": 1, "at": at(1)}], gzip.compress)
@@ -215,9 +215,7 @@ def test_numbers_of_json_keep_their_digits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_rows_without_a_readable_watermark_come_first_and_are_told(
-    tmp_path: Path, form: str
-) -> None:
+def test_rows_without_a_readable_watermark_are_first_and_counted(tmp_path: Path, form: str) -> None:
     rows = [{"id": 1, "at": at(1)}, {"id": 2, "at": ""}, {"id": 3, "at": "soon"}]
     put(form, tmp_path / "a", rows)
     source = poller(form, tmp_path)
@@ -261,7 +259,7 @@ def test_files_of_bad_lines_alone_are_told(tmp_path: Path, form: str) -> None:
     (tmp_path / f"b.{form}").write_text("id,at\n1\n" if form == "csv" else "{\n")
     assert source.poll() == []
     rows, files = source.connect().bound("rows", 0).warnings
-    assert rows == "1 row without a readable value of at: taken as null"
+    assert rows == "1 row without a readable value of at: treated as null"
     assert f"1 file without any value of at, such as b.{form}" in files
 
 
@@ -368,7 +366,7 @@ def test_columns_are_proposed(tmp_path: Path, form: str) -> None:
 def test_an_undeclared_watermark_is_told(tmp_path: Path, form: str) -> None:
     with pytest.raises(SourceError, match="not in the schema"):
         poller(form, tmp_path, fields=(ID,))
-    with pytest.raises(SourceError, match="cannot be compared"):
+    with pytest.raises(SourceError, match="has no order"):
         poller(form, tmp_path, fields=(ID, field("at", "json")))
 
 
@@ -419,11 +417,11 @@ def test_a_header_of_too_many_columns_is_refused_at_once(tmp_path: Path) -> None
 
 def test_a_file_of_bad_rows_alone_is_not_held(tmp_path: Path) -> None:
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"id,at\n" + b"1\n" * 300_000, 9))
-    with pytest.raises(SourceError, match=r"a\.csv\.gz: has more than 100,000 rows in a row"):
+    with pytest.raises(SourceError, match=r"a\.csv\.gz: has more than 100,000 consecutive rows"):
         poller("csv", tmp_path).plan()
 
 
-def test_samples_of_json_as_deep_as_anybody_writes_them_end_no_process(tmp_path: Path) -> None:
+def test_samples_of_deeply_nested_json_end_no_process(tmp_path: Path) -> None:
     depth = 200_000
     (tmp_path / "a.json").write_bytes(b'{"id":' + b"[" * depth + b"]" * depth + b"}\n")
     code = (
@@ -435,4 +433,4 @@ def test_samples_of_json_as_deep_as_anybody_writes_them_end_no_process(tmp_path:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert "SourceError" in ended.stderr
-    assert "its first lines are no NDJSON" in ended.stderr
+    assert "its first lines are not NDJSON" in ended.stderr

@@ -41,7 +41,7 @@ class DeadlySchema(RecordSchema):
 
 
 def segfault() -> int:
-    """What pyarrow makes of a bare null where the guards are not asked first."""
+    """Return pyarrow's result for a bare null without the checks before it."""
     found: pa.Table = pj.read_json(pa.BufferReader(b'null\n{"id":1}\n'))
     return int(found.num_rows)
 
@@ -107,7 +107,7 @@ def test_the_lines_that_kill_are_found(nursery: ChildProcess, count: int, place:
     assert bad.reason == "the parser died of this line: signal 9 (SIGKILL)"
 
 
-def test_without_tolerance_the_first_bad_line_counts_of_whatever_kind(
+def test_without_tolerance_the_first_bad_line_of_any_kind_counts(
     nursery: ChildProcess,
 ) -> None:
     for chunk, index, reason in (

@@ -1,4 +1,4 @@
-"""What is a record: the parser's verdict on one line, with a good line before and after."""
+"""Records: the parser's verdict on one line, with a good line before and after."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ WIDE_BAD = (
 
 
 @pytest.mark.parametrize("isolated", [False, True])
-def test_of_every_type_the_exact_path_keeps_the_good_and_finds_the_bad(isolated: bool) -> None:
+def test_the_exact_path_separates_good_and_bad_of_every_type(isolated: bool) -> None:
     good = [WIDE_LINE % (n, n) for n in range(300)]
     fast = LineParser(WIDE).parse(b"".join(good))
     mixed = list(good)
@@ -227,7 +227,7 @@ def test_of_every_type_the_exact_path_keeps_the_good_and_finds_the_bad(isolated:
         assert caught.value.reason == bad.reason
 
 
-def test_a_name_that_no_quick_look_can_look_for_costs_no_line_its_verdict() -> None:
+def test_a_name_that_the_prefilter_lacks_changes_no_verdict() -> None:
     parser = LineParser(RecordSchema(specs(id="int64", **{'q"q': "string"})), tolerant=True)
     parsed = parser.parse(b'{"id":1,"q\\"q":"x"}\n{"id":"x"}\n{"id":3}\n')
     assert parsed.table.to_pylist() == [{"id": 1, 'q"q': "x"}, {"id": 3, 'q"q': None}]

@@ -263,7 +263,7 @@ def test_anything_else_is_refused_alone_and_among_others(
         assert "column 'id'" not in caught.value.reason
 
 
-def test_infinity_is_no_json_and_taken_only_where_one_reader_sees_it() -> None:
+def test_infinity_is_accepted_only_by_the_reader_of_floats() -> None:
     parsed = LineParser(RecordSchema([ID, F32])).parse(line("-Infinity"))
     assert parsed.table.column("x").to_pylist() == [-math.inf]
     for schema in (RecordSchema([ID, F32], "capture"), RecordSchema([ID, F32, DEEP])):

@@ -1,4 +1,4 @@
-"""What could be wrong with `scan.c`: each a change of its text that the fuzz has to find."""
+"""Possible defects of `scan.c`: each is a change of its text that the fuzz test must find."""
 
 from __future__ import annotations
 

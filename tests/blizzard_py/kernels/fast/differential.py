@@ -19,7 +19,7 @@ from tests.blizzard_py.kernels.fast.nasty import Chunk
 
 @dataclass
 class Tally:
-    """How many lines were compared, and what became of them on the fast path."""
+    """Counts of compared lines, and of their outcomes on the fast path."""
 
     lines: int = 0
     certain: int = 0
@@ -88,10 +88,10 @@ def _outcome(parser: LineParser, data: bytes) -> dict[str, Any]:
         parsed = parser.parse(data)
     except BadLine as error:
         return {"line": error.index, "reason": error.reason}
-    return told(parsed)
+    return comparable(parsed)
 
 
-def told(parsed: Parsed) -> dict[str, Any]:
+def comparable(parsed: Parsed) -> dict[str, Any]:
     """All that is seen of it, in a form that compares."""
     try:
         parsed.table.validate(full=True)

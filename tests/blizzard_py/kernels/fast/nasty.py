@@ -183,7 +183,7 @@ def damaged(random: Random, line: bytes) -> bytes:
 
 
 class _Form:
-    """How the lines of a chunk are written."""
+    """The style of the lines of a chunk."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What is shipped is what the source gives, and its contract holds."""
+"""The shipped artefact matches its source, and its contract holds."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def test_both_paths_agree() -> None:
     assert total.bad > 100
 
 
-def test_nothing_undefined_happens_and_nothing_is_written_beyond_its_buffer(
+def test_the_scanner_has_no_undefined_behaviour_or_overflow(
     tmp_path: Path,
 ) -> None:
     library = tmp_path / "scan.so"

@@ -1,4 +1,4 @@
-"""What surrounds the fast path: how it is loaded, bounded, switched off, and what if it fails."""
+"""The integration of the fast path: loading, limits, switching it off, and failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from blizzard_py.kernels.fast import layout, sandbox, scanner
 from blizzard_py.kernels.fast.sandbox import Broken, Bytes, Machine, SandboxedProgram
 from blizzard_py.kernels.fast.scanner import PAUSE, Scanner
 from tests.blizzard_py.kernels.fast import build
-from tests.blizzard_py.kernels.fast.differential import Pair, told
+from tests.blizzard_py.kernels.fast.differential import Pair, comparable
 from tests.blizzard_py.kernels.fast.nasty import Chunk
 from tests.support.ingest_job_harness import specs
 
@@ -47,7 +47,7 @@ def compare(data: bytes, fields: tuple[FieldSpec, ...] = FIELDS) -> tuple[int, i
 
 
 @pytest.mark.usefixtures("fresh")
-def test_where_it_cannot_be_loaded_lines_are_read_without_it_and_the_log_says_so_once(
+def test_lines_are_read_without_it_if_it_cannot_be_loaded(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "wasmtime", None)
@@ -89,8 +89,8 @@ def never_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LineParser, "_parse_all", refused)
 
 
-def asked(parser: LineParser) -> bool:
-    """Whether the next chunk will be tried."""
+def is_tried_next(parser: LineParser) -> bool:
+    """Return whether the next chunk will be tried."""
     found = parser._scanner  # noqa: SLF001  # no other way to see it
     return found is not None and found._pause == 0  # noqa: SLF001  # see above
 
@@ -101,7 +101,7 @@ def nested(fresh: None) -> LineParser:  # noqa: ARG001  # a scanner that nobody 
 
 
 @pytest.mark.usefixtures("never_exact")
-def test_nested_columns_are_made_of_their_text_and_nothing_else_is_read_twice(
+def test_only_the_text_of_nested_columns_is_read_twice(
     nested: LineParser,
 ) -> None:
     parsed = nested.parse(NEST % 1 + LINE % 2 + b'{"id":3,"s":"x","place":null,"tags":[]}\n' * 2)
@@ -114,7 +114,7 @@ def test_nested_columns_are_made_of_their_text_and_nothing_else_is_read_twice(
 
 def test_chunks_of_which_a_part_is_nested_are_tried(nested: LineParser) -> None:
     nested.parse(NEST % 1 * 5)
-    assert asked(nested)
+    assert is_tried_next(nested)
 
 
 @pytest.mark.usefixtures("never_exact")
@@ -135,16 +135,16 @@ def test_what_capture_keeps_of_structs_is_kept() -> None:
     ("value", "reason"),
     [(b'{"tags":"text"}', "tags"), (b'{"place":[]}', "place"), (b'{"counts":{"a":"x"}}', "counts")],
 )
-def test_a_nested_value_of_another_type_has_the_exact_paths_verdict(
+def test_a_nested_value_of_another_type_has_the_exact_verdict(
     nested: LineParser, value: bytes, reason: str
 ) -> None:
     data = NEST % 1 + b'{"id":2,"s":"x",' + value[1:] + b"\n" + NEST % 3
     exact = LineParser(RecordSchema(NESTED), tolerant=True, fast=False)
     parsed = nested.parse(data)
-    assert told(parsed) == told(exact.parse(data))
+    assert comparable(parsed) == comparable(exact.parse(data))
     [bad] = parsed.bad
     assert reason in bad.reason
-    assert not asked(nested)
+    assert not is_tried_next(nested)
 
 
 @pytest.mark.usefixtures("fresh")
@@ -158,12 +158,12 @@ def test_an_unexpected_field_in_a_struct_fails_its_line_alone() -> None:
 def test_chunks_that_are_nearly_all_nested_are_not_tried(nested: LineParser) -> None:
     line = b'{"id":1,"s":"","tags":[%s]}\n' % b",".join([b'"text"'] * 50)
     assert nested.parse(line * 9).table.num_rows == 9
-    assert not asked(nested)
+    assert not is_tried_next(nested)
     assert nested.parse(line).table["tags"].to_pylist() == [["text"] * 50]
 
 
 @pytest.mark.usefixtures("fresh")
-def test_long_names_of_nested_columns_are_not_written_into_each_line() -> None:
+def test_long_names_of_nested_columns_are_not_in_each_line() -> None:
     fields = (
         *FIELDS,
         *(
@@ -173,7 +173,7 @@ def test_long_names_of_nested_columns_are_not_written_into_each_line() -> None:
     )
     parser = LineParser(RecordSchema(fields), tolerant=True)
     assert parser.parse(b'{"id":1}\n' * 130_000).table.num_rows == 130_000
-    assert not asked(parser)
+    assert not is_tried_next(parser)
 
 
 @pytest.mark.usefixtures("fresh")
@@ -182,7 +182,7 @@ def test_a_chunk_of_which_few_lines_go_in_at_a_time_is_given_up() -> None:
     parser = LineParser(RecordSchema(fields), tolerant=True)
     data = b'{"c1":"%s"}\n' % (b"x" * 20_000) * 90
     assert parser.parse(data).table.num_rows == 90
-    assert not asked(parser)
+    assert not is_tried_next(parser)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_pieces_put_together_have_the_same_buffers(child: FieldSpec) -> None:
 
 
 @pytest.mark.parametrize("unexpected", ["ignore", "capture", "fail"])
-def test_nested_rows_beside_lines_that_are_handed_over_are_those_of_the_exact_path(
+def test_nested_rows_next_to_left_lines_equal_the_exact_path(
     unexpected: UnexpectedFields,
 ) -> None:
     data = b"".join(
@@ -256,7 +256,7 @@ def test_more_rows_than_there_is_room_for_are_several_pieces() -> None:
     assert compare(b"{}\n" * 600_000) == (600_000, 0)
 
 
-def test_more_lines_than_can_be_handed_over_at_once_are_several_pieces() -> None:
+def test_more_left_lines_than_fit_make_several_pieces() -> None:
     assert compare((LINE % 1 + b'{"id":1e3}\n\n') * 40_000, specs(id="float64")) == (40_000, 40_000)
 
 
@@ -311,11 +311,11 @@ def test_what_cannot_be_is_not_given_to_arrow(
     program = sandbox.compiled()
     assert program is not None
 
-    class Lying:
+    class FaultyProgram:
         def machine(self) -> Machine:
             return Liar(program.machine(), where, at, value)
 
-    lying = Scanner(Lying(), specs(s="string"), "ignore")
+    lying = Scanner(FaultyProgram(), specs(s="string"), "ignore")
     with caplog.at_level(logging.WARNING):
         assert lying.scan(b'{"s":"a"}\n{"s":"b"}\n', utf8=True) is None
     assert "the fast path has failed" in caplog.text
@@ -387,7 +387,7 @@ def test_a_limited_address_space_is_enough() -> None:
 def test_the_table_does_not_depend_on_the_path() -> None:
     data = b"".join((LINE % n) + (b'{"id":1e1}\n' if n % 7 == 0 else b"\n") for n in range(100))
     fast, exact = (LineParser(RecordSchema(FIELDS), tolerant=True, fast=f) for f in (True, False))
-    assert told(fast.parse(data)) == told(exact.parse(data))
+    assert comparable(fast.parse(data)) == comparable(exact.parse(data))
 
 
 def test_the_artefact_has_the_sizes_that_the_layout_has() -> None:

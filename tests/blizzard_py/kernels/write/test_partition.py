@@ -155,7 +155,7 @@ def test_a_column_name_is_encoded_like_a_value() -> None:
     [
         ("x" * 254, "takes 256 bytes as a directory"),
         ("ж" * 43, "takes 260 bytes as a directory"),
-        (NULL_PARTITION, "readers take for null"),
+        (NULL_PARTITION, "readers treat as null"),
     ],
 )
 def test_a_value_that_no_directory_can_have_names_its_rows(bad: str, reason: str) -> None:

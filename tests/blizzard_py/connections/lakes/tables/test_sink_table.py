@@ -1,4 +1,4 @@
-"""What a table declares, read from its log without the list of its files."""
+"""A table's declaration, read from its log without the list of its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose rows a batch has, whom the watermark waits for, and where ticks move it."""
+"""Each source's rows in a batch, sources that the watermark waits for, and ticks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def known(**files_ts: float) -> StreamState:
     return StreamState(query={}, sources=sources, batch=1)
 
 
-def test_a_source_is_idle_once_it_has_brought_nothing_for_that_long() -> None:
+def test_a_source_is_idle_after_that_long_without_files() -> None:
     state = known(web=0.0, app=1000.0, bus=0.0)
     assert idle_in(state, ALL, ["web"], 1000.0 + 3599) == set()
     assert idle_in(state, ALL, ["web"], 1000.0 + 3600) == {"app"}
@@ -50,7 +50,7 @@ def test_an_idle_source_follows_the_newest_time_of_the_others() -> None:
     assert ticks_of(StreamState(query={}), ALL, {"app"}, {}) == {}
 
 
-def test_before_1970_nothing_moves_a_watermark_and_no_row_stands_for_it() -> None:
+def test_times_before_1970_move_no_watermark() -> None:
     """A tick of that time would not be told from a row."""
     old = {"web": -600_000_000}
     assert ticks_of(StreamState(query={}), ALL, {"app"}, old) == {}

@@ -1,4 +1,4 @@
-"""Which answers are asked for again, and when."""
+"""Answers that are requested again, and the pauses before that."""
 
 from __future__ import annotations
 

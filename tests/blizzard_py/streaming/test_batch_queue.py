@@ -1,4 +1,4 @@
-"""What a query is told is the newest batch, and when: pauses are counted, and none is made."""
+"""The newest batch as a query sees it, and when: pauses are counted, and none is made."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from blizzard_py.streaming.batch_queue import NewestNumber, begin_after, publish
 PROMPT = 3
 
 
-def test_a_batch_and_the_first_questions_after_it_are_answered_at_once(tmp_path: Path) -> None:
+def test_a_batch_and_the_next_questions_are_answered_at_once(tmp_path: Path) -> None:
     pauses: list[float] = []
     begin_after(tmp_path, 4)
     newest = NewestNumber(tmp_path, pauses.append)
@@ -20,7 +20,7 @@ def test_a_batch_and_the_first_questions_after_it_are_answered_at_once(tmp_path:
     assert pauses == []
 
 
-def test_a_question_that_comes_again_and_again_is_held_back_but_not_for_long(
+def test_repeated_questions_are_held_back_for_a_short_time(
     tmp_path: Path,
 ) -> None:
     pauses: list[float] = []

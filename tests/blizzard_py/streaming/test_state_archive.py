@@ -48,7 +48,7 @@ def test_what_was_packed_is_restored(store: MemoryStorage, tmp_path: Path) -> No
     assert content(restored.root) == {"offsets/0": b"zero", "state/0/0/big.sst": b"x" * ALONE_BYTES}
 
 
-def test_small_files_share_an_object_and_large_ones_have_their_own(
+def test_small_files_share_an_object_large_ones_have_their_own(
     store: MemoryStorage, tmp_path: Path
 ) -> None:
     copy = WorkingCopy(tmp_path)
@@ -106,7 +106,7 @@ def test_a_file_that_goes_while_it_is_packed_does_not_count(
     assert set(StateArchive(store, FOLDER).pack(copy, {}, 1, "00000001")) == {"stays"}
 
 
-def test_a_part_that_grows_while_it_is_packed_can_be_restored_and_is_packed_again(
+def test_a_part_that_grows_while_archived_is_archived_again(
     store: MemoryStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = WorkingCopy(tmp_path / "a")
@@ -184,7 +184,7 @@ def test_an_object_with_other_bytes_is_named(
 
 
 @pytest.mark.parametrize("size", [1, ALONE_BYTES])
-def test_a_store_that_is_full_is_named_and_what_was_packed_before_stays(
+def test_a_full_store_is_named_and_earlier_objects_stay(
     store: MemoryStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     copy = WorkingCopy(tmp_path / "a")

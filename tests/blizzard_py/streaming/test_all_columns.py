@@ -7,7 +7,7 @@ import pyarrow as pa
 from blizzard_py.streaming.source import with_all_columns
 
 
-def test_what_a_source_lacks_is_null_and_the_order_is_the_schemas() -> None:
+def test_missing_columns_are_null_in_the_schemas_order() -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.list_(pa.string())), ("c", pa.string())])
     rows = pa.RecordBatch.from_pydict({"c": ["x", None], "a": [1, 2]})
     found = with_all_columns(rows, schema)

@@ -1,4 +1,4 @@
-"""What belongs to another window is left to it, and nothing else is left out."""
+"""Records of another window are left to it, and no other record is dropped."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CUT = {
 }
 
 
-def kept(records: list[Any], column: str = "at", *fields: FieldSpec) -> list[Any]:
+def filter_records(records: list[Any], column: str = "at", *fields: FieldSpec) -> list[Any]:
     raw = msgspec.json.decode(json.dumps(records).encode(), type=list[msgspec.Raw])
     return [json.loads(bytes(r)) for r in record_filter(CUT, column, fields)(raw)]
 
@@ -62,12 +62,12 @@ def kept(records: list[Any], column: str = "at", *fields: FieldSpec) -> list[Any
     ],
 )
 def test_only_what_another_window_has_is_left_out(at: object, *, is_kept: bool) -> None:
-    assert kept([{"at": at}]) == ([{"at": at}] if is_kept else [])
+    assert filter_records([{"at": at}]) == ([{"at": at}] if is_kept else [])
 
 
 @pytest.mark.parametrize("record", [{}, {"AT": "2026-01-02"}, 7, None, "x", [], {"at": 10**400}])
 def test_records_without_the_column_are_kept(record: object) -> None:
-    assert kept([record]) == [record]
+    assert filter_records([record]) == [record]
 
 
 @pytest.mark.parametrize(("unit", "one"), [("s", 1), ("ms", 1000), ("us", 1_000_000)])
@@ -75,8 +75,8 @@ def test_numbers_are_read_by_the_declared_unit(unit: str, one: int) -> None:
     field = FieldSpec("at", "timestamp", nullable=True, unit=unit)  # type: ignore[arg-type]  # one of them
     noon = int(dt.datetime(2026, 1, 2, 12, tzinfo=UTC).timestamp())
     rows = [{"at": (noon + n) * one} for n in (-86400, -1, 0, 1, 86400)]
-    assert kept(rows, "at", field) == [rows[0], rows[2], rows[3]]
-    assert kept([{"at": 1e300}], "at", field) == [{"at": 1e300}]
+    assert filter_records(rows, "at", field) == [rows[0], rows[2], rows[3]]
+    assert filter_records([{"at": 1e300}], "at", field) == [{"at": 1e300}]
 
 
 def test_a_column_may_be_inside_of_others() -> None:
@@ -84,7 +84,7 @@ def test_a_column_may_be_inside_of_others() -> None:
     field = FieldSpec("meta", "struct", nullable=True, children=(inner,))
     early = int(dt.datetime(2026, 1, 2, 1, tzinfo=UTC).timestamp())
     rows = [{"meta": {"at": early}}, {"meta": None}, {"meta": 7}, {"at": early}]
-    assert kept(rows, "meta.at", field) == rows[1:]
+    assert filter_records(rows, "meta.at", field) == rows[1:]
 
 
 def test_without_a_reason_nothing_is_looked_at() -> None:
@@ -160,7 +160,7 @@ def test_every_row_of_a_day_is_read_in_one_window(
     assert sorted(found) == sorted(day.isoformat() for day in rows)
 
 
-def test_a_range_and_a_look_back_have_the_day_that_they_begin_with() -> None:
+def test_a_range_and_a_look_back_include_their_first_day() -> None:
     source = HttpSource(Api("h"), HttpRequest(), "", column="at", push=Push(PushFrom("since")))
     low, up_to = {"at": START.date()}, {"at": START.date() + dt.timedelta(days=3)}
     for window in (Window({}, up_to, low, inclusive=True), Window(up_to, up_to, low)):

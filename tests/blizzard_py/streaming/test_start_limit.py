@@ -1,4 +1,4 @@
-"""How many queries start at a time."""
+"""The number of queries that start at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a cluster's executors see a query's working copy: whose it is, and what is not made."""
+"""The location of a shared working copy: its owner, and directories that are not created."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_who_starts_a_query_removes_what_others_have_left_of_it(tmp_path: Path) 
 
 
 @pytest.mark.promise("G-065")
-def test_who_is_at_work_learns_that_its_directory_is_being_removed(
+def test_a_working_query_notices_the_removal_of_its_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By one that was replaced, say: before anything of it is gone, so no pack lacks a part."""

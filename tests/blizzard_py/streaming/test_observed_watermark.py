@@ -56,7 +56,7 @@ def ms(second: float) -> int:
     return round((BASE.timestamp() + second) * 1000)
 
 
-def told(world: EventTimeHarness, key: str) -> list[Any]:
+def history_of(world: EventTimeHarness, key: str) -> list[Any]:
     return [getattr(line, key) for line in world.stream().history]
 
 
@@ -88,12 +88,12 @@ def test_random_feeds_are_told_as_brute_force_tells_them(tmp_path: Path, seed: i
         late.append(sum(time <= watermark * 1000 for time in times))
         watermark = max([watermark, *(time // 1000 - 10_000 for time in times)])
         watermarks.append(watermark)
-    assert told(world, "watermark_ms") == watermarks
-    assert told(world, "late_rows") == late
-    assert told(world, "used_watermark_ms") == [0, *watermarks[:-1]]
-    assert told(world, "rows") == [len(seconds) for seconds in batches]
+    assert history_of(world, "watermark_ms") == watermarks
+    assert history_of(world, "late_rows") == late
+    assert history_of(world, "used_watermark_ms") == [0, *watermarks[:-1]]
+    assert history_of(world, "rows") == [len(seconds) for seconds in batches]
     assert world.stream().late_rows == sum(late)
-    assert told(world, "times") == list(times_by_hand(batches))
+    assert history_of(world, "times") == list(times_by_hand(batches))
     given = [BASE + dt.timedelta(seconds=second) for seconds in batches for second in seconds]
     assert Counter(one["ts"] for one in world.table()) == Counter(given)
     assert world.letters() == []
@@ -151,7 +151,7 @@ def test_a_failed_attempt_tells_nothing_twice(tmp_path: Path) -> None:
     world.drain()
     world.put([row(2), row(101)])
     world.drain()
-    assert told(world, "late_rows") == [0, 1]
+    assert history_of(world, "late_rows") == [0, 1]
     assert len(world.table()) == 4
 
 
@@ -180,7 +180,7 @@ def test_delay_may_change_and_another_column_begins_anew(tmp_path: Path) -> None
     world.event_time["delay"] = "1 hour"
     world.put([row(200), row(1)])
     world.drain()
-    assert told(world, "watermark_ms") == [ms(90), ms(90)]  # it never falls
+    assert history_of(world, "watermark_ms") == [ms(90), ms(90)]  # it never falls
     world.event_time |= {"column": "seen", "delay": "0 seconds"}
     assert status(world.config())[0]["pipelines"]["pages"]["sources"]["web"]["event_time"] == {
         "column": "seen",
@@ -198,12 +198,12 @@ def test_delay_may_change_and_another_column_begins_anew(tmp_path: Path) -> None
     for second in (50, 1):
         world.put([row(second)])
         world.drain()
-    assert told(world, "watermark_ms") == [ms(50), ms(50)]
+    assert history_of(world, "watermark_ms") == [ms(50), ms(50)]
     after = REGISTRY.get_sample_value("blizzard_late_rows_total", {"target": "pages/web"})
     assert after == counted + 1
 
 
-def test_who_watches_no_more_keeps_nothing_and_may_not_become_a_query(tmp_path: Path) -> None:
+def test_a_removed_watermark_leaves_no_state_for_a_query(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     world.put([row(100)])
     world.drain()
@@ -223,7 +223,7 @@ def test_who_watches_no_more_keeps_nothing_and_may_not_become_a_query(tmp_path: 
 
 
 @pytest.mark.promise("G-080")
-def test_a_query_is_not_rebuilt_away_where_only_a_watermark_is_asked_for(tmp_path: Path) -> None:
+def test_a_query_is_not_replaced_by_an_observed_watermark(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     world.put([row(100)])
     world.drain()
@@ -244,7 +244,7 @@ def test_a_shorter_delay_is_told_by_the_newest_time_of_all() -> None:
     assert (found.watermark_ms, found.max_event_time_ms) == (90, 100)
 
 
-def test_what_takes_the_place_of_what_it_brought_before_moves_and_counts_nothing(
+def test_replaced_rows_move_and_count_nothing(
     tmp_path: Path,
 ) -> None:
     world = world_of(tmp_path)
@@ -294,7 +294,7 @@ def written(folder: Path, times: Sequence[int | None], *, group: int = 2) -> Sta
     return StagedOutput(place.name, "", len(times), place.stat().st_size, "id")
 
 
-def judged(folder: Path, outputs: list[StagedOutput], column: str, *limits: int) -> TimeTally:
+def tally_of(folder: Path, outputs: list[StagedOutput], column: str, *limits: int) -> TimeTally:
     rule, sink = Rule(column), LocalStorage(str(folder))
     return tally(sink, outputs, rule, Limits(*limits), None, 2)
 
@@ -322,28 +322,28 @@ def test_the_times_of_all_row_groups_are_counted(tmp_path: Path) -> None:
 
 def test_rows_without_a_time_are_neither_late_nor_ahead(tmp_path: Path) -> None:
     output = written(tmp_path, [None, None, 7_000, None, 1_000])
-    found = judged(tmp_path, [output], "ts", 1, 10**9)
+    found = tally_of(tmp_path, [output], "ts", 1, 10**9)
     times = EventTimes(2, 1, 7, 4.0, (2, *[0] * 12))
     assert found == TimeTally(1, 0, 0, 7_000, times)
     nothing = written(tmp_path, [None, None])
-    assert judged(tmp_path, [nothing], "ts", 1, 10**9) == TimeTally()
-    assert judged(tmp_path, [], "ts", 1, 10**9) == TimeTally()
+    assert tally_of(tmp_path, [nothing], "ts", 1, 10**9) == TimeTally()
+    assert tally_of(tmp_path, [], "ts", 1, 10**9) == TimeTally()
 
 
 def test_a_file_without_the_column_is_named_not_passed_over(tmp_path: Path) -> None:
     output = written(tmp_path, [1])
     with pytest.raises(LookupError, match="other"):
-        judged(tmp_path, [output], "other", 1, 1)
+        tally_of(tmp_path, [output], "other", 1, 1)
 
 
-def test_a_field_of_a_struct_is_not_taken_for_a_column_with_a_dot(tmp_path: Path) -> None:
+def test_a_field_of_a_struct_is_not_a_column_with_a_dot(tmp_path: Path) -> None:
     kind = pa.timestamp("us", "UTC")
     inside = pa.array([{"at": 900_000}, {"at": 901_000}], pa.struct([("at", kind)]))
     table = pa.table({"seen": inside, "seen.at": pa.array([1_000, 7_000], kind)})
     place = tmp_path / "part.parquet"
     pq.write_table(table, place)
     output = StagedOutput(place.name, "", 2, place.stat().st_size, "id")
-    found = judged(tmp_path, [output], "seen.at", 1, 10**9)
+    found = tally_of(tmp_path, [output], "seen.at", 1, 10**9)
     assert (found.late, found.newest_us) == (1, 7_000)
 
 

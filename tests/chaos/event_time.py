@@ -20,15 +20,8 @@ from typing import Any
 
 from blizzard_core.errors import EngineError
 from blizzard_py.engines.spark.engine import SparkEngine
-from tests.support.event_time_harness import (
-    BASE,
-    EAGER_SNAPSHOTS,
-    TUMBLING,
-    EventTimeHarness,
-    Oracle,
-    row,
-    windows_of,
-)
+from tests.support.event_time_harness import EAGER_SNAPSHOTS, TUMBLING, EventTimeHarness
+from tests.support.event_time_oracle import BASE, Oracle, row, windows_of
 from tests.support.join_oracle import JoinOracle, joined_rows, joining
 from tests.support.stream_deaths import POINTS, drain_and_die
 

@@ -19,7 +19,8 @@ from deltalake import DeltaTable
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.engines.spark.gateway import quick_start_settings
 from penguin_py.__main__ import main as penguin
-from tests.support.event_time_harness import TUMBLING, EventTimeHarness, Oracle, row, windows_of
+from tests.support.event_time_harness import TUMBLING, EventTimeHarness
+from tests.support.event_time_oracle import Oracle, row, windows_of
 
 ROOT = Path(__file__).parents[2]
 

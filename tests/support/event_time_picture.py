@@ -17,7 +17,8 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from blizzard_py.engines.spark.engine import SparkEngine
-from tests.support.event_time_harness import BASE, TUMBLING, EventTimeHarness, row, seconds
+from tests.support.event_time_harness import TUMBLING, EventTimeHarness
+from tests.support.event_time_oracle import BASE, row, seconds
 
 # Newest rows, rows behind them, and one that is late: the table of the page's first part.
 WINDOWS: Sequence[Mapping[str, Sequence[float]]] = (

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.event_time_harness import BASE, Kept, Oracle, seconds
+from tests.support.event_time_oracle import BASE, Kept, Oracle, seconds
 
 MILLI = 1000
 BOTH = {

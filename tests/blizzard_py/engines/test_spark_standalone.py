@@ -14,7 +14,8 @@ from blizzard_core.errors import EngineError
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.gateway import forget_gateway
 from tests.support import engine_scenarios as scenarios
-from tests.support.event_time_harness import TUMBLING, EventTimeHarness, Oracle, row, windows_of
+from tests.support.event_time_harness import TUMBLING, EventTimeHarness
+from tests.support.event_time_oracle import Oracle, row, windows_of
 from tests.support.ingest_job_harness import IngestJobHarness, lines
 from tests.support.pipe import Pipe
 from tests.support.spark_servers import standalone_cluster

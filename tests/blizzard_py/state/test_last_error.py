@@ -16,7 +16,8 @@ from blizzard_py.app.inspection import status
 from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.state.last_error import ErrorNote, last_error
 from tests.support.direct_engine import DirectEngine
-from tests.support.event_time_harness import EventTimeHarness, row
+from tests.support.event_time_harness import EventTimeHarness
+from tests.support.event_time_oracle import row
 
 
 class Failing(DirectEngine):

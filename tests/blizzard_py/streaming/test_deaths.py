@@ -12,7 +12,8 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.streaming.query import StreamQuery
 from blizzard_py.streaming.state_archive import StateArchive, WorkingCopy
-from tests.support.event_time_harness import TUMBLING, EventTimeHarness, Oracle, row, windows_of
+from tests.support.event_time_harness import TUMBLING, EventTimeHarness
+from tests.support.event_time_oracle import Oracle, row, windows_of
 from tests.support.stream_deaths import POINTS, drain_and_die
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from blizzard_py.app.event_state import event_state, operators_ending_by
 from blizzard_py.engines.spark.engine import SparkEngine
-from tests.support.event_time_harness import TUMBLING, EventTimeHarness, Oracle, row, windows_of
+from tests.support.event_time_harness import TUMBLING, EventTimeHarness
+from tests.support.event_time_oracle import Oracle, row, windows_of
 
 BY_TIME: dict[str, Any] = {
     **{key: value for key, value in TUMBLING.items() if key != "window"},

@@ -13,7 +13,8 @@ from blizzard_py.app.event_state import event_state, operators_ending_by
 from blizzard_py.app.wiring import ingest_settings, query_columns
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.kernels.lateness import Rule
-from tests.support.event_time_harness import FIELDS, TUMBLING, EventTimeHarness, row
+from tests.support.event_time_harness import FIELDS, TUMBLING, EventTimeHarness
+from tests.support.event_time_oracle import row
 from tests.support.join_oracle import BOTH, LEFT, TWO, JoinOracle, joined_rows, joining
 from tests.support.stream_deaths import DEATHS, drain_and_die
 

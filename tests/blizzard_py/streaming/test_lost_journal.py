@@ -18,7 +18,8 @@ from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.state import checkpoint_document
-from tests.support.event_time_harness import TUMBLING, EventTimeHarness, Oracle, row, windows_of
+from tests.support.event_time_harness import TUMBLING, EventTimeHarness
+from tests.support.event_time_oracle import Oracle, row, windows_of
 from tests.support.stream_deaths import drain_and_die
 
 ONE: dict[str, dict[str, Any]] = {"web": {}}

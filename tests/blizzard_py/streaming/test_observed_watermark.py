@@ -40,7 +40,8 @@ from blizzard_py.state.stream_state import StreamState, watched_query
 from blizzard_py.streaming.observed_watermark import ObservedWatermarkJobs, after
 from blizzard_py.streaming.staged_times import TimeTally, tally
 from tests.support.direct_engine import DirectEngine
-from tests.support.event_time_harness import BASE, TUMBLING, EventTimeHarness, row
+from tests.support.event_time_harness import TUMBLING, EventTimeHarness
+from tests.support.event_time_oracle import BASE, row
 from tests.support.request_harness import submit
 
 WATCHED = {"column": "ts", "delay": "10 seconds"}

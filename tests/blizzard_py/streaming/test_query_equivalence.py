@@ -16,14 +16,8 @@ from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.masters import settings
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.streaming.plans import differing
-from tests.support.event_time_harness import (
-    FIELDS,
-    TUMBLING,
-    EventTimeHarness,
-    Oracle,
-    row,
-    windows_of,
-)
+from tests.support.event_time_harness import FIELDS, TUMBLING, EventTimeHarness
+from tests.support.event_time_oracle import Oracle, row, windows_of
 
 Query: TypeAlias = dict[str, Any]
 

@@ -18,7 +18,8 @@ from blizzard_py.app.event_state import event_state
 from blizzard_py.app.inspection import explain, plan, status
 from blizzard_py.app.operations import listed
 from blizzard_py.engines.spark.engine import SparkEngine
-from tests.support.event_time_harness import TUMBLING, EventTimeHarness, Oracle, row, windows_of
+from tests.support.event_time_harness import TUMBLING, EventTimeHarness
+from tests.support.event_time_oracle import Oracle, row, windows_of
 from tests.support.stream_deaths import DEATHS, drain_and_die
 
 TWO: dict[str, dict[str, Any]] = {"web": {}, "app": {}}

@@ -15,7 +15,8 @@ from blizzard_py.streaming import shared_directory
 from blizzard_py.streaming.jobs import StreamJobs
 from blizzard_py.streaming.shared_directory import SharedDirectory, check_not_removed, create_folder
 from tests.support.direct_engine import DirectEngine
-from tests.support.event_time_harness import EventTimeHarness, row
+from tests.support.event_time_harness import EventTimeHarness
+from tests.support.event_time_oracle import row
 
 
 def test_who_starts_a_query_removes_what_others_have_left_of_it(tmp_path: Path) -> None:

@@ -24,15 +24,8 @@ from blizzard_py.app.status_page.history import SourceHistory
 from blizzard_py.app.wiring import ingest_settings, query_columns
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.streaming.query import StreamQuery
-from tests.support.event_time_harness import (
-    BASE,
-    FIELDS,
-    TUMBLING,
-    EventTimeHarness,
-    Oracle,
-    row,
-    windows_of,
-)
+from tests.support.event_time_harness import FIELDS, TUMBLING, EventTimeHarness
+from tests.support.event_time_oracle import BASE, Oracle, row, windows_of
 
 SLIDING = TUMBLING | {"window": {"size": "10 seconds", "slide": "4 seconds", "offset": "1 seconds"}}
 SESSIONS = TUMBLING | {"window": {"gap": "4 seconds"}}

@@ -30,8 +30,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.streaming.query import SETTINGS
-from tests.support.event_time_oracle import BASE
 from tests.support.event_time_harness import TUMBLING, EventTimeHarness
+from tests.support.event_time_oracle import BASE
 
 # Rows and bytes by start of the window and page.
 Windows: TypeAlias = dict[tuple[int, str], tuple[int, int]]

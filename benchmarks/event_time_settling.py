@@ -17,8 +17,8 @@ from structlog.testing import capture_logs
 from benchmarks.processed import rss_mb
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from tests.support.event_time_oracle import row
 from tests.support.event_time_harness import TUMBLING, EventTimeHarness
+from tests.support.event_time_oracle import row
 
 # Seconds of a small settle, by the issue; of a quiet machine.
 SETTLE_GOAL = 0.6

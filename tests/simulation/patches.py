@@ -142,11 +142,11 @@ def _watching(world: SimulatedWorld) -> Iterator[None]:
     def reported(late_files: Any, state: Any, late: Any) -> None:
         number = int(late_files._parts.source_name[1:])
         world.reported.update((number, entry.path) for entry in late)
-        tell(late_files, state, late)
+        log_late(late_files, state, late)
 
-    tell = LateFiles._tell
+    log_late = LateFiles._log_late
     with (
         mock.patch.object(discovery, "scan", scan),
-        mock.patch.object(LateFiles, "_tell", reported),
+        mock.patch.object(LateFiles, "_log_late", reported),
     ):
         yield

@@ -227,7 +227,7 @@ def cold_floor_is_frozen(_world: SimulatedWorld) -> Iterator[None]:
 
 @guard("partitions ahead of time are tracked like any other")
 def future_partitions_are_separate(_world: SimulatedWorld) -> Iterator[None]:
-    with mock.patch.object(discovery.Places, "take", always):
+    with mock.patch.object(discovery.PartitionSelector, "take", always):
         yield
 
 

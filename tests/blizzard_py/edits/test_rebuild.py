@@ -535,7 +535,7 @@ def test_a_segment_that_is_gone_is_a_doubt() -> None:
     world.now += 90_000
     world.drain()
     forget(world, "_blizzard/events_main_ledger/")
-    with pytest.raises(EditRefused, match="which the checkpoint names, is gone"):
+    with pytest.raises(EditRefused, match="which the checkpoint names, is missing"):
         rebuilt(world)
 
 

@@ -104,7 +104,7 @@ def test_names_that_only_the_journal_had_are_a_doubt(monkeypatch: pytest.MonkeyP
     world = lost_journal()
     with pytest.raises(StateError, match="which is gone"):
         world.drain()
-    with pytest.raises(EditRefused, match="which the checkpoint counts on, is gone"):
+    with pytest.raises(EditRefused, match="which the checkpoint needs, is missing"):
         rebuilt(world)
 
 

@@ -152,7 +152,7 @@ def test_cut_records_are_read_again_from_their_file() -> None:
         (None, "is gone and 1 of its lines"),
         (
             ["b", "other", "z"],
-            "is another one than when its letter was written; give --from-source",
+            "has changed since its letter was written; give --from-source",
         ),
         (["b"], "has no line 2 any more"),
     ],

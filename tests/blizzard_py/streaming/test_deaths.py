@@ -93,7 +93,7 @@ def test_a_process_continues_from_the_commit_after_an_error(
 ) -> None:
     oracle = Oracle(TUMBLING)
     worker = world.pipeline()
-    settle = StreamQuery.settle
+    settle = StreamQuery.run_batch
     failing = [True]
 
     def flaky(query: StreamQuery, *args: object) -> object:
@@ -104,7 +104,7 @@ def test_a_process_continues_from_the_commit_after_an_error(
 
     for rows in ([row(101)], [row(120), row(121)]):
         oracle.add_batch({world.put(rows): rows})
-    monkeypatch.setattr(StreamQuery, "settle", flaky)
+    monkeypatch.setattr(StreamQuery, "run_batch", flaky)
     with pytest.raises(BlizzardError, match="was lost"):
         world.drain(worker)
     world.drain(worker)
@@ -201,13 +201,13 @@ def test_a_batch_that_is_cancelled_runs_again(
 ) -> None:
     world.put([row(101)])
     worker = world.pipeline()
-    settle = StreamQuery.settle
+    settle = StreamQuery.run_batch
 
     def stopped(query: StreamQuery, *args: object) -> object:
         worker.cancel()
         return settle(query, *args)  # type: ignore[arg-type]  # handed on
 
-    monkeypatch.setattr(StreamQuery, "settle", stopped)
+    monkeypatch.setattr(StreamQuery, "run_batch", stopped)
     with pytest.raises(Cancelled):
         world.drain(worker)
     monkeypatch.undo()

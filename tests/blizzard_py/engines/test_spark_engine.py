@@ -45,7 +45,7 @@ def world(tmp_path: Path) -> IngestJobHarness:
 
 
 def forebear(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What forked the worker that runs this: its command line, and its threads."""
+    """Return command line and threads of the process that forked this worker."""
     for _ in batches:
         parent = Path("/proc") / str(os.getppid())
         command = parent.joinpath("cmdline").read_text().split("\0")

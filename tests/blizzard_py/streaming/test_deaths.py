@@ -64,7 +64,7 @@ def test_a_stream_survives_a_death_at_every_point(world: EventTimeHarness) -> No
 
 
 def check(world: EventTimeHarness, oracle: Oracle) -> None:
-    """What came is what brute force says, and nothing lies beside what the checkpoint names."""
+    """Check that the rows equal brute force, and that no unnamed object is left."""
     assert windows_of(world.table()) == oracle.emitted
     assert world.late() == oracle.late
     assert [one.watermark_ms for one in world.stream().history] == oracle.watermarks

@@ -63,7 +63,7 @@ def rebuild(
 
 
 def goes_on(world: EventTimeHarness, oracle: Oracle) -> None:
-    """What comes is what brute force says: nothing was forgotten, and no file came again."""
+    """Check that the rows equal brute force: no loss, and no file twice."""
     for own in world.sources.values():
         own["late_sweep_interval"] = "1ms"  # each process looks for files that came late
     step(world, oracle, 145)

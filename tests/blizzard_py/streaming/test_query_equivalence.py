@@ -35,7 +35,7 @@ def world(tmp_path: Path, spark_engine: SparkEngine) -> EventTimeHarness:
 
 @pytest.fixture
 def compared(world: EventTimeHarness, spark_engine: SparkEngine) -> Callable[..., list[str]]:
-    """What Spark says of two queries; see `of`."""
+    """Spark's comparison of two queries; see `of`."""
 
     def compare(before: Query, now: Query, block: Query = TUMBLING) -> list[str]:
         kept = of(world, before, block).parts.query_fingerprint
@@ -61,7 +61,7 @@ def of(world: EventTimeHarness, query: Query, block: Query = TUMBLING) -> Source
 
 
 def notes(world: EventTimeHarness) -> list[str]:
-    """What `plan` remarks."""
+    """Return the remarks of `plan`."""
     found, errors = plan(world.config())
     assert errors == []
     told: list[str] = found["pipelines"]["pages"]["sources"]["web"]["notes"]

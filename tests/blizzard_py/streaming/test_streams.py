@@ -322,7 +322,7 @@ def test_an_aggregate_of_more_than_its_rows_is_refused(
 
 
 def columns_of(world: EventTimeHarness) -> pa.Schema:
-    """What a start and `validate` find out of the query."""
+    """Return the problems that a start and `validate` report about the query."""
     pipeline = world.config().pipelines["pages"]
     settings = ingest_settings(pipeline, pipeline.sources["web"])
     return query_columns(world.engine, pipeline)("pages", settings)  # type: ignore[arg-type]  # it is Spark's

@@ -117,7 +117,7 @@ def arm_in_a_micro_batch() -> None:
 
 def arm_after_settling() -> None:
     """Stop between Spark's commit of an event-time query and ours."""
-    after(StreamQuery, "settle")
+    after(StreamQuery, "run_batch")
 
 
 ARM: dict[str, Callable[[], None]] = {

@@ -57,7 +57,7 @@ POINTS: dict[str, tuple[Any, str, bool, Callable[..., bool]]] = {
     "3-judged": (StreamJobs, "_judged", False, _always),
     "3-in-the-callback": (StreamQuery, "_stage_of", True, _always),
     "3-rows-written": (query.TaskReport, "from_json", False, _always),
-    "3-settled": (StreamQuery, "settle", False, _always),
+    "3-settled": (StreamQuery, "run_batch", False, _always),
     "4-one-packed": (StateArchive, "_write", False, _always),
     "4-packed": (StateArchive, "pack", False, _always),
     "5-before-the-commit": (FencedFile, "save", True, _phase("publishing")),

@@ -30,7 +30,7 @@ from tests.support.pipeline_harness import PipelineHarness
 from tests.support.request_harness import RequestHarness
 from tests.support.table_harness import TableHarness, footer_pool
 
-DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
+DOCS = Path(__file__).parents[3] / "docs/reference/metrics.md"
 
 
 def value(name: str, **labels: str) -> float:

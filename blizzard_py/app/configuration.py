@@ -102,7 +102,7 @@ def _of_use(here: Key, source: QuerySettings, units: UnitSettings) -> Iterator[S
         yield SettingProblem(
             (*here, "units", "cooldown"),
             "is more than grace, and the request uses {from}: rows between a high"
-            " watermark and the next beginning would be read by nobody",
+            " watermark and the next beginning would not be read",
         )
     if units.partition != "none" and not bounds:
         yield SettingProblem(

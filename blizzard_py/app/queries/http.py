@@ -79,8 +79,8 @@ class HttpQueries:
         one_day = all(forms.values()) and {"date"} in forms.values()
         if one_day and "date" not in forms[FROM] & forms[TO]:
             problem = (
-                "says one end as a day and the other with its time: rows between them would come"
-                " twice, or be read by nobody; say both as {from:date} and {to:date}, or neither"
+                "has one end as a day and the other with its time: rows between them would be read"
+                " twice or not at all; use one format for both: {from:date} and {to:date}, or none"
             )
             yield ("request",), problem
         ends_at = units.range.to if isinstance(units.partition, str) else units.partition[-1].to

@@ -102,7 +102,7 @@ REQUESTS: list[tuple[dict[str, str], dict[str, Any], str, str]] = [
     (DAYS, {"range": {"from": "2020-01-01", "to": "P0DT1H"}}, "units.range.to", "P0D"),
     ({"from": "{from}"}, {"inclusive": True}, "units.inclusive", "{to}"),
     ({"from": "{from}", "to": "{to}", "x": "{till}"}, {}, "request.params.x", "{till}"),
-    ({"from": "{from}", "to": "{to:day}"}, {}, "request.params.to", "no format 'day'"),
+    ({"from": "{from}", "to": "{to:day}"}, {}, "request.params.to", "unknown format 'day'"),
 ]
 
 
@@ -126,7 +126,7 @@ CONDITIONS = [
     ("day > {from} AND day < {to}", False, "both ends excluded"),
     ("day >= {from} AND day < {to}", True, "excludes the end"),
     ("day >= {from:date} AND day < {to:datetime}", False, "two formats"),
-    ("day >= {from:timestamp} AND day < {to:timestamp}", False, "no format 'timestamp'"),
+    ("day >= {from:timestamp} AND day < {to:timestamp}", False, "unknown format 'timestamp'"),
 ]
 
 

@@ -58,7 +58,7 @@ def test_timestamps_are_as_configured() -> None:
     assert added.type == "timestamp"
 
 
-def test_a_field_of_which_nothing_is_known_waits_and_one_that_is_a_column_is_none() -> None:
+def test_null_only_fields_and_existing_columns_are_not_added() -> None:
     assert evolve(field("always_null"), field("id", "1")) == Evolved()
 
 
@@ -93,7 +93,7 @@ def test_a_conflict_that_may_not_be_coerced_leaves_its_field_out() -> None:
     assert [spec.name for spec in result.added] == ["y"]
 
 
-def test_what_the_table_never_takes_is_left_out_and_what_is_too_much_at_once_waits() -> None:
+def test_rejected_fields_are_left_out_and_excess_fields_wait() -> None:
     def never(fields: Sequence[FieldSpec]) -> str:
         return "the table has it as long" if "taken" in {f.name for f in fields} else ""
 
@@ -107,7 +107,7 @@ def test_what_the_table_never_takes_is_left_out_and_what_is_too_much_at_once_wai
     assert result.waiting == ["b"]
 
 
-def test_where_the_table_refuses_the_columns_there_are_nothing_is_decided() -> None:
+def test_nothing_evolves_when_the_table_refuses_existing_columns() -> None:
     takes = Takes(lambda _: "the table requires id", anything, no_column)
     assert evolve(field("a", "1"), takes=takes) == Evolved()
 

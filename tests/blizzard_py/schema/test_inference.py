@@ -125,9 +125,7 @@ def test_the_order_of_records_does_not_change_a_type() -> None:
         ("", False),
     ],
 )
-def test_timestamps_are_inferred_on_request_and_only_if_the_reader_takes_them(
-    text: str, is_time: bool
-) -> None:
+def test_timestamps_are_inferred_only_on_request_and_if_readable(text: str, is_time: bool) -> None:
     found = kind_of(json.dumps(text), timestamps=True)
     assert found == ("timestamp" if is_time else "string")
     assert kind_of(json.dumps(text), '"other"', timestamps=True) == "string"
@@ -136,7 +134,7 @@ def test_timestamps_are_inferred_on_request_and_only_if_the_reader_takes_them(
         assert LineParser(schema).parse(f'{{"x":"{text}"}}\n'.encode()).table.num_rows == 1
 
 
-def test_a_conflict_without_coercion_names_field_types_and_places() -> None:
+def test_conflict_without_coercion_names_field_types_and_lines() -> None:
     with pytest.raises(SchemaConflict) as caught:
         inferred('{"a":{"b":[1]}}', "{}", '{"a":{"b":["x", 2]}}', coerce_conflicts=False)
     message = str(caught.value)
@@ -146,7 +144,7 @@ def test_a_conflict_without_coercion_names_field_types_and_places() -> None:
     assert kind_of("1", "2.5", coerce_conflicts=False) == "float64"
 
 
-def test_columns_come_in_the_order_of_their_first_appearance_and_odd_ones_are_left_out() -> None:
+def test_columns_keep_first_seen_order_without_invalid_names() -> None:
     found = inferred(
         '{"b":1,"Date":1,"a b":1}',
         "",

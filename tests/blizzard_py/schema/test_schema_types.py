@@ -72,7 +72,7 @@ def test_a_decimal_without_a_scale_has_none() -> None:
     assert field_document(column("x", "decimal( 20 )")) == {"name": "x", "type": "decimal(20,0)"}
 
 
-def test_columns_keep_their_order_and_only_the_top_level_says_what_is_required() -> None:
+def test_columns_keep_order_and_nested_fields_are_never_required() -> None:
     inner = [{"name": "n", "type": "date", "nullable": False}]
     fields = [
         column("b", "date", nullable=False),

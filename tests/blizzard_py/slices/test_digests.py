@@ -62,7 +62,7 @@ def test_another_process_makes_the_same_digests() -> None:
     assert told.stdout.strip() == str([GOLDEN_FIRST, GOLDEN_NULLS])
 
 
-def test_null_is_not_the_empty_text_nor_zero_and_columns_do_not_run_together() -> None:
+def test_digests_separate_null_empty_zero_and_column_boundaries() -> None:
     assert _of(None, pa.string()) != _of("", pa.string())
     assert _of(None, pa.int64()) != _of(0, pa.int64())
     assert _one(a="a", b="bc") != _one(a="ab", b="c")
@@ -121,7 +121,7 @@ def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
 
 
 @given(_ROWS, st.integers(0, 19))
-def test_digests_are_equal_exactly_where_rows_are_however_they_are_batched(
+def test_digests_match_exactly_for_equal_rows_in_any_batching(
     rows: list[tuple[Any, ...]], start: int
 ) -> None:
     batch = _batch(rows)
@@ -215,7 +215,7 @@ def test_a_bound_that_cannot_be_compared_is_an_error() -> None:
             at_bound(batch, wrong)
 
 
-def test_a_bound_above_the_signed_range_is_compared_with_its_column() -> None:
+def test_unsigned_bound_is_compared_only_with_unsigned_column() -> None:
     most = 2**64 - 1
     batch = pa.RecordBatch.from_pydict({"id": pa.array([most, 1], pa.uint64())})
     assert at_bound(batch, {"id": most}).to_pylist() == [True, False]

@@ -40,14 +40,14 @@ def test_a_reading_begins_where_a_slice_begins() -> None:
     assert widened(P0 + DAY, P0, None, []) == P0
 
 
-def test_a_reading_of_everything_begins_before_all_and_is_cut_as_others() -> None:
+def test_full_read_has_no_begin_and_is_cut_like_others() -> None:
     assert cut(None, 9, 5) == (None, 5)
     assert cut(None, 9, 9) == (None,)
     assert lowered(4, [2, 4, 6], None) == 4
     assert lowered(1, [2, 4, 6], None) is None
 
 
-def test_beginnings_are_replaced_from_the_reading_on_and_the_first_stays() -> None:
+def test_new_begins_replace_later_ones_and_the_first_stays() -> None:
     assert known_after(["a", "c", "d"], ["c", "e"]) == ("a", "c", "e")
     assert known_after(["a"], ["a"]) == ("a",)
     known: tuple[str, ...] = ()

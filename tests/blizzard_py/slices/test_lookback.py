@@ -16,7 +16,7 @@ from blizzard_py.slices.lookback import closing_day, effective, shift
 NOW = datetime(2026, 3, 8, 12, tzinfo=UTC)
 
 
-def test_days_and_hours_first_then_months_and_years_with_the_day_clamped() -> None:
+def test_hours_and_days_shift_before_months_with_clamped_day() -> None:
     v = datetime(2026, 3, 31, 1, tzinfo=UTC)
     assert shift(v, {"months": 1}) == datetime(2026, 2, 28, 1, tzinfo=UTC)
     assert shift(v, {"hours": 2, "months": 1}) == datetime(2026, 2, 28, 23, tzinfo=UTC)
@@ -26,7 +26,7 @@ def test_days_and_hours_first_then_months_and_years_with_the_day_clamped() -> No
     assert shift(v, {}) == v
 
 
-def test_dates_stay_dates_text_keeps_its_form_and_others_do_not_move() -> None:
+def test_shift_keeps_date_and_text_form_and_ignores_other_values() -> None:
     assert shift(date(2026, 5, 4), {"hours": 1}) == date(2026, 5, 3)
     assert shift("2026-05-04", {"days": 1}) == "2026-05-03"
     assert shift("2026-05-04 11:59:58.1234567Z", {"days": 1}) == "2026-05-03 11:59:58.1234567Z"

@@ -60,7 +60,7 @@ def test_long_values_keep_their_beginning_and_a_digest() -> None:
 @example("a", "a/b", P0, P0, P0)
 @example("a%2Fb", "a/b", P0, P0, P0)
 @example("x" * 81, "x" * 82, P0, P0, P0)
-def test_a_range_holds_the_units_own_slices_from_low_on_and_no_other(
+def test_unit_range_contains_only_its_own_slices_from_low(
     name: str, other: str, part: datetime, low: datetime, slice_from: datetime
 ) -> None:
     first, behind = unit_range("s", part, name, low)
@@ -86,7 +86,7 @@ def test_a_range_holds_the_units_own_slices_from_low_on_and_no_other(
     st.lists(st.dates(), min_size=2, max_size=5),
     st.lists(st.text(), min_size=2, max_size=5),
 ))  # fmt: skip
-def test_the_text_of_a_columns_slice_is_in_the_order_of_its_values(values: list[Any]) -> None:
+def test_column_slice_text_sorts_like_its_values(values: list[Any]) -> None:
     assert sorted(values, key=lambda v: column_slice("s", v)) == sorted(values)
     texts = {column_slice("s", value) for value in values}
     assert len(texts) == len(set(values))

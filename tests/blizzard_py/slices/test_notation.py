@@ -122,7 +122,7 @@ def test_what_is_not_json_is_an_error_and_never_empty(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["null", "[]", "5", '"a"', "true"])
-def test_another_value_than_an_object_is_empty_or_strictly_an_error(text: str) -> None:
+def test_non_object_is_empty_or_an_error_when_strict(text: str) -> None:
     assert deserialize(text) == {}
     with pytest.raises(WatermarkError):
         deserialize(text, strict=True)
@@ -164,9 +164,7 @@ def test_per_column_the_later_is_kept_and_null_replaces_nothing() -> None:
         (1.0, float("nan")),
     ],
 )
-def test_values_that_cannot_be_compared_are_an_error_naming_the_column(
-    left: Any, right: Any
-) -> None:
+def test_incomparable_values_raise_an_error_naming_the_column(left: Any, right: Any) -> None:
     for old, new in ((left, right), (right, left)):
         with pytest.raises(WatermarkError, match="updated_at"):
             advanced({"updated_at": old}, {"updated_at": new})

@@ -106,7 +106,7 @@ def test_other_units_and_amounts_are_refused(unit: Any, amount: Any) -> None:
         ranges(date(2024, 1, 1), date(2024, 2, 1), unit, amount)
 
 
-def test_ends_of_which_one_has_a_zone_and_endless_lists_are_refused() -> None:
+def test_mixed_zone_ends_and_endless_lists_are_refused() -> None:
     with pytest.raises(SourceError):
         ranges(datetime(2024, 1, 1), AWARE, "day")
     with pytest.raises(SourceError, match="pieces"):

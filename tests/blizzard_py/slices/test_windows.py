@@ -26,7 +26,7 @@ def test_the_first_window_reads_everything_up_to_the_bound() -> None:
 
 
 @pytest.mark.parametrize("nulls", ["never", "fail"])
-def test_nulls_are_read_by_the_first_window_alone_and_only_if_asked_for(nulls: Nulls) -> None:
+def test_nulls_are_read_only_by_first_window_and_on_request(nulls: Nulls) -> None:
     found = window({}, {"at": NOW}, {}, NOW, "settled", nulls)
     assert found is not None
     assert not found.nulls_first
@@ -50,7 +50,7 @@ def test_nothing_is_read_while_the_bound_has_not_risen() -> None:
     assert window(None, {}, {}, NOW, "settled") is None
 
 
-def test_one_column_that_rises_is_enough_and_others_end_where_they_were() -> None:
+def test_one_rising_column_opens_a_window_and_others_stay() -> None:
     found = window({"a": 1, "b": 5}, {"a": 2}, {}, NOW, "max")
     assert found is not None
     assert found.up_to == {"a": 2, "b": 5}
@@ -75,7 +75,7 @@ def test_ties_are_read_again_where_rows_may_join_the_bound(
     assert not first.inclusive
 
 
-def test_a_version_that_is_lower_or_of_another_table_is_left_to_its_connection() -> None:
+def test_lower_or_foreign_version_is_passed_to_the_connection() -> None:
     stored = {"version": 5, "table": "m"}
     assert window(stored, stored, {}, NOW, "version") is None
     for bound in ({"version": 4}, {"table": "a"}, {"table": "z"}):
@@ -142,9 +142,7 @@ def test_a_bound_is_lowered_to_the_last_full_tick(value: Any, type_: str, lowere
 
 @pytest.mark.promise("G-134")
 @given(st.datetimes(timezones=st.just(UTC), min_value=datetime(2000, 1, 1)), st.integers(0, 6))
-def test_no_later_row_can_take_a_value_at_or_below_the_lowered_bound(
-    bound: datetime, digits: int
-) -> None:
+def test_no_later_row_gets_a_value_at_or_below_lowered_bound(bound: datetime, digits: int) -> None:
     tick = timedelta(microseconds=10 ** (6 - digits))
     lowered = last_full_tick(bound, f"timestamp({digits})")
     later = bound + timedelta(microseconds=1)

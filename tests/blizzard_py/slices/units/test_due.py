@@ -88,7 +88,7 @@ def test_closed_units_are_counted_and_not_looked_at() -> None:
     assert Counter(unit.reason for unit in everything.units) == {"done": 49, "new": 2}
 
 
-def test_longer_grace_opens_closed_units_again_and_reads_them_whole() -> None:
+def test_longer_grace_reopens_closed_units_and_reads_them_fully() -> None:
     state = UnitsState()
     for today in range(2, 12):
         state, _ = run(state, days(today), Terms(), at(today))
@@ -101,7 +101,7 @@ def test_longer_grace_opens_closed_units_again_and_reads_them_whole() -> None:
     assert [unit.start for unit in reopened.units if unit.execute] == [at(8), at(9), at(10)]
 
 
-def test_marked_units_are_read_from_their_beginning_whatever_they_have() -> None:
+def test_marked_units_are_always_read_from_their_start() -> None:
     state = UnitsState(closed_to={"{}": stamp(at(10))})
     keys = [f"{stamp(at(3))}/{{}}", f"{stamp(at(40))}/{{}}", f"{stamp(at(3))}/other"]
     state = marked(state, keys)
@@ -121,14 +121,14 @@ def test_a_marked_unit_whose_end_went_back_is_not_read() -> None:
     assert (unit.execute, unit.reason) == (False, "ahead")
 
 
-def test_an_end_that_goes_back_below_what_is_closed_reads_nothing_beyond_it() -> None:
+def test_end_moved_below_closed_units_reads_nothing_beyond_it() -> None:
     state = UnitsState(closed_to={"{}": stamp(at(10))})
     found = due(state, days(8.5), None, GRACE, at(8.5))
     assert ready(found) == [(7, "{}", "grace")]  # which is whole, as far as it is read
     assert found.units[-1].reason == "ahead"
 
 
-def test_where_the_limit_binds_whoever_was_read_longest_ago_has_its_turn() -> None:
+def test_least_recently_read_units_come_first_under_the_limit() -> None:
     values = unit_list("id", "a,b,c")
     limited = replace(GRACE, limit=2)
     state = UnitsState()
@@ -142,7 +142,7 @@ def test_where_the_limit_binds_whoever_was_read_longest_ago_has_its_turn() -> No
     assert min(seen[day, name] for day in (3, 4, 5) for name in "abc") >= 10
 
 
-def test_a_unit_in_grace_whose_reading_failed_is_read_though_the_cut_off_has_passed() -> None:
+def test_unit_that_failed_in_grace_is_read_after_the_cut_off() -> None:
     state = UnitsState()
     for today in range(2, 5):
         state, _ = run(state, days(today), GRACE, at(today))
@@ -173,7 +173,7 @@ def test_values_are_counted_and_those_no_longer_there_named() -> None:
     assert due(UnitsState(), [], values, Terms(), at(3)) == Due(None, (), 0, ())
 
 
-def test_thirteen_months_of_a_growing_month_cost_a_request_or_two_a_day() -> None:
+def test_growing_monthly_units_cost_about_two_requests_a_day() -> None:
     """Each day a run, three days of grace: the month's tail, and the last one's till the 4th."""
     state, now = UnitsState(), datetime(2019, 1, 1, 9, 30, tzinfo=UTC)
     start = datetime(2019, 1, 1, tzinfo=UTC)

@@ -105,7 +105,7 @@ def test_every_state_has_a_letter_of_its_own() -> None:
     assert len(set(LETTERS.values())) == len(LETTERS)
 
 
-def test_values_that_nobody_lists_any_more_are_rows_of_what_was_read() -> None:
+def test_retired_values_stay_as_rows_of_the_grid() -> None:
     plan = layout(months("2020-02-21"), "one", "two")
     state = read(UnitsState(), plan, at("2020-02-21"))
     older = UnitsState(open={"2019-12-01T00:00:00.000Z/odd": OpenUnit(failures=1)})

@@ -76,7 +76,7 @@ def test_of_many_slices_the_first_and_the_last_are_known() -> None:
     assert known[-1] == feb(2 + 99 / 10)
 
 
-def test_failures_pause_twice_as_long_each_up_to_a_day_and_change_nothing_else() -> None:
+def test_each_failure_doubles_the_pause_up_to_a_day() -> None:
     state = succeeded(UnitsState(), reading(1, 18, to=21))
     before = state.open[KEY]
     pauses = []
@@ -100,7 +100,7 @@ def test_a_unit_that_never_succeeded_has_no_high_watermark() -> None:
     assert len(state.open[KEY].error or "") <= 500
 
 
-def test_a_closed_unit_that_is_opened_again_and_fails_stays_complete() -> None:
+def test_reopened_unit_that_fails_stays_complete() -> None:
     shut = UnitsState(closed_to={"id1": feb(30)})
     state = failed(shut, reading(1, to=30), NOW, "no")
     assert state.open[KEY].high == feb(30)
@@ -225,7 +225,7 @@ def test_values_that_are_no_longer_configured_stay_as_they_are() -> None:
     assert closed(UnitsState(), DAYS, ["id1"], timedelta(0)) == UnitsState()
 
 
-def test_a_unit_that_was_forgotten_is_read_as_a_whole_before_it_is_said_how_far_it_is() -> None:
+def test_forgotten_unit_is_fully_read_before_a_partial_watermark() -> None:
     """What of it is in the table begins where its partition does, and goes as a whole."""
     key, partition = f"{feb(1)}/id1", (moment(feb(1)), moment(feb(20)))
     middle = moment(feb(15))

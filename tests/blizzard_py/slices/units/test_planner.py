@@ -52,7 +52,7 @@ def test_rules_3_and_4_nothing_is_left_above_low() -> None:
     assert one(15, 17.5, abstinent=2) == (True, "incomplete", 17, 17.5)
 
 
-def test_rule_5_what_never_reached_its_end_is_read_whatever_the_cut_off_says() -> None:
+def test_rule_5_incomplete_unit_is_read_beyond_the_cut_off() -> None:
     assert one(15, 20) == (True, "incomplete", 15, 20)
     assert one(15, 20, grace=3) == (True, "incomplete", 12, 20)
     assert one(12, 20, grace=3) == (True, "incomplete", 10, 20)
@@ -64,7 +64,7 @@ def test_rule_6_nothing_is_read_where_the_end_went_back() -> None:
     assert one(20, 19.9, grace=3)[:2] == (False, "ahead")
 
 
-def test_rules_7_and_8_a_complete_unit_is_read_until_the_cut_off_reaches_its_end() -> None:
+def test_rules_7_and_8_complete_unit_is_read_until_the_cut_off() -> None:
     assert one(20, 20, grace=3) == (True, "grace", 17, 20)
     assert one(20, 20, grace=3, other=22.9) == (True, "grace", 17, 20)
     assert one(20, 20, grace=3, other=23)[:2] == (False, "done")
@@ -72,7 +72,7 @@ def test_rules_7_and_8_a_complete_unit_is_read_until_the_cut_off_reaches_its_end
     assert one(20, 20, grace=3, abstinent=1) == (True, "grace", 18, 20)
 
 
-def test_grace_beyond_the_calendar_reads_all_and_abstinence_nothing() -> None:
+def test_endless_grace_reads_all_and_endless_cooldown_nothing() -> None:
     partition, ever = (day(10), day(20)), timedelta(days=3_700_000)
     cut_off = moved(day(20), -ever)
     assert verdict(partition, day(20), cut_off, -ever) == (True, day(10), "grace")

@@ -140,7 +140,7 @@ def test_a_part_that_is_not_whole_waits_unless_partial() -> None:
     assert partitions(start, end, partial=False) == [(start, end)]
 
 
-def test_nothing_lies_between_a_start_and_an_end_that_is_not_later() -> None:
+def test_no_partitions_when_end_is_not_after_start() -> None:
     assert partitions(SOME, SOME, "daily") == []
     assert partitions(SOME, SOME - timedelta(days=9)) == []
     assert composite(SOME, SOME, [("daily", SOME, SOME + timedelta(days=1))]) == ([], [])
@@ -185,7 +185,7 @@ def test_unknown_schemes_are_refused(text: Any) -> None:
         partitions(SOME, SOME + timedelta(days=1), text)
 
 
-def test_more_partitions_than_can_be_planned_are_refused_with_their_number() -> None:
+def test_too_many_partitions_are_refused_with_their_number() -> None:
     with pytest.raises(UnitError, match="1,051,896"):
         partitions(utc(1900, 1, 1), utc(2020, 1, 1), "hourly")
     most = partitions(utc(2000, 1, 1), utc(2000, 1, 1) + timedelta(hours=200_000), "hourly")

@@ -87,7 +87,7 @@ def _with(**changes: Any) -> dict[str, Any]:
         _with(newer=True),
     ],
 )
-def test_a_state_that_is_not_understood_is_refused_with_its_place(document: Any) -> None:
+def test_invalid_units_state_is_refused_with_its_path(document: Any) -> None:
     with pytest.raises(StateError, match=r"^units"):
         units_from_json(document, "units")
 
@@ -124,7 +124,7 @@ def test_a_closed_unit_is_complete() -> None:
     assert highest(UnitsState()) is None
 
 
-def test_a_closed_partition_whose_end_went_back_is_known_to_reach_further() -> None:
+def test_closed_partition_keeps_its_end_when_the_range_shrinks() -> None:
     state = UnitsState(closed_to={"id1": MAR})
     middle = "2020-02-10T00:00:00.000Z"
     assert unit_of(state, f"{FEB}/id1", middle, is_last=True).high == MAR

@@ -31,7 +31,7 @@ def test_a_reading_that_is_still_to_come_counts_up_to_now() -> None:
     assert put_right(right, at(10)) is right
 
 
-def test_a_pause_that_a_clock_ahead_began_does_not_last_until_then() -> None:
+def test_pause_set_by_a_fast_clock_is_dropped() -> None:
     longest = OpenUnit(failures=9, next_try=day(11))
     later = OpenUnit(failures=1, next_try="2020-01-11T00:00:00.001Z")
     state = UnitsState(open={f"{day(1)}/a": longest, f"{day(1)}/b": later})
@@ -50,7 +50,7 @@ def test_slices_behind_one_that_is_not_known_are_not_believed() -> None:
     assert whole.open[f"{day(1)}/{LONG}"] == OpenUnit(day(15), (day(1),), day(1))
 
 
-def test_a_reading_that_went_on_from_the_high_watermark_changes_nothing() -> None:
+def test_read_from_the_high_watermark_changes_nothing() -> None:
     unit = OpenUnit(day(15), (day(1), day(12)), day(15))
     state = UnitsState(open={f"{day(1)}/b": unit})
     assert read_since(state, SOURCE, [unit_range(SOURCE, at(1), "b", at(15))]) == state

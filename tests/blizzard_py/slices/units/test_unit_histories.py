@@ -22,7 +22,7 @@ RUNS = 6
 Rule = Callable[[Pair, datetime | None, datetime | None, timedelta], Verdict]
 
 
-def test_every_unit_lies_in_the_table_once_and_whole_whatever_happens() -> None:
+def test_every_unit_is_in_the_table_once_and_complete() -> None:
     for seed in range(HISTORIES):
         try:
             UnitHarness(seed).live(RUNS)
@@ -95,14 +95,14 @@ def test_without_widening_a_reading_begins_within_a_slice(monkeypatch: pytest.Mo
     assert re.search("within a slice|twice|known", _first_wrong())
 
 
-def test_without_what_is_owed_late_rows_of_a_failed_reading_are_missing(
+def test_late_rows_after_a_failed_read_are_lost_without_owes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(due_module, "owes", lambda *_: False)
     assert re.search("was read at .* last", _first_wrong(1000))
 
 
-def test_what_is_owed_also_finds_a_tail_that_the_cut_off_has_passed(
+def test_owes_also_finds_a_tail_before_the_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(due_module, "verdict", _incomplete_by_cut_off)
@@ -118,7 +118,7 @@ def test_what_is_owed_also_finds_a_tail_that_the_cut_off_has_passed(
         (unit_harness, "read_since", lambda state, *_: state),
     ],
 )
-def test_without_distrust_of_times_to_come_and_old_states_a_history_goes_wrong(
+def test_history_goes_wrong_without_distrust_of_clock_and_state(
     monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, stands_in: object
 ) -> None:
     monkeypatch.setattr(module, name, stands_in)

@@ -35,7 +35,7 @@ def test_parts_and_their_gaps() -> None:
 
 
 @pytest.mark.parametrize("zone", ["Africa/Cairo", "Asia/Beirut", "America/Santiago"])
-def test_a_start_that_moves_takes_no_days_of_a_zone_that_skips_midnights(zone: str) -> None:
+def test_moving_start_is_refused_in_zone_that_skips_midnight(zone: str) -> None:
     """On the one day that begins at 1:00 all partitions would be others, and replace nothing."""
     [told] = problems(UnitRange("P7D", "-", zone, "daily"))
     assert "in a zone in which each day has a midnight" in told

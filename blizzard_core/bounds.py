@@ -78,7 +78,7 @@ Test: test_bad_records.py::test_a_line_above_the_limit_is_only_a_bad_record
 ROW_BYTES = 512 << 10
 """What a letter holds of a row of a table or an API
 Beyond: `truncated`
-Test: test_query_source.py::test_rows_that_do_not_fit_are_letters_with_the_row_and_the_statement
+Test: test_query_source.py::test_bad_rows_become_dead_letters_with_row_and_query
 """
 REASON_CHARACTERS = 500
 """The reason in a letter, in characters

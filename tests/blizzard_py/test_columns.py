@@ -132,7 +132,7 @@ def test_the_filter_is_anded_to_the_whole_in_parentheses() -> None:
     assert _where(where({"a": 4}, filter="a = 9 -- or so")) == [(9, 9)]
 
 
-def test_the_second_half_keeps_out_what_lies_beyond_in_another_column() -> None:
+def test_upper_bound_excludes_rows_beyond_it_in_any_column() -> None:
     upper = {"a": 5, "b": 50}
     assert cap(upper) == "(a <= 5 OR a IS NULL) AND (b <= 50 OR b IS NULL)"
     assert cap({"a": 5}) == cap({"a": 5, "b": None}) == cap(None) == ""
@@ -257,7 +257,7 @@ def test_a_provider_that_requires_its_ids_gets_them() -> None:
     assert load(Strict(), "orders") == {"id": 7}
 
 
-def test_whatever_a_provider_raises_becomes_a_watermark_error_but_its_own() -> None:
+def test_provider_errors_become_watermark_errors_except_its_own() -> None:
     broken = _Provider(error=KeyError("gone"))
     with pytest.raises(WatermarkError, match="Failed to load watermark") as loading:
         load(broken, "orders")
@@ -322,7 +322,7 @@ def test_what_ends_at_or_below_the_stored_value_is_finished() -> None:
 
 
 @given(_DAYS, _DAYS, st.integers(1, 12), _DAYS)
-def test_what_remains_ends_above_the_stored_value_and_nothing_else_does(
+def test_remaining_chunks_end_above_the_stored_value(
     start: date, end: date, months: int, done: date
 ) -> None:
     every = chunks(start, end, {"months": months})

@@ -108,7 +108,7 @@ DAY = timedelta(days=1)
 
 
 def day(number: float) -> datetime:
-    """That day of January 2020, and 32 the first of February."""
+    """Return this day of January 2020; 32 is the first of February."""
     return datetime(2020, 1, 1, tzinfo=UTC) + DAY * (number - 1)
 
 
@@ -129,7 +129,7 @@ def test_the_example_of_the_specification() -> None:
     assert [(u.start, u.end, u.execute) for u in second.units] == [(day(12), day(16), True)]
 
 
-def test_after_months_were_read_only_what_is_in_grace_is_read_again() -> None:
+def test_only_units_in_grace_are_read_again_after_months() -> None:
     start = datetime(2019, 1, 1, tzinfo=UTC)
     before = partitions(start, datetime(2020, 2, 21, tzinfo=UTC), "monthly")
     state = {(low, "{}"): high for low, high in before}
@@ -151,7 +151,7 @@ def test_days_are_read_again_for_as_long_as_grace_lasts() -> None:
     ]
 
 
-def test_units_stand_by_partition_then_by_value_and_the_first_are_executed() -> None:
+def test_units_sort_by_partition_then_value_up_to_the_limit() -> None:
     ranges = [(day(5), day(9)), (day(1), day(5))]
     values = unit_list("id", "b,a,c")
     state = {(day(1), "a"): day(5)}
@@ -255,7 +255,7 @@ def test_what_makes_no_plan_is_refused(arguments: tuple[Any, ...]) -> None:
         plan(*arguments)
 
 
-def test_a_high_watermark_is_the_end_of_the_last_success_and_never_lower() -> None:
+def test_high_watermark_is_last_success_end_and_never_decreases() -> None:
     assert settled(None, day(1), day(5), ok=True) == day(5)
     assert settled(day(3), day(2), day(5), ok=True) == day(5)
     assert settled(day(7), day(2), day(5), ok=True) == day(7)

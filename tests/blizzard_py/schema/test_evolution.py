@@ -1,4 +1,4 @@
-"""Which fields become columns, of which type, and which are left out."""
+"""New columns from unexpected fields: their types, and the fields that are left out."""
 
 from __future__ import annotations
 

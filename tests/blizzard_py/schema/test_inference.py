@@ -1,4 +1,4 @@
-"""What a sample of records says about columns, and which files make the sample."""
+"""Column inference from sampled records, and the choice of the sampled files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where slices begin: cut where the next reading will begin, lowered to where one did."""
+"""Slice edges: the cut at the next begin, and the widening to a known begin."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _transactions(seed: int) -> list[_Transaction]:
     return sorted(made, key=lambda one: one.end)
 
 
-def _settled(pending: list[_Transaction], now: int) -> dict[str, Any]:
+def _safe_bound(pending: list[_Transaction], now: int) -> dict[str, Any]:
     oldest = min([now, *(one.start for one in pending if one.start <= now)])
     return dict.fromkeys(COLUMNS, oldest - 1)
 
@@ -123,7 +123,7 @@ def _run(seed: int, kind: BoundKind, condition: Condition) -> tuple[int, int]:
         planned = max(time, reading)
         while pending and pending[0].end <= planned:
             table.commit(pending.pop(0), appends=False)
-        bound = _settled(pending, planned) if kind == "settled" else table.highest(planned)
+        bound = _safe_bound(pending, planned) if kind == "settled" else table.highest(planned)
         found = window(stored, bound, {}, NOW, kind)
         reading = planned + chance.choice([0, 2, 10])  # what is committed meanwhile is seen
         while pending and pending[0].end <= reading:
@@ -138,9 +138,9 @@ def _run(seed: int, kind: BoundKind, condition: Condition) -> tuple[int, int]:
 
 
 def _overdue(visible: Iterable[Version], stored: dict[str, Any]) -> set[int]:
-    """Those of the versions that have nothing beyond the window's end.
+    """Return the versions that lie fully at or below the window's end.
 
-    Rows of which all columns are null are the first window's alone.
+    Only the first window reads rows whose columns are all null.
     """
     return {
         version

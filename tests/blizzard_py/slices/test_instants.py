@@ -1,4 +1,4 @@
-"""What a configured instant means, in which zone, and what is none."""
+"""Configured instants: their meaning, their zone, and invalid values."""
 
 from __future__ import annotations
 

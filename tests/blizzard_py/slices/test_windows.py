@@ -1,4 +1,4 @@
-"""What is read next, and what is refused before anything is read."""
+"""The next window, and the bounds that are refused before a read."""
 
 # ruff: noqa: DTZ001  # times without a zone are a part of what is tested
 

@@ -1,4 +1,4 @@
-"""What metrics say of a batch over event time."""
+"""Metrics of a batch with event time."""
 
 from __future__ import annotations
 

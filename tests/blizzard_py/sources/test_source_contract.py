@@ -1,4 +1,4 @@
-"""What every source promises, whatever its items are: `blizzard_py.sources.protocol` in tests.
+"""The contract of every source kind: `blizzard_py.sources.protocol` in tests.
 
 A kind is held to it by a world in `KINDS`: a source with rows that arrive, and the engine of
 `tests.support.pipeline_harness` to read them. Half of the tests ask a source alone, with the states
@@ -121,7 +121,7 @@ class Rows(PipelineHarness):
         return SourcePipeline(self.parts(), self.opens)
 
 
-class Asked(PipelineHarness):
+class QueryWindows(PipelineHarness):
     """Rows behind a connection, in windows of tasks of two."""
 
     gives_up = finds_waiting = True
@@ -196,7 +196,7 @@ class ByUnits(PipelineHarness):
         return None  # each unit has a watermark of its own
 
     def published(self) -> dict[str, list[str]]:
-        """What groups name, whatever they replace: here no unit is read twice."""
+        """Return the rows of all files that groups add; no unit is read twice here."""
         objects = {path: data for path, (data, _) in self.sink.objects.items()}
         named = {file.path for group in groups_of(objects, self.parts().id) for file in group.files}
         return {path: objects[path].decode().splitlines() for path in named}
@@ -222,7 +222,7 @@ class ByUnits(PipelineHarness):
         return SourcePipeline(self.parts(), self.opens)
 
 
-KINDS = (FilesByWatermark, FilesBySet, Rows, Asked, ByUnits)
+KINDS = (FilesByWatermark, FilesBySet, Rows, QueryWindows, ByUnits)
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
@@ -295,7 +295,7 @@ def names(files: Any) -> list[str]:
 
 
 def found_by_all(world: Any, owner: Owner, state: SourceState) -> list[str]:
-    """What this process finds, and one that takes over: the same, and no watermark passes it."""
+    """Return the items found, equal after a takeover and above every watermark."""
     own = names(owner.source.discover(state).files)
     passed = world.passed_to(state)
     assert passed is None or all(name > passed for name in own)
@@ -305,7 +305,7 @@ def found_by_all(world: Any, owner: Owner, state: SourceState) -> list[str]:
     return own
 
 
-def test_a_plan_has_what_a_look_finds_and_batches_take_it_within_their_limits(world: Any) -> None:
+def test_plan_has_all_found_items_and_batches_respect_limits(world: Any) -> None:
     owner = Owner(arrived(world))
     state = owner.recover()
     looked = owner.source.discover(state)
@@ -335,7 +335,7 @@ def test_what_a_plan_has_learned_was_saved_and_survives(world: Any) -> None:
     assert found_by_all(world, owner, plan.state) == names(plan.work.files)
 
 
-def test_items_that_wait_for_another_try_are_no_work_until_it_is_due(world: Any) -> None:
+def test_items_in_backoff_are_not_planned_until_due(world: Any) -> None:
     owner = Owner(arrived(world))
     plan = owner.source.plan(owner.recover())
     first, *others = names(plan.work.files)
@@ -459,8 +459,8 @@ def is_in_flight(world: Any, name: str) -> Any:
     )
 
 
-def nothing_begun(_world: Any) -> None:
-    """It never ran."""
+def never_run(_world: Any) -> None:
+    """Leave the source as it is: it never ran."""
 
 
 def left_running(world: Any) -> None:
@@ -476,7 +476,7 @@ def worked_off(world: Any) -> None:
     world.arrive("new")
 
 
-@pytest.mark.parametrize("scene", [nothing_begun, left_running, left_publishing, worked_off])
+@pytest.mark.parametrize("scene", [never_run, left_running, left_publishing, worked_off])
 def test_who_looks_writes_nothing_and_sees_the_same_again(world: Any, scene: Any) -> None:
     scene(arrived(world))
     stores = (world.source, world.sink, world.dlq)
@@ -500,12 +500,12 @@ def preview(world: Any) -> dict[str, Any]:
         "outlook": pipeline.outlook(state),
         "backlog": pipeline.backlog(state),
         "shown": json.dumps(pipeline.source.shown(state)),
-        "first": asked(world, files[0].path),
-        "other": asked(world, world.not_ours),
+        "first": explained(world, files[0].path),
+        "other": explained(world, world.not_ours),
     }
 
 
-def asked(world: Any, name: str) -> Explanation:
+def explained(world: Any, name: str) -> Explanation:
     pipeline = world.pipeline()
     place = Located(f"mem://raw/{name}", "events/main", name, "", ())
     return explain(pipeline.parts, pipeline.source, place)
@@ -516,21 +516,21 @@ def test_every_item_tells_its_story(world: Any) -> None:
     files = names(world.pipeline().discover(SourceState()).files)
     bad = next(path for path in files if b"bad" in world.engine.source.read(path))
     good = next(path for path in files if path != bad)
-    new = asked(world, good)
+    new = explained(world, good)
     assert new.pending is not None
     assert (new.verdict, new.pending.behind) == ("pending", "poll")
     killed(world, is_in_flight(world, good))
-    flying = asked(world, good)
+    flying = explained(world, good)
     assert flying.pending is not None
     assert (flying.verdict, flying.pending.behind) == ("pending", "in_flight")
     world.drain()
-    ingested = asked(world, good)
+    ingested = explained(world, good)
     assert ingested.verdict == "ingested"
     assert ingested.outputs
-    quarantined = asked(world, bad)
+    quarantined = explained(world, bad)
     assert quarantined.verdict == "quarantined"
     assert quarantined.dead_letter is not None
-    assert asked(world, world.not_ours).verdict == "ignored"
+    assert explained(world, world.not_ours).verdict == "ignored"
     pipeline = world.pipeline()
     standing = pipeline.source.explain(good).beside(pipeline.load())
     assert not standing.is_new()
@@ -555,7 +555,7 @@ def troubled(world: Any) -> list[str]:
     return numbered(1, 7)
 
 
-def settle(world: Any) -> None:
+def run_until_idle(world: Any) -> None:
     for _ in range(4):
         world.now += 1000
         with contextlib.suppress(Unavailable):
@@ -564,17 +564,17 @@ def settle(world: Any) -> None:
 
 def test_everything_is_published_once_in_few_batches(world: Any) -> None:
     rows = troubled(world)
-    settle(world)
+    run_until_idle(world)
     assert world.rows() == sorted(rows)
     assert len(world.letters()) == int(world.gives_up)
     totals = world.checkpoint()["totals"]
     assert (totals["rows"], totals["quarantined"]) == (7, int(world.gives_up))
     assert world.checkpoint()["watermark"]["state"] == "Idle"
     jobs = len(world.engine.jobs)
-    settle(world)
+    run_until_idle(world)
     assert len(world.engine.jobs) == jobs
     world.arrive("r8", "r9")
-    settle(world)
+    run_until_idle(world)
     assert world.rows() == sorted([*rows, "r8", "r9"])
 
 
@@ -600,7 +600,7 @@ def test_death_at_any_change_neither_loses_nor_doubles_a_row(world: Any) -> None
         # Nothing of a batch that runs counts, so nothing is told of it.
         assert not [path for path in told if any(name in path for name in running(world))], at
         world.arrive("later")
-        settle(world)
+        run_until_idle(world)
         assert not [path for path in world.sink.objects if "staging" in path], at
         assert world.rows() == sorted([*rows, "later"]), at
         assert len(world.letters()) == int(world.gives_up), at
@@ -624,18 +624,18 @@ def test_any_number_of_deaths_while_rows_arrive(world: Any, seed: int) -> None:
             world.drain()
         world.now += chance.choice([1, 20, 400])
     dying.arm(-1)
-    settle(world)
+    run_until_idle(world)
     assert world.rows() == sorted(rows)
     assert len(world.letters()) == int(world.gives_up)
 
 
 @pytest.mark.promise("G-018", "G-129", "G-153")
-def test_who_was_replaced_anywhere_takes_nothing_from_its_successor(world: Any) -> None:
+def test_replaced_process_takes_nothing_from_its_successor(world: Any) -> None:
     kind = type(world)
     for pauses in range(0, 60, 3):
         world = kind()
         rows = troubled(world)
         take_over_between(world, pauses, 7 + pauses % 11)
-        settle(world)
+        run_until_idle(world)
         assert world.rows() == sorted(rows), pauses
         assert world.checkpoint()["totals"]["rows"] == len(rows), pauses

@@ -94,7 +94,7 @@ def test_a_flat_source_has_only_the_global_watermark() -> None:
     assert progress_from_json(document, "x") == progress
 
 
-def test_an_older_checkpoint_without_partitions_filters_by_the_global_watermark_alone() -> None:
+def test_checkpoint_without_partitions_uses_the_global_watermark() -> None:
     document = {**REFERENCE, "partition_watermarks": {}}
     progress = progress_from_json(document, "x")
     assert not is_new(progress, "date=2024-01-27/9.gz")
@@ -227,7 +227,7 @@ def test_keys_of_another_release_are_refused_and_not_dropped() -> None:
         state_from_json(document, "x")
 
 
-def test_readings_beside_the_units_are_of_an_older_form_and_refused() -> None:
+def test_older_checkpoint_with_readings_is_refused() -> None:
     reading = {"key": "2020-02-01T00:00:00.000Z/a", "slices": [], "to": "", "at": "", "part_to": ""}
     with pytest.raises(StateError, match=r"^x: has readings, .* run the release that wrote it"):
         state_from_json({**REFERENCE, "readings": [reading]}, "x")
@@ -279,7 +279,7 @@ def test_many_names_in_grace_are_left_to_the_journal() -> None:
     assert len(document["window"]) == 1
 
 
-def test_a_batch_of_the_journal_that_is_counted_on_and_gone_is_no_fresh_start() -> None:
+def test_missing_journal_batch_is_an_error_not_a_fresh_start() -> None:
     world = spilling(INLINE_NAMES + 1)
     [[batch, _]] = world.checkpoint()["window"]
     world.sink.delete(f"_blizzard/journal/events_main/{batch}.json")

@@ -1,4 +1,4 @@
-"""What a checkpoint keeps of a source that is asked comes back, and what is odd is refused."""
+"""Column state of a query source in the checkpoint: round trip and refused values."""
 
 from __future__ import annotations
 

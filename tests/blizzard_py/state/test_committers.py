@@ -1,4 +1,4 @@
-"""What a source's status says of groups that its table does not take."""
+"""Groups that the table does not accept, in the status of their source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.table_harness import TableHarness
 from tests.support.unit_shop import ID, WHERE, UnitShop
 
 
-def told(shop: UnitShop) -> str | None:
+def blocked_group(shop: UnitShop) -> str | None:
     document, errors = status(shop.config())
     assert not errors
     found: str | None = document["pipelines"][WHERE[0]]["sources"][WHERE[1]]["units"][
@@ -29,19 +29,19 @@ def test_status_tells_why_the_next_group_waits_until_it_is_in(
     shop.put(("2020-01-05", "s1", "a"))
     shop.run()
     lake.run(own_prefixes=[])
-    assert told(shop) is None
+    assert blocked_group(shop) is None
     shop.put(("2020-02-22 12:00:00", "s1", "b"))
     shop.passes(days=1)
     shop.run()
     [newest] = [path for path in shop.lake.glob("unit-*.parquet") if path.name not in lake.paths()]
     away = newest.rename(tmp_path / "away")
     lake.run(own_prefixes=[])
-    reason = told(shop)
+    reason = blocked_group(shop)
     assert reason is not None
     assert newest.name in reason
     away.rename(newest)
     lake.run(own_prefixes=[])
-    assert told(shop) is None
+    assert blocked_group(shop) is None
     assert [row["text"] for row in lake.rows()] == ["a", "b"]
 
 

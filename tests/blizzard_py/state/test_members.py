@@ -159,7 +159,7 @@ def test_a_saved_state_is_read_as_it_was() -> None:
         assert replace(of_source(found, name), last_update_ts=None) == of_source(before, name)
 
 
-def test_who_runs_a_source_of_several_alone_is_told_where_its_state_is() -> None:
+def test_member_state_read_alone_is_refused() -> None:
     with pytest.raises(StateError, match="neither their number nor their names may change"):
         state_from_json({SHARED: "pages~sources", "source": "web"}, "here")
     broken = {**state_to_json(state(), 5.0), "sources": {"web": {"schema_version": 1, "x": 2}}}

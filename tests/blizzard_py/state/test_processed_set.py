@@ -141,7 +141,7 @@ def test_it_equals_a_set_and_stays_compact(batches: list[list[int]], tail: int) 
 # -- crashes --------------------------------------------------------------------
 
 
-def test_at_any_crash_the_saved_list_loads_and_a_sweep_removes_the_rest() -> None:
+def test_saved_list_loads_after_any_crash_and_sweep_cleans_up() -> None:
     """Write, save, discard; the "checkpoint" is an object of the same store."""
     for at in range(12):
         storage = MemoryStorage()
@@ -189,7 +189,7 @@ def test_a_sweep_of_nothing_removes_nothing(tmp_path: Path) -> None:
     assert sweep(open_storage(str(tmp_path), {}), FOLDER, (), 1) == 0
 
 
-def test_a_sweep_leaves_alone_what_its_own_and_later_epochs_wrote() -> None:
+def test_sweep_keeps_segments_of_its_own_and_later_epochs() -> None:
     """A daemon that was replaced and does not know it takes nothing from its successor."""
     storage = MemoryStorage()
     for epoch in (1, 2, 3):
@@ -237,7 +237,7 @@ def test_a_damaged_segment_is_refused_by_name(damage: Callable[[bytes], bytes], 
 
 
 @pytest.mark.parametrize("size", [0, 20, 33, 47, 191])
-def test_a_torn_segment_that_nothing_lists_is_refused_where_all_are_read(size: int) -> None:
+def test_torn_unlisted_segment_is_refused_when_all_are_read(size: int) -> None:
     storage = MemoryStorage()
     added(storage, ProcessedSet(), names(10))
     ((path, (raw, at)),) = storage.objects.items()
@@ -350,7 +350,7 @@ def test_what_is_noted_as_missing_survives_additions(
     assert "new.json" in done
 
 
-def test_a_source_that_shows_nothing_is_a_disk_that_is_not_there_and_forgets_nothing(
+def test_empty_listing_forgets_no_names(
     full: tuple[MemoryStorage, ProcessedSet],
 ) -> None:
     _, done = full
@@ -358,7 +358,7 @@ def test_a_source_that_shows_nothing_is_a_disk_that_is_not_there_and_forgets_not
         assert done.forgetting(digests_of([]), NOW + days * 86_400) is None
 
 
-def test_while_the_set_is_not_much_longer_than_the_source_nothing_happens() -> None:
+def test_small_set_forgets_no_names() -> None:
     done = added(MemoryStorage(), ProcessedSet(), names(TAIL))
     assert done.forgetting(digests_of([]), NOW) is None
 

@@ -26,7 +26,7 @@ COMMITS = sorted(PENGUIN.glob("*/commit.json"))
 
 # What was known when the document was written: phases and files in flight, tries, what waits
 # in the queue, names in grace, the floors, segments of a set, counted batches.
-TOLD = {
+SUMMARIES = {
     "0-original/global": "1 partitions, 0 in grace, 0 rows, floor date=2024-01-28",
     "0-original/initial": "0 partitions, 0 in grace, 0 rows",
     "0-original/partitions": "2 partitions, 0 in grace, 0 rows",
@@ -55,7 +55,7 @@ def named(path: Path) -> str:
     return str(path.relative_to(STATES))
 
 
-def told(state: SourceState) -> str:
+def summary(state: SourceState) -> str:
     progress = state.progress
     flying = [f"{one.phase} {'+'.join(stem(e.path) for e in one.files)}" for one in state.in_flight]
     tries = [f"{stem(path)} tried {retry.count}" for path, retry in state.retries.items()]
@@ -76,7 +76,7 @@ def stem(path: str) -> str:
 @pytest.mark.parametrize("path", CHECKPOINTS, ids=named)
 def test_a_checkpoint_says_what_it_said(path: Path) -> None:
     state = state_from_json(document(path), named(path))
-    assert told(state) == TOLD[f"{path.parent.name}/{path.stem}"]
+    assert summary(state) == SUMMARIES[f"{path.parent.name}/{path.stem}"]
 
 
 @pytest.mark.parametrize("path", CHECKPOINTS, ids=named)
@@ -105,18 +105,18 @@ def test_a_wrong_value_anywhere_in_it_is_refused_with_its_place(path: Path) -> N
 
 
 def wrong(value: Any, place: str = "") -> list[tuple[str, Any]]:
-    """The document once for each value in it, with an object where that value was."""
+    """Return the document once per value in it, with an object in place of the value."""
     if isinstance(value, dict):
         return [
-            (told, {**value, key: changed})
+            (path, {**value, key: changed})
             for key, item in value.items()
-            for told, changed in wrong(item, f"{place}.{key}".removeprefix("."))
+            for path, changed in wrong(item, f"{place}.{key}".removeprefix("."))
         ]
     if isinstance(value, list):
         return [
-            (told, [*value[:at], changed, *value[at + 1 :]])
+            (path, [*value[:at], changed, *value[at + 1 :]])
             for at, item in enumerate(value)
-            for told, changed in wrong(item, f"{place}[{at}]")
+            for path, changed in wrong(item, f"{place}[{at}]")
         ]
     return [(place, {"surprise": 1})]
 
@@ -188,8 +188,6 @@ def test_a_commit_says_what_it_said(path: Path) -> None:
         ({"log": None, "recent": {"a": {"done": {"b": ""}}}}, r"recent\['a'\]\.done\['b'\]: Exp"),
     ],
 )
-def test_a_mirror_that_is_not_understood_is_refused_with_its_place(
-    change: dict[str, Any], message: str
-) -> None:
+def test_invalid_mirror_is_refused_with_its_path(change: dict[str, Any], message: str) -> None:
     with pytest.raises(StateError, match=f"^x: {message}.*; restore it .* or delete it: it is"):
         mirror_from_json({**document(MIRRORS[-1]), **change}, "x")

@@ -35,7 +35,7 @@ GIVEN: dict[str, Any] = {
 FIELDS = (FieldSpec("ts", "timestamp", nullable=False), FieldSpec("page", "string", nullable=True))
 
 
-def asked(
+def query(
     fields: tuple[FieldSpec, ...] = FIELDS, transform: str = "", zone: str = "UTC", **changed: Any
 ) -> Any:
     ingest = IngestSettings(
@@ -72,7 +72,7 @@ def after(state: StreamState, one: QueryBatch, newest: int | None = None) -> Str
 
 
 def test_a_saved_state_is_read_as_it_was() -> None:
-    stream = after(StreamState(query=asked()), batch(1, watermark_ms=97_000, late_rows=3), 107_000)
+    stream = after(StreamState(query=query()), batch(1, watermark_ms=97_000, late_rows=3), 107_000)
     state = SourceState(stream=stream)
     document = json.loads(json.dumps(state_to_json(state, 5.0)))
     assert state_from_json(document, "here").stream == stream
@@ -91,7 +91,7 @@ def test_counts_add_up_and_the_newest_time_never_falls() -> None:
 
 
 def test_an_older_release_kept_less_of_a_batch() -> None:
-    stream = after(StreamState(query=asked()), batch(1, state_rows=3), 107_000)
+    stream = after(StreamState(query=query()), batch(1, state_rows=3), 107_000)
     document = json.loads(json.dumps(state_to_json(SourceState(stream=stream), 5.0)))
     [line] = document["stream"]["history"]
     del line["times"], line["operators"]
@@ -112,7 +112,7 @@ def test_times_of_parts_are_those_of_all_rows() -> None:
     assert merged_behind([]) == (0,) * 13
 
 
-def test_what_spark_drops_is_unaccounted_unless_rows_were_late_for_some_windows() -> None:
+def test_spark_drops_are_unaccounted_unless_rows_are_partly_late() -> None:
     state = after(StreamState(query={}), batch(1, dropped_by_spark=2))
     assert state.unaccounted_rows == 2
     assert after(state, batch(2, dropped_by_spark=1, partly_late_rows=3)).unaccounted_rows == 2
@@ -139,22 +139,22 @@ def test_the_history_is_bounded() -> None:
     ],
 )
 def test_a_changed_query_is_refused_by_name(changed: dict[str, Any], named: str) -> None:
-    state = SourceState(stream=StreamState(query=json.loads(json.dumps(asked()))))
+    state = SourceState(stream=StreamState(query=json.loads(json.dumps(query()))))
     with pytest.raises(StateError, match=named):
-        check_query(state, asked(**changed), "here")
+        check_query(state, query(**changed), "here")
 
 
 def test_aggregates_in_another_order_are_refused() -> None:
     before, now = {"n": "count(*)", "m": "sum(1)"}, {"m": "sum(1)", "n": "count(*)"}
-    state = SourceState(stream=StreamState(query=json.loads(json.dumps(asked(aggregates=before)))))
+    state = SourceState(stream=StreamState(query=json.loads(json.dumps(query(aggregates=before)))))
     with pytest.raises(StateError, match=r"event_time\.aggregates were n, m and are m, n"):
-        check_query(state, asked(aggregates=now), "here")
+        check_query(state, query(aggregates=now), "here")
 
 
 def test_texts_and_zone_are_for_spark_to_judge() -> None:
-    kept = asked()
+    kept = query()
     state = SourceState(stream=StreamState(query=kept))
-    now = asked(transform="SELECT 1", zone="Etc/UTC", aggregates={"n": "COUNT(*)"})
+    now = query(transform="SELECT 1", zone="Etc/UTC", aggregates={"n": "COUNT(*)"})
     check_query(state, now, "here")
     assert respelled(kept, now) == {
         "transform": "transform was absent and is 'SELECT 1'",
@@ -165,26 +165,26 @@ def test_texts_and_zone_are_for_spark_to_judge() -> None:
 
 
 def test_an_older_checkpoint_adopts_the_zone() -> None:
-    now = asked(zone="Europe/Berlin")
-    old = StreamState(query={k: v for k, v in asked().items() if k != "zone"}, packs=PACKS)
+    now = query(zone="Europe/Berlin")
+    old = StreamState(query={k: v for k, v in query().items() if k != "zone"}, packs=PACKS)
     assert respelled(old.query, now) == {}
     check_query(SourceState(stream=old), now, "here")
     assert resumed(old, now).query == now
 
 
 def test_the_next_batch_takes_over_the_spelling_and_nothing_else() -> None:
-    old = StreamState(query=asked(policy="min"), packs=PACKS, batch=3)
-    now = asked(policy="max", aggregates={"n": "COUNT(*)"}, fields=FIELDS[:1])
+    old = StreamState(query=query(policy="min"), packs=PACKS, batch=3)
+    now = query(policy="max", aggregates={"n": "COUNT(*)"}, fields=FIELDS[:1])
     assert resumed(old, now) == replace(old, query=old.query | {"aggregates": {"n": "COUNT(*)"}})
     assert resumed(replace(old, packs={}), now).query == now
     assert resumed(None, now) == StreamState(query=now)
 
 
 def test_a_changed_type_is_refused_by_name() -> None:
-    state = SourceState(stream=StreamState(query=asked()))
+    state = SourceState(stream=StreamState(query=query()))
     fields = (FIELDS[0], FieldSpec("page", "int64", nullable=True))
     with pytest.raises(StateError, match=r"schema.fields: page was string and is int64"):
-        check_query(state, asked(fields=fields), "here")
+        check_query(state, query(fields=fields), "here")
 
 
 @pytest.mark.parametrize(
@@ -200,17 +200,17 @@ def test_a_changed_type_is_refused_by_name() -> None:
     ],
 )
 def test_what_the_state_does_not_depend_on_may_change(changed: dict[str, Any]) -> None:
-    check_query(SourceState(stream=StreamState(query=asked())), asked(**changed), "here")
+    check_query(SourceState(stream=StreamState(query=query())), query(**changed), "here")
 
 
 @pytest.mark.promise("G-080")
-def test_what_was_published_without_a_query_binds_also_where_nobody_has_counted_it() -> None:
-    check_query(SourceState(), asked(), "here")
+def test_new_query_is_refused_after_uncounted_plain_output() -> None:
+    check_query(SourceState(), query(), "here")
     made_again = SourceState(Progress("Active", "a.ndjson"))  # of a checkpoint that was lost
     for state in (made_again, SourceState(totals=Totals(batches=1))):
         check_query(state, None, "here")
         with pytest.raises(StateError, match="published rows as they came"):
-            check_query(state, asked(), "here")
+            check_query(state, query(), "here")
 
 
 SEVERAL = (Branch("app", "ts", 1), Branch("web", "seen", 2))
@@ -227,9 +227,9 @@ SEVERAL = (Branch("app", "ts", 1), Branch("web", "seen", 2))
     ],
 )
 def test_the_sources_of_a_query_stay_what_they_were(before: Any, now: Any, said: str) -> None:
-    state = SourceState(stream=StreamState(query=json.loads(json.dumps(asked(branches=before)))))
+    state = SourceState(stream=StreamState(query=json.loads(json.dumps(query(branches=before)))))
     with pytest.raises(StateError, match=said):
-        check_query(state, asked(branches=now), "here")
+        check_query(state, query(branches=now), "here")
 
 
 JOIN: dict[str, Any] = {
@@ -261,45 +261,45 @@ JOINED: dict[str, Any] = {
     ],
 )
 def test_a_changed_join_is_refused_by_name(changed: dict[str, Any], said: str) -> None:
-    state = SourceState(stream=StreamState(query=json.loads(json.dumps(asked(**JOINED)))))
-    check_query(state, asked(**JOINED | {"join": JOIN | {"upper": "60 seconds"}}), "here")
+    state = SourceState(stream=StreamState(query=json.loads(json.dumps(query(**JOINED)))))
+    check_query(state, query(**JOINED | {"join": JOIN | {"upper": "60 seconds"}}), "here")
     with pytest.raises(StateError, match=said):
-        check_query(state, asked(**JOINED | {"join": JOIN | changed}), "here")
+        check_query(state, query(**JOINED | {"join": JOIN | changed}), "here")
 
 
 def test_the_order_of_fields_that_are_compared_stays() -> None:
     two = JOINED | {"join": JOIN | {"on": ["page", "ts"]}}
-    state = SourceState(stream=StreamState(query=json.loads(json.dumps(asked(**two)))))
+    state = SourceState(stream=StreamState(query=json.loads(json.dumps(query(**two)))))
     with pytest.raises(StateError, match=r"event_time\.join\.on"):
-        check_query(state, asked(**JOINED | {"join": JOIN | {"on": ["ts", "page"]}}), "here")
+        check_query(state, query(**JOINED | {"join": JOIN | {"on": ["ts", "page"]}}), "here")
 
 
 def test_a_join_neither_comes_nor_goes() -> None:
-    windows = asked(branches=SEVERAL)
+    windows = query(branches=SEVERAL)
     state = SourceState(stream=StreamState(query=windows))
     with pytest.raises(StateError, match=r"event_time\.window was"):
-        check_query(state, asked(**JOINED), "here")
-    state = SourceState(stream=StreamState(query=asked(**JOINED)))
+        check_query(state, query(**JOINED), "here")
+    state = SourceState(stream=StreamState(query=query(**JOINED)))
     with pytest.raises(StateError, match=r"event_time\.join was .* and is absent"):
         check_query(state, windows, "here")
 
 
 def test_the_delay_of_a_source_may_change() -> None:
-    state = SourceState(stream=StreamState(query=asked(branches=SEVERAL)))
+    state = SourceState(stream=StreamState(query=query(branches=SEVERAL)))
     later = tuple(replace(each, delay_us=9, idle_us=5) for each in SEVERAL)
-    check_query(state, asked(branches=later), "here")
+    check_query(state, query(branches=later), "here")
 
 
 def test_a_field_may_be_added() -> None:
     fields = (*FIELDS, FieldSpec("more", "string", nullable=True))
-    check_query(SourceState(stream=StreamState(query=asked())), asked(fields=fields), "here")
+    check_query(SourceState(stream=StreamState(query=query())), query(fields=fields), "here")
 
 
 def test_a_pipeline_neither_becomes_a_query_nor_stops_being_one() -> None:
     running = SourceState(totals=replace(Totals(), batches=1))
     with pytest.raises(StateError, match="as they came"):
-        check_query(running, asked(), "here")
+        check_query(running, query(), "here")
     with pytest.raises(StateError, match="the configuration has none"):
-        check_query(SourceState(stream=StreamState(query=asked())), None, "here")
-    check_query(SourceState(), asked(), "here")
+        check_query(SourceState(stream=StreamState(query=query())), None, "here")
+    check_query(SourceState(), query(), "here")
     check_query(running, None, "here")

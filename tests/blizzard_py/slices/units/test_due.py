@@ -1,4 +1,4 @@
-"""What is due, as the state knows it: pauses, marks, widening, closed units, turns."""
+"""Units due according to the state: pauses, marks, widening, closed units, turns."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_values_are_counted_and_those_no_longer_there_named() -> None:
 
 
 def test_growing_monthly_units_cost_about_two_requests_a_day() -> None:
-    """Each day a run, three days of grace: the month's tail, and the last one's till the 4th."""
+    """Run daily with 3 days of grace: read this month's tail, and last month's until the 4th."""
     state, now = UnitsState(), datetime(2019, 1, 1, 9, 30, tzinfo=UTC)
     start = datetime(2019, 1, 1, tzinfo=UTC)
     requests = 0

@@ -1,4 +1,4 @@
-"""What readings, failures and operators leave in the state, and what is folded away."""
+"""State changes by reads, failures and operators, and the folding of closed units."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_values_that_are_no_longer_configured_stay_as_they_are() -> None:
 
 
 def test_forgotten_unit_is_fully_read_before_a_partial_watermark() -> None:
-    """What of it is in the table begins where its partition does, and goes as a whole."""
+    """Its rows in the table start with its partition and are replaced together."""
     key, partition = f"{feb(1)}/id1", (moment(feb(1)), moment(feb(20)))
     middle = moment(feb(15))
     read = UnitsState(open={key: OpenUnit(feb(20), (feb(1),), feb(20))})

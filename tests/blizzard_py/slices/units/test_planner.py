@@ -15,7 +15,7 @@ DAY = timedelta(days=1)
 
 
 def day(number: float) -> datetime:
-    """That day of January 2020, and 32 the first of February."""
+    """Return this day of January 2020; 32 is the first of February."""
     return datetime(2020, 1, 1, tzinfo=UTC) + DAY * (number - 1)
 
 
@@ -27,7 +27,7 @@ def one(
     begin: float = 10,
     **more: float,
 ) -> tuple[bool, str, float, float]:
-    """What becomes of a unit in [begin, end) with that high watermark, others with ``other``."""
+    """Plan one unit [begin, end) with a high watermark; ``other`` is that of other units."""
     shift = DAY * (abstinent - grace)
     highs = [reached for reached in (high, more.get("other")) if reached is not None]
     cut_off = moved(day(max(highs)), shift) if highs else None

@@ -1,4 +1,4 @@
-"""What the checkpoint holds of units: its JSON, what is refused, the guard, lookups."""
+"""Units in the checkpoint: JSON, refused states, the guard and lookups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a state is not believed."""
+"""Parts of a state that are not trusted: future times and unknown slices."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_what_waits_is_counted_and_the_oldest_named() -> None:
     assert (nothing.files, nothing.oldest_ts, nothing.complete) == (0, None, True)
 
 
-def test_a_long_backlog_costs_a_bounded_number_of_names_and_says_that_there_is_more(
+def test_long_backlog_is_counted_to_a_limit_and_is_incomplete(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watermark_files, "NAMES_PER_GAP", 5)

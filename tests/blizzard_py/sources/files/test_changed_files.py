@@ -1,4 +1,4 @@
-"""Files that are changed after they were ingested: told once, and never read twice."""
+"""Files that change after they were ingested: reported once, and never read twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def log() -> io.StringIO:
     return stream
 
 
-def told(log: io.StringIO) -> list[str]:
+def changed_paths(log: io.StringIO) -> list[str]:
     lines = map(json.loads, log.getvalue().splitlines())
     return [line["path"] for line in lines if line["event"] == "file_changed"]
 
@@ -48,10 +48,10 @@ def changing_world(**source: Any) -> PipelineHarness:
 def test_a_file_that_grows_is_told_once(log: io.StringIO, late_files: str) -> None:
     world = changing_world(late_files=late_files)
     swept(world, 2)
-    assert told(log) == []
+    assert changed_paths(log) == []
     world.put(PATH, "1", "2", "3")
     swept(world, 3)
-    assert told(log) == [PATH]
+    assert changed_paths(log) == [PATH]
     assert world.rows() == ["1", "2", "x"]
     assert world.letters() == []
     worker = world.pipeline()
@@ -68,7 +68,7 @@ def test_another_size_is_told_whatever_the_time(log: io.StringIO) -> None:
     world = changing_world()
     world.source.objects[PATH] = (b"9", 1e9)
     swept(world, 2)
-    assert told(log) == [PATH]
+    assert changed_paths(log) == [PATH]
 
 
 @pytest.mark.promise("G-003")
@@ -78,10 +78,10 @@ def test_a_change_long_after_the_journal_is_told(log: io.StringIO) -> None:
     for path in [p for p in world.sink.objects if p.startswith("_blizzard/journal/")]:
         world.sink.delete(path)  # as thirty days later
     swept(world, 2)
-    assert told(log) == []
+    assert changed_paths(log) == []
     world.put(PATH, "1", "2", "3")
     swept(world, 2)
-    assert told(log) == [PATH]
+    assert changed_paths(log) == [PATH]
 
 
 def test_a_restart_or_a_time_ahead_tells_of_no_change(log: io.StringIO) -> None:
@@ -92,7 +92,7 @@ def test_a_restart_or_a_time_ahead_tells_of_no_change(log: io.StringIO) -> None:
     for _ in range(8):
         world.now += INTERVAL / 2
         world.drain()
-    assert told(log) == []
+    assert changed_paths(log) == []
     assert "ahead" in world.rows()
 
 
@@ -104,7 +104,7 @@ def test_what_has_no_rows_is_not_told_to_be_changed(log: io.StringIO) -> None:
     assert len(world.letters()) == 1
     world.put(path, "mended")
     swept(world, 2)
-    assert told(log) == []
+    assert changed_paths(log) == []
 
 
 def test_without_a_watermark_a_change_is_told_as_well(log: io.StringIO) -> None:
@@ -115,7 +115,7 @@ def test_without_a_watermark_a_change_is_told_as_well(log: io.StringIO) -> None:
     world.put(PATH, "1", "2", "3")
     world.now += 86_401
     world.drain()
-    assert told(log) == [PATH]
+    assert changed_paths(log) == [PATH]
     assert world.rows() == ["1", "2", "x"]
 
 
@@ -126,5 +126,5 @@ def test_what_is_offered_again_is_read_and_not_told(log: io.StringIO) -> None:
     world.mend("b", "1")
     world.now += 86_401
     world.drain()
-    assert told(log) == []
+    assert changed_paths(log) == []
     assert world.table() == ["1:b", "1:b+", "5", "52"]

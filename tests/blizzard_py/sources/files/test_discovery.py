@@ -1,4 +1,4 @@
-"""What a source file is called, where a cold start begins, and what polls cost on S3."""
+"""Names of source files, the begin of a cold start, and the cost of polls on S3."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def discover(
     return discover_with(storage, settings, progress, lambda: now, 4, seen, limit=limit)
 
 
-def test_a_filtered_cold_start_reads_recent_partitions_and_later_polls_keep_the_floor() -> None:
+def test_filtered_cold_start_sets_a_floor_that_later_polls_keep() -> None:
     storage = MemoryStorage()
     for day in range(1, 29):
         storage.objects[f"date=2024-01-{day:02d}/a.json"] = (b"", NOW)
@@ -116,9 +116,7 @@ def test_a_whole_cold_start_reads_everything() -> None:
 
 @pytest.mark.promise("G-120")
 @pytest.mark.parametrize("history", [10, 500])
-def test_polls_of_a_bucket_cost_what_is_new_and_not_what_is_stored(
-    s3: S3Server, history: int
-) -> None:
+def test_poll_cost_depends_on_new_files_not_on_stored_files(s3: S3Server, history: int) -> None:
     bucket = s3.new_bucket()
     storage = open_storage(f"s3://{bucket}/raw", s3.options)
     names = [f"date=2024-01-0{day}/{n:05d}.json" for day in (1, 2) for n in range(history)]
@@ -160,7 +158,7 @@ def test_a_partition_ahead_of_time_is_left_alone_until_then(depth: int | None) -
     assert [f.path for f in later.files] == ["date=2024-01-30/1.json", "date=2024-01-31/1.json"]
 
 
-def test_beside_partitions_named_by_a_time_only_so_many_odd_ones_are_looked_at() -> None:
+def test_only_some_odd_partitions_are_read_among_dated_ones() -> None:
     storage = stored("date=2024-01-28/1.json", *(f"odd-{n}/1.json" for n in range(5)))
     settings = SourceSettings(source_uri="x", max_tracked_partitions=2)
     known = passed(Progress(depth=1), ["date=2024-01-27/1.json"])
@@ -176,7 +174,7 @@ def test_beside_partitions_named_by_a_time_only_so_many_odd_ones_are_looked_at()
     assert len(found.files) == 6
 
 
-def test_a_file_dated_ahead_of_now_is_as_old_as_it_has_been_seen_unchanged() -> None:
+def test_age_of_a_future_dated_file_counts_from_first_sight() -> None:
     storage = stored("d=1/1.json", modified=NOW + 3600)
     settings = SourceSettings(source_uri="x", min_age="1m")
     first_seen = FirstSeen()
@@ -190,7 +188,7 @@ def test_a_file_dated_ahead_of_now_is_as_old_as_it_has_been_seen_unchanged() -> 
     assert (found.files, [f.path for f in found.young]) == ((), ["d=1/1.json"])
 
 
-def test_a_scan_that_is_cut_says_how_far_it_went_and_the_next_goes_on() -> None:
+def test_limited_scan_returns_its_end_and_the_next_continues() -> None:
     storage = stored(*(f"d={day}/{n}.json" for day in range(4) for n in range(4)))
     settings = SourceSettings(source_uri="x")
     progress = Progress(depth=1)

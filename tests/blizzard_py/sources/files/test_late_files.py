@@ -59,7 +59,7 @@ def again(world: PipelineHarness, times: int = 3) -> None:
 
 
 def outcomes(world: PipelineHarness, path: str = LATE) -> list[str]:
-    """What the journal's batches say of a file, each batch once."""
+    """Return the file's outcome in each batch of the journal."""
     return [
         file["outcome"]
         for name, (data, _) in world.sink.objects.items()
@@ -70,14 +70,14 @@ def outcomes(world: PipelineHarness, path: str = LATE) -> list[str]:
 
 
 def ledger_of(world: PipelineHarness) -> Ledger:
-    """As anybody reads it."""
+    """Load the ledger as a reader does."""
     ledger = Ledger(world.sink, "events_main")
     ledger.load(world.pipeline().load().ledger)
     return ledger
 
 
 def counted() -> float:
-    """What the metric says."""
+    """Return the value of the late files metric."""
     told = REGISTRY.get_sample_value("blizzard_late_files_total", {"target": "events/main"})
     return told or 0.0
 
@@ -192,7 +192,7 @@ def test_a_file_that_was_rewritten_is_not_late() -> None:
     assert world.letters() == []
 
 
-def test_what_lies_below_the_origin_of_a_cold_start_is_a_backfills_whenever_it_comes() -> None:
+def test_files_below_the_cold_start_origin_are_never_late() -> None:
     world = PipelineHarness(
         partition_filter={"prefix_template": "date=%Y-%m-%d", "lookback": 1},
         late_sweep_interval=f"{INTERVAL}s",
@@ -220,7 +220,7 @@ def test_what_lies_below_the_origin_of_a_cold_start_is_a_backfills_whenever_it_c
     assert world.rows() == ["r"]
 
 
-def test_the_first_sweep_of_an_originals_checkpoint_accuses_nobody() -> None:
+def test_first_sweep_of_a_reference_checkpoint_reports_nothing() -> None:
     world = PipelineHarness(late_sweep_interval=f"{INTERVAL}s", grace_period=f"{GRACE}s")
     world.put("d=1/1.ndjson", "done by the original")
     world.put("d=1/5.ndjson", "done by it as well")
@@ -395,7 +395,7 @@ def test_the_ledger_knows_what_came_of_a_file(
     ]
 
 
-def test_the_ledger_keeps_what_was_noted_apart_from_what_was_done() -> None:
+def test_ledger_separates_noted_names_from_history() -> None:
     sink = MemoryStorage()
     ledger = Ledger(sink, "events_main")
     ledger.load(())
@@ -406,7 +406,7 @@ def test_the_ledger_keeps_what_was_noted_apart_from_what_was_done() -> None:
     assert ledger.not_history(["a", "b", "c"]) == ["a", "c"]
 
 
-def test_the_journal_is_folded_before_it_is_pruned_and_late_files_stay_known() -> None:
+def test_journal_is_folded_before_pruning_and_keeps_late_files() -> None:
     world = late_world()
     world.drain()
     batches = len(list(Journal(world.sink, "events_main").batches()))
@@ -423,7 +423,7 @@ def test_the_journal_is_folded_before_it_is_pruned_and_late_files_stay_known() -
     assert ledger_of(world).outcome_of("d=1/2.ndjson") == "rows"
 
 
-def test_the_journal_of_names_that_the_checkpoint_leaves_to_it_is_not_pruned() -> None:
+def test_journal_with_names_of_the_checkpoint_is_not_pruned() -> None:
     world = PipelineHarness(grace_period="36500d", late_sweep_interval=f"{INTERVAL}s")
     world.settings["checkpoint"] = world.settings["checkpoint"].model_copy(
         update={"interval_files": 10_000}
@@ -453,7 +453,7 @@ def found_after(progress: Progress, path: str, modified: float) -> float:
     return days[0][1] if days else 0.0
 
 
-def test_lateness_is_measured_between_the_scans_that_did_and_did_not_see_the_file() -> None:
+def test_lateness_is_measured_between_scans_around_the_file() -> None:
     progress = mark_done(Progress(depth=1), ["d=1/m"], 990.0, nothing_waits)
     assert found_after(progress, "d=1/c", 1020.0) == 30
     # What a modification time says beyond that is not believed.
@@ -487,7 +487,7 @@ def test_the_grace_period_sizes_itself_within_bounds() -> None:
     assert auto_grace(old, now - 2 * DAY) == first
 
 
-def test_the_grace_period_that_is_used_follows_what_scans_have_seen() -> None:
+def test_auto_grace_period_follows_measured_lateness() -> None:
     world = PipelineHarness(grace_period="auto")
     world.put("d=1/5.ndjson", "r5")
     pipeline = world.drain()
@@ -520,7 +520,7 @@ def test_how_far_behind_is_counted_in_partitions() -> None:
 
 
 @pytest.mark.promise("G-056")
-def test_a_name_that_is_listed_stays_in_the_ledger_whatever_ending_counts_today() -> None:
+def test_listed_name_stays_in_ledger_if_its_suffix_is_ignored() -> None:
     # So many names of the one ending that the ledger outgrows those of the other.
     world = PipelineHarness(
         compression="auto",
@@ -551,7 +551,7 @@ def test_a_name_that_is_listed_stays_in_the_ledger_whatever_ending_counts_today(
 
 
 @pytest.mark.promise("G-053")
-def test_a_source_that_shows_little_now_and_again_later_is_not_forgotten() -> None:
+def test_repeated_partial_listings_do_not_forget_names() -> None:
     # A disk is half there for some days, twice, a month apart; daemons start in between.
     world = PipelineHarness(
         late_files="ingest",

@@ -22,7 +22,7 @@ from tests.support.scenario import Scenario
 
 
 @pytest.mark.promise("G-040")
-def test_a_file_that_comes_again_is_left_alone_for_the_days_and_then_replaced() -> None:
+def test_offered_file_is_replaced_only_after_the_cooldown() -> None:
     world = OfferedFilesHarness()
     world.mend("b", "1")
     world.drain()
@@ -39,7 +39,7 @@ def test_a_file_that_comes_again_is_left_alone_for_the_days_and_then_replaced() 
     assert "replaces what it had before by group 1" in world.explained(f"{DAY}/1.json").reason
 
 
-def test_a_server_that_offers_seven_days_of_files_each_day_has_each_read_once() -> None:
+def test_each_file_of_a_rolling_seven_day_offer_is_read_once() -> None:
     world = OfferedFilesHarness(days=7)
     names = [f"7{number:02}" for number in range(14)]
     before = world.read()
@@ -54,7 +54,7 @@ def test_a_server_that_offers_seven_days_of_files_each_day_has_each_read_once() 
     assert world.table() == sorted(["1", "5", "52", *names])
 
 
-def test_without_days_each_change_is_taken_at_the_next_poll_and_what_stays_is_not() -> None:
+def test_next_poll_reads_only_changed_files_without_cooldown() -> None:
     world = OfferedFilesHarness(days=0)
     for version in ("b", "c"):
         world.now += 60
@@ -119,7 +119,7 @@ def test_a_file_without_rows_before_comes_with_its_mended_ones() -> None:
     assert world.table() == ["1", "5", "52", "6:b", "6:b+"]
 
 
-def test_what_the_journal_no_longer_tells_is_left_alone_rather_than_doubled() -> None:
+def test_changed_file_is_not_read_after_its_journal_is_gone() -> None:
     world = OfferedFilesHarness()
     world.now += 2 * DAY_SECS
     world.drain()  # folds
@@ -163,7 +163,7 @@ def test_what_a_request_replaces_counts_as_taken() -> None:
 
 
 @pytest.mark.promise("G-040")
-def test_dying_before_and_after_every_write_leaves_one_reading_of_each() -> None:
+def test_death_around_any_write_leaves_one_version_of_each_file() -> None:
     at, died = 0, True
     while died:
         world = OfferedFilesHarness()
@@ -200,7 +200,7 @@ def with_a_bad_record() -> OfferedFilesHarness:
 
 
 def is_once(world: OfferedFilesHarness) -> bool:
-    """Whether the record came by its letter; if it did it went with its file."""
+    """Check whether the record came from its letter and was replaced with its file."""
     brought = any("6:letter" in rows for rows in world.published().values())
     gone = [name for group in groups_of(world.sink) for name in group.source_files]
     assert brought == any("~records" in name for name in gone)
@@ -217,7 +217,7 @@ def test_record_letters_bring_nothing_after_a_replacement() -> None:
     assert world.table() == ["1", "5", "52", "6:a", "6:mended"]
 
 
-def test_requested_records_come_before_their_file_that_has_changed() -> None:
+def test_requested_records_are_ingested_before_changed_file() -> None:
     """The request is accepted by the poll that finds the file."""
     world = with_a_bad_record()
     assert set(world.replay().values()) == {"ingested"}
@@ -225,8 +225,8 @@ def test_requested_records_come_before_their_file_that_has_changed() -> None:
     assert is_once(world)
 
 
-def test_requested_records_come_if_their_changed_file_replaces_nothing() -> None:
-    """What the file was ingested as is in no journal any more, so its rows stay."""
+def test_requested_records_are_ingested_if_file_replaces_nothing() -> None:
+    """No journal records the file's earlier outputs any more, so its rows stay."""
     world = OfferedFilesHarness(days=1)
     world.put(f"{DAY}/6.json", "6:a", "?6:bad")
     world.drain()
@@ -256,7 +256,7 @@ def test_records_that_came_before_their_file_go_with_it() -> None:
 
 
 @pytest.mark.promise("G-042")
-def test_records_that_are_requested_while_their_file_is_read_do_not_come() -> None:
+def test_records_requested_while_their_file_is_read_are_skipped() -> None:
     world = with_a_bad_record()
     letters = [each.id for each in world.open_letters()]
     with overtaking(world.engine, lambda: world.ask({"letters": letters})):
@@ -267,7 +267,7 @@ def test_records_that_are_requested_while_their_file_is_read_do_not_come() -> No
 
 @pytest.mark.promise("G-042")
 @pytest.mark.parametrize("what", ["records", "file"])
-def test_a_request_beside_a_change_comes_once_over_a_death_at_every_change(what: str) -> None:
+def test_request_for_a_changed_file_survives_death_at_any_change(what: str) -> None:
     at, died = 0, True
     while died:
         world = with_a_bad_record()
@@ -318,7 +318,7 @@ def test_a_name_that_was_gone_for_weeks_is_no_new_one(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.promise("G-041")
-def test_what_no_journal_and_no_ledger_accounts_for_is_left_alone() -> None:
+def test_changed_file_without_journal_and_ledger_is_not_read() -> None:
     world = OfferedFilesHarness()
     world.now += 2 * DAY_SECS
     world.drain()  # folds
@@ -352,7 +352,7 @@ def test_a_mended_file_with_an_older_time_is_taken_as_well(older: float) -> None
     assert world.read() == before + 1
 
 
-def test_units_of_files_need_a_set_of_names_and_rows_that_name_their_file(
+def test_file_units_need_processed_names_and_source_file_column(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     with pytest.raises(ValidationError, match="units needs use_watermark: false"):

@@ -87,7 +87,7 @@ def test_names_that_begin_with_their_time_are_in_order(namer: Namer) -> None:
 
 
 @pytest.mark.parametrize("namer", [stamped, uuid7, iso, compact])
-def test_a_copy_that_went_through_the_names_at_random_accuses_nobody(namer: Namer) -> None:
+def test_copy_in_random_order_raises_no_finding(namer: Namer) -> None:
     rng = random.Random(3)
     entries = files(namer, 300)
     copied = [Entry(e.path, e.size, START + 1e6 + rng.uniform(0, 7200)) for e in entries]
@@ -113,7 +113,7 @@ def test_a_few_late_files_among_many_are_late_and_not_random() -> None:
     assert check(late) == ()
 
 
-def test_order_from_day_to_day_does_not_hide_disorder_within_the_day() -> None:
+def test_daily_order_does_not_hide_random_names_within_a_day() -> None:
     rng = random.Random(5)
     entries = []
     for day in range(30):
@@ -126,7 +126,7 @@ def test_order_from_day_to_day_does_not_hide_disorder_within_the_day() -> None:
     assert "the source's root" in finding.message
 
 
-def test_a_window_stamp_before_random_names_does_not_make_an_order() -> None:
+def test_constant_time_prefix_does_not_hide_random_names() -> None:
     entries = files(lambda at, rng: f"{int(START)}-{uuid4(at, rng)}", 60)
     assert kinds(entries) == ["random_names"]
 

@@ -102,7 +102,7 @@ def test_a_poll_without_rows_costs_two_statements_and_no_save() -> None:
 
 
 @pytest.mark.promise("G-127")
-def test_the_window_of_a_dead_daemon_is_read_again_as_it_was_planned() -> None:
+def test_window_of_a_dead_daemon_is_read_again_as_planned() -> None:
     world = numbers()
     put(world, (1, "a"), (2, "b"))
     killed(world, is_running_batch(world))
@@ -132,7 +132,7 @@ def troubled_numbers(world: QueryHarness) -> None:
     put(world, (1, "a"), (2, "b"), (3, "c"), (3, "d"), (3, "e"))
 
 
-def test_what_lies_below_the_look_back_is_not_read_and_its_digests_go(
+def test_rows_below_look_back_are_skipped_and_digests_removed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(seen_rows, "TAIL", 2)
@@ -155,7 +155,7 @@ def test_what_lies_below_the_look_back_is_not_read_and_its_digests_go(
 
 
 @pytest.mark.promise("G-136")
-def test_a_look_back_that_is_lengthened_or_switched_on_doubles_nothing() -> None:
+def test_longer_or_new_look_back_duplicates_no_row() -> None:
     world = timed()
     hours(world, (1, "a"), (2, "b"), (20, "c"))
     until(world, 20)
@@ -172,7 +172,7 @@ def test_a_look_back_that_is_lengthened_or_switched_on_doubles_nothing() -> None
 
 
 @pytest.mark.promise("G-138")
-def test_a_task_that_fails_for_now_fails_the_window_and_one_reading_is_published() -> None:
+def test_failed_task_fails_its_window_and_one_read_is_published() -> None:
     world = numbers()
     troubled_numbers(world)
     reads = []
@@ -225,7 +225,7 @@ def test_a_watermark_that_was_set_doubles_no_row_at_it() -> None:
     assert world.known()["seq"] == 3
 
 
-def test_rows_without_a_value_are_in_the_first_window_wherever_it_begins() -> None:
+def test_null_rows_are_in_the_first_window_wherever_it_begins() -> None:
     world = numbers()
     put(world, (1, "a"), (3, "c"))
     asking = world.parts().asked
@@ -285,7 +285,7 @@ def test_other_watermark_columns_are_refused() -> None:
 
 
 @pytest.mark.promise("G-141")
-def test_rows_that_do_not_fit_are_letters_with_the_row_and_the_statement() -> None:
+def test_bad_rows_become_dead_letters_with_row_and_query() -> None:
     table = ToyTable("mixed", schema=pa.schema([("n", pa.int64()), ("text", pa.string())]))
     world = QueryHarness(
         table, (FIELDS[0], FieldSpec("text", "decimal", nullable=True, precision=5, scale=2))
@@ -382,7 +382,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("before", "after"), CHANGES)
-def test_death_and_another_configuration_neither_lose_nor_double_a_row(
+def test_death_and_new_configuration_keep_every_row_once(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     for at in count():
@@ -421,7 +421,7 @@ def test_a_tie_comes_also_where_the_bound_is_another_by_now() -> None:
     assert world.texts() == ["a", "b", "c", "tie"]
 
 
-def test_rows_at_the_end_of_a_look_back_from_the_highest_value_come_once() -> None:
+def test_rows_at_the_look_back_bound_are_ingested_once() -> None:
     world = timed(backward={"hours": 5}, new_only=True)
     world.table.kind = "max"
     for hour, text in ((5, "a"), (10, "b"), (11, "c"), (15, "d"), (15, "e"), (16, "f")):
@@ -436,7 +436,7 @@ def test_rows_at_the_end_of_a_look_back_from_the_highest_value_come_once() -> No
     assert world.texts() == ["a", "b", "c", "tie"]
 
 
-def test_a_field_that_joins_doubles_nothing_and_one_that_goes_stops() -> None:
+def test_added_field_duplicates_nothing_and_removed_field_stops() -> None:
     world = numbers()
     put(world, (1, "a"), (2, "b"))
     world.drain()

@@ -74,7 +74,7 @@ def versions(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Each version of the checkpoint that was ever saved."""
     saved: list[bytes] = []
 
-    def kept(name: str) -> Callable[..., Any]:
+    def recording(name: str) -> Callable[..., Any]:
         change = getattr(LocalStorage, name)
 
         def changed(storage: LocalStorage, path: str, data: bytes, *more: Any) -> Any:
@@ -86,7 +86,7 @@ def versions(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         return changed
 
     for name in ("put_if", "put_atomic"):
-        monkeypatch.setattr(LocalStorage, name, kept(name))
+        monkeypatch.setattr(LocalStorage, name, recording(name))
     return saved
 
 

@@ -94,7 +94,7 @@ def test_what_was_planned_is_read_again_after_a_death() -> None:
 
 
 @pytest.mark.promise("G-156")
-def test_a_unit_that_fails_costs_itself_alone_and_its_success_closes_its_letter() -> None:
+def test_failed_unit_blocks_no_other_and_success_closes_letter() -> None:
     world = filled()
     world.errors["max_retries"] = 1
     world.table.broken = {"y"}

@@ -30,7 +30,7 @@ def letters(shop: UnitShop) -> list[Path]:
     return sorted((shop.lake / "_blizzard" / "dlq" / ID).glob("*.ndjson"))
 
 
-def test_letters_of_bad_rows_are_closed_once_their_units_are_read_again(shop: UnitShop) -> None:
+def test_bad_row_letters_close_after_their_units_are_read_again(shop: UnitShop) -> None:
     shop.put(("2020-01-05", "s1", "a"), ("2020-01-05", "s2", "b"))
     shop.execute("UPDATE answers SET score = 'bad'")
     shop.run()

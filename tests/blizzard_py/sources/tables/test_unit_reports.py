@@ -1,4 +1,4 @@
-"""What a source of work units tells its page and `explain`, from the configuration on."""
+"""Work units on the status page and in `explain`, starting from the configuration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_poll_lays_out_the_grid_and_what_was_saved_colours_it(tmp_path: Path) 
         assert worker.activity.to_json()["units"]["counts"]["grace"] == 2
 
 
-def test_a_unit_that_was_read_twice_is_explained_by_its_last_batch(tmp_path: Path) -> None:
+def test_unit_read_twice_is_explained_by_its_last_batch(tmp_path: Path) -> None:
     shop = UnitShop(tmp_path)
     shop.put(("2020-02-05", "s1", "a"))
     shop.run()

@@ -72,7 +72,7 @@ def test_another_spec_stops_until_units_begin_anew(shop: UnitShop) -> None:
 
 
 @pytest.mark.promise("G-165")
-def test_a_lost_checkpoint_is_refused_and_a_fresh_start_leaves_no_old_row(shop: UnitShop) -> None:
+def test_lost_checkpoint_is_refused_and_fresh_start_is_clean(shop: UnitShop) -> None:
     shop.put(("2020-01-05", "s1", "a"))
     shop.run()
     (shop.lake / checkpoint_path(ID)).unlink()
@@ -109,8 +109,8 @@ def test_a_unit_that_is_forgotten_is_read_again(shop: UnitShop) -> None:
     assert shop.texts() == ["B", "a"]
 
 
-def test_how_far_a_unit_is_cannot_be_said_of_a_source_that_begins_anew(shop: UnitShop) -> None:
-    """Its next group takes out all that was published, also what would be said to be in."""
+def test_unit_watermark_is_refused_after_a_units_reset(shop: UnitShop) -> None:
+    """The next group removes all published rows, including those below such a watermark."""
     shop.put(("2020-01-05", "s1", "a"))
     shop.run()
     place = [str(shop.path()), "--pipeline", "p", "--source", "answers", "--yes"]
@@ -123,7 +123,7 @@ def test_how_far_a_unit_is_cannot_be_said_of_a_source_that_begins_anew(shop: Uni
     assert shop.texts() == ["a"]
 
 
-def test_after_a_plain_reset_it_cannot_be_said_either(shop: UnitShop) -> None:
+def test_unit_watermark_is_refused_after_a_plain_reset(shop: UnitShop) -> None:
     shop.put(("2020-01-05", "s1", "a"))
     shop.run()
     place = [str(shop.path()), "--pipeline", "p", "--source", "answers", "--yes"]
@@ -137,7 +137,7 @@ def test_after_a_plain_reset_it_cannot_be_said_either(shop: UnitShop) -> None:
 
 
 @pytest.mark.promise("G-159")
-def test_what_a_clock_ahead_took_for_read_is_read_when_it_is_there(tmp_path: Path) -> None:
+def test_units_read_early_by_a_fast_clock_are_read_again(tmp_path: Path) -> None:
     shop = UnitShop(tmp_path, now="2020-01-10T00:00:00", partition="daily", grace="1d")
     texts = [f"d{day:02d}" for day in range(1, 31)]
     shop.put(*((f"2020-01-{text[1:]}", "s", text) for text in texts[:9]))
@@ -152,7 +152,7 @@ def test_what_a_clock_ahead_took_for_read_is_read_when_it_is_there(tmp_path: Pat
         assert shop.texts() == texts[:day]
 
 
-def test_an_end_that_is_still_to_come_is_read_as_far_as_it_is_there(tmp_path: Path) -> None:
+def test_unit_with_a_future_end_is_read_up_to_now(tmp_path: Path) -> None:
     until = {"from": "2020-01-01", "to": "2020-03-01"}
     shop = UnitShop(tmp_path, now="2020-01-10T00:00:00", range=until, partition="monthly")
     shop.put(("2020-01-05", "s", "a"), ("2020-02-05", "s", "booked"))
@@ -190,7 +190,7 @@ def test_a_value_that_no_literal_can_hold_costs_itself_alone(
     assert all(unit["failures"] == 2 for key, unit in failing.items() if "\0" in key)
 
 
-def test_a_statement_that_the_server_refuses_for_all_units_is_the_sources(shop: UnitShop) -> None:
+def test_query_refused_for_all_units_is_a_source_error(shop: UnitShop) -> None:
     shop.execute("DROP TABLE answers")
     with pytest.raises(SourceError, match="prepare"):
         shop.run()
@@ -230,7 +230,7 @@ def test_fewer_values_than_there_must_be_are_a_failure(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("G-162")
-def test_values_that_a_collation_does_not_tell_apart_are_refused_or_compared(
+def test_values_equal_under_a_collation_are_refused(
     tmp_path: Path,
 ) -> None:
     surveys = str(tmp_path / "surveys")

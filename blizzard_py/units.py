@@ -26,6 +26,7 @@ __all__ = [
     "Plan",
     "PlannedUnit",
     "UnitError",
+    "advance_high",
     "check",
     "composite",
     "limit",
@@ -33,7 +34,6 @@ __all__ = [
     "plan",
     "resolve",
     "scheme",
-    "settled",
     "unit_list",
     "unit_name",
     "units_from",
@@ -60,7 +60,7 @@ def plan(
     limit: int | None = None,
     min_units: int = 0,
 ) -> Plan:
-    """Return what becomes of each unit: each of ``units`` in each of ``ranges``.
+    """Return the plan of each unit: each of ``units`` in each of ``ranges``.
 
     ``ranges`` are pairs as `partitions` gives them, ``units`` dicts as `unit_list` does; None, or
     no dict, is one unit ``{}``. ``state`` maps the start of a partition and a unit's name
@@ -99,8 +99,10 @@ def plan(
     return Plan(cut_off, limited(found, most))
 
 
-def settled(earlier: datetime | None, low: datetime, high: datetime, ok: bool) -> datetime | None:
-    """The high watermark after a reading of [low, high): its end, but never lower than before.
+def advance_high(
+    earlier: datetime | None, low: datetime, high: datetime, ok: bool
+) -> datetime | None:
+    """Return the high watermark after a reading of [low, high): its end, if that is higher.
 
     A reading that failed, or that reads nothing, changes nothing. Raises `UnitError` if it ends
     before it begins, and for times without a zone.
@@ -115,7 +117,7 @@ def settled(earlier: datetime | None, low: datetime, high: datetime, ok: bool) -
 
 
 def check(definitions: Any) -> list[str]:
-    """The problems of a list of ``{name, type, range or units}``, in words; none if it is fine.
+    """Return the problems of a list of ``{name, type, range or units}``; none if it is valid.
 
     ``type`` is ``datetime``, with a ``range`` of ``from`` and ``to`` (and ``zone``), or ``unit``
     with ``units`` as `unit_list` takes them; at most one of each. None is fine.
@@ -175,7 +177,7 @@ def _units(definition: Mapping[Any, Any]) -> list[str]:
 
 
 def _days(value: Any, what: str) -> timedelta:
-    """A number of days, 24 hours each, or a duration, to the millisecond. None is none.
+    """Return a number of days, 24 hours each, or a duration, to the millisecond. None is 0.
 
     Raises `UnitError` below 0 and for what is no number. More than the calendar has are as many.
     """
@@ -208,7 +210,7 @@ def _pairs(ranges: Any) -> list[Pair]:
 
 
 def _named(units: Any) -> dict[str, Mapping[str, Any]]:
-    """The units by name, in the order given."""
+    """Return the units by name, in the given order."""
     if isinstance(units, str | Mapping) or not isinstance(units, Iterable):
         raise UnitError(f"{shown(units)} are no units: a list of dicts")
     found: dict[str, Mapping[str, Any]] = {}
@@ -223,7 +225,7 @@ def _named(units: Any) -> dict[str, Mapping[str, Any]]:
 
 
 def _highs(state: Any) -> Mapping[tuple[datetime, str], datetime | None]:
-    """The state, its times in UTC and names as `unit_name` has them; itself if it is that."""
+    """Return the state with times in UTC and names as in `unit_name`; unchanged if it has these."""
     if not isinstance(state, Mapping):
         raise UnitError(f"{shown(state)} is no state: (start of the partition, unit) to a time")
     is_plain = True

@@ -31,7 +31,7 @@ from blizzard_core.errors import (
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_py.edits.notes import Note, drop, note_of, write_note
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
-from blizzard_py.state.checkpoint_file import whole
+from blizzard_py.state.checkpoint_file import with_journal_names
 from blizzard_py.state.source_state import SourceState, checkpoint_path
 
 NOW = "now"
@@ -101,7 +101,7 @@ class CheckpointStore:
         except NotFound:
             return Stored(SourceState())
         document = parsed(raw, self.where)
-        state = whole(self._sink, self._id, state_from_json(document, self.where))
+        state = with_journal_names(self._sink, self._id, state_from_json(document, self.where))
         return Stored(state, raw, version, writer_of(document, self.where), document)
 
     def now(self) -> float:

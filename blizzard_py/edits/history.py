@@ -18,7 +18,7 @@ from blizzard_py.edits.checkpoint_store import EditRefused, Stored, Version
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.stale import require_current, world_of
 from blizzard_py.sources.tables.newer_groups import published_since
-from blizzard_py.state.checkpoint_file import whole
+from blizzard_py.state.checkpoint_file import with_journal_names
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_tracker import ProcessedTracker
@@ -73,7 +73,7 @@ def rolled_back(source: SourcePipeline, seen: Stored, to: Version) -> SourceStat
     _check_there(source, to)
     old = to.state
     try:
-        old = whole(source.sink, source.id, old)
+        old = with_journal_names(source.sink, source.id, old)
     except StateError as error:
         raise EditRefused(f"{to.name} needs missing data: {error}") from error
     # What sweeps have noted since stays known, unless the source was started over since.

@@ -11,7 +11,7 @@ from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Source
 from blizzard_py.state.checkpoint_document import state_to_json
-from blizzard_py.state.checkpoint_file import whole
+from blizzard_py.state.checkpoint_file import with_journal_names
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.source_state import NO_BATCH, SourceState
@@ -37,7 +37,11 @@ class Start:
         ``found`` is the state in storage. Raises `StateError`, `StorageError`.
         """
         parts = self.parts
-        state = self._cold() if found is None else whole(parts.stores.sink, parts.id, found)
+        state = (
+            self._cold()
+            if found is None
+            else with_journal_names(parts.stores.sink, parts.id, found)
+        )
         if found is None and self.fresh:
             journal = Journal(parts.stores.sink, parts.letters_id, parts.concurrency)
             state = replace(state, reset_ts=journal.latest_commit(self.clock()))

@@ -26,12 +26,12 @@ _BACK_AT_MOST, _QUARTER = timedelta(hours=25), timedelta(minutes=15)
 
 
 def one_unit(unit: Any) -> str:
-    """``days`` and ``day`` are the same; what is no text is no unit."""
+    """Return the name of a unit in the singular, ``day`` for ``days``; empty if it is no text."""
     return unit.strip().lower().removesuffix("s") if isinstance(unit, str) else ""
 
 
-def whole(amount: Any) -> int | None:
-    """The amount if it is a whole number above 0."""
+def positive_int(amount: Any) -> int | None:
+    """Return the amount if it is a whole number above 0, otherwise None."""
     return (
         amount if isinstance(amount, int) and not isinstance(amount, bool) and amount > 0 else None
     )

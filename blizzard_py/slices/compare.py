@@ -19,7 +19,7 @@ Watermark = Mapping[str, Any]
 
 
 def shown(value: Any) -> str:
-    """A value in an error's text: short, on one line."""
+    """Return a value for an error message: short, on one line."""
     try:
         return shortened(printable(repr(value)), 200)
     except ValueError:  # an integer of more digits than Python turns into text
@@ -27,7 +27,7 @@ def shown(value: Any) -> str:
 
 
 def is_finite(value: Any) -> bool:
-    """False for numbers that no order holds: NaN and the infinities."""
+    """Return False for numbers that have no place in an order: NaN and the infinities."""
     if isinstance(value, float):
         return math.isfinite(value)
     return value.is_finite() if isinstance(value, Decimal) else True
@@ -39,7 +39,7 @@ def is_zoned(value: datetime | time) -> bool:
 
 
 def as_utc(moment: datetime) -> datetime:
-    """The same instant in UTC; a time without a zone is taken for UTC.
+    """Return the same instant in UTC. A time without a zone is taken as UTC.
 
     Raises `WatermarkError` at the ends of the calendar, where there is no such time.
     """
@@ -62,7 +62,7 @@ _FAMILIES: Sequence[tuple[type | tuple[type, ...], Callable[[Any], str]]] = (
 
 
 def family(value: Any) -> str:
-    """The word for the values that this one may be compared with."""
+    """Return the name of the group of types that a value can be compared with."""
     for types, word in _FAMILIES:
         if isinstance(value, types):
             return word(value)
@@ -70,7 +70,7 @@ def family(value: Any) -> str:
 
 
 def order(column: str, left: Any, right: Any) -> int:
-    """-1, 0 or 1 as ``left`` is below, equal to or above ``right``.
+    """Return -1, 0 or 1 as ``left`` is below, equal to or above ``right``.
 
     Raises `WatermarkError`, naming column and values, if they cannot be compared: other types,
     NaN, infinities.
@@ -92,7 +92,7 @@ def order(column: str, left: Any, right: Any) -> int:
 
 
 def advanced(old: Watermark | None, new: Watermark | None) -> dict[str, Any]:
-    """Per column the later of both values; null replaces nothing.
+    """Return the later of both values for each column. A null replaces nothing.
 
     Raises `WatermarkError` if a column's values cannot be compared.
     """

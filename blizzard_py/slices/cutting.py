@@ -13,7 +13,7 @@ from typing import Any
 
 from blizzard_core.errors import BlizzardError, ConfigurationError, SourceError
 from blizzard_core.settings import base
-from blizzard_py.slices.calendars import LENGTHS, MONTHS, later, one_unit, whole
+from blizzard_py.slices.calendars import LENGTHS, MONTHS, later, one_unit, positive_int
 from blizzard_py.slices.compare import is_zoned, shown
 from blizzard_py.slices.iso import IsoText
 
@@ -24,7 +24,7 @@ _MOST = 1_000_000
 
 
 def chunks(start: Any, end: Any, interval: Mapping[str, int] | str | None = None) -> list[Chunk]:
-    """[start, end) as half-open pairs, cut at the boundaries of ``interval``.
+    """Cut [start, end) into half-open pairs at the boundaries of ``interval``.
 
     ``{"months": 1}``, likewise years, weeks, days, hours, minutes, and ``step`` for integers
     (``"months=1"`` means the same). Weeks begin on Monday; months and years are counted from
@@ -57,7 +57,7 @@ def ranges(a: Any, b: Any, unit: str, amount: int = 1) -> list[Chunk]:
     Dates stay dates unless the unit is shorter than a day. Raises `SourceError` for other
     units and amounts, and for ends that are no times or of which only one has a zone.
     """
-    name, steps = one_unit(unit), whole(amount)
+    name, steps = one_unit(unit), positive_int(amount)
     if name not in LENGTHS and name not in MONTHS:
         raise SourceError(f"{shown(unit)} is no unit: {', '.join([*LENGTHS, *MONTHS])}")
     if steps is None:
@@ -110,13 +110,13 @@ def time_of(v: Any) -> date:
 
 
 def _in_zone(form: IsoText) -> datetime:
-    """The text's value with the offset that it was written with."""
+    """Return the text's value with the offset that it was written with."""
     value = form.value()
     return value if not form.zone else value.astimezone(timezone(form.offset))
 
 
 def _alike(start: date, end: date, precise: bool, error: type[BlizzardError]) -> tuple[Any, Any]:
-    """Both as dates, or both as datetimes if one is or it must be ``precise``.
+    """Return both as dates, or both as datetimes if one is, or if it must be ``precise``.
 
     A date is its midnight, in the zone of the other end.
     """
@@ -133,7 +133,7 @@ def _alike(start: date, end: date, precise: bool, error: type[BlizzardError]) ->
 
 
 def _interval(interval: Mapping[str, int] | str | None) -> tuple[str, int]:
-    """Unit and amount; an empty unit for a single chunk."""
+    """Return unit and amount. The unit is empty for a single chunk."""
     if isinstance(interval, str) and interval:
         interval = _named(interval)
     if not interval:
@@ -141,7 +141,7 @@ def _interval(interval: Mapping[str, int] | str | None) -> tuple[str, int]:
     if len(interval) != 1:
         raise ConfigurationError(f"an interval is written as {{months: 1}}: {shown(interval)}")
     [(name, value)] = interval.items()
-    unit, amount = one_unit(name), whole(value)
+    unit, amount = one_unit(name), positive_int(value)
     if unit not in {"step", *LENGTHS, *MONTHS}:
         known = ", ".join(f"{u}s" for u in [*LENGTHS, *MONTHS])
         raise ConfigurationError(f"{shown(name)} is no interval: {known}, step")
@@ -151,7 +151,7 @@ def _interval(interval: Mapping[str, int] | str | None) -> tuple[str, int]:
 
 
 def _named(text: str) -> dict[str, int]:
-    """``1 month``, ``months=1`` and ``step=1000``, taken apart; what is no whole number is 0."""
+    """Parse ``1 month``, ``months=1`` and ``step=1000``. An amount that is not whole becomes 0."""
     name, _, digits = text.partition("=")
     if name.strip() == "step":
         return {"step": int(digits) if digits.strip().isdecimal() else 0}
@@ -191,7 +191,7 @@ def _moment(value: Any) -> date:
 
 
 def _origin(start: Any, unit: str, amount: int) -> Any:
-    """The last boundary that is not above the start."""
+    """Return the last boundary that is not above the start."""
     day = datetime.combine(start, time(), start.tzinfo) if isinstance(start, datetime) else start
     if unit in MONTHS:
         months = MONTHS[unit] * amount

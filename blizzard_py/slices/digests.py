@@ -30,7 +30,7 @@ from blizzard_py.slices.compare import shown
 
 
 def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """The type with what ``leaf`` makes of each value's type in it, at any depth."""
+    """Return the type with ``leaf`` applied to the type of each value in it, at any depth."""
     kinds = pa.types
 
     def made(field: pa.Field) -> pa.Field:
@@ -62,7 +62,7 @@ _Parts = tuple[_Fixed, pa.Array | None]
 
 
 def digests(batch: pa.RecordBatch, columns: Sequence[str] = ()) -> pa.FixedSizeBinaryArray:
-    """A digest for each row, of the given columns or, without any, of all (in order of name).
+    """Return a digest of each row: of the given columns, or of all columns in order of name.
 
     Raises `SourceError` if the batch has not all of the columns.
     """
@@ -113,7 +113,7 @@ def _equal(name: str, column: pa.Array, value: Any) -> pa.BooleanArray:
 
 
 def _joined(table: _Fixed, texts: list[pa.Array]) -> tuple[memoryview, list[int]]:
-    """All rows' bytes one after the other, and where each row begins and the last one ends.
+    """Join the bytes of all rows. Return them with each row's beginning and the end of the last.
 
     The fixed part of a row has the lengths of its texts, which follow it.
     """
@@ -131,7 +131,7 @@ def _joined(table: _Fixed, texts: list[pa.Array]) -> tuple[memoryview, list[int]
 
 
 def _parts(column: pa.Array) -> _Parts:
-    """The column in canonical form."""
+    """Return the column in canonical form."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     kind = column.type
@@ -169,7 +169,7 @@ _PER_MICRO = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_0
 
 
 def _times(column: pa.Array) -> _Fixed:
-    """Microseconds, and the nanoseconds beyond them: the same for every unit."""
+    """Return microseconds, and the nanoseconds beyond them: the same for every unit."""
     width = pa.int32() if column.type.bit_width == 32 else pa.int64()
     ticks = np.asarray(column.view(width).cast(pa.int64()).fill_null(0)).astype("<i8")
     factor, divisor = _PER_MICRO[column.type.unit]
@@ -186,7 +186,7 @@ def _texts(column: pa.Array) -> pa.Array:
 
 
 def _decimals(column: pa.Array) -> pa.Array:
-    """Text without trailing zeros, since a scale is the type's and not the value's."""
+    """Return text without trailing zeros: a scale belongs to the type, not to the value."""
     values = column.to_pylist()
     plain = [None if v is None else f"{v.normalize(_EXACT):f}" for v in values]
     return _texts(pa.array(plain, pa.string()))
@@ -203,7 +203,7 @@ def _as_json(column: pa.Array) -> pa.Array:
 
 
 def _known_to_python(one: pa.Array) -> list[Any]:
-    """A single value, of days, texts and zones that Python has not their numbers and bytes."""
+    """Return a single value. Days, texts and zones unknown to Python become numbers or bytes."""
     try:
         return one.to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types
     except (ValueError, OverflowError, KeyError):

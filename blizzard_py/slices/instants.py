@@ -35,7 +35,7 @@ _ABBREVIATIONS = {
 
 
 def resolve(text: Any, now: datetime, zone: str = "UTC", start: bool = False) -> datetime:
-    """The instant that a text means, in UTC, cut to milliseconds; ``now`` is an aware time.
+    """Return the instant that a text means, in UTC, cut to milliseconds. ``now`` is an aware time.
 
     Without another one in the text, ``zone`` is where wall times are and days are counted:
 
@@ -83,7 +83,7 @@ def is_moving(text: Any) -> bool:
 
 
 def zone_of(name: Any) -> tzinfo:
-    """A zone by its name in the zone database, an offset, or an abbreviation.
+    """Return a zone by its name in the zone database, an offset, or an abbreviation.
 
     Raises `UnitError` for all others, and for names that mean another zone on another machine.
     """
@@ -114,14 +114,14 @@ def _known() -> set[str]:
 
 
 def clock_of(name: str) -> tzinfo:
-    """The zone by its name; UTC itself for one whose clocks never differ from UTC's."""
+    """Return the zone by its name, or UTC if its clocks never differ from UTC."""
     zone = zone_of(name)
     seen = [datetime(2020, month, 1, tzinfo=UTC).astimezone(zone).utcoffset() for month in (1, 7)]
     return zone if any(seen) else UTC
 
 
 def in_utc(given: Any, what: str) -> datetime:
-    """The same instant in UTC, cut to milliseconds. Raises `UnitError` if it has no zone."""
+    """Return the same instant in UTC, cut to milliseconds. Raises `UnitError` without a zone."""
     if not isinstance(given, datetime):
         raise UnitError(f"{what}: {shown(given)} is no time")
     found: datetime = given
@@ -148,7 +148,7 @@ def instant(wall: datetime, zone: tzinfo) -> datetime:
 
 
 def _jump(wall: datetime, zone: tzinfo) -> datetime:
-    """The moment at which clocks skip this wall time; zones jump on whole seconds."""
+    """Return the moment when clocks skip this wall time. Zones jump on whole seconds."""
     below = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)  # by the clock after the jump
     above = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)  # by the clock before it
     before = below.astimezone(zone).utcoffset()
@@ -162,12 +162,12 @@ def _jump(wall: datetime, zone: tzinfo) -> datetime:
 
 
 def stamp(moment: datetime) -> str:
-    """An instant in UTC as text of fixed width, so that text order is that of time."""
+    """Return an instant in UTC as text of fixed width, which sorts by time."""
     return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def moment(text: str) -> datetime:
-    """The instant of a `stamp`. Raises `ValueError` if it is none, or there is no such time."""
+    """Return the instant of a `stamp`. Raises `ValueError` if the text is no stamp or no time."""
     found = datetime.fromisoformat(text)
     if len(text) != _STAMP_WIDTH or found.tzinfo is not UTC:
         raise ValueError(f"{text!r} is not written as {stamp(datetime(2020, 2, 1, tzinfo=UTC))}")
@@ -181,7 +181,7 @@ def _part(digits: str | None) -> int | None:
 def _back(
     text: str, now: datetime, zone: tzinfo, back: tuple[int, int | None, int | None]
 ) -> datetime:
-    """Now floored to the smallest unit that is named, then so many days, hours and minutes back."""
+    """Return now, floored to the smallest named unit, then moved back by ``back``."""
     days, hours, minutes = back
     try:
         local = now.astimezone(zone).replace(second=0, microsecond=0)

@@ -34,7 +34,10 @@ class IsoText:
 
     @classmethod
     def of(cls, text: str) -> IsoText | None:
-        """The text's parts; None if it is no ISO date or time (digits alone are a number)."""
+        """Return the text's parts, or None if it is no ISO date or time.
+
+        Digits alone are a number.
+        """
         match = _FORM.fullmatch(text)
         if match is None:
             return None
@@ -62,16 +65,16 @@ class IsoText:
         return -ahead if self.zone[0] == "-" else ahead
 
     def moment(self) -> datetime:
-        """The instant in UTC, the fraction cut to microseconds."""
+        """Return the instant in UTC, its fraction cut to microseconds."""
         micros = int(self.fraction[1:7].ljust(6, "0")) if self.fraction else 0
         return (self.wall.replace(microsecond=micros) - self.offset).replace(tzinfo=UTC)
 
     def value(self) -> datetime:
-        """As `moment`, but without a zone where the text has none."""
+        """Return the same as `moment`, but without a zone if the text has none."""
         return self.moment() if self.zone else self.moment().replace(tzinfo=None)
 
     def at_wall(self, wall: datetime) -> str:
-        """The text for another wall time (whole seconds), with the same fraction and zone."""
+        """Return the text for another wall time (whole seconds) with the same fraction and zone."""
         day = wall.date().isoformat()
         if self.is_date:
             return day
@@ -80,7 +83,7 @@ class IsoText:
         return f"{day}{self.separator}{clock}{self.fraction}{self.zone}"
 
     def at_moment(self, moment: datetime) -> str:
-        """The text for another instant (in UTC), cut to as many digits as this one has."""
+        """Return the text for another instant (UTC), with the same number of digits."""
         try:
             wall = moment.replace(tzinfo=None) + self.offset
         except OverflowError:

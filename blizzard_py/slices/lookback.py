@@ -41,7 +41,10 @@ def shift(value: Any, back: Backward) -> Any:
 
 
 def closing_day(now: date, day: int, back: Backward) -> datetime:
-    """Return what is open at ``now``: since the first of last month, behind ``day`` of this one.
+    """Return the beginning of the open period at ``now``.
+
+    Up to the closing ``day`` of a month this is the first of last month, later the first of this
+    month, less the months and years of ``back``. Midnight UTC, or no zone if ``now`` has none.
 
     Less the months and years of ``back``; midnight UTC (without a zone if ``now`` has none).
     """
@@ -54,7 +57,7 @@ def closing_day(now: date, day: int, back: Backward) -> datetime:
 def effective(
     watermark: Watermark | None, back: Backward, now: date | None = None
 ) -> dict[str, Any]:
-    """Return the lower bound: each value moved back, none ever above the stored one.
+    """Return the lower bound: each value moved back, never above the stored one.
 
     ``closing_day`` counts from ``now`` (default: this moment, UTC) and takes the place of days
     and hours.
@@ -78,7 +81,7 @@ def _moved(moment: datetime, back: Backward) -> datetime:
 
 
 def _at_most(value: Any, begin: datetime) -> Any:
-    """The earlier of both, in the form of ``value``; values that are no times do not move."""
+    """Return the earlier of both in the form of ``value``. Values that are no times do not move."""
     if isinstance(value, datetime):
         fitting = begin if is_zoned(value) else begin.replace(tzinfo=None)
         return min(value, fitting)

@@ -79,7 +79,7 @@ def unit_prefix(source_id: str, part_from: datetime, name: str) -> str:
 
 
 def _value(name: str) -> str:
-    """A unit's name without ``/``, and short. ``%.`` stands in no other, so no two are alike."""
+    """Return a unit's name, short and without ``/``. Only digests contain ``%.``."""
     data = name.encode()
     if len(data) <= _LONGEST_BYTES:
         return _encoded(name)
@@ -107,7 +107,10 @@ def _ordered(value: Any) -> str:
 
 
 def _number(value: float | Decimal) -> str:
-    """Sign, 39 digits, and what is behind the point, counted upwards below zero as well."""
+    """Return text that sorts as the number does: sign, 39 digits, then the decimals.
+
+    The digits of a negative number are its complement, so they rise as well.
+    """
     exact = Decimal(value)
     if not exact.is_finite() or exact.copy_abs() >= 10**_WIDTH:  # abs() would round
         raise UnitError(f"a slice cannot begin at {shown(value)}")

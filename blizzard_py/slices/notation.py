@@ -36,7 +36,7 @@ _MARKERS: Mapping[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] 
 
 
 def serialize(wm: Watermark | None) -> str:
-    """The watermark as JSON text, keys sorted.
+    """Return the watermark as JSON text with sorted keys.
 
     Raises `WatermarkError` for what would not come back: NaN, infinities, keys that are no
     text, and types other than JSON's, times, dates and decimals.
@@ -51,7 +51,7 @@ def serialize(wm: Watermark | None) -> str:
 
 
 def deserialize(text: str | bytes, strict: bool = False) -> dict[str, Any]:
-    """The watermark that `serialize` wrote.
+    """Return the watermark that `serialize` wrote.
 
     A marker whose text does not parse yields the text. JSON that is no object is ``{}``, an
     error if ``strict``. Raises `WatermarkError` for what is not JSON.
@@ -76,7 +76,7 @@ def is_empty(wm: Watermark | None) -> bool:
 
 
 def stored(text: str | bytes | None) -> dict[str, Any] | None:
-    """The watermark that was stored; None if nothing was.
+    """Return the stored watermark, or None if there is none.
 
     Raises `WatermarkError` for all else that is no JSON object, the empty text included: what
     cannot be read must never mean "read everything".

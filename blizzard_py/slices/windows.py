@@ -63,7 +63,7 @@ def window(
 
 
 def last_full_tick(value: Any, type: str) -> Any:  # noqa: A002  # the contract's name
-    """The bound lowered to the highest value of the column that no later row can still take.
+    """Return the bound lowered to the highest value that no later row can still take.
 
     A column that keeps days holds today's rows under one value, so a bound within today would
     call them read: it is yesterday. Likewise a column that keeps seconds, minutes or

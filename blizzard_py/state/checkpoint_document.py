@@ -2,40 +2,40 @@
 
 On top of the shared format (`blizzard_core.checkpoint.document`) come:
 
-* ``source``: whose state it is, by names and URI, and the range of names that it is for;
+* ``source``: the source of this state: its names, its URI and its range of file names;
 * ``in_flight``: the batches between plan and advance, with their phase. In
-  phase ``running`` nothing they wrote counts; in phase ``publishing`` everything
-  in ``outputs`` and ``letters`` does, and ``finished`` says what became of each source file;
-* ``retries``: how often a file has failed in a way that may pass, and until when it waits;
-* ``queue``: files to do that no scan finds: late ones, and those of a ``request``;
-* ``ahead``: partitions of which a request took files before scans reach them;
-* ``reached``: the lowest name that a request brought from below the ``origin``;
+  phase ``running`` nothing they wrote counts. In phase ``publishing`` everything
+  in ``outputs`` and ``letters`` counts, and ``finished`` has the outcome of each source file;
+* ``retries``: how often a file has failed with a temporary error, and until when it waits;
+* ``queue``: pending files that no scan finds: late files, and those of a ``request``;
+* ``ahead``: partitions whose files a request took before scans reach them;
+* ``reached``: the lowest name that a request ingested from below the ``origin``;
 * ``sweep``: when the last late sweep began, and how far the one under way has come;
 * ``ledger``: the segments that the journal is folded into (`blizzard_py.state.ledger`);
 * ``lateness``: how late files came, by day (`blizzard_py.state.lateness`);
 * ``origin``: the floor that the cold start had, ``""`` if it read everything;
 * ``processed``: the segments of the processed set, for a source without watermark;
-* ``anew_ts``: when an operator had it start over: what was done before counts no more;
-* ``columns``: of a source that is asked for rows, what was read of it (`column_state`);
-* ``units``: of a source that is read by work units, what is known of each
+* ``anew_ts``: when an operator let the source start over; earlier batches do not count;
+* ``columns``: the position of a query source with windows (`column_state`);
+* ``units``: the state of each work unit, for a source with units
   (`blizzard_py.slices.units.state`);
 * ``group_seq``: the number of the source's last group (`blizzard_core.handover.groups`);
-* ``replacing``: of the ``queue`` those files that take the place of what they had before;
-* ``stream``: of a pipeline over event time, where its query is (`stream_state`);
-* ``unexpected``: fields without a column that were told, so that each is told once;
-* ``sources``: of a pipeline whose sources share batches, the state of each by its name
+* ``replacing``: files of the ``queue`` that replace their earlier rows;
+* ``stream``: the state of a pipeline's query over event time (`stream_state`);
+* ``unexpected``: fields without a column that were reported, so that each is reported once;
+* ``sources``: the state of each source by its name, if sources share batches
   (`blizzard_py.state.composite_state`);
 * ``committed``: the newest commit point (`blizzard_py.state.fence_record`);
 * ``last_output``: the highest name of an output; names rise whatever a clock says;
 * ``unfolded``: what the journal must hold (`blizzard_py.state.journal_tally`);
-* ``requests``: what operators asked for, and how it went (`blizzard_py.requests.progress`);
-* ``former``: the places that files of the source had before, which rows may name;
+* ``requests``: operators' requests and their progress (`blizzard_py.requests.progress`);
+* ``former``: earlier places of the source's files, which rows may name;
 * ``totals``: counts since the pipeline's first batch.
 
-**Names in grace** stand under ``recent`` while they are few. When there are more than
-`INLINE_NAMES`, those whose batches the journal has are left out, ``window`` names these
-batches, and ``schema_version`` is 2: so a save costs the same however many files a
-second are done, and a reader that would take the names for not done refuses.
+**Names in grace** are listed under ``recent`` if they are at most `INLINE_NAMES`. Otherwise names
+whose batches are in the journal are left out, ``window`` names these batches, and
+``schema_version`` is 2. So the cost of a save does not depend on the number of files a second. An
+old reader refuses version 2; it would take these names for new files.
 """
 
 from __future__ import annotations
@@ -76,16 +76,16 @@ from blizzard_py.state.source_state import (
 )
 from blizzard_py.state.stream_state import StreamState, stream_to_json
 
-# So many names in grace a checkpoint lists at most: about 150 KB.
+# A checkpoint lists at most this many names in grace: about 150 KB.
 INLINE_NAMES = 2000
 _WINDOW_VERSION = 2
 
-# A checkpoint that was renamed away holds only where to, and its state until that is over.
+# A renamed checkpoint holds only its new name, and its state until the rename is complete.
 MOVED_TO = "moved_to"
 MOVED_DOCUMENT = "moving"
 MOVED_EPOCH = "moved_epoch"
 
-# What stands instead of a source's own state where it shares one with others: whose checkpoint.
+# The key of a source that shares a checkpoint: its value is the id of that checkpoint.
 SHARED = "shared_checkpoint"
 
 _REMEDY = "restore it as it was saved, or make it again with `blizzard checkpoint rebuild`"
@@ -93,7 +93,7 @@ _REMEDY = "restore it as it was saved, or make it again with `blizzard checkpoin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointDocument(ProgressDocument):
-    """The checkpoint as `decode_document` reads it. Other keys belong to another release."""
+    """The checkpoint as `decode_document` reads it. Unknown keys belong to another release."""
 
     writer: Writer | None = None
     source: Identity | None = None
@@ -126,7 +126,7 @@ class CheckpointDocument(ProgressDocument):
 
 
 def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
-    """The checkpoint document, stamped with ``now`` (epoch seconds). What is empty is left out."""
+    """Return the checkpoint document, stamped with ``now`` (epoch seconds), without empty keys."""
     spilled = _spilled(state)
     document = progress_to_json(state.progress, now, spilled)
     if spilled:
@@ -172,16 +172,15 @@ def _sweep_to_json(sweep: Sweep) -> dict[str, Any]:
 
 
 def _spilled(state: SourceState) -> frozenset[float]:
-    """The times of names that the journal has, if there are too many names to list."""
+    """Return the times of names that only the journal has, if there are too many to list."""
     names = sum(len(known.done) for known in state.progress.partitions.values())
     return frozenset(seen for _, seen in state.window if names > INLINE_NAMES)
 
 
 def state_from_json(document: Any, where: str) -> SourceState:
-    """The state of a checkpoint document. Raises `StateError` naming ``where``.
+    """Return the state of a checkpoint document. Raises `StateError` naming ``where``.
 
-    Names in grace that the document leaves to the journal are not in it; see
-    `blizzard_py.state.checkpoint_file`.
+    It lacks the names in grace that only the journal has (`blizzard_py.state.checkpoint_file`).
     """
     if isinstance(document, Mapping) and MOVED_TO in document:
         raise StateError(f"{where}: {_moved(document)}")

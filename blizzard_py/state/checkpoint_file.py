@@ -1,7 +1,7 @@
 """A source's state from storage: its checkpoint, and the names that it leaves to the journal.
 
-Everything that only looks reads a state through `read_state`, what owns it through
-`whole` after taking it over; so nobody mistakes a file in grace for one that is not done.
+Readers use `read_state`. The owner of a state uses `with_journal_names` after taking it over. So
+nobody mistakes a processed file in grace for a new one.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from blizzard_py.state.processed_tracker import ProcessedTracker
 from blizzard_py.state.source_state import IN, Identity, SourceState, checkpoint_path
 from blizzard_py.state.state_paths import StatePaths, checkpoints
 
-# A segment that is gone was replaced since the checkpoint was read: so often it is read again.
+# A segment may be replaced after the checkpoint was read. The checkpoint is read this often.
 _LOOKS = 5
 
 
 def live_states(sink: Storage) -> tuple[str, ...]:
-    """Return the ids of the table's sources that have a state. What is damaged is one, too.
+    """Return the ids of the table's sources that have a state, including a damaged one.
 
-    What is left of one that was renamed is none. Costs the LISTs of the state folder and a GET for
-    each. Raises `StorageError`.
+    The remains of a renamed state do not count. Costs the LISTs of the state folder and a GET for
+    each source. Raises `StorageError`.
     """
 
     def has_state(source_id: str) -> bool:
@@ -52,15 +52,15 @@ def live_states(sink: Storage) -> tuple[str, ...]:
 
 
 def read_state(sink: Storage, source_id: str) -> SourceState | None:
-    """The state in storage, None if there is none. Raises `StateError`, `StorageError`."""
+    """Return the stored state, or None. Raises `StateError`, `StorageError`."""
     state = load_state(sink, source_id)
-    return None if state is None else whole(sink, source_id, state)
+    return None if state is None else with_journal_names(sink, source_id, state)
 
 
 def load_state(sink: Storage, source_id: str) -> SourceState | None:
-    """As `read_state`, without names in grace that only the journal has.
+    """Return the state as `read_state` does, without names in grace that only the journal has.
 
-    Of a source that shares a checkpoint it is its part of that one.
+    For a source that shares a checkpoint this is its part of the shared one.
     """
     where = f"{sink.uri}/{checkpoint_path(source_id)}"
     document = checkpoint.load(sink, checkpoint_path(source_id), lambda found, _where: found)
@@ -78,10 +78,10 @@ def load_state(sink: Storage, source_id: str) -> SourceState | None:
 
 
 def read_ledger(sink: Storage, source_id: str) -> Ledger:
-    """Everything that a source has settled up to now. Raises `StateError`, `StorageError`.
+    """Return the ledger of all processed names. Raises `StateError`, `StorageError`.
 
-    Its owner may fold the journal while we read, and remove what it has folded: only if the
-    checkpoint still lists the same segments afterwards, nothing has slipped through.
+    The owner may fold the journal while we read, and delete folded objects. The result is complete
+    only if the checkpoint still lists the same segments afterwards.
     """
     looks = _LOOKS
     state = load_state(sink, source_id) or SourceState()
@@ -106,10 +106,10 @@ def read_ledger(sink: Storage, source_id: str) -> Ledger:
 
 
 def read_names(sink: Storage, source_id: str) -> ProcessedTracker:
-    """The set of names that a source without a watermark has done.
+    """Return the processed names of a source without a watermark.
 
-    Its owner may put segments together while we read. Only where the checkpoint still lists
-    one that is gone, it is lost. Raises `StateError`, `StorageError`.
+    The owner may merge segments while we read. A missing segment is lost only if the checkpoint
+    still lists it. Raises `StateError`, `StorageError`.
     """
     folder = StatePaths(source_id).processed
     segments = _processed(sink, source_id)
@@ -137,10 +137,10 @@ def _too_fast(sink: Storage, source_id: str) -> Unavailable:
     )
 
 
-def whole(sink: Storage, source_id: str, state: SourceState) -> SourceState:
-    """The state with the names in grace that only the journal has.
+def with_journal_names(sink: Storage, source_id: str, state: SourceState) -> SourceState:
+    """Return the state with the names in grace that only the journal has.
 
-    Raises `StateError` if the journal lacks a batch that the checkpoint counts on.
+    Raises `StateError` if the journal lacks a batch that the checkpoint needs.
     """
     absent = unlisted(state)
     records = list(Journal(sink, source_id).read(absent))
@@ -152,7 +152,7 @@ def whole(sink: Storage, source_id: str, state: SourceState) -> SourceState:
             " rebuild`"
         )
     seen = dict(state.window)
-    names = {path: seen[record.batch] for record in records for path in record.settled}
+    names = {path: seen[record.batch] for record in records for path in record.done_paths}
     return replace(state, progress=with_names(state.progress, names))
 
 
@@ -163,7 +163,7 @@ def unlisted(state: SourceState) -> list[str]:
 
 
 def with_names(progress: Progress, names: Mapping[str, float]) -> Progress:
-    """The progress with paths that are done, and the times at which scans first saw them."""
+    """Return the progress with processed paths and the times when scans first saw them."""
     fresh: dict[str, dict[str, float]] = {}
     for path, seen in names.items():
         partition, name = split(path, progress.depth or 0)
@@ -184,10 +184,10 @@ def with_names(progress: Progress, names: Mapping[str, float]) -> Progress:
 def check_identity(
     state: SourceState, parts_identity: Identity, own_id: str | None, where: str
 ) -> None:
-    """Raise `StateError` if the state is another source's, or of files that lie elsewhere.
+    """Raise `StateError` if the state belongs to another source or to files in another place.
 
-    With an ``id`` of its own a source may have been renamed; its files may not have moved.
-    Where nothing was begun yet, a place that was mistaken may still be corrected.
+    A source with its own ``id`` may have been renamed, but its files may not have moved.
+    Before the first batch a wrong location may still be corrected.
     """
     known = state.source
     progress = state.progress
@@ -223,7 +223,7 @@ def check_identity(
 
 
 def _check_range(state: SourceState, names: NameRange, where: str) -> None:
-    """Raise `StateError` for another range: names would be passed over, or read by two sources."""
+    """Raise `StateError` for another range: names would be skipped, or read by two sources."""
     known = NameRange() if state.source is None else state.source.range or NameRange()
     if known != names:
         raise StateError(
@@ -234,7 +234,7 @@ def _check_range(state: SourceState, names: NameRange, where: str) -> None:
 
 
 def _is_same_lake(known: str | None, given: str | None) -> bool:
-    """Return whether the same driver reads the same place; so where nobody wrote down which."""
+    """Return whether the same driver reads the same place. True if either is unknown."""
     if known is None or given is None:
         return True
     (driver, _, place), (other, _, elsewhere) = known.partition(IN), given.partition(IN)

@@ -26,7 +26,7 @@ _STATE = "_checkpoint.json"
 
 
 def blocked_by(sink: Storage, source_id: str) -> str | None:
-    """Return what a committer says of the source's next group; None if none says that it waits.
+    """Return why a committer holds back the source's next group; None if no one does.
 
     For people only. Costs a LIST and a GET for each committer. Raises `StorageError`.
     """
@@ -35,7 +35,7 @@ def blocked_by(sink: Storage, source_id: str) -> str | None:
 
 
 def applied_groups(sink: Storage, source_id: str) -> int:
-    """The number of the source's last group that is in the table, 0 if none is.
+    """Return the number of the source's last group in the table, 0 if there is none.
 
     A committer that died may have gone further, and says so once it runs again. Costs and
     raises as `blocked_by`.
@@ -45,7 +45,7 @@ def applied_groups(sink: Storage, source_id: str) -> int:
 
 
 def committer_of(entry: Entry) -> str:
-    """Return what the committer calls itself whose state this is."""
+    """Return the name of the committer that this state belongs to."""
     return entry.path.rpartition("/")[2].removesuffix(_STATE)
 
 
@@ -61,7 +61,7 @@ def _blocks(sink: Storage, key: str) -> Iterator[dict[str, Any]]:
 
 
 def committer_states(sink: Storage) -> list[Entry]:
-    """The files that committers keep their state in. One LIST. Raises `StorageError`."""
+    """Return the state files of committers. One LIST. Raises `StorageError`."""
     try:
         pages = sink.list_range(f"{COMMITTERS_FOLDER}/", f"{COMMITTERS_FOLDER}0")  # "0" follows "/"
         return [e for page in pages for e in page.entries if e.path.endswith(_STATE)]
@@ -70,7 +70,7 @@ def committer_states(sink: Storage) -> list[Entry]:
 
 
 def numbers_from(sink: Storage, source_id: str, seq: int) -> set[int]:
-    """The numbers of this one and above that there are manifests of. Raises `StorageError`."""
+    """Return the numbers from ``seq`` on that have a manifest. Raises `StorageError`."""
     folder = join(GROUPS_FOLDER, source_id)
     before = group_path(source_id, seq).removesuffix(".json")
     found: set[int] = set()
@@ -87,6 +87,6 @@ def numbers_from(sink: Storage, source_id: str, seq: int) -> set[int]:
 
 
 def manifest(sink: Storage, source_id: str, seq: int) -> Group:
-    """The group of that number. Raises `NotFound`, `StateError` if it is not understood."""
+    """Return the group of that number. Raises `NotFound`, or `StateError` if it is invalid."""
     path = group_path(source_id, seq)
     return decode_group(sink.read(path), f"{sink.uri}/{path}", source_id, seq)

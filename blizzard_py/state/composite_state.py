@@ -1,18 +1,18 @@
-"""Several sources in one checkpoint: what of it is whose. Pure.
+"""The states of several sources that share one checkpoint. Pure.
 
 The sources of a pipeline over event time share a watermark, so they share batches and one
 checkpoint. Its id is that of the pipeline (`SourceContext.home_id`), and a save of it is one
 commit point for all of them. Each source keeps its own journal, ledger and dead letters.
 
-* ``members`` holds each source's state by its name, as if it stood alone, but for what follows;
-* ``in_flight`` and ``retries`` stand at the top. A path of them is *qualified*, ``name:path``: no
-  name of a source has a colon;
-* so do ``stream``, ``last_batch``, ``last_output``, ``committed`` and ``anew_ts``, which are of
-  all, and their ``totals`` together.
+* ``members`` holds each source's own state by its name, without the following keys;
+* ``in_flight`` and ``retries`` are at the top level. Their paths are *qualified*, ``name:path``,
+  because no name of a source has a colon;
+* ``stream``, ``last_batch``, ``last_output``, ``committed``, ``anew_ts`` and the common ``totals``
+  are at the top level too. They belong to all sources.
 
-`of_source` gives a source its state as it would be if it stood alone, and `with_source` puts back
-what became of it; the second undoes the first. Outputs are of no source: they stand, as the
-state of the query does, with the first one by name, in its journal and its counts.
+`of_source` returns the state of one source as if it had no others. `with_source` puts a changed
+one back: it is the inverse. Outputs belong to no source. Like the query's state they are counted
+for the first source by name, and stand in its journal.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _COLON = ":"
 
 
 def qualified(name: str, path: str) -> str:
-    """The path of a source's file among those of all."""
+    """Return a file's path prefixed with its source's name."""
     return f"{name}{_COLON}{path}"
 
 
 def parted(path: str) -> tuple[str, str]:
-    """A qualified path as the source's name and the path below its root."""
+    """Split a qualified path into the source's name and the path below its root."""
     name, _, rest = path.partition(_COLON)
     return name, rest
 
 
 def of_source(state: SourceState, name: str) -> SourceState:
-    """The state of one source, with its part of what is in flight."""
+    """Return the state of one source, with its part of the batches in flight."""
     own = state.members.get(name) or SourceState(unfolded=_first_tally(state))
     retries = {parted(path): retry for path, retry in state.retries.items()}
     parts = (part_of(batch, name, is_first=_is_first(state, name)) for batch in state.in_flight)
@@ -60,15 +60,15 @@ def of_source(state: SourceState, name: str) -> SourceState:
 
 
 def _first_tally(state: SourceState) -> JournalTally | None:
-    """Return what a source counts its journal from: the first batch on, if there was none yet."""
+    """Return the tally that a new source starts with: empty if no batch ran yet, else None."""
     return state.unfolded if state.unfolded == JournalTally() else None
 
 
 def with_source(state: SourceState, name: str, after: SourceState) -> SourceState:
-    """The state of all once that of one source is ``after``.
+    """Return the state of all sources, with ``after`` as the state of one.
 
-    A batch of it that is new joins those of all, and one that is gone leaves them, which is only
-    right for one that had files of this source alone.
+    Its new batches are added to those of all sources, and its missing batches are removed. A
+    removed batch may only have had files of this source.
     """
     before = {batch.batch for batch in of_source(state, name).in_flight}
     now = {batch.batch: batch for batch in after.in_flight}
@@ -100,9 +100,9 @@ def with_source(state: SourceState, name: str, after: SourceState) -> SourceStat
 
 
 def part_of(batch: Batch, name: str, *, is_first: bool) -> Batch | None:
-    """A source's part of a batch, with its own paths; None if it has none of it.
+    """Return a source's part of a batch, with its own paths; None if it has none of it.
 
-    The first one's has the outputs, and is there once a query has settled the batch.
+    The first source's part has the outputs. It exists once a query has processed the batch.
     """
     mine = [(entry, path) for entry in batch.files if (path := _own(entry.path, name)) is not None]
     if not mine and not (is_first and (batch.outputs or batch.settled is not None)):
@@ -118,7 +118,7 @@ def part_of(batch: Batch, name: str, *, is_first: bool) -> Batch | None:
 
 
 def lifted(batch: Batch, name: str) -> Batch:
-    """A batch of one source among those of all."""
+    """Return a batch of one source with qualified paths."""
     return replace(
         batch,
         files=tuple(lifted_entries(batch.files, name)),
@@ -128,22 +128,22 @@ def lifted(batch: Batch, name: str) -> Batch:
 
 
 def lifted_entries(entries: Iterable[Entry], name: str) -> list[Entry]:
-    """Listed files of one source among those of all."""
+    """Return listed files of one source with qualified paths."""
     return [replace(entry, path=qualified(name, entry.path)) for entry in entries]
 
 
 def lifted_files(files: Iterable[FinishedFile], name: str) -> list[FinishedFile]:
-    """Outcomes of one source among those of all."""
+    """Return outcomes of one source with qualified paths."""
     return [replace(file, path=qualified(name, file.path)) for file in files]
 
 
 def lifted_letters(letters: Iterable[StagedBadRecords], name: str) -> list[StagedBadRecords]:
-    """Staged letters of one source among those of all."""
+    """Return staged dead letters of one source with qualified paths."""
     return [_renamed(each, lambda path: qualified(name, path)) for each in letters]
 
 
 def _letters_of(letters: Iterable[StagedBadRecords], name: str) -> list[StagedBadRecords]:
-    """An object of them is of one task, and so of one source."""
+    """Return the staged dead letters of one source. Each object belongs to one source."""
     return [
         _renamed(each, lambda path: parted(path)[1])
         for each in letters
@@ -165,9 +165,9 @@ def _is_first(state: SourceState, name: str) -> bool:
 
 
 def _share(stream: StreamState, name: str, *, is_first: bool) -> StreamState:
-    """Return what of a query is told with one source: its own rows, and its newest time.
+    """Return one source's part of a query's state: its own counts and its newest time.
 
-    What is of the query as a whole counts once, with the first.
+    Counts of the whole query appear once, for the first source.
     """
     own = stream.sources.get(name, SourceStream())
     mine = replace(

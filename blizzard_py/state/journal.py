@@ -1,4 +1,4 @@
-"""The journal: one small object per batch that says what became of every file of it.
+"""The journal: one small object per batch, with the outcome of each of its files.
 
 ``_blizzard/journal/{source id}/{batch}.json``::
 
@@ -13,20 +13,21 @@
      "names_root": "s3://raw/events/", "group": {"seq": 3, "replaced": {…}},
      "event_time": {"batch": 12, "watermark_ms": 1706450400000, …}, "request": "7f3a9c2e.1"}
 
-It is written after the commit point and before anything of the batch is published, under
-the batch's own name and with what was committed, so whoever finishes the batch writes
-the same again. So a file is done if and only if the journal or what it was folded
-into (`blizzard_py.state.ledger`) says so; `seen_ts` is when the scan ended that found them. With
-``staged`` and ``letters`` it is the whole batch: what a lost checkpoint knew of one that is
-being published can be made again (`blizzard_py.edits.rebuild`). ``names_root`` is there where
-rows name their file, ``group`` where they replace (`Batch`), ``event_time`` where a query over it
-has settled the batch (`QueryBatch`), ``request`` where an operator asked for it. ``size`` and
-``modified`` are those of the file when it was listed.
+The object is written after the commit point and before any output of the batch is published. Its
+name is the batch's id and its content is what was committed. So another process that finishes the
+batch writes the same content again. A file is done if and only if the journal, or the ledger that
+it was folded into (`blizzard_py.state.ledger`), contains it.
 
-Whoever takes a batch over gives its outputs new final names, and writes them under a name of
-their own as well, ``{batch}~{how often it was taken over}.json``: what the one before has
-sent may arrive when it likes, and takes nothing back (`latest`). What became of the files is
-the same in each, so whoever asks only that reads ``{batch}.json``, or another where that is lost.
+``seen_ts`` is the end of the scan that found the files. ``size`` and ``modified`` are those of
+the listing. With ``staged`` and ``letters`` the object describes the complete batch, so a lost
+checkpoint of a batch in publication can be rebuilt (`blizzard_py.edits.rebuild`). Optional keys:
+``names_root`` if rows name their file, ``group`` if rows replace others (`Batch`), ``event_time``
+if a query over event time processed the batch (`QueryBatch`), ``request`` for an operator's.
+
+A process that takes a batch over gives its outputs new final names. It also writes the object as
+``{batch}~{number of take-overs}.json``: a delayed write of the earlier process cannot undo that
+(`latest`). The outcomes of files are the same in each of these objects. A reader of outcomes uses
+``{batch}.json``, or another one if that is lost.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ KEPT_SECS = 30 * 86_400
 
 # Objects that are read and held at the same time.
 _READ_TOGETHER = 64
-# And of those for people, whoever wrote them.
-_TOLD_TOGETHER = 8
+# The same for objects that are read for people.
+_DOCUMENTS_TOGETHER = 8
 
 REMEDY = "restore it as it was written: without it nobody knows what became of its files"
 
@@ -69,17 +70,17 @@ class Record:
     seen_ts: float
     finished_ts: float
     outcomes: dict[str, str]
-    # Its files had been taken before: one that fails has its rows of before.
+    # Its files had been ingested before: a file that fails keeps its earlier rows.
     replaces: bool = False
     # What files were like when they were listed: size and time.
     listed: dict[str, tuple[int, float]] = field(default_factory=dict)
-    # The operator's request that its files were of.
+    # The operator's request that its files belong to.
     request: str = ""
-    # Files that were given up, of which nobody knows whether their rows are in.
+    # Files that were given up: it is unknown whether their rows are in the table.
     unknown: frozenset[str] = frozenset()
 
     @property
-    def settled(self) -> list[str]:
+    def done_paths(self) -> list[str]:
         """The files that are done: all but those that wait for another try."""
         return [path for path, outcome in self.outcomes.items() if outcome != "retry"]
 
@@ -95,7 +96,7 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Outcomes:
-    """An object of the journal as far as `Record` goes, which may be many thousands of."""
+    """The part of a journal object that `Record` needs. There may be many thousands."""
 
     batch: str
     started_ts: float
@@ -120,7 +121,7 @@ class OutputDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileDocument(FinishedFile):
-    """A file with what became of it, and what it was like when it was listed."""
+    """A file with its outcome, and its size and time in the listing."""
 
     size: int
     modified: float
@@ -158,7 +159,7 @@ class Journal:
         return f"{self._storage.uri}/{self._folder}"
 
     def write(self, batch: Batch) -> None:
-        """Put the batch's object there, or the same again."""
+        """Write the batch's object. A repeated call writes the same content."""
         listed = {entry.path: entry for entry in batch.files}
         document: dict[str, Any] = {
             "batch": batch.batch,
@@ -196,25 +197,25 @@ class Journal:
         self._storage.put_atomic(self._path(batch.batch), data)
 
     def batches(self) -> Iterator[str]:
-        """The ids of all batches that are there, a page in memory at a time."""
+        """Return the ids of all batches, with one page in memory at a time."""
         return (batch for batch, _ in self.written())
 
     def since(self, batch: str) -> list[str]:
-        """The ids from this one on, in their order; costs what is there from it on."""
+        """Return the ids from ``batch`` on, in order. The cost depends on their number."""
         return [found for found, _ in latest(self._entries(batch))]
 
     def latest_commit(self, now: float) -> float:
         """Return ``now``, or when the last batch was committed, if later.
 
-        What came before counts no more for whoever starts over, and what commits after counts from
-        here. A store tells times in whole seconds, and its clock may have been put back since: so
-        ``now`` alone could lie before what is there.
+        A start over ignores all earlier batches and counts all later ones. A store gives times in
+        whole seconds, and its clock may have been put back. So ``now`` alone could lie before an
+        existing batch.
         """
         recent = [batch for batch, at in self.written() if at >= now - CLOCK_STEP_SECS]
         return max([now, *(record.finished_ts for record in self.read(recent))])
 
     def written(self) -> Iterator[tuple[str, float]]:
-        """The batches that are there, each with the store's time of its object."""
+        """Yield all batches, each with the store's time of its object."""
         for batch, entry in latest(self._entries()):
             yield batch, entry.modified
 
@@ -226,7 +227,7 @@ class Journal:
             return
 
     def read(self, batches: Iterable[str]) -> Iterator[Record]:
-        """The records of these batches in the order given, without those that are gone.
+        """Yield the records of these batches in the given order, without missing ones.
 
         Raises `StateError` naming an object that is not understood, `StorageError`.
         """
@@ -244,7 +245,7 @@ class Journal:
             )
 
     def committed(self, batches: Iterable[str]) -> Iterator[Batch]:
-        """These batches as they were committed, in the order given, without those that are gone.
+        """Yield these batches as they were committed, in the given order, without missing ones.
 
         Raises as `read` does.
         """
@@ -257,17 +258,19 @@ class Journal:
             yield _batch(decode_document(BatchDocument, document, where, REMEDY))
 
     def documents(self, batches: Iterable[str]) -> Iterator[BatchDocument]:
-        """These batches with all that is kept of them, in the order given, without those gone.
+        """Yield the complete documents of these batches in the given order, without missing ones.
 
         Raises as `read` does.
         """
         for document, where in self._documents(map(self._path, batches)):
             yield decode_document(BatchDocument, document, where, REMEDY, open_=True)
 
-    def told(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, BatchDocument | StateError]]:
-        """Each of these objects that is still there, or why it is none. For people."""
+    def documents_or_errors(
+        self, entries: Iterable[Entry]
+    ) -> Iterator[tuple[Entry, BatchDocument | StateError]]:
+        """Yield each existing object of ``entries``, or the error that makes it unreadable."""
         places = {entry.path: entry for entry in entries}
-        for path, raw in self._raws(places, _TOLD_TOGETHER):
+        for path, raw in self._raws(places, _DOCUMENTS_TOGETHER):
             where = f"{self._storage.uri}/{path}"
             try:
                 found = decode_document(
@@ -279,11 +282,11 @@ class Journal:
                 yield places[path], found
 
     def prune(self, now: float, folded: Iterable[str]) -> int:
-        """Remove those of ``folded`` that are older than thirty days; returns how many.
+        """Delete ``folded`` batches that are older than thirty days. Return how many.
 
-        By their names and by the store's time of their objects, ``now`` being the store's: names
-        are of a machine's clock, which may have been a month behind. Where it was ahead, names go
-        on from there, and those ahead of ``now`` tell nothing.
+        Both the time in the name and the store's time of the object count; ``now`` is the store's.
+        Names come from a machine's clock, which may have been a month behind. If it was ahead,
+        later names follow on from there, and a name ahead of ``now`` proves nothing.
         """
         limit = now - KEPT_SECS
         first, last = first_name(limit), first_name(now)
@@ -291,12 +294,12 @@ class Journal:
         entries = [e for e in self._entries() if _batch_of(e.path) in old] if old else []
         old -= {_batch_of(entry.path) for entry in entries if entry.modified >= limit}
         doomed = [entry.path for entry in entries if _batch_of(entry.path) in old]
-        for path in reversed(doomed):  # the one without ~ last: whoever prunes finds batches by it
+        for path in reversed(doomed):  # the one without ~ last: pruning finds batches by it
             self._storage.delete(path)
         return len(old)
 
     def _documents(self, paths: Iterable[str]) -> Iterator[tuple[Any, str]]:
-        """The objects of batches, and where each is."""
+        """Yield the objects of batches, each with its URI."""
         for path, raw in self._raws(paths, _READ_TOGETHER):
             where = f"{self._storage.uri}/{path}"
             yield parsed(raw, where), where
@@ -313,7 +316,7 @@ class Journal:
         try:
             return self._storage.read(path)
         except NotFound:
-            # Pruned meanwhile, or lost: then whoever took the batch over has left the same.
+            # Pruned meanwhile, or lost. A process that took the batch over has left a copy.
             stem = path.removesuffix(".json")
             entries = listed(self._storage, f"{stem}~", f"{stem}\x7f")
             raws = (self._raw(entry.path) for entry in entries)
@@ -324,9 +327,9 @@ class Journal:
 
 
 def latest(entries: Iterable[Entry]) -> Iterator[tuple[str, Entry]]:
-    """Each batch of a journal's listing, in its order, with the object to be believed.
+    """Yield each batch of a journal's listing, in order, with its valid object.
 
-    That is the one of who took the batch over last: ``~`` sorts behind ``.json``.
+    It is that of the last take-over: ``~`` sorts behind ``.json``.
     """
     written = (entry for entry in entries if entry.path.endswith(".json"))
     for batch, objects in groupby(written, lambda entry: _batch_of(entry.path)):

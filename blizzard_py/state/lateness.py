@@ -33,7 +33,7 @@ def measured(
     before: ScanTimes | None,
     scanned: ScanTimes,
 ) -> Lateness:
-    """Return what is known of lateness after a scan; ``progress`` is from before its findings."""
+    """Return the lateness known after a scan. ``progress`` is from before its findings."""
     if before is None:
         return known
     worst = 0.0
@@ -53,7 +53,7 @@ def measured(
 
 
 def _tops(done: Mapping[str, float]) -> list[tuple[float, bytes]]:
-    """The highest name that each scan saw first: there are few scans and many names."""
+    """Return the highest name that each scan saw first: scans are few, names are many."""
     highest: dict[float, str] = {}
     for name, seen in done.items():
         if name > highest.get(seen, ""):
@@ -62,7 +62,7 @@ def _tops(done: Mapping[str, float]) -> list[tuple[float, bytes]]:
 
 
 def with_worst(known: Lateness, secs: float, now: float) -> Lateness:
-    """The record with one more measurement, and without days that are too long ago."""
+    """Return the record with one more measurement, without days that are too old."""
     today = int(now // 86_400)
     days = {day: worst for day, worst in known if day > today - LATENESS_DAYS}
     days[today] = max(days.get(today, 0.0), secs)
@@ -70,7 +70,7 @@ def with_worst(known: Lateness, secs: float, now: float) -> Lateness:
 
 
 def auto_grace(known: Lateness, now: float) -> float:
-    """The grace period that lateness asks for: twice its worst, within bounds, in seconds.
+    """Return the measured grace period in seconds: twice the worst lateness, within bounds.
 
     Days that a clock which was wrong has put into the future do not count.
     """

@@ -1,24 +1,23 @@
-"""The ledger: everything that was ever settled, so that nothing has to be guessed from times.
+"""The ledger: the durable set of all processed names, so that no time has to be trusted.
 
-Polls know what is done from watermarks. What asks about files below them (the late
-sweep, requests of operators) needs a list: the journal has one,
-batch by batch, and is folded into digest segments (`blizzard_py.state.processed_set`, 16 bytes
-a name) before its objects are thirty days old. Both together are the ledger.
+Polls use watermarks to know which files are done. The late sweep and operators' requests look at
+files below the watermarks, so they need a list. The journal has one, batch by batch. It is folded
+into digest segments (`blizzard_py.state.processed_set`, 16 bytes a name) before its objects are
+thirty days old. Journal and segments together are the ledger.
 
-Folding does not go by the names or times of batches, since the clocks they are from
-may have been wrong: a batch that was folded is in the set itself. Other facts are
-kept as digests of the path behind a mark:
+Folding does not use the names or times of batches, because their clocks may have been wrong. The
+set contains each folded batch itself. Other facts are kept as digests of the path behind a mark:
 
 =============  =================================================================
-path           a batch has settled it
-``none``       … and no row of it came of that: a dead letter, or a report
-``rows``       … and at another time rows did
-``noted``      it was passed before there was a ledger, or given up: nobody knows of its rows
-``history``    it lay below the origin of the cold start, which nobody asked for
-``changed``    a sweep has told that it was changed since, as it is now
+path           a batch has processed it
+``none``       … without any row: a dead letter, or a report
+``rows``       … and another time with rows
+``noted``      it was passed before there was a ledger, or given up: its rows are unknown
+``history``    it lies below the origin of the cold start, so it was not requested
+``changed``    a sweep has reported that it was changed, in its present version
 =============  =================================================================
 
-A reading that is to replace rows and fails says nothing of a file: what was known of it stays.
+A failed replacement changes nothing that is known of a file.
 """
 
 from __future__ import annotations
@@ -62,21 +61,21 @@ class Ledger:
         self._beside.clear()
 
     def unload(self) -> None:
-        """Let go of the memory; `load` it before it is asked again."""
+        """Free the memory. Call `load` before the next question."""
         self._set.unload()
         self._beside.clear()
 
     def outgrows(self, files: int) -> bool:
-        """Return whether it holds so much more than the source that it is time to `forget`.
+        """Return whether it is so much larger than the source that `forget` is due.
 
-        Never by a source that shows nothing: that is rather a disk that is not there.
+        Never for an empty source: that is more likely a disk that is not mounted.
         """
         return files > 0 and len(self._set) > 2 * len(_MARKS) * files + TAIL
 
     def fold(self, expected: JournalTally | None = None) -> tuple[Segment, ...] | None:
-        """Take in what the journal has more; the segments to save, then `saved`. None: nothing.
+        """Add new journal batches. Return the segments to save, None if there is nothing new.
 
-        Raises as `look` does.
+        Call `saved` after the save. Raises as `look` does.
         """
         self.look(expected)
         segments = self._set.adding(self._beside)
@@ -84,10 +83,10 @@ class Ledger:
         return segments
 
     def start_over(self) -> tuple[Segment, ...]:
-        """Count nothing of the journal as it is now. Return the segments to save.
+        """Ignore everything that the journal has now. Return the segments to save.
 
-        For a source that is told to start over. Its batches count as folded, and nothing of
-        them has been: what comes again is to be ingested, or called late, like a new file.
+        For a source that starts over. Its batches count as folded, but none of their files are in
+        the ledger. A file that comes again is ingested, or reported as late, like a new file.
         """
         return self._set.adding(f"{_BATCH}{batch}" for batch in self._journal.batches()) or ()
 
@@ -97,10 +96,10 @@ class Ledger:
         ignored: Container[str] = (),
         last: str = "",
     ) -> None:
-        """Take in what the journal has more, for this process only.
+        """Add new journal batches for this process only.
 
-        With ``expected`` it must hold exactly these batches. Those ``ignored``, and above ``last``,
-        are of a daemon that goes on meanwhile. Raises `StateError`, `StorageError`.
+        With ``expected`` the journal must hold exactly these batches. Batches in ``ignored`` and
+        above ``last`` come from a daemon that runs meanwhile. Raises `StateError`, `StorageError`.
         """
         fresh = self._unfolded()
         if expected is not None:
@@ -109,12 +108,12 @@ class Ledger:
         self.take(self._journal.read(fresh))
 
     def take(self, records: Iterable[Record]) -> None:
-        """Take in batches that the journal has lost, for this process only."""
+        """Add batches that the journal has lost, for this process only."""
         for record in records:
             self._beside.update(self._names_of(record))
 
     def _names_of(self, record: Record) -> set[str]:
-        settled = record.settled
+        settled = record.done_paths
         if record.replaces:
             settled = [path for path in settled if record.outcomes[path] == "ingested"]
         fresh = set(self._without("", settled))
@@ -127,52 +126,52 @@ class Ledger:
             if not ingested and path in fresh:
                 names.add(f"{_NONE}{path}")
             elif path not in fresh and ingested == (path in empty):
-                # Settled with rows the one time and without the other.
+                # Processed once with rows and once without.
                 names.add(f"{_ROWS}{path}")
         return names
 
     def note(self, paths: Iterable[str], lost: Iterable[Record] = ()) -> tuple[Segment, ...] | None:
-        """These are not to be looked at again; the segments to save, then `saved`.
+        """Note paths that must not be reported again. Return the segments to save.
 
-        ``lost`` are batches that the journal has no more.
+        ``lost`` are batches that the journal has lost. Call `saved` after the save.
         """
         names = {f"{_NOTED}{path}" for path in paths}
         return self._set.adding(names.union(*map(self._names_of, lost)))
 
     def note_history(self, paths: Iterable[str]) -> tuple[Segment, ...] | None:
-        """These lie below the origin of the cold start; the segments to save, then `saved`."""
+        """Note paths below the cold start's origin. Save the segments, then call `saved`."""
         return self._set.adding(f"{_HISTORY}{path}" for path in paths)
 
     def note_changed(self, stamps: Iterable[str]) -> tuple[Segment, ...] | None:
-        """These files, as they are now, were told to be changed; segments to save, then `saved`."""
+        """Note files, as they are now, reported as changed. Save the segments, then `saved`."""
         return self._set.adding(f"{_CHANGED}{stamp}" for stamp in stamps)
 
     def not_reported(self, stamps: Sequence[str]) -> list[str]:
-        """Return the files, as they are now, that were not told to be changed."""
+        """Return the files that were not reported as changed in their present version."""
         return self._without(_CHANGED, stamps)
 
     def forget(self, listed: Digests, now: float) -> tuple[Segment, ...] | None:
-        """Names that have vanished from the source for good are let go of; then `saved`.
+        """Forget names that have left the source for good. Return the segments to save.
 
-        ``listed`` is a full listing, as `digests_listed` gives it.
+        ``listed`` is a full listing from `digests_listed`. Call `saved` after the save.
         """
         batches = digests_of(f"{_BATCH}{batch}" for batch in self._journal.batches())
         return self._set.forgetting(np.concatenate([listed, batches]), now)
 
     def spare(self) -> tuple[Segment, ...] | None:
-        """A sweep did not find that it outgrows the source: nothing is on its way to be forgotten.
+        """Cancel the forgetting of names, because the ledger does not outgrow the source.
 
-        Else what one listing lacked years ago could go with the next that lacks it. Then `saved`.
+        Otherwise two listings years apart that lack a name could remove it. Then call `saved`.
         """
         return self._set.sparing()
 
     @staticmethod
     def digests_listed(paths: Sequence[str]) -> Digests:
-        """Return what `forget` has to know of files that are there."""
+        """Return what `forget` needs to know about the files that still exist."""
         return digests_of(f"{mark}{path}" for mark in _MARKS for path in paths)
 
     def saved(self) -> None:
-        """The segments are in the checkpoint."""
+        """Confirm that the checkpoint lists the segments."""
         self._set.saved()
 
     def prune(self, now: float, needed: Iterable[str]) -> int:
@@ -182,7 +181,7 @@ class Ledger:
         return self._journal.prune(now, folded)
 
     def unprocessed(self, paths: Sequence[str]) -> list[str]:
-        """Return the paths that no batch has settled and that were not noted."""
+        """Return the paths that no batch has processed and that were not noted."""
         return self._without(_NOTED, self._without("", paths))
 
     def not_history(self, paths: Sequence[str]) -> list[str]:
@@ -190,7 +189,7 @@ class Ledger:
         return self._without(_HISTORY, paths)
 
     def outcome_of(self, path: str) -> Settled | None:
-        """Return what came of a path: rows, none, or what nobody knows. None: nothing yet."""
+        """Return a path's outcome: rows, none, or noted if unknown. None: not processed yet."""
         if not self._without(_ROWS, [path]):
             return "rows"
         is_settled = not self._without("", [path])

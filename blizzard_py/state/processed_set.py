@@ -103,7 +103,7 @@ class ProcessedSet:
         return bool(self._holds(digests_of([path]))[0])
 
     def unseen(self, paths: Sequence[str]) -> list[str]:
-        """The paths that are not in the set, in the order given.
+        """Return the paths that are not in the set, in the given order.
 
         One pass for all: about a second per million, most of it hashing.
         """
@@ -118,7 +118,7 @@ class ProcessedSet:
         return held
 
     def adding(self, paths: Iterable[str]) -> SetChange | None:
-        """The change that adds ``paths``; None if all are in the set already."""
+        """Return the change that adds ``paths``; None if all of them are in the set."""
         found = np.unique(digests_of(paths))
         fresh = found[~self._holds(found)]
         if not len(fresh):
@@ -131,7 +131,7 @@ class ProcessedSet:
         return SetChange((*self._parts[:place], *marks), digests, None, replaced)
 
     def forgetting(self, listed: Digests, now: float) -> SetChange | None:
-        """The change that follows from a full listing; None while there is nothing to do.
+        """Return the change that follows from a full listing; None if there is none.
 
         ``listed`` are all paths at the source, as digests, ``now`` epoch seconds. Call it with
         every complete listing and never with a part of one; an empty one is rather a
@@ -155,7 +155,7 @@ class ProcessedSet:
         return SetChange((), everything[~gone], None, replaced)
 
     def sparing(self) -> SetChange | None:
-        """The change that follows where no name is to be dropped: those missed are not noted."""
+        """Return the change that cancels forgetting: it drops the list of missing names."""
         if self._missing is None:
             return None
         return SetChange(self._parts, _NONE, None, (self._missing.listed.segment,))
@@ -178,7 +178,7 @@ _NONE = digests_of(())
 
 
 def write(storage: Storage, folder: str, change: SetChange, epoch: int) -> ProcessedSet:
-    """The changed set, with its new segment durable. It counts once the checkpoint lists it.
+    """Write the change's new segment. Return the changed set, valid once the checkpoint lists it.
 
     ``folder`` is relative to the storage's root, ``epoch`` the writer's. Raises
     `StorageError`; then, as after a crash, the set is what it was.
@@ -193,7 +193,7 @@ def write(storage: Storage, folder: str, change: SetChange, epoch: int) -> Proce
 def written_again(
     storage: Storage, folder: str, segments: Iterable[Segment], named: Iterable[Segment], epoch: int
 ) -> tuple[Segment, ...]:
-    """The segments, of which those that are not ``named`` lie under new names of this epoch.
+    """Return the segments, with those not ``named`` copied to new names of this epoch.
 
     Raises as `load` and `write`.
     """
@@ -216,7 +216,7 @@ def discard(storage: Storage, folder: str, change: SetChange) -> None:
 
 
 def load(storage: Storage, folder: str, segments: Iterable[Segment]) -> ProcessedSet:
-    """The set that the checkpoint lists as ``segments``.
+    """Return the set of the ``segments`` that the checkpoint lists.
 
     Raises `StateError` naming the file if one is missing, damaged or of another
     count, `StorageError` if the store does not answer.
@@ -240,7 +240,7 @@ def _load(storage: Storage, folder: str, segment: Segment) -> _Loaded:
 
 
 def digests_at(storage: Storage, path: str) -> Digests:
-    """Return what a segment that the checkpoint lists has, whatever its count is.
+    """Return the digests of a segment that the checkpoint lists, whatever its count is.
 
     Raises `StateError` if it is missing, damaged or none.
     """
@@ -254,7 +254,7 @@ def digests_at(storage: Storage, path: str) -> Digests:
 
 
 def found(storage: Storage, folder: str) -> tuple[Segment, ...]:
-    """All segments that lie in ``folder``, whether a checkpoint lists them or not.
+    """Return all segments in ``folder``, whether a checkpoint lists them or not.
 
     Each holds names that were done when it was written, so together they hold no other.
     Raises `StorageError`.
@@ -267,7 +267,7 @@ def found(storage: Storage, folder: str) -> tuple[Segment, ...]:
 
 
 def lost(named: Sequence[Segment], there: Sequence[Segment]) -> list[Segment]:
-    """Return the segments that a checkpoint has ``named`` and that are gone, but for merged ones.
+    """Return the segments that a checkpoint has ``named`` and that are missing, except merged ones.
 
     A later segment that is as long was made of it: beside one that stays, later ones have at
     most half its names (`staying`). Names are only added, so there are as many.
@@ -304,7 +304,7 @@ def sweep(storage: Storage, folder: str, segments: Iterable[Segment], epoch: int
 
 
 def epoch_of(path: str) -> int:
-    """The epoch in a segment's name; 0 for what is no segment."""
+    """Return the epoch in a segment's name; 0 if it is no segment."""
     digits, mark, _ = path.rpartition("/")[2].partition("~")
     return int(digits) if mark and digits.isdigit() else 0
 
@@ -315,5 +315,5 @@ def path_of(folder: str, name: str) -> str:
 
 
 def segments_to_json(segments: Iterable[Segment]) -> list[dict[str, Any]]:
-    """The checkpoint's ``processed`` key: ``[{"segment": name, "count": n}, …]``."""
+    """Return the checkpoint's ``processed`` key: ``[{"segment": name, "count": n}, …]``."""
     return [{k: v for k, v in asdict(each).items() if v is not None} for each in segments]

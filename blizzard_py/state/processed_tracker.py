@@ -1,8 +1,8 @@
-"""A set of names done, kept in step with the checkpoint that lists its segments.
+"""A set of processed names, in step with the checkpoint that lists its segments.
 
-The order keeps both whole: a segment is written, then the checkpoint that names
-it is saved, then what it replaced is removed. Death in between leaves a segment
-that nothing names, and `load` on a later start sweeps it away.
+The order keeps both complete: write a segment, save the checkpoint that names it, delete the
+replaced segments. A crash in between leaves a segment that no checkpoint names. `load` removes it
+on a later start.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from blizzard_py.state.processed_set import ProcessedSet, Segment, SetChange
 
 
 class ProcessedTracker:
-    """The set in one folder. What changes it returns the segments to save, None for no change."""
+    """The set in one folder. Methods that change it return the segments to save, or None."""
 
     def __init__(self, storage: Storage, folder: str) -> None:
         self._storage = storage
@@ -29,8 +29,8 @@ class ProcessedTracker:
     def load(self, segments: Sequence[Segment], epoch: int = 0) -> None:
         """Read the set that a checkpoint lists.
 
-        The writer of the checkpoint gives its epoch, and segments that nothing
-        names are removed. Raises `StateError`.
+        The writer of the checkpoint gives its epoch. Then segments that no checkpoint names are
+        deleted. Raises `StateError`.
         """
         self._done = processed_set.load(self._storage, self._folder, segments)
         self._epoch = epoch
@@ -39,30 +39,30 @@ class ProcessedTracker:
             processed_set.sweep(self._storage, self._folder, segments, epoch)
 
     def unload(self) -> None:
-        """Let go of the memory; `load` it before it is asked again."""
+        """Free the memory. Call `load` before the next question."""
         self._done = None
 
     def __len__(self) -> int:
         return len(self._loaded())
 
     def unseen(self, paths: Sequence[str]) -> list[str]:
-        """The paths that are not in the set, in the order given."""
+        """Return the paths that are not in the set, in the given order."""
         return self._loaded().unseen(paths)
 
     def adding(self, paths: Iterable[str]) -> tuple[Segment, ...] | None:
-        """``paths`` are done, their segment is written; save it, then call `saved`."""
+        """Write a segment with processed ``paths``. Save the segments, then call `saved`."""
         return self._applied(self._loaded().adding(paths))
 
     def forgetting(self, listed: Digests, now: float) -> tuple[Segment, ...] | None:
-        """Names that have vanished from the source for good are let go of; then `saved`."""
+        """Forget names that have left the source for good. Save the segments, then call `saved`."""
         return self._applied(self._loaded().forgetting(listed, now))
 
     def sparing(self) -> tuple[Segment, ...] | None:
-        """A listing shows that no name is to be dropped; then `saved`."""
+        """Cancel forgetting, because no name is to be dropped. Save, then call `saved`."""
         return self._applied(self._loaded().sparing())
 
     def saved(self) -> None:
-        """The segments are in the checkpoint: remove those it no longer names."""
+        """Delete replaced segments, once the checkpoint lists the new ones."""
         while self._replaced:
             processed_set.discard(self._storage, self._folder, self._replaced.pop())
 

@@ -23,12 +23,12 @@ _HEAD_BYTES = 64
 
 
 def is_of_records(name: str) -> bool:
-    """Return whether a name of the state is that of a file of single records."""
+    """Return whether a name in the state is that of a file of single records."""
     return name.startswith(RECORDS)
 
 
 def record_file(stem: str, batch: str, piece: int) -> str:
-    """The path of the file of records of the source's file with a stem: the same for a letter.
+    """Return the path of a file of records for a source file's stem, the same for a dead letter.
 
     In the source file's folder, and short enough for any disk, also while it is written.
     """
@@ -36,13 +36,13 @@ def record_file(stem: str, batch: str, piece: int) -> str:
 
 
 def letter_batch_of(name: str) -> str | None:
-    """The batch whose letters a file of records was made of; None of another file."""
+    """Return the batch whose dead letters a file of records came from, or None."""
     found = _OURS.search(name)
     return found[1] if found else None
 
 
 def stem_of(name: str) -> str:
-    """Return what stands for one file of the source: its path, or a digest if that is long.
+    """Return the stem that stands for one file of the source: its path, or a digest if long.
 
     ``name`` is its path, its stem, or the name in the state of a file of its records. No other
     file has the same: one whose own name is spelled like a digest has a digest, too.
@@ -62,7 +62,7 @@ def is_short(stem: str) -> bool:
 
 
 def spelled_stem(stem: str) -> str:
-    """Return a stem as the names of record files begin."""
+    """Return a stem as it begins the names of record files."""
     return stem.removeprefix(_SHORT)
 
 

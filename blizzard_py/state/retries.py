@@ -14,7 +14,7 @@ RETRY_SECS = (15.0, 900.0)
 
 
 def tries_of(retries: Mapping[str, Retry], path: str) -> int:
-    """Return how often a file has failed in a way that may pass."""
+    """Return how often a file has failed with a temporary error."""
     known = retries.get(path)
     return 0 if known is None else known.count
 
@@ -22,7 +22,7 @@ def tries_of(retries: Mapping[str, Retry], path: str) -> int:
 def judge_outcomes(
     result: IngestResult, retries: Mapping[str, Retry], max_retries: int
 ) -> tuple[FinishedFile, ...]:
-    """The files' outcomes once tries are used up: ``retry`` becomes ``quarantined``."""
+    """Return the files' outcomes: ``retry`` becomes ``quarantined`` once tries are used up."""
     return tuple(
         replace(file, outcome="quarantined")
         if file.outcome == "retry" and tries_of(retries, file.path) >= max_retries
@@ -32,12 +32,12 @@ def judge_outcomes(
 
 
 def waiting(state: SourceState, now: float) -> set[str]:
-    """The items whose next try lies ahead."""
+    """Return the items whose next try is in the future."""
     return {path for path, retry in state.retries.items() if retry.after > now}
 
 
 def retried(retries: Mapping[str, Retry], batch: Batch, now: float) -> dict[str, Retry]:
-    """Return who waits for another try after the batch, and until when."""
+    """Return the files that wait for another try after the batch, with their times."""
     outcome = {file.path: file.outcome for file in batch.finished}
     waiting = {path: retry for path, retry in retries.items() if path not in outcome}
     first, longest = RETRY_SECS

@@ -53,7 +53,7 @@ class SeenRows:
         like: SeenSegment,
         expired: Callable[[SeenSegment], bool],
     ) -> tuple[SeenSegment, ...]:
-        """The segments to save, with the ``staged`` digests in one ``like`` this among them.
+        """Return the segments to save, with the ``staged`` digests added to one ``like`` this.
 
         Those that are ``expired`` are let go of. A segment that is written counts from the save,
         after which `saved` removes what it has replaced. Raises `StateError`, `StorageError`.
@@ -74,7 +74,7 @@ class SeenRows:
         return tuple(kept)
 
     def saved(self) -> None:
-        """The segments are in the checkpoint: remove those that it no longer names."""
+        """Delete replaced segments, once the checkpoint lists the new ones."""
         while self._replaced:
             self.storage.delete(segment_path(self.source_id, self._replaced.pop()))
 

@@ -33,14 +33,14 @@ class SkippedNote:
         self._kept: _Skipped | None = None  # an earlier process may have left one
 
     def files(self) -> tuple[str, ...]:
-        """The files that an earlier process has told of. Raises `StorageError`."""
+        """Return the files that an earlier process has reported. Raises `StorageError`."""
         try:
             return _read(self._storage, self._path).files
         except StateError:  # `skipped_rows` tells of that, until it is written again
             return ()
 
     def keep(self, told: tuple[str, ...], files: tuple[str, ...] = ()) -> None:
-        """Keep what a poll saw, and of which files; without anything there is no object."""
+        """Save what a poll saw, and in which files. An empty report deletes the object."""
         seen = _Skipped(told, files)
         if seen == self._kept:
             return
@@ -54,7 +54,7 @@ class SkippedNote:
 
 
 def skipped_rows(storage: Storage, source_id: str) -> tuple[str, ...]:
-    """Return what is kept; where it cannot be read that is told instead."""
+    """Return the stored reports, or why they cannot be read."""
     path = StatePaths(source_id).skipped
     try:
         return _read(storage, path).told
@@ -63,7 +63,7 @@ def skipped_rows(storage: Storage, source_id: str) -> tuple[str, ...]:
 
 
 def _read(storage: Storage, path: str) -> _Skipped:
-    """Raises `StateError` for what cannot be understood."""
+    """Return what is stored, empty if nothing. Raises `StateError` if it is invalid."""
     try:
         return decode_document(_Skipped, json.loads(storage.read(path)), path, open_=True)
     except NotFound:

@@ -292,7 +292,7 @@ class SourceState:
 
 
 def under_way(state: SourceState) -> Iterable[str]:
-    """The files that a run has taken and has still to do."""
+    """Yield the files that a run has taken and not finished."""
     yield from state.retries
     yield from (entry.path for entry in state.queue)
     yield from (entry.path for batch in state.in_flight for entry in batch.files)

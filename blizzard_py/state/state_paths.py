@@ -24,7 +24,7 @@ class StatePaths:
 
     @classmethod
     def of_checkpoint(cls, path: str) -> StatePaths | None:
-        """The places beside the checkpoint at ``path``; None if that is none."""
+        """Return the paths beside the checkpoint at ``path``; None if it is no checkpoint."""
         found = cls(path.removeprefix(f"{STATE_FOLDER}/").removesuffix(_CHECKPOINT))
         return found if found.checkpoint == path and "/" not in found.id else None
 

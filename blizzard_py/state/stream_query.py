@@ -35,7 +35,7 @@ _NOT_COMPARED = ("policy", "transform", "zone")
 def fingerprint(
     given: EventTimeSettings, branches: Sequence[Branch], ingest: IngestSettings, zone: str
 ) -> dict[str, Any]:
-    """Return what the state depends on. Of the other settings any may change.
+    """Return the settings that the state depends on. All others may change.
 
     Of several sources each one's column stands by its name. ``zone`` is the time zone of the Spark
     session, by which SQL makes hours, dates and texts of a time.
@@ -89,7 +89,7 @@ def _type(spec: FieldSpec) -> str:
 
 
 def changes(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
-    """The keys of the configuration that are not as they were, one sentence each.
+    """Return one sentence for each changed key of the query's configuration.
 
     Of what only Spark can judge nothing is said, see `respelled`. Fields may come and go, as long
     as the query does not use them; the type of none may change.
@@ -109,7 +109,7 @@ def changes(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
 
 
 def respelled(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, str]:
-    """Return a sentence for each changed key that may still be the same query."""
+    """Return a sentence for each changed key that may still mean the same query."""
     found = {}
     for key in _SPELLED:
         before, now = kept.get(key, asked[key]), asked[key]
@@ -139,7 +139,7 @@ def resumed(stream: StreamState | None, asked: Mapping[str, Any]) -> StreamState
 
 
 def forgotten(kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what stays of a query once its state is forgotten; all else may be another."""
+    """Return the part of a query that stays fixed once its state is forgotten."""
     return {key: kept[key] for key in _TIMES if key in kept}
 
 
@@ -171,7 +171,7 @@ def check_query(state: SourceState, asked: Mapping[str, Any] | None, where: str)
 
 
 def changed(found: Sequence[str], where: str, *, forgettable: bool = True) -> StateError:
-    """The refusal of another query; ``forgettable``: once its state is forgotten it may be it."""
+    """Return the error for a changed query. ``forgettable``: valid once its state is forgotten."""
     remedy = _FORGETTING if forgettable else _REMEDY
     return StateError(
         f"{where}: the query has changed under its state ({'; '.join(found)}); {remedy}"
@@ -210,7 +210,7 @@ def _of_join(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _of_aggregates(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Their names in order: Spark keeps values by place, and would go on with another's."""
+    """Return a sentence if the names or their order changed: Spark keeps values by position."""
     if list(before) == list(now):
         return []
     was, are = (", ".join(names) or "absent" for names in (before, now))

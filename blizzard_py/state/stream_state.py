@@ -155,12 +155,12 @@ class StreamState:
 
 
 def watched_query(column: str) -> dict[str, Any]:
-    """Return what stands for the query where there is none."""
+    """Return a placeholder for a query that does not exist."""
     return {_WATCHED: column}
 
 
 def moment(ms: int | None) -> str | None:
-    """A time in milliseconds as people read it; None where nothing is known yet."""
+    """Return a time in milliseconds as text for people; None if it is unknown."""
     if not ms:
         return None
     found = dt.datetime.fromtimestamp(ms / 1000, dt.UTC)
@@ -170,14 +170,14 @@ def moment(ms: int | None) -> str | None:
 
 
 def stream_to_json(state: StreamState) -> dict[str, Any]:
-    """The part of a checkpoint document; `decoded` reads it back."""
+    """Return the stream's part of a checkpoint document."""
     document: dict[str, Any] = msgspec.to_builtins(state)
     if not state.sources:
         del document["sources"]
     return document
 
 
-def settled(
+def add_query_batch(
     state: StreamState,
     batch: QueryBatch,
     packs: Mapping[str, Packed],
@@ -186,7 +186,7 @@ def settled(
     max_event_time_ms: int | None,
     sources: Mapping[str, SourceStream] | None = None,
 ) -> StreamState:
-    """The state with one more batch, to be saved with its outputs.
+    """Return the state with one more batch, to be saved with its outputs.
 
     What Spark has dropped is accounted for by rows that were late for some windows, as far as
     there were any: it counts after rows were combined, so the numbers need not be equal.

@@ -34,7 +34,7 @@ from blizzard_py.state.stream_state import StreamState
 
 
 def begin_batch(state: SourceState, batch: Batch) -> SourceState:
-    """Step 1: the batch is written down before anything of it exists."""
+    """Return the state with a new batch, to be saved before the batch creates anything (step 1)."""
     # The highest and not the newest: a clock may have been turned back since.
     last = max(state.last_batch, batch.batch)
     if batch.phase == "publishing":
@@ -48,7 +48,10 @@ def _next_point(state: SourceState, batch: Batch) -> CommitPoint:
 
 
 def restart_batch(state: SourceState, batch: Batch) -> tuple[SourceState, Batch]:
-    """A batch whose process died before the commit point runs again, same files."""
+    """Return the state with the next attempt of a batch, with the same files.
+
+    Its process died before the commit point.
+    """
     again = replace(batch, attempt=batch.attempt + 1)
     return _replaced(state, batch, again), again
 
@@ -56,7 +59,7 @@ def restart_batch(state: SourceState, batch: Batch) -> tuple[SourceState, Batch]
 def name_outputs(
     outputs: Sequence[StagedOutput], names: Iterable[str], prefix: str = ""
 ) -> tuple[PlannedOutput, ...]:
-    """Final paths for staged files: ``prefix``, ``names`` (increasing, unique) and ``.parquet``."""
+    """Return final paths of staged files: ``prefix``, rising unique ``names``, ``.parquet``."""
     ordered = sorted(outputs, key=lambda o: (order_key(o.partition), order_key(o.staged)))
     return tuple(
         PlannedOutput(
@@ -71,12 +74,12 @@ def name_outputs(
 
 
 def with_last_output(state: SourceState, names: Sequence[str]) -> SourceState:
-    """Names of outputs were given: those that are given next are above them."""
+    """Return the state with the highest output name, so that later names are above it."""
     return replace(state, last_output=max([state.last_output, *names]))
 
 
 def committed_at(now: float, reset_ts: float) -> float:
-    """Return when a batch of now counts as committed: never before a start over that it knows of.
+    """Return the commit time of a batch: now, but after the last start over.
 
     Whether it came before or after decides if what it took counts; the store's clock may
     have been put right in between.
@@ -96,7 +99,9 @@ def prepare_batch(
     names_root: str = "",
     stream: StreamState | None = None,
 ) -> tuple[SourceState, Batch]:
-    """Step 3, the commit point: from here on exactly these outputs and letters are published.
+    """Return the state at the commit point of the batch, step 3.
+
+    From here on exactly these outputs and dead letters are published.
 
     With ``replaced`` they are a group, under the source's next number. ``names_root`` as in
     `Batch`. ``stream`` is what a query over event time knows with this batch, None without one.
@@ -124,7 +129,7 @@ def prepare_batch(
 
 
 def renumbered(state: SourceState, batch: Batch, seq: int) -> tuple[SourceState, Batch]:
-    """Recovery of step 4: the batch's group gets the number ``seq``, since its own was taken."""
+    """Return the state with the number ``seq`` for the batch's group, since its own was taken."""
     assert batch.group is not None  # noqa: S101  # only groups have numbers
     again = replace(batch, group=replace(batch.group, seq=seq))
     return _replaced(replace(state, group_seq=max(state.group_seq, seq)), batch, again), again
@@ -162,7 +167,7 @@ def _renames(output: PlannedOutput) -> int:
 def rename_outputs(
     state: SourceState, batch: Batch, names: Mapping[str, str]
 ) -> tuple[SourceState, Batch]:
-    """Recovery of step 4: outputs that never appeared get names made now.
+    """Return the state with new names for outputs that never appeared (recovery of step 4).
 
     ``names`` maps staged paths to new base names. The old names may sort
     below what a committer has seen since, new ones cannot.
@@ -183,7 +188,7 @@ def rename_outputs(
 
 
 def ended(state: SourceState, batch: Batch, now: float) -> SourceState:
-    """Step 5, whatever the source: the batch leaves ``in_flight`` and its files all lists."""
+    """Return the state without a finished batch and its files (step 5 for any source)."""
     retries = retried(state.retries, batch, now)
     tally = state.unfolded
     settled_now = {file.path for file in batch.finished} - set(retries)
@@ -199,13 +204,13 @@ def ended(state: SourceState, batch: Batch, now: float) -> SourceState:
 
 
 def requests_of(state: SourceState) -> set[str]:
-    """The ids of requests that have files in the queue or in a batch."""
+    """Return the ids of requests that have files in the queue or in a batch."""
     queued = {file.request for file in state.queue}
     return queued.union(batch.request for batch in state.in_flight) - {""}
 
 
 def without_request(state: SourceState, request_id: str) -> SourceState:
-    """The state without what a request has still to do, its batch that runs included."""
+    """Return the state without a request's pending files and its running batch."""
     gone = {file.path for file in state.queue if file.request == request_id}
     return replace(
         state,
@@ -221,13 +226,13 @@ def without_request(state: SourceState, request_id: str) -> SourceState:
 
 
 def without_batch(state: SourceState, batch: Batch) -> SourceState:
-    """The state without a batch that runs: nothing of it counts, its files are to do again."""
+    """Return the state without a running batch. Its files must be read again."""
     left = tuple(each for each in state.in_flight if each.batch != batch.batch)
     return replace(state, in_flight=left)
 
 
 def _requests_after(state: SourceState, batch: Batch) -> Mapping[str, RequestState]:
-    """The requests with the outcomes of a batch counted, of one that it was asked for by."""
+    """Return the requests, with the batch's outcomes counted for the batch's request."""
     if not batch.request:
         return state.requests
     outcomes = [file.outcome for file in batch.finished]
@@ -241,7 +246,7 @@ def _requests_after(state: SourceState, batch: Batch) -> Mapping[str, RequestSta
 
 
 def done_of(batch: Batch) -> tuple[Entry, ...]:
-    """The batch's files that need no further try."""
+    """Return the batch's files that need no further try."""
     outcome = {file.path: file.outcome for file in batch.finished}
     return tuple(entry for entry in batch.files if outcome[entry.path] != "retry")
 
@@ -267,13 +272,13 @@ def _replaced(state: SourceState, old: Batch, new: Batch) -> SourceState:
 
 
 def rested(state: SourceState) -> SourceState:
-    """The state after a look that found nothing to do."""
+    """Return the state after a scan that found nothing to do."""
     members = {name: rested(each) for name, each in state.members.items()}
     return replace(state, progress=mark_idle(state.progress), members=members)
 
 
 def clamp_times(state: SourceState, now: float) -> SourceState:
-    """The state with no time after ``now``: a clock was wrong, so waiting begins anew."""
+    """Return the state with no time after ``now``: a clock was wrong, so waits start again."""
     times = clamp_each((*times_of(state.progress), *(seen for _, seen in state.window)), now)
     return replace(
         state,

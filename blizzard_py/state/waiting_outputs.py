@@ -44,7 +44,7 @@ class WaitingOutput:
 
     @property
     def name(self) -> str:
-        """Its name, which is a UUID as that of the batch."""
+        """Return the file's name, a UUID like that of its batch."""
         return self.path.rpartition("/")[2].removesuffix(".parquet")
 
 
@@ -58,7 +58,7 @@ class _Mirror(ProgressDocument):
 def newest_waiting(
     sink: Storage, is_wanted: Callable[[str], bool], log: Mapping[str, int], concurrency: int
 ) -> WaitingOutput | None:
-    """Return the newest output that may wait, of a run whose name is wanted; None without any.
+    """Return the newest output of a wanted run that may wait for its commit, or None.
 
     ``log`` has the newest ``txn`` of each application. Those that were committed within the
     committer's grace period are among what is looked at. Names of outputs rise with the batches of
@@ -81,7 +81,7 @@ def _is_output(path: str) -> bool:
 
 
 def _marks(sink: Storage, log: Mapping[str, int]) -> Progress:
-    """The progress of the committer that said last how far it is; none where all may wait.
+    """Return the progress of the committer that reported last; empty if all outputs may wait.
 
     What is ahead of the log is of another moment than that, and is not understood is nobody's.
     """
@@ -108,7 +108,7 @@ def _mirror(document: object, where: str) -> _Mirror:
 def _output_ids(
     sink: Storage, entries: list[Entry], concurrency: int
 ) -> Iterator[tuple[Entry, OutputId | None]]:
-    """Each of these files with its output id; the first alone, since it mostly is enough."""
+    """Yield each of these files with its output id. The first alone is usually enough."""
     if entries:
         yield entries[0], _read_id(sink, entries[0])
     with ThreadPoolExecutor(max_workers=concurrency) as pool:
@@ -119,7 +119,7 @@ def _output_ids(
 
 
 def _read_id(sink: Storage, entry: Entry) -> OutputId | None:
-    """The output id in a file's footer, None where there is none or the file is gone."""
+    """Return the output id in a file's footer, or None if there is none or the file is gone."""
     if entry.size <= _END_BYTES:
         return None
     try:
@@ -133,7 +133,7 @@ def _read_id(sink: Storage, entry: Entry) -> OutputId | None:
 
 
 def _text_behind(footer: bytes) -> str:
-    """The value of our key in a Parquet footer, which is not decoded: it may be anybody's.
+    """Return the value of our key in a Parquet footer, without decoding the footer.
 
     Pairs of keys and values are the last but one thing in a footer, so nothing else counts.
     """

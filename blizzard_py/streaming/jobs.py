@@ -40,7 +40,7 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_query import resumed
-from blizzard_py.state.stream_state import StreamState, moment, settled
+from blizzard_py.state.stream_state import StreamState, add_query_batch, moment
 from blizzard_py.streaming.accepted_batch import AcceptedBatch, batch_of, late_letters
 from blizzard_py.streaming.batch_queue import Offer, SourceShare
 from blizzard_py.streaming.decode_job import make_decode_job
@@ -176,7 +176,7 @@ class StreamJobs:
             for place, one in enumerate(done.micro_batches):
                 self._parts.activity.micro_batch("empty" if place else "rows", one.secs)
         newest = newest_of(taken.found).values()
-        after = settled(
+        after = add_query_batch(
             known,
             batch,
             packs,

@@ -20,7 +20,7 @@ from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.kernels.lateness import Limits, Rule
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import SourceState
-from blizzard_py.state.stream_state import QueryBatch, StreamState, settled, watched_query
+from blizzard_py.state.stream_state import QueryBatch, StreamState, add_query_batch, watched_query
 from blizzard_py.streaming.staged_times import TimeTally, tally
 
 _MILLI, _MICRO = 1000, 1_000_000
@@ -107,7 +107,7 @@ def after(
         emitted_rows=rows,
         times=found.times,
     )
-    return settled(
+    return add_query_batch(
         known,
         batch,
         {},

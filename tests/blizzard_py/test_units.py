@@ -11,7 +11,7 @@ import pytest
 
 from blizzard_core.errors import ConfigError
 from blizzard_py import units
-from blizzard_py.units import UnitError, check, partitions, plan, settled, unit_list
+from blizzard_py.units import UnitError, advance_high, check, partitions, plan, unit_list
 
 SYSTEM = {"name": "system", "type": "datetime", "range": {"from": "2017-01-02", "to": "-"}}
 SURVEY = {"name": "surveyId", "type": "unit", "units": "id1,id2,id3"}
@@ -88,7 +88,7 @@ def test_the_documented_names_and_arguments() -> None:
         "unit_list": ["name", "units"],
         "units_from": ["rows", "fields", "filters"],
         "plan": ["ranges", "units", "state", "grace", "abstinent", "limit", "min_units"],
-        "settled": ["earlier", "low", "high", "ok"],
+        "advance_high": ["earlier", "low", "high", "ok"],
         "limit": ["text"],
         "check": ["definitions"],
     }
@@ -124,7 +124,7 @@ def test_the_cut_off_is_that_of_the_highest_of_all() -> None:
 def test_the_example_of_the_specification() -> None:
     first = plan([(day(1), day(15))], None, {}, 3, 0)
     assert [(u.start, u.end) for u in first.units] == [(day(1), day(15))]
-    high = settled(None, day(1), day(15), ok=True)
+    high = advance_high(None, day(1), day(15), ok=True)
     second = plan([(day(1), day(16))], None, {(day(1), "{}"): high}, 3, 0)
     assert [(u.start, u.end, u.execute) for u in second.units] == [(day(12), day(16), True)]
 
@@ -256,14 +256,14 @@ def test_what_makes_no_plan_is_refused(arguments: tuple[Any, ...]) -> None:
 
 
 def test_high_watermark_is_last_success_end_and_never_decreases() -> None:
-    assert settled(None, day(1), day(5), ok=True) == day(5)
-    assert settled(day(3), day(2), day(5), ok=True) == day(5)
-    assert settled(day(7), day(2), day(5), ok=True) == day(7)
-    assert settled(None, day(1), day(5), ok=False) is None
-    assert settled(day(3), day(2), day(5), ok=False) == day(3)
-    assert settled(None, day(1), day(1), ok=True) is None
+    assert advance_high(None, day(1), day(5), ok=True) == day(5)
+    assert advance_high(day(3), day(2), day(5), ok=True) == day(5)
+    assert advance_high(day(7), day(2), day(5), ok=True) == day(7)
+    assert advance_high(None, day(1), day(5), ok=False) is None
+    assert advance_high(day(3), day(2), day(5), ok=False) == day(3)
+    assert advance_high(None, day(1), day(1), ok=True) is None
     for wrong in (day(1).replace(tzinfo=None), "2020-01-01", None):
         with pytest.raises(UnitError):
-            settled(None, wrong, day(5), ok=True)  # type: ignore[arg-type]  # what a caller may try
+            advance_high(None, wrong, day(5), ok=True)  # type: ignore[arg-type]  # what a caller may try
     with pytest.raises(UnitError):
-        settled(None, day(5), day(1), ok=True)
+        advance_high(None, day(5), day(1), ok=True)

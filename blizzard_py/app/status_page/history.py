@@ -74,7 +74,9 @@ class SourceHistory:
             for entry in new
             if entry.size > SHOWN_BATCH_BYTES
         }
-        for entry, found in journal.told(entry for entry in new if entry not in fresh):
+        for entry, found in journal.documents_or_errors(
+            entry for entry in new if entry not in fresh
+        ):
             if isinstance(found, StateError):
                 fresh[entry] = _unreadable_batch(entry, f"is damaged: {error_text(found)}")
             else:

@@ -89,7 +89,7 @@ class Evidence:
 
     def _counts(self, record: Record) -> bool:
         """Return whether a batch is not one from before a start over, of which nothing is left."""
-        settled = record.settled
+        settled = record.done_paths
         return not self._reset_ts or not settled or len(self.unsettled(settled)) < len(settled)
 
     def unsettled(self, paths: Sequence[str]) -> list[str]:
@@ -140,9 +140,9 @@ class Evidence:
 
         ``more`` are these. A batch of a request moves no mark, and polls may still reach its files.
         """
-        own = {p for r in self.records if not r.request for p in r.settled}
+        own = {p for r in self.records if not r.request for p in r.done_paths}
         records = [*self.reported, *(r for r in self.records if r.request)]
-        return {p for r in records for p in r.settled}.union(more) - own
+        return {p for r in records for p in r.done_paths}.union(more) - own
 
     def last_written(self) -> float | None:
         """Return the store's time of the source's last trace; None without a trace.

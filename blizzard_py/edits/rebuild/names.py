@@ -113,7 +113,7 @@ def window_of(
     """
     unfinished = {batch.batch for batch in flying}
     records = [r for r in evidence.records if not (r.request or r.batch in unfinished)]
-    told = {(record.seen_ts, path) for record in records for path in record.settled}
+    told = {(record.seen_ts, path) for record in records for path in record.done_paths}
     names = {
         (at, joined(partition, name))
         for partition, known in progress.partitions.items()

@@ -162,7 +162,7 @@ def _with_journal(
 ) -> tuple[SourceState, set[str]]:
     """Return the state with the journal's names in grace, and the names that it has passed."""
     seen = dict(state.window)
-    settled = {r.batch: r.settled for r in evidence.records if r.batch in seen}
+    settled = {r.batch: r.done_paths for r in evidence.records if r.batch in seen}
     names = {path: seen[batch] for batch, paths in settled.items() for path in paths}
     # Every name in grace is listed now: the journal may have lost some of those that it had.
     state = replace(state, progress=with_names(state.progress, names), window=())

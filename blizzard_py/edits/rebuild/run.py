@@ -255,7 +255,7 @@ class Rebuild:
         journaled = {
             path: record.seen_ts
             for record in evidence.records
-            for path in record.settled
+            for path in record.done_paths
             if can_count(path)
         }
         for path in evidence.unsettled(list(journaled)):

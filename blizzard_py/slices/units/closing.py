@@ -31,7 +31,7 @@ _BEGIN, _END = itemgetter(0), itemgetter(1)
 def closed(
     state: UnitsState, partitions: Sequence[Pair], names: Iterable[str], shift: timedelta
 ) -> UnitsState:
-    """The same knowledge in less room: ``closed_to`` of each name moved as far as it goes.
+    """Return the same state in less room, with ``closed_to`` of each name as far as it can go.
 
     Over partitions that are complete, read since their grace was over, and not marked; never
     the last, which may grow. What lies before the first partition goes: a moving start has left it

@@ -105,7 +105,7 @@ class _Note:
 
 
 def grid(state: UnitsState, layout: GridLayout, now: datetime) -> dict[str, Any]:
-    """The grid of all units as they are at ``now``; plain data, bounded."""
+    """Return the grid of all units at ``now``, as bounded plain data."""
     terms = replace(layout.terms, min_units=0, everything=False)
     found = due(state, layout.partitions, layout.values, terms, now)
     by, columns = _columns_of(layout.partitions, layout.zone)
@@ -146,7 +146,7 @@ def counted(found: Due, state: UnitsState) -> dict[State, int]:
 
 
 def _failing(state: UnitsState) -> frozenset[tuple[datetime, str]]:
-    """The units whose last reading failed."""
+    """Return the units whose last reading failed."""
     return frozenset(key_parts(key) for key, unit in state.open.items() if unit.failures)
 
 
@@ -187,7 +187,7 @@ class _Crowd:
             self.worst_of[unit.name] = min(rank, self.worst_of.get(unit.name, rank))
 
     def letter(self, name: str, column: int) -> str:
-        """The state of a cell."""
+        """Return the state of a cell."""
         rank, _ = self._worst.get((name, column), (_RANKS["done"], None))
         return _LETTERS[rank]
 
@@ -222,7 +222,7 @@ class _Crowd:
 
 
 def _chosen(names: Sequence[str], worst: Mapping[str, int]) -> list[tuple[int, str]]:
-    """The rows that are shown, with their numbers: all, or those that look worst, in order."""
+    """Return the numbered rows to show, in order: all of them, or the worst."""
     if len(names) <= MOST_ROWS:
         return list(enumerate(names))
     ranked = sorted(range(len(names)), key=lambda at: worst.get(names[at], _RANKS["done"]))
@@ -271,7 +271,7 @@ def _folded(labels: Iterable[str]) -> list[Column]:
 
 
 def _column_document(column: Column, partitions: Sequence[Pair]) -> list[str]:
-    """A column as the grid has it: its label, where it begins and where it ends."""
+    """Return a column of the grid: its label, its beginning and its end."""
     begin, end = partitions[column.first][0], partitions[column.first + column.many - 1][1]
     return [column.label, stamp(begin), stamp(end)]
 

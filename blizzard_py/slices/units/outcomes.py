@@ -72,7 +72,7 @@ def failed(state: UnitsState, reading: UnitReading, now: datetime, error: str) -
 
 
 def marked(state: UnitsState, keys: Iterable[str]) -> UnitsState:
-    """The units are read again from their beginning at once, and their rows replaced.
+    """Mark units: they are read again from their beginning at once, and their rows replaced.
 
     Raises `UnitError` for more than 20,000 marks, `StateError` for what is no unit.
     """
@@ -91,7 +91,7 @@ def marked(state: UnitsState, keys: Iterable[str]) -> UnitsState:
 
 
 def with_high(state: UnitsState, key: str, partition: Pair, high: datetime | None) -> UnitsState:
-    """The unit as if read up to ``high``; None forgets it, so it is new, and replaced as a whole.
+    """Return the state with the unit read up to ``high``. None forgets it: it is read as new.
 
     A lower one than before is lowered to where a slice begins, or forgets the unit if none is
     known there: what lies above is read again, and slices are replaced as a whole. Where it is
@@ -130,7 +130,7 @@ def with_high(state: UnitsState, key: str, partition: Pair, high: datetime | Non
 
 
 def replaced(source_id: str, reading: UnitReading) -> Range:
-    """The range of `_unit` that the reading replaces."""
+    """Return the range of `_unit` that the reading replaces."""
     begin, name = key_parts(reading.key)
     low = stored_moment(reading.slices[0], reading.key)
     return unit_range(source_id, begin, name, low)

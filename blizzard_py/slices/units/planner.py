@@ -86,7 +86,7 @@ def verdict(
 def limited(
     units: Sequence[PlannedUnit], most: int | None, turns: Sequence[str] = ()
 ) -> list[PlannedUnit]:
-    """The units with the first ``most`` that are executed, the others not.
+    """Return the units, of which only the first ``most`` are executed.
 
     By their ``turns`` where there are any, the lowest first, then as they stand.
     """
@@ -104,7 +104,7 @@ def limited(
 
 
 def moved(high: datetime, shift: timedelta) -> datetime:
-    """A high watermark moved by abstinence less grace, within the calendar."""
+    """Return a high watermark moved by abstinence less grace, within the calendar."""
     try:
         return high + shift
     except OverflowError:

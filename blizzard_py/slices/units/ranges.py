@@ -60,7 +60,10 @@ class LaidOut:
 
 
 def laid_out(range_: UnitRange, now: datetime) -> LaidOut:
-    """The partitions at a time. Raises `UnitError` for what `problems` tells, and above 200,000."""
+    """Return the partitions at a time.
+
+    Raises `UnitError` for each problem of `problems`, and for more than 200,000 partitions.
+    """
     found = problems(range_)
     if found:
         raise UnitError(*found)

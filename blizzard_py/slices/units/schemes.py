@@ -35,7 +35,7 @@ MOST_PARTITIONS = 200_000
 
 
 def scheme(text: Any) -> str:
-    """The scheme's name in lower case; an empty text and None are ``none``.
+    """Return the scheme's name in lower case. An empty text and None are ``none``.
 
     Raises `UnitError` for what is not one of none, hourly, daily, weekly, monthly, yearly.
     """
@@ -155,7 +155,7 @@ def _cut(
 
 
 def _boundary(start: datetime, period: str, zone: tzinfo) -> Boundary:
-    """The k-th boundary; None where the calendar ends."""
+    """Return the k-th boundary, or None where the calendar ends."""
     if period == "hour":
         return lambda k: later(start, period, k)
     try:
@@ -174,7 +174,7 @@ def _boundary(start: datetime, period: str, zone: tzinfo) -> Boundary:
 
 
 def _count(end: datetime, boundary: Boundary) -> int:
-    """The first k whose boundary is not below the end: so many partitions there are."""
+    """Return the number of partitions: the first k whose boundary is not below the end."""
 
     def below(k: int) -> bool:
         found = boundary(k)

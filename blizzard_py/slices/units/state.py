@@ -94,7 +94,7 @@ def unit_key(part_from: datetime, name: str) -> str:
 
 
 def key_parts(key: str, where: str = "units") -> tuple[datetime, str]:
-    """The partition's beginning and the name in a key. Raises `StateError` if it is none."""
+    """Return the partition's beginning and the name in a key. Raises `StateError` if it is none."""
     begin, slash, name = key.partition("/")
     if not slash:
         raise StateError(f"{where}: {shown(key)} is no unit: 2020-02-01T00:00:00.000Z/NAME is one")
@@ -102,7 +102,7 @@ def key_parts(key: str, where: str = "units") -> tuple[datetime, str]:
 
 
 def stored_moment(text: str, where: str) -> datetime:
-    """A stored instant. Raises `StateError` if there is no such day or time."""
+    """Return a stored instant. Raises `StateError` if there is no such day or time."""
     try:
         return moment(text)
     except ValueError as error:
@@ -140,7 +140,7 @@ def owes(unit: OpenUnit, part_to: datetime, shift: timedelta) -> bool:
 
 @lru_cache(1024)
 def _read_at(text: str) -> datetime:
-    """The instant of a reading: that of all units of its batch."""
+    """Return the instant of a reading, which all units of its batch share."""
     return moment(text)
 
 
@@ -152,7 +152,7 @@ def reached(unit: OpenUnit) -> Stamp | None:
 
 
 def highest(state: UnitsState) -> datetime | None:
-    """The highest of all high watermarks, also of values that are no longer configured."""
+    """Return the highest high watermark, including values that are no longer configured."""
     highs = (unit.high for unit in state.open.values() if unit.high is not None)
     top = max([*highs, *state.closed_to.values()], default=None)
     return None if top is None else stored_moment(top, "units")
@@ -168,7 +168,7 @@ def units_to_json(state: UnitsState) -> dict[str, Any]:
 
 
 def checked(state: UnitsState, where: str) -> UnitsState:
-    """The state, if its times are times and its slices rise. Raises `StateError` otherwise.
+    """Return the state if its times are valid and its slices rise. Raises `StateError` if not.
 
     For who decodes it as a part of something larger; types are checked there.
     """
@@ -191,7 +191,7 @@ def checked(state: UnitsState, where: str) -> UnitsState:
 
 
 def guarded(state: UnitsState, spec: Mapping[str, str], where: str) -> UnitsState:
-    """The state of these partitions and values; a fresh one is given their ``spec``.
+    """Return the state, if it is of these partitions and values. A fresh one gets their ``spec``.
 
     Raises `StateError` with both where they differ: all partitions would shift, and what was
     published under other keys would never be replaced.

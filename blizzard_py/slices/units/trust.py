@@ -19,7 +19,7 @@ from blizzard_py.slices.units.state import OpenUnit, UnitsState, key_parts, stor
 
 
 def put_right(state: UnitsState, now: datetime) -> UnitsState:
-    """The state with no reading that was planned behind ``now``, and no pause that is too long.
+    """Return the state without readings planned after ``now`` and without pauses that are too long.
 
     A clock was ahead when it was, or is behind: what was still to come then will be read again.
     """
@@ -42,7 +42,7 @@ def is_ahead(state: UnitsState, now: datetime) -> bool:
 
 
 def read_since(state: UnitsState, source_id: str, replaced: Sequence[Range]) -> UnitsState:
-    """The state after readings that it does not know, which replaced these ranges of `_unit`.
+    """Return the state after unknown readings that replaced these ranges of `_unit`.
 
     Where one of a unit began, a slice begins, and slices behind that are cut otherwise by now, or
     end elsewhere. So it is read again from there; one that is closed, as a whole.
@@ -69,7 +69,7 @@ def _lowered(unit: OpenUnit, low: str | None) -> OpenUnit:
 
 
 def _closed(closed_to: Mapping[str, str], source_id: str, units: Iterable[str]) -> Iterator[str]:
-    """The keys of those units, given as `unit_prefix` has them, that are closed."""
+    """Yield the keys of those units that are closed. ``units`` are as `unit_prefix` has them."""
     begins: dict[str, list[str]] = {}
     for unit in units:
         begin, _, value = unit.removeprefix(f"{source_id}/").partition("/")

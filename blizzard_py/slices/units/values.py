@@ -23,7 +23,7 @@ LONE = "{}"
 
 
 def unit_name(values: Mapping[str, Any]) -> str:
-    """The name of the unit with these values. Raises `UnitError` for values that are no text."""
+    """Return the name of the unit with these values. Raises `UnitError` for other than text."""
     if not values:
         return LONE
     texts = [_row_text(field, value) for field, value in values.items()]
@@ -33,7 +33,10 @@ def unit_name(values: Mapping[str, Any]) -> str:
 
 
 def values_named(name: str, fields: Sequence[str]) -> dict[str, str]:
-    """The inverse of `unit_name`, for units of these fields. Raises `UnitError` for others."""
+    """Return the values of a unit with these ``fields`` by its name.
+
+    The inverse of `unit_name`. Raises `UnitError` for a name of other fields.
+    """
     if name == LONE and not fields:
         return {}
     texts = [name]
@@ -45,7 +48,7 @@ def values_named(name: str, fields: Sequence[str]) -> dict[str, str]:
 
 
 def unit_list(name: Any, units: Any) -> list[dict[str, str]]:
-    """The units in a list, in text with commas or in JSON text: trimmed, each once, in that order.
+    """Return the units in a list, in text with commas or in JSON text: trimmed, unique, in order.
 
     They are values of the field ``name``; or objects, which name their fields themselves, all
     the same. Integers become text. ``null`` in text is a value like any other.
@@ -96,7 +99,7 @@ def _in_text(text: str) -> list[Any]:
 def units_from(
     rows: Iterable[Mapping[str, Any]], fields: Any, filters: Mapping[str, Any] | None = None
 ) -> list[dict[str, str]]:
-    """The units in rows: ``fields`` of those for which every filter matches the whole value.
+    """Return the units in rows: ``fields`` of the rows whose whole values match every filter.
 
     Filters are field → regular expression; null, and a field that a row does not have, match
     none. Each unit once, in the order of the rows; values become text, and are not trimmed. No
@@ -124,7 +127,7 @@ def units_from(
 
 
 def look_alikes(units: Iterable[Mapping[str, str]]) -> list[tuple[str, str]]:
-    """The names of units that differ in nothing but case, accents or blanks at their end, in pairs.
+    """Return pairs of unit names that differ only in case, accents or trailing blanks.
 
     Many databases' collations take such values for one.
     """
@@ -176,14 +179,14 @@ def _object(one: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def _listed(field: str, value: Any) -> str:
-    """A value as it stands in a configuration."""
+    """Return a value as it stands in a configuration."""
     if not isinstance(value, str | int) or isinstance(value, bool):
         raise UnitError(f"{field}: {shown(value)} is no text any more; put it in quotes")
     return _text(field, value).strip()
 
 
 def _row_text(field: str, value: Any) -> str:
-    """A value as it stands in a row."""
+    """Return a value as it stands in a row."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, date):

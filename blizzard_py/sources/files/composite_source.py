@@ -35,7 +35,7 @@ from blizzard_py.sources.shared_files import check_ranges
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Story
 from blizzard_py.state.checkpoint_document import SHARED
-from blizzard_py.state.checkpoint_file import check_identity, whole
+from blizzard_py.state.checkpoint_file import check_identity, with_journal_names
 from blizzard_py.state.composite_state import (
     lifted,
     lifted_entries,
@@ -165,7 +165,7 @@ class CompositeFiles:
             parts = self._parts[name]
             _point(self._sink, parts.id, self._home, name)
             own = replace(self._own(name), source=parts.identity)
-            own = clamp_times(whole(self._sink, parts.id, own), self._upkeep.clock())
+            own = clamp_times(with_journal_names(self._sink, parts.id, own), self._upkeep.clock())
             self._put(name, self._members[name].recover(own, epoch))
         return self._state
 

@@ -97,7 +97,7 @@ class ChangedFiles:
         stamps: list[Digests] = []
         journal = Journal(self._parts.stores.sink, self._parts.id, self._parts.concurrency)
         for record in journal.read(journal.since(first_name(since))):
-            there = [path for path in record.settled if path in record.listed]
+            there = [path for path in record.done_paths if path in record.listed]
             paths.append(digests_of(there))
             stamps.append(digests_of(stamp_of(Entry(p, *record.listed[p])) for p in there))
         self._since = since

@@ -96,7 +96,7 @@ class ReadHistory:
         fresh = [batch for batch in self._journal.batches() if batch not in self._read]
         for record in self._journal.read(fresh):
             self._read.add(record.batch)
-            for path in record.settled:
+            for path in record.done_paths:
                 seen, done = self._taken.get(path, (0.0, 0.0))
                 self._taken[path] = max(seen, record.seen_ts), max(done, record.finished_ts)
                 if path in record.listed:

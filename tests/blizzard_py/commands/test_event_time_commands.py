@@ -19,7 +19,13 @@ from blizzard_py.sources.stale import World, require_current
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.event_times import EventTimes
 from blizzard_py.state.source_state import SourceState, Totals, checkpoint_path
-from blizzard_py.state.stream_state import OperatorState, Packed, QueryBatch, StreamState, settled
+from blizzard_py.state.stream_state import (
+    OperatorState,
+    Packed,
+    QueryBatch,
+    StreamState,
+    add_query_batch,
+)
 from blizzard_py.streaming.state_reader import Side, sides_of
 from tests.support.event_time_harness import EventTimeHarness
 
@@ -80,7 +86,7 @@ def test_status_and_plan_tell_where_the_query_is(config: Path, tmp_path: Path) -
         times=TIMES,
         operators=(OperatorState("stateStoreSave", 3, 99, 5, 2, 0),),
     )
-    stream = settled(
+    stream = add_query_batch(
         StreamState(query={"policy": "max"}),
         batch,
         {},
@@ -158,7 +164,7 @@ def put_state(tmp_path: Path, watermark_ms: int, rows: int = 0) -> Path:
         state_rows=rows,
         operators=(OperatorState("stateStoreSave", rows),) if rows else (),
     )
-    stream = settled(
+    stream = add_query_batch(
         StreamState(query={}),
         batch,
         {"offsets/0": Packed("pack", 3, "d")} if rows else {},

@@ -22,7 +22,7 @@ from blizzard_py.state.stream_state import (
     Packed,
     QueryBatch,
     StreamState,
-    settled,
+    add_query_batch,
 )
 
 GIVEN: dict[str, Any] = {
@@ -62,7 +62,7 @@ def batch(number: int, **values: int) -> QueryBatch:
 
 def after(state: StreamState, one: QueryBatch, newest: int | None = None) -> StreamState:
     operator = OperatorState("stateStoreSave", one.state_rows, 10, updated_rows=2)
-    return settled(
+    return add_query_batch(
         state,
         replace(one, operators=(operator,), times=TIMES),
         PACKS,

@@ -171,7 +171,7 @@ def depth_by_directories(_world: SimulatedWorld) -> Iterator[None]:
 
 @guard("names in grace that the checkpoint leaves to the journal are not read from it")
 def window_is_read(_world: SimulatedWorld) -> Iterator[None]:
-    with mock.patch.object(start, "whole", lambda _sink, _id, state: state):
+    with mock.patch.object(start, "with_journal_names", lambda _sink, _id, state: state):
         yield
 
 

@@ -35,16 +35,18 @@ def validate_query_sources(config: Config) -> list[str]:
         for source_name, source in pipeline.query_sources.items():
             where = f"pipelines.{name}.sources.{source_name}"
             try:
-                asking = query_spec_of(config, pipeline, source, engine_lookup(config, NoEngine()))
+                query_spec = query_spec_of(
+                    config, pipeline, source, engine_lookup(config, NoEngine())
+                )
                 try:
-                    _bind_sample(asking)
-                    found = [f"{where}.{p}" for p in _problems(asking, pipeline, source)]
+                    _bind_sample(query_spec)
+                    found = [f"{where}.{p}" for p in _problems(query_spec, pipeline, source)]
                     problems += found
                     is_inclusive = source.units is not None and source.units.advanced.inclusive
-                    told = [] if found else _notes(asking, is_inclusive=is_inclusive)
+                    told = [] if found else _notes(query_spec, is_inclusive=is_inclusive)
                     notes += [f"{where}: {note}" for note in told]
                 finally:
-                    asking.connection.close()
+                    query_spec.connection.close()
             except ConfigError as error:
                 problems += [f"{where}: {problem}" for problem in error.problems]
             except StorageError as error:
@@ -57,12 +59,12 @@ def validate_query_sources(config: Config) -> list[str]:
 
 
 def _problems(
-    asking: QuerySpec, pipeline: PipelineSettings, source: QuerySettings
+    query_spec: QuerySpec, pipeline: PipelineSettings, source: QuerySettings
 ) -> Iterator[str]:
-    there = {column.name: column for column in asking.connection.columns()}
+    there = {column.name: column for column in query_spec.connection.columns()}
     known = ", ".join(there) or "none"
     kind = kind_of(source)
-    for column in asking.columns:
+    for column in query_spec.columns:
         if column not in there:
             if kind.has_fixed_columns or there:
                 yield f"watermark.columns: there is no column {column!r}; there are: {known}"
@@ -78,13 +80,13 @@ def _problems(
         yield f"table: has no column {name!r}, which schema.fields declares; there are: {known}"
 
 
-def _bind_sample(asking: QuerySpec) -> None:
+def _bind_sample(query_spec: QuerySpec) -> None:
     """Replace placeholders by some unit's values, so that the source can be queried.
 
     Raises `SourceError` for values that cannot be sent, `Unavailable` if the table of values has
     none now.
     """
-    units = asking.units
+    units = query_spec.units
     if units is None:
         return
     now = dt.datetime.now(dt.UTC)
@@ -93,7 +95,7 @@ def _bind_sample(asking: QuerySpec) -> None:
     refused = None
     for unit in found.due.units[:_SAMPLE_UNITS]:
         reading = unit_plans.planned_reading(unit, units, now)
-        tasks = asking.connection.unit_tasks(unit_plans.slice_values(reading, units))
+        tasks = query_spec.connection.unit_tasks(unit_plans.slice_values(reading, units))
         error = next((task for task in tasks if isinstance(task, SourceError)), None)
         if error is None:
             return  # others may have values that cannot be asked for, which costs them alone
@@ -102,26 +104,30 @@ def _bind_sample(asking: QuerySpec) -> None:
         raise refused
 
 
-def _notes(asking: QuerySpec, *, is_inclusive: bool) -> Iterator[str]:
-    if asking.replaces:
+def _notes(query_spec: QuerySpec, *, is_inclusive: bool) -> Iterator[str]:
+    if query_spec.replaces:
         yield (
             "rows that are read again replace those that were published, so streaming readers of"
             " the table need skipChangeCommits, and delta.appendOnly must be off"
         )
-    if asking.units is not None:
-        laid = laid_out(asking.units.range, dt.datetime.now(dt.UTC))
+    if query_spec.units is not None:
+        laid = laid_out(query_spec.units.range, dt.datetime.now(dt.UTC))
         yield from unit_plans.gaps_of(laid)
-        if asking.access.driver == "http" and TO in asking.units.bounds and not is_inclusive:
+        if (
+            query_spec.access.driver == "http"
+            and TO in query_spec.units.bounds
+            and not is_inclusive
+        ):
             yield (
                 "the API has to leave the time of {to} itself out; if it counts that in, rows on a"
                 " boundary come twice: set units.advanced.inclusive: true"
             )
         return
-    if asking.snapshot:
+    if query_spec.snapshot:
         return
-    kind = asking.bound_kind
+    kind = query_spec.bound_kind
     yield f"bound {kind}: {PROMISES[kind]}"
-    yield from asking.connection.warnings()
+    yield from query_spec.connection.warnings()
 
 
 def _ordered(columns: Sequence[SourceColumn]) -> str:

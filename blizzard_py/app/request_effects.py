@@ -190,6 +190,6 @@ def look(source: UnitSource, state: SourceState, now: dt.datetime) -> UnitOutloo
 
 def configured(source: UnitSource) -> Units:
     """Return how the units of a source are configured, without a limit of a run."""
-    units = source.asking.units
+    units = source.query_spec.units
     assert units is not None  # noqa: S101  # it is read by such
     return unit_plans.without_limit(units)

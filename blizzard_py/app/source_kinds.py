@@ -144,7 +144,7 @@ class WindowKind:
 
     def opener(self, parts: SourceContext) -> Opener:
         assert parts.query_spec is not None  # noqa: S101  # as `has` says
-        return partial(WindowSource, asking=parts.query_spec)
+        return partial(WindowSource, query_spec=parts.query_spec)
 
     def plan(self, found: SourceView, state: SourceState, options: PlanOptions) -> dict[str, Any]:
         # What shows statements, which no daemon needs.
@@ -181,7 +181,7 @@ class WindowKind:
             return
         yield printable(f"the next poll would read up to {short_text(known.window.up_to)}:")
         yield from (printable(f"  {task.where}") for task in known.tasks[:_SHOWN_NAMES])
-        if source.asking.replaces:
+        if source.query_spec.replaces:
             yield "and replace everything published from there on"
         else:
             yield "its rows that are already in the table come twice"
@@ -195,7 +195,7 @@ class UnitKind:
 
     def opener(self, parts: SourceContext) -> Opener:
         assert parts.query_spec is not None  # noqa: S101  # as `has` says
-        return partial(UnitSource, asking=parts.query_spec)
+        return partial(UnitSource, query_spec=parts.query_spec)
 
     def plan(self, found: SourceView, state: SourceState, options: PlanOptions) -> dict[str, Any]:
         # What shows statements, which no daemon needs.

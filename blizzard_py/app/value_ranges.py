@@ -51,7 +51,7 @@ def select_chunk(
     known = state.columns or ColumnState()
     try:
         asked = _range_of(found, request)
-        _check(state.columns, asked.column, ranges.last_of(found.asking, asked.end))
+        _check(state.columns, asked.column, ranges.last_of(found.query_spec, asked.end))
         begin = _cursor_value(wanted.cursor, asked.column) if wanted.cursor else asked.begin
         piece = next(ranges.pieces(asked, known, begin))
         name = f"{wanted.request_id}-{state.requests[wanted.request_id].pages:06}"
@@ -86,15 +86,15 @@ def preview_range(
 
 def _table_source(parts: SourceContext, source: Source[Any]) -> WindowSource:
     found = window_source(source)
-    if found is None or found.asking.snapshot:
+    if found is None or found.query_spec.snapshot:
         raise RequestRefused(f"{parts.name}: is no table or API that is read above a watermark")
     return found
 
 
 def _range_of(source: WindowSource, request: Request) -> ValueRange:
-    asking, (first, last) = source.asking, request.select["values"]
-    bound = asking.connection.bound(asking.bound_kind, asking.settle_secs)
-    return ranges.range_of(asking, (first, last), request.options.get("chunk", ""), bound)
+    query_spec, (first, last) = source.query_spec, request.select["values"]
+    bound = query_spec.connection.bound(query_spec.bound_kind, query_spec.settle_secs)
+    return ranges.range_of(query_spec, (first, last), request.options.get("chunk", ""), bound)
 
 
 def _check(known: ColumnState | None, column: str, last: object) -> None:
@@ -107,9 +107,9 @@ def _chunk(
     source: WindowSource, asked: ValueRange, piece: RangePiece, name: str, now: float
 ) -> RequestChunk | None:
     """Return the piece with its tasks; None if there is nothing to read."""
-    asking = source.asking
-    window = ranges.window_of_piece(asking, asked.column, piece, now)
-    tasks = asking.connection.tasks(windows.window_of(window), asking.split)
+    query_spec = source.query_spec
+    window = ranges.window_of_piece(query_spec, asked.column, piece, now)
+    tasks = query_spec.connection.tasks(windows.window_of(window), query_spec.split)
     if not tasks:
         return None
     begin, end = ({asked.column: value} for value in (piece.begin, piece.end))
@@ -120,8 +120,8 @@ def _chunk(
 
 def _accept_chunks(source: WindowSource, state: SourceState, request: Request) -> SourceState:
     """Return the state of a source that reads a range for the first time."""
-    asking = source.asking
-    if asking.replaces:
+    query_spec = source.query_spec
+    if query_spec.replaces:
         raise RangeRefused(
             "what it reads again replaces what it published; give --replace, with which it reads"
             " everything from --from on once more"
@@ -129,22 +129,22 @@ def _accept_chunks(source: WindowSource, state: SourceState, request: Request) -
     if request.options.get("mode") == "again":
         raise RangeRefused("rows of tables and APIs cannot be added a second time")
     asked = _range_of(source, request)
-    last = ranges.last_of(asking, asked.end)
+    last = ranges.last_of(query_spec, asked.end)
     if request.options.get("begin_live_at_end") and not ranges.has_started(state.columns):
-        state = set_columns(state, windows.to_stored({asked.column: last}), asking.columns)
+        state = set_columns(state, windows.to_stored({asked.column: last}), query_spec.columns)
     _check(state.columns, asked.column, last)
     found = list(ranges.pieces(asked, ColumnState(), asked.begin))
     for piece in (found[0], found[-1]):  # what their ends cannot be is known before it is saved
-        window = ranges.window_of_piece(asking, asked.column, piece, 0.0)
-        asking.connection.tasks(windows.window_of(window), asking.split)
+        window = ranges.window_of_piece(query_spec, asked.column, piece, 0.0)
+        query_spec.connection.tasks(windows.window_of(window), query_spec.split)
     return state
 
 
 def _lower_watermark(source: WindowSource, state: SourceState, request: Request) -> SourceState:
     """Return the state of a replacing source with its watermark below ``values``."""
-    asking, known = source.asking, state.columns or ColumnState()
+    query_spec, known = source.query_spec, state.columns or ColumnState()
     first, last = request.select["values"]
-    if not asking.replaces:
+    if not query_spec.replaces:
         raise RangeRefused(
             "its rows were published to stay, so none can be replaced: that takes `reread: replace`"
         )
@@ -152,12 +152,12 @@ def _lower_watermark(source: WindowSource, state: SourceState, request: Request)
         raise RangeRefused("what is read again is all from --from on; leave --to and --chunk out")
     if not known.watermark:
         raise RangeRefused("it has not begun, and will read everything; have it run once first")
-    column = ranges.column_of(asking)
+    column = ranges.column_of(query_spec)
     value = ranges.value_of(first, column, windows.from_stored(known.watermark)[column])
-    below: Stored = windows.to_stored({column: ranges.last_of(asking, value)})
+    below: Stored = windows.to_stored({column: ranges.last_of(query_spec, value)})
     if not windows.is_below(below, known.watermark):
         raise RangeRefused(f"--from {first} is not below the watermark, so polls will read it")
-    return set_columns(state, below, asking.columns)
+    return set_columns(state, below, query_spec.columns)
 
 
 def _values_text(asked: ValueRange, piece: RangePiece) -> str:

@@ -61,7 +61,7 @@ def explain(parts: SourceContext, source: Source[Any], place: Located) -> Explan
     state = _state(parts)
     if story.ignored is not None and not _is_known(parts, state, path):
         return replace(base, verdict="ignored", reason=story.ignored)
-    standing = story.beside(state)
+    standing = story.status_in(state)
     partition, name = standing.place
     base = replace(base, compared_with=standing.compared, partition=partition, name=name)
     wait = waiting(state, path, parts.errors.advanced.max_retries)

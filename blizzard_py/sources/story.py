@@ -116,7 +116,7 @@ class Story(Protocol):
     def folder(self) -> str | None:
         """The table's directory that all its rows are in, None where that is not known."""
 
-    def beside(self, state: SourceState) -> ItemStatus:
+    def status_in(self, state: SourceState) -> ItemStatus:
         """Return how it stands to the state.
 
         Raises `StateError` if that was kept in another way.

@@ -22,7 +22,7 @@ from blizzard_core.settings.sources import CheckpointSettings, SourceSettings
 from blizzard_core.storage.protocol import Entry, ListingPage
 from blizzard_core.watermark.progress import PartitionProgress, Progress, ScanTimes
 from blizzard_py.job import FinishedFile
-from blizzard_py.sources.files.advance import Window, Work, end_scan, finish_batch
+from blizzard_py.sources.files.advance import FileWork, FloorRules, end_scan, finish_batch
 from blizzard_py.sources.files.discovery import FirstSeen, discover
 from blizzard_py.sources.meter import BatchLimits
 from blizzard_py.state.checkpoint_document import state_to_json
@@ -120,8 +120,8 @@ def worked_off(files: list[Entry], saved: Callable[[SourceState], object]) -> So
         last = None if start + SCAN_FILES >= len(files) else part[-1].path
         scanned = ScanTimes(now, now + 1, last)
         paths = [entry.path for entry in part]
-        state = end_scan(state, state.progress, paths, scanned, Window(300, 64, None))
-        work = Work(part, 0, (), 2)
+        state = end_scan(state, state.progress, paths, scanned, FloorRules(300, 64, None))
+        work = FileWork(part, 0, (), 2)
         while work:
             chosen = work.take(BatchLimits(100, 1 << 30, 60), None)
             batch = Batch(f"{now}", 1, "running", now, chosen, scanned.ended)

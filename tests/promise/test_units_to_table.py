@@ -178,7 +178,7 @@ class History:
         with contextlib.closing(self.shop.worker()) as worker:
             assert isinstance(worker.source, UnitSource)
             found = worker.source.preview(state)
-            values = worker.source.asking.units
+            values = worker.source.query_spec.units
             assert values is not None
             return unit_edits.set_high(state, found, key, high, values.listed)
 
@@ -188,7 +188,7 @@ class History:
         span = (low, low + dt.timedelta(days=self.draw.choice([1, 10, 60])))
         with contextlib.closing(self.shop.worker()) as worker:
             assert isinstance(worker.source, UnitSource)
-            units = worker.source.asking.units
+            units = worker.source.query_spec.units
             assert units is not None
             found = worker.source.preview(state)
             return unit_edits.read_again(state, found, span, units.listed, ())[0]

@@ -43,8 +43,8 @@ def plan_of(
 
     ``now`` is aware. Raises `SourceError`, `StorageError`.
     """
-    asking, known = source.asking, state.columns or ColumnState()
-    if asking.snapshot:  # a window of everything, which no watermark begins
+    query_spec, known = source.query_spec, state.columns or ColumnState()
+    if query_spec.snapshot:  # a window of everything, which no watermark begins
         known = known if offline else source.preview(state)
         known = replace(known, window=known.window or StoredWindow("clock"), watermark={})
     watermark = windows.from_stored(known.watermark)
@@ -55,29 +55,29 @@ def plan_of(
     elif offline:
         bound = _offline(settings[1], settings[2], now, watermark)
     else:
-        bound = asking.connection.bound(asking.bound_kind, asking.settle_secs)
+        bound = query_spec.connection.bound(query_spec.bound_kind, query_spec.settle_secs)
     if kept is None:
-        kept = windows.planned(known, asking, settings[2].fields, bound, now.timestamp())
+        kept = windows.planned(known, query_spec, settings[2].fields, bound, now.timestamp())
     tasks = known.tasks if known.window is not None else ()
     slices: tuple[tuple[str, Window], ...] = ()
-    if kept is not None and asking.replaces:
-        slices = tuple(replacing.slices_of(source.id, known, kept, asking))
+    if kept is not None and query_spec.replaces:
+        slices = tuple(replacing.slices_of(source.id, known, kept, query_spec))
     if slices and not tasks and not offline:
-        sliced = (asking.connection.tasks(window, asking.split) for _, window in slices)
+        sliced = (query_spec.connection.tasks(window, query_spec.split) for _, window in slices)
         tasks = tuple(t for at, some in enumerate(sliced) for t in replacing.named(at, some))
     elif kept is not None and not tasks and not offline:
-        tasks = tuple(asking.connection.tasks(windows.window_of(kept), asking.split))
+        tasks = tuple(query_spec.connection.tasks(windows.window_of(kept), query_spec.split))
         kept = kept if tasks else None
     query, request = None, None
     if kept is not None:
         query, request = kind_of(settings[1]).show_window(
-            settings[0].driver, asking.connection, settings[2], windows.window_of(kept)
+            settings[0].driver, query_spec.connection, settings[2], windows.window_of(kept)
         )
     return {
         "kind": settings[1].kind,
         "state": state.progress.state,
         "watermark": dict(known.watermark),
-        "effective": windows.to_stored(effective(watermark, asking.backward, now)),
+        "effective": windows.to_stored(effective(watermark, query_spec.backward, now)),
         "bound": {
             "kind": bound.kind,
             "value": windows.to_stored(bound.value),
@@ -92,7 +92,7 @@ def plan_of(
         "reread": settings[1].marks.reread,
         "replaces": [[slices[0][0], f"{source.id}0"]] if slices else [],
         "warnings": []
-        if asking.snapshot
+        if query_spec.snapshot
         else [f"{bound.kind}: {PROMISES[bound.kind]}", *bound.warnings],
     }
 

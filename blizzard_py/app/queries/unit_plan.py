@@ -37,13 +37,13 @@ def unit_plan_of(
     With ``everything`` units that are closed are listed, too. Raises `SourceError`,
     `StateError`, `StorageError`, `UnitError`.
     """
-    units = source.asking.units
+    units = source.query_spec.units
     assert units is not None  # noqa: S101  # it has such
     units = replace(units, terms=replace(units.terms, everything=everything))
     values = _values(units, offline=offline)
     units = replace(units, terms=replace(units.terms, min_units=0))  # `values_of` has looked
     found = unit_plans.preview(state.units, units, values, now, settings[0])
-    told = _UnitDescriber(source.asking.connection, settings, units, now)
+    told = _UnitDescriber(source.query_spec.connection, settings, units, now)
     listed = [told.unit(unit) for unit in found.due.units]
     broken = [f"{unit['name']}: {unit['error']}" for unit in listed if "error" in unit]
     due = found.due

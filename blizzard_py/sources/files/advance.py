@@ -21,7 +21,7 @@ from blizzard_py.state.source_state import Batch, Retry, SourceState
 from blizzard_py.state.transitions import done_of, is_below_origin
 
 
-class Work:
+class FileWork:
     """The files of one scan that are still to be done, in their order, and what waits beside them.
 
     ``files`` are in byte order behind the first ``late`` of them, which lie below scan
@@ -78,7 +78,7 @@ class Work:
         return min(keys, default=None)
 
 
-class KeyedWork(Work):
+class KeyedWork(FileWork):
     """Work of which only neighbours with one key come into one batch; some keys go whole.
 
     ``whole`` tells of which keys nothing may be left for another batch, whatever the limits.
@@ -104,7 +104,7 @@ class KeyedWork(Work):
 
 
 # What to give where nothing waits.
-NOTHING = Work((), 0, (), None)
+NOTHING = FileWork((), 0, (), None)
 
 
 def finish_batch(state: SourceState, batch: Batch, lowest: Lowest, now: float) -> SourceState:
@@ -167,7 +167,7 @@ def held_by(paths: Iterable[str], depth: int | None, lowest: Lowest) -> Lowest:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class FloorRules:
     """The part that moves with every scan: the grace period, and what raises the floor."""
 
     grace: float
@@ -180,7 +180,7 @@ def end_scan(
     progress: Progress,
     pending: Collection[str],
     scanned: ScanTimes,
-    window: Window,
+    rules: FloorRules,
 ) -> SourceState:
     """After a complete discovery: scan starts and floors move on, vanished files are let go.
 
@@ -194,9 +194,9 @@ def end_scan(
     retries = still_there(state, pending, scanned)
     held = [*pending, *(path for path in retries if path not in listed)]
     moved = settled_progress(
-        progress, scanned, window.grace, held_by(held, progress.depth, lambda _partition: None)
+        progress, scanned, rules.grace, held_by(held, progress.depth, lambda _partition: None)
     )
-    moved = raise_floors(moved, window.tracked, window.lookback, held, scanned.ended, scanned.until)
+    moved = raise_floors(moved, rules.tracked, rules.lookback, held, scanned.ended, scanned.until)
     alive = {at for known in moved.partitions.values() for at in known.done.values()}
     return replace(
         state,

@@ -27,7 +27,7 @@ from blizzard_core.watermark.progress import ScanTimes
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.sources.activity import NONE_SKIPPED, SkippedItems, SourceActivity
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.advance import Work
+from blizzard_py.sources.files.advance import FileWork
 from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.meter import BatchLimits
 from blizzard_py.sources.protocol import Backlog, CheckpointServices, Found, PollPlan, Requested
@@ -53,7 +53,7 @@ from blizzard_py.state.transitions import clamp_times, ended
 class CompositeWork:
     """The work of each source. A batch takes of each what its own limits allow."""
 
-    def __init__(self, works: Mapping[str, Work], limits: Mapping[str, BatchLimits]) -> None:
+    def __init__(self, works: Mapping[str, FileWork], limits: Mapping[str, BatchLimits]) -> None:
         self._works = works
         self._limits = limits
 
@@ -79,7 +79,7 @@ class CompositeWork:
             for entry in lifted_entries(work.take(self._limits[name], bytes_per_sec), name)
         )
 
-    def of(self, name: str) -> Work:
+    def of(self, name: str) -> FileWork:
         """Return what is left of one source."""
         return self._works[name]
 
@@ -138,7 +138,7 @@ class CompositeFiles:
             sum(each.files for each in known),
             min((e.oldest_ts for e in known if e.oldest_ts is not None), default=None),
             all(each.complete for each in known),
-            _apart([each.apart for each in known]),
+            _merge_skipped([each.apart for each in known]),
         )
 
     def shown(self, state: SourceState) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class CompositeFiles:
         return require_current(state, self._all, world)
 
     def plan(self, state: SourceState) -> PollPlan[CompositeWork]:
-        works: dict[str, Work] = {}
+        works: dict[str, FileWork] = {}
         found: dict[str, Found] = {}
         for name in self._turns(state):
             plan = self._members[name].plan(self._own(name))
@@ -216,7 +216,7 @@ class CompositeFiles:
         return self._members[source].is_missing(path)
 
     def advance(
-        self, state: SourceState, batch: Batch, work: CompositeWork | Work | None, now: float
+        self, state: SourceState, batch: Batch, work: CompositeWork | FileWork | None, now: float
     ) -> SourceState:
         for name, part in self._parts_of(batch):
             left = work.of(name) if isinstance(work, CompositeWork) else work
@@ -265,7 +265,7 @@ class CompositeFiles:
             if part is not None:
                 yield name, part
 
-    def _polled(self, name: str, found: Found, work: Work) -> None:
+    def _polled(self, name: str, found: Found, work: FileWork) -> None:
         """Tell a member's own view what its look has found."""
         activity: SourceActivity | None = self._parts[name].activity
         if activity is not None:
@@ -298,13 +298,13 @@ def _together(found: Mapping[str, Found]) -> Found:
         ScanTimes(
             min(scan.began for scan in scans), max(scan.ended for scan in scans), next(more, None)
         ),
-        _apart([each.apart for each in found.values()]),
+        _merge_skipped([each.apart for each in found.values()]),
         again=any(each.again for each in found.values()),
         notes=tuple(f"{name}: {note}" for name, each in found.items() for note in each.notes),
     )
 
 
-def _apart(found: Sequence[SkippedItems]) -> SkippedItems:
+def _merge_skipped(found: Sequence[SkippedItems]) -> SkippedItems:
     first = next((each.first for each in found if each.first is not None), None)
     return SkippedItems(sum(each.files for each in found), first) if first else NONE_SKIPPED
 

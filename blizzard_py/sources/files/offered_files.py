@@ -21,7 +21,7 @@ from blizzard_core.settings.sources import FileUnits
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import CLOCK_STEP_SECS
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.advance import Work
+from blizzard_py.sources.files.advance import FileWork
 from blizzard_py.sources.files.discovery import Discovery
 from blizzard_py.sources.files.set_files import SetFiles
 from blizzard_py.sources.protocol import CheckpointServices, PollPlan
@@ -46,7 +46,7 @@ class ReplaceableFiles(SetFiles):
         self._taken.look()
         return super().discover(state, whole=whole)
 
-    def plan(self, state: SourceState) -> PollPlan[Work]:
+    def plan(self, state: SourceState) -> PollPlan[FileWork]:
         plan = super().plan(state)
         found = plan.work.files
         fresh = set(self._names().unseen([entry.path for entry in found]))

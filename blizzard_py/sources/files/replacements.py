@@ -22,7 +22,7 @@ from blizzard_py.job import FinishedFile
 from blizzard_py.requests.progress import first_running
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.earlier_batches import Earlier, earlier_of
-from blizzard_py.sources.files.advance import KeyedWork, Work
+from blizzard_py.sources.files.advance import FileWork, KeyedWork
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.protocol import LEFT_STAGE, CheckpointServices, Requested, Withheld
@@ -133,7 +133,7 @@ class Replacements:
         )
 
     @staticmethod
-    def settled(state: SourceState, batch: Batch) -> SourceState:
+    def without_finished(state: SourceState, batch: Batch) -> SourceState:
         """The state without what the batch has done with."""
         done = {file.path for file in batch.finished if file.outcome != "retry"}
         left = {path: asked for path, asked in state.replacing.items() if path not in done}
@@ -213,9 +213,9 @@ class Replacing(FileSource):
         return self._replacements.replaced(state, batch, finished)
 
     def advance(
-        self, state: SourceState, batch: Batch, work: Work | None, now: float
+        self, state: SourceState, batch: Batch, work: FileWork | None, now: float
     ) -> SourceState:
-        return self._replacements.settled(super().advance(state, batch, work, now), batch)
+        return self._replacements.without_finished(super().advance(state, batch, work, now), batch)
 
     def _theirs(self, state: SourceState, batch: Batch) -> dict[str, str]:
         if not self._replacements.concerns(state, batch):

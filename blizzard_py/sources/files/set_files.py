@@ -9,7 +9,7 @@ from blizzard_core.checkpoint.digests import Digests
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import Lowest
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.advance import Work, noted, still_there
+from blizzard_py.sources.files.advance import FileWork, noted, still_there
 from blizzard_py.sources.files.discovery import Discovery, discover_unseen
 from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.source import NameLookup
@@ -66,7 +66,7 @@ class SetFiles(Replacing):
         return replace(super().recover(state, epoch), processed=state.processed or ())
 
     def advance(
-        self, state: SourceState, batch: Batch, work: Work | None, now: float
+        self, state: SourceState, batch: Batch, work: FileWork | None, now: float
     ) -> SourceState:
         after = super().advance(state, batch, work, now)
         done = [file.path for file in batch.finished if file.outcome != "retry"]

@@ -18,7 +18,7 @@ from blizzard_core.watermark.progress import Lowest
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.directories import PartitionError, partition_of
-from blizzard_py.sources.files.advance import NOTHING, Work, held_by, hold_all, with_reached
+from blizzard_py.sources.files.advance import NOTHING, FileWork, held_by, hold_all, with_reached
 from blizzard_py.sources.files.discovery import (
     Discovery,
     FirstSeen,
@@ -114,11 +114,11 @@ class FileSource(ABC):
         why = ignored(name, self._source.advanced.compression)
         why = why or outside(self._parts.identity.range, name) or None
 
-        def beside(state: SourceState) -> ItemStatus:
+        def status_in(state: SourceState) -> ItemStatus:
             self.check(state)
             return self._status_of(state, entry or Entry(name, 0, 0.0))
 
-        return FileStory(entry, why, folder, beside)
+        return FileStory(entry, why, folder, status_in)
 
     def close(self) -> None:  # noqa: B027  # every kind of files has nothing to close
         """Stores are shared, and nothing else is open."""
@@ -136,7 +136,7 @@ class FileSource(ABC):
         check_ranges(self._parts, state, self._clock())
         return require_current(state, self._parts, world)
 
-    def plan(self, state: SourceState) -> PollPlan[Work]:
+    def plan(self, state: SourceState) -> PollPlan[FileWork]:
         found = self.discover(state)
         self._log.debug(
             "discovered", files=len(found.files), requests=found.requests, keys=found.keys
@@ -155,7 +155,9 @@ class FileSource(ABC):
         # What a request has is held where polls have come upon it: they are not to pass it before.
         come_upon = requested.intersection(file.path for file in found.files)
         held = [*(waits - requested), *come_upon, *(file.path for file in found.young)]
-        return PollPlan(state, found, Work([*late, *fresh], len(late), held, state.progress.depth))
+        return PollPlan(
+            state, found, FileWork([*late, *fresh], len(late), held, state.progress.depth)
+        )
 
     def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
         """The batch's files with their table directories; those that have none or are left out."""
@@ -202,7 +204,7 @@ class FileSource(ABC):
         return not there and root_exists(self._storage, name)
 
     def advance(
-        self, state: SourceState, batch: Batch, work: Work | None, now: float
+        self, state: SourceState, batch: Batch, work: FileWork | None, now: float
     ) -> SourceState:
         if batch.request:
             # A request moves no mark of the source.
@@ -277,7 +279,7 @@ class FileSource(ABC):
         return partition_of(path, self._parts.ingest.partition_template, source_template)
 
 
-def _lowest(state: SourceState, batch: Batch, work: Work | None) -> Lowest:
+def _lowest(state: SourceState, batch: Batch, work: FileWork | None) -> Lowest:
     """Return what waits while a batch is advanced; see `Lowest`."""
     if work is None:
         return hold_all

@@ -23,17 +23,17 @@ from blizzard_py.state.transitions import is_below_origin
 
 @dataclass(frozen=True, slots=True)
 class FileStory:
-    """One file; ``beside`` says how it stands to a state. A `Story`."""
+    """The story of one file; ``status_in`` returns its standing in a state. A `Story`."""
 
     entry: Entry | None
     ignored: str | None
     folder: str | None
-    beside: Callable[[SourceState], ItemStatus]
+    status_in: Callable[[SourceState], ItemStatus]
 
 
 @dataclass(frozen=True, slots=True)
 class FileStatus(ABC):
-    """A file beside a state, from whose ``progress`` the next poll would start."""
+    """A file in a state, from whose ``progress`` the next poll would start."""
 
     parts: SourceContext
     state: SourceState

@@ -15,7 +15,7 @@ from blizzard_core.watermark.paths import depth_of, split
 from blizzard_core.watermark.progress import Lowest, Progress, ScanTimes, gaps, is_new, is_passed
 from blizzard_py.sources.activity import SkippedItems
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.advance import Window, end_scan, finish_batch
+from blizzard_py.sources.files.advance import FloorRules, end_scan, finish_batch
 from blizzard_py.sources.files.discovery import (
     Discovery,
     PartitionSelector,
@@ -160,10 +160,10 @@ class WatermarkFiles(Replacing):
         self._young = len(found.young)
         grace = grace_of(self._source, state, scanned.ended)
         oldest = lookback_floor(self._source.partition_filter, scanned.ended)
-        window = Window(grace, self._source.advanced.max_tracked_partitions, oldest)
+        rules = FloorRules(grace, self._source.advanced.max_tracked_partitions, oldest)
         cold = state.origin is None and state.progress.state == "Initial"
         before = state.progress.partitions.keys()
-        state = end_scan(state, found.progress, paths, scanned, window)
+        state = end_scan(state, found.progress, paths, scanned, rules)
         ahead = tuple(path for path in state.ahead if not is_passed(state.progress, path))
         state = replace(state, ahead=ahead)
         self._log_closed(found, before - state.progress.partitions.keys())

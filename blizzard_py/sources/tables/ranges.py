@@ -57,13 +57,15 @@ class RangePiece:
     is_covered: bool
 
 
-def range_of(asking: QuerySpec, ends: tuple[str, str], chunk: str, bound: ReadBound) -> ValueRange:
+def range_of(
+    query_spec: QuerySpec, ends: tuple[str, str], chunk: str, bound: ReadBound
+) -> ValueRange:
     """Return the range of a source between ``ends``, as they were written.
 
     Rows are settled up to ``bound``: those that come into what lies above would be nobody's. Raises
     `RangeRefused`.
     """
-    column = column_of(asking)
+    column = column_of(query_spec)
     reached = bound.value.get(column)
     if reached is None:
         raise RangeRefused(f"there is nothing to read by {column} yet")
@@ -82,7 +84,7 @@ def range_of(asking: QuerySpec, ends: tuple[str, str], chunk: str, bound: ReadBo
         )
     if any(type(value) is not type(begin) for value, _ in parts):
         raise RangeRefused(f"--chunk: {chunk} cuts finer than the values of {column} are")
-    beyond = order(column, last_of(asking, end), reached)
+    beyond = order(column, last_of(query_spec, end), reached)
     if beyond > 0 or (beyond == 0 and bound.kind in TIES):
         raise RangeRefused(
             f"{column} is settled up to {reached} by now; rows that come below --to later would be"
@@ -91,14 +93,14 @@ def range_of(asking: QuerySpec, ends: tuple[str, str], chunk: str, bound: ReadBo
     return found
 
 
-def column_of(asking: QuerySpec) -> str:
+def column_of(query_spec: QuerySpec) -> str:
     """Return the watermark column that ranges are of. Raises `RangeRefused` without just one."""
-    if len(asking.columns) != 1:
+    if len(query_spec.columns) != 1:
         raise RangeRefused(
             "a range is of one watermark column, and this source has"
-            f" {len(asking.columns) or 'none'}"
+            f" {len(query_spec.columns) or 'none'}"
         )
-    return asking.columns[0]
+    return query_spec.columns[0]
 
 
 def refusal(live: ColumnState | None, column: str, last: Any) -> str | None:
@@ -143,17 +145,19 @@ def _chunks(begin: Any, end: Any, chunk: str) -> Iterator[RangePiece]:
         yield RangePiece(first, last, is_covered=False)
 
 
-def window_of_piece(asking: QuerySpec, column: str, piece: RangePiece, now: float) -> StoredWindow:
+def window_of_piece(
+    query_spec: QuerySpec, column: str, piece: RangePiece, now: float
+) -> StoredWindow:
     """Return the window that reads a piece.
 
     It begins where the window of the piece before ends, as live ones do: so no value lies between
     two of them, however fine it is.
     """
     try:
-        low = to_stored({column: last_of(asking, piece.begin)})
+        low = to_stored({column: last_of(query_spec, piece.begin)})
     except OverflowError:  # the first time or date there is
         low = {}
-    up_to = to_stored({column: last_of(asking, piece.end)})
+    up_to = to_stored({column: last_of(query_spec, piece.end)})
     return StoredWindow("clock", after=low, up_to=up_to, low=low, planned_ts=now)
 
 
@@ -180,9 +184,9 @@ def with_chunk_done(known: ColumnState, chunk: RequestChunk) -> ColumnState:
     return replace(with_covered(known, column, begin, end), chunk=None)
 
 
-def last_of(asking: QuerySpec, end: Any) -> Any:
+def last_of(query_spec: QuerySpec, end: Any) -> Any:
     """Return what a window that is to leave ``end`` out ends with."""
-    if asking.ends_before:
+    if query_spec.ends_before:
         return end
     if isinstance(end, dt.datetime):
         return end - _TICK

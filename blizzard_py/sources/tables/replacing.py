@@ -32,20 +32,20 @@ NOTHING = "none"
 
 
 def slices_of(
-    source_id: str, known: ColumnState, kept: StoredWindow, asking: QuerySpec
+    source_id: str, known: ColumnState, kept: StoredWindow, query_spec: QuerySpec
 ) -> list[tuple[str, Window]]:
     """Return what the window is read in: for each slice what `_unit` holds, and the rows in it."""
-    if asking.snapshot:
+    if query_spec.snapshot:
         return [(snapshot_slice(source_id), Window({}, from_stored(kept.up_to)))]
-    [column] = asking.columns
+    [column] = query_spec.columns
     up_to = from_stored(kept.up_to)[column]
     begin = _beginning(known, kept, column)
     moment = dt.datetime.fromtimestamp(kept.planned_ts, dt.UTC)
-    following = effective({column: up_to}, asking.backward, moment)[column]
+    following = effective({column: up_to}, query_spec.backward, moment)[column]
     begins = cut(begin, up_to, following, partial(_is_below, column))
     ends = [*begins[1:], up_to]
     return [
-        (column_slice(source_id, low), _window(column, low, high, asking))
+        (column_slice(source_id, low), _window(column, low, high, query_spec))
         for low, high in zip(begins, ends, strict=True)
     ]
 
@@ -109,9 +109,9 @@ def _beginning(known: ColumnState, kept: StoredWindow, column: str) -> Any:
     return lowered(low, begins, first, partial(_is_below, column))
 
 
-def _window(column: str, low: Any, up_to: Any, asking: QuerySpec) -> Window:
+def _window(column: str, low: Any, up_to: Any, query_spec: QuerySpec) -> Window:
     after: Mapping[str, Any] = {} if low is None else {column: low}
-    first = low is None and asking.nulls == "first"
+    first = low is None and query_spec.nulls == "first"
     return Window(after, {column: up_to}, after, nulls_first=first)
 
 

@@ -24,9 +24,11 @@ OWN_ID = "an `id:` of its own (start it once with --fresh)"
 class SlicedSource:
     """See the module's docstring. How its items are found and read is each kind's own."""
 
-    def __init__(self, parts: SourceContext, upkeep: CheckpointServices, asking: QuerySpec) -> None:
+    def __init__(
+        self, parts: SourceContext, upkeep: CheckpointServices, query_spec: QuerySpec
+    ) -> None:
         self._parts = parts
-        self._asking = asking
+        self._query_spec = query_spec
         self._clock = upkeep.clock
         self._where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
         self._told: set[str] = set()
@@ -38,12 +40,12 @@ class SlicedSource:
         return self._parts.letters_id
 
     @property
-    def asking(self) -> QuerySpec:
+    def query_spec(self) -> QuerySpec:
         """Return what its connection is asked."""
-        return self._asking
+        return self._query_spec
 
     def close(self) -> None:
-        self._asking.connection.close()
+        self._query_spec.connection.close()
 
     def start_over(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # nothing of it is kept aside
         return state
@@ -52,7 +54,7 @@ class SlicedSource:
         return False
 
     def reconciled(self, state: SourceState, world: World) -> SourceState:
-        if not self._asking.replaces:
+        if not self._query_spec.replaces:
             return require_current(state, self._parts, world)
         since = newer_groups.published_since(self._parts.stores.sink, self.id, state, world.groups)
         if since is not None:

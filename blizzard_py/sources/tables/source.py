@@ -60,8 +60,10 @@ class WindowSource(SlicedSource):
     items = "task"
     is_failing = False
 
-    def __init__(self, parts: SourceContext, upkeep: CheckpointServices, asking: QuerySpec) -> None:
-        super().__init__(parts, upkeep, asking)
+    def __init__(
+        self, parts: SourceContext, upkeep: CheckpointServices, query_spec: QuerySpec
+    ) -> None:
+        super().__init__(parts, upkeep, query_spec)
         self._seen = SeenRows(parts.stores.sink, parts.id, 0)
         self._skipped = SkippedNote(parts.stores.sink, parts.id)
         self._bound: ReadBound | None = None  # the last one
@@ -71,7 +73,7 @@ class WindowSource(SlicedSource):
     def check(self, state: SourceState) -> None:
         known = state.columns
         self._check_publishing(state)
-        if self._asking.snapshot and known is not None and known.names:
+        if self._query_spec.snapshot and known is not None and known.names:
             raise StateError(
                 f"{self._where}: is of a source with a watermark, whose rows a snapshot would come"
                 f" beside; give this one {OWN_ID} and delete the old rows"
@@ -87,10 +89,10 @@ class WindowSource(SlicedSource):
                     f"{self._where}: is of a source of files; give the table or API {OWN_ID}"
                 )
             return
-        if self._asking.replaces and not self._asking.snapshot:
+        if self._query_spec.replaces and not self._query_spec.snapshot:
             self._check_replaceable(known)
-        if known.watermark and set(known.names) != set(self._asking.columns):
-            was, now = (", ".join(n) or "versions" for n in (known.names, self._asking.columns))
+        if known.watermark and set(known.names) != set(self._query_spec.columns):
+            was, now = (", ".join(n) or "versions" for n in (known.names, self._query_spec.columns))
             raise StateError(
                 f"{self._where}: its watermark is on {was}, the configuration says {now}, which"
                 " would read everything again; set it back, or say from where to read with"
@@ -101,13 +103,13 @@ class WindowSource(SlicedSource):
         """Rows that were added cannot be replaced, and what was replaced is not to be added to."""
         if state.units is not None:
             return
-        if state.group_seq and not self._asking.replaces:
+        if state.group_seq and not self._query_spec.replaces:
             raise StateError(
                 f"{self._where}: its rows were published to be replaced (`snapshot: true` or"
                 " `reread: replace`), and would come again beside them; set that back, or give the"
                 f" source {OWN_ID} and delete the old rows"
             )
-        if self._asking.replaces and not state.group_seq and state.totals.rows:
+        if self._query_spec.replaces and not state.group_seq and state.totals.rows:
             raise StateError(
                 f"{self._where}: its rows were published to stay and say no slice, so `snapshot:"
                 " true` and `reread: replace` could not take their place; set that back, or give"
@@ -145,7 +147,7 @@ class WindowSource(SlicedSource):
         reading = known.window
         return self._shown(state) | {
             "watermark": dict(known.watermark),
-            "bound": known.bound or self._asking.bound,
+            "bound": known.bound or self._query_spec.bound,
             "boundaries": list(known.boundaries),
             "seq": known.seq,
             "covered": [{"from": dict(low), "up_to": dict(high)} for low, high in known.covered],
@@ -196,7 +198,7 @@ class WindowSource(SlicedSource):
         files, nothing = [], []
         for entry in batch.files:
             _, task = parsed_name(entry.path) or (0, "")
-            if self._asking.replaces and replacing.is_nothing(task):
+            if self._query_spec.replaces and replacing.is_nothing(task):
                 nothing.append(FinishedFile(entry.path, "ingested"))
             else:
                 files.append(JobFile(entry.path, entry.size))
@@ -206,7 +208,7 @@ class WindowSource(SlicedSource):
     def reading(self, state: SourceState, batch: Batch) -> Iterator[Reading]:
         known = state.columns
         if batch.request:
-            if self._asking.replaces:
+            if self._query_spec.replaces:
                 raise SourceError(
                     "what it reads replaces rows by now, which those of the request would not be"
                 )
@@ -214,7 +216,7 @@ class WindowSource(SlicedSource):
             if not items.keys() >= {entry.path for entry in batch.files}:
                 raise StateError(f"{self._where}: has a batch and no chunk to read; restore it")
             items = {entry.path: items[entry.path] for entry in batch.files}
-            with self._asking.connection.hold(self._asking.access) as access:
+            with self._query_spec.connection.hold(self._query_spec.access) as access:
                 yield Reading(access, items, DedupSpec(), {})
             return
         if known is None or known.window is None:
@@ -222,7 +224,7 @@ class WindowSource(SlicedSource):
         seen = [(segment_path(self._parts.id, one), one) for one in known.seen]
         told = DedupSpec()
         if not known.slices:
-            told = windows.dedup(self._asking, self._parts.ingest.fields, known.window, seen)
+            told = windows.dedup(self._query_spec, self._parts.ingest.fields, known.window, seen)
         tasks = {item_name(known.seq, task.name): task for task in known.tasks}
         items = {e.path: tasks[e.path] for e in batch.files}
         slices = {}
@@ -231,7 +233,7 @@ class WindowSource(SlicedSource):
                 name: (UnitSlice(replacing.unit_of_task(known, task.name), task),)
                 for name, task in items.items()
             }
-        with self._asking.connection.hold(self._asking.access) as access:
+        with self._query_spec.connection.hold(self._query_spec.access) as access:
             yield Reading(access, items, told, slices)
 
     def replaced(
@@ -260,7 +262,7 @@ class WindowSource(SlicedSource):
         moved = self._moved(state, batch)
         assert moved.columns is not None  # noqa: S101  # it was there
         found = replace(moved, columns=self._noted(known, moved.columns, batch))
-        if self._asking.snapshot:
+        if self._query_spec.snapshot:
             read = dt.datetime.fromtimestamp(known.window.planned_ts, dt.UTC)
             return replace(found, progress=progress_of_text(f"read at {read:%F %T} UTC", "Idle"))
         return _shown(found)
@@ -276,39 +278,41 @@ class WindowSource(SlicedSource):
         return (known, 0) if known.window is not None else self._planned(known)
 
     def _planned(self, known: ColumnState) -> tuple[ColumnState, int]:
-        asking = self._asking
-        if asking.snapshot:
+        query_spec = self._query_spec
+        if query_spec.snapshot:
             return self._sliced(known, self._all()), STATEMENTS
-        if self._bound is None and isinstance(asking.connection, RescansFiles):
-            asking.connection.look_again(self._skipped.files())
-        bound = asking.connection.bound(asking.bound_kind, asking.settle_secs)
+        if self._bound is None and isinstance(query_spec.connection, RescansFiles):
+            query_spec.connection.look_again(self._skipped.files())
+        bound = query_spec.connection.bound(query_spec.bound_kind, query_spec.settle_secs)
         for warning in self._unheard(bound.warnings):
             self._log.warning("bound", reason=warning)
         self._bound = bound
-        kept = windows.planned(known, asking, self._parts.ingest.fields, bound, self._clock())
+        kept = windows.planned(known, query_spec, self._parts.ingest.fields, bound, self._clock())
         if kept is None:
             return known, 1
-        if asking.replaces:
+        if query_spec.replaces:
             return self._sliced(known, kept), STATEMENTS
-        tasks = asking.connection.tasks(windows.window_of(kept), asking.split)
-        return (windows.opened(known, asking, kept, tasks) if tasks else known), STATEMENTS
+        tasks = query_spec.connection.tasks(windows.window_of(kept), query_spec.split)
+        return (windows.opened(known, query_spec, kept, tasks) if tasks else known), STATEMENTS
 
     def _all(self) -> StoredWindow:
         """A window that holds everything: of a table with versions that of one of them."""
         now = self._clock()
-        if self._asking.access.driver not in {"delta", "iceberg"}:
+        if self._query_spec.access.driver not in {"delta", "iceberg"}:
             return StoredWindow("clock", planned_ts=now)
-        found = self._asking.connection.bound("version", 0)
+        found = self._query_spec.connection.bound("version", 0)
         return StoredWindow("version", up_to=windows.to_stored(found.value), planned_ts=now)
 
     def _sliced(self, known: ColumnState, kept: StoredWindow) -> ColumnState:
         """The state with a window whose rows take the place of others, slice by slice."""
-        slices = replacing.slices_of(self.id, known, kept, self._asking)
+        slices = replacing.slices_of(self.id, known, kept, self._query_spec)
         tasks: list[ReadTask] = []
         for place, (_, window) in enumerate(slices):
-            found = self._asking.connection.tasks(window, self._asking.split)
+            found = self._query_spec.connection.tasks(window, self._query_spec.split)
             tasks += replacing.named(place, found)
-        opened = windows.opened(known, self._asking, kept, tasks or [replacing.nothing_to_read()])
+        opened = windows.opened(
+            known, self._query_spec, kept, tasks or [replacing.nothing_to_read()]
+        )
         return replace(opened, slices=tuple(text for text, _ in slices))
 
     def _believed(self, state: SourceState, since: Since) -> SourceState:

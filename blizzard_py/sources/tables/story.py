@@ -37,7 +37,7 @@ class NamedStory:
     def folder(self) -> str | None:
         return None
 
-    def beside(self, state: SourceState) -> ItemStatus:
+    def status_in(self, state: SourceState) -> ItemStatus:
         self.check(state)
         return self.stands(state)
 

@@ -58,12 +58,14 @@ class UnitSource(SlicedSource):
 
     items = "unit"
 
-    def __init__(self, parts: SourceContext, upkeep: CheckpointServices, asking: QuerySpec) -> None:
-        assert asking.units is not None  # noqa: S101  # who opens it has looked
-        super().__init__(parts, upkeep, asking)
-        self._configured: Units = asking.units
-        self._units: Units = unit_plans.without_limit(asking.units)
-        self._limit = asking.units.terms.limit
+    def __init__(
+        self, parts: SourceContext, upkeep: CheckpointServices, query_spec: QuerySpec
+    ) -> None:
+        assert query_spec.units is not None  # noqa: S101  # who opens it has looked
+        super().__init__(parts, upkeep, query_spec)
+        self._configured: Units = query_spec.units
+        self._units: Units = unit_plans.without_limit(query_spec.units)
+        self._limit = query_spec.units.terms.limit
         self._activity = upkeep.activity
         self._save = upkeep.save
         self._run: UnitRun | None = None
@@ -158,7 +160,7 @@ class UnitSource(SlicedSource):
             raise StateError(f"{self._where}: has a batch with {missing!r} and no reading of it")
         asked = {key: unit_plans.slice_values(r, self._units) for key, r in readings.items()}
         tasks = iter(
-            self._asking.connection.unit_tasks([one for some in asked.values() for one in some])
+            self._query_spec.connection.unit_tasks([one for some in asked.values() for one in some])
         )
         files, lost = [], []
         self._bound = {}
@@ -176,7 +178,7 @@ class UnitSource(SlicedSource):
 
     @contextmanager
     def reading(self, state: SourceState, batch: Batch) -> Iterator[Reading]:  # noqa: ARG002  # `placed` was asked
-        with self._asking.connection.hold(self._asking.access) as access:
+        with self._query_spec.connection.hold(self._query_spec.access) as access:
             yield Reading(
                 access,
                 {},

@@ -46,7 +46,11 @@ def from_stored(kept: Stored) -> dict[str, Any]:
 
 
 def planned(
-    known: ColumnState, asking: QuerySpec, fields: Iterable[FieldSpec], bound: ReadBound, now: float
+    known: ColumnState,
+    query_spec: QuerySpec,
+    fields: Iterable[FieldSpec],
+    bound: ReadBound,
+    now: float,
 ) -> StoredWindow | None:
     """The next window, None if nothing lies above the watermark yet. ``fields`` are declared.
 
@@ -54,14 +58,19 @@ def planned(
     """
     moment = dt.datetime.fromtimestamp(now, dt.UTC)
     found = window(
-        from_stored(known.watermark), bound.value, asking.backward, moment, bound.kind, asking.nulls
+        from_stored(known.watermark),
+        bound.value,
+        query_spec.backward,
+        moment,
+        bound.kind,
+        query_spec.nulls,
     )
     if found is None:
         return None
     low, above = dict(found.low), {}
-    if asking.new_only:
+    if query_spec.new_only:
         low = _not_below(low, _seen_from(known))
-        above = effective(found.up_to, asking.backward, moment)
+        above = effective(found.up_to, query_spec.backward, moment)
     return StoredWindow(
         kind=bound.kind,
         after=to_stored(found.after),
@@ -71,10 +80,10 @@ def planned(
         # Rows may join the value of a bound that was one of these, whatever the bound is by now. A
         # value that was set by hand has no digests of the rows at it: they count as published.
         inclusive=known.at_known and bool(found.after),
-        nulls_first=asking.nulls == "first" and _is_first(known),
+        nulls_first=query_spec.nulls == "first" and _is_first(known),
         planned_ts=now,
-        told_by=fingerprint_columns(asking, fields),
-        whole=not asking.key,
+        told_by=fingerprint_columns(query_spec, fields),
+        whole=not query_spec.key,
     )
 
 
@@ -95,14 +104,14 @@ def window_of(kept: StoredWindow) -> Window:
 
 
 def opened(
-    known: ColumnState, asking: QuerySpec, kept: StoredWindow, tasks: Iterable[ReadTask]
+    known: ColumnState, query_spec: QuerySpec, kept: StoredWindow, tasks: Iterable[ReadTask]
 ) -> ColumnState:
     """The state with a window to be read."""
-    return replace(known, names=asking.columns, window=kept, tasks=tuple(tasks), done=())
+    return replace(known, names=query_spec.columns, window=kept, tasks=tuple(tasks), done=())
 
 
 def dedup(
-    asking: QuerySpec,
+    query_spec: QuerySpec,
     fields: Iterable[FieldSpec],
     kept: StoredWindow,
     seen: Iterable[tuple[str, SeenSegment]],
@@ -112,26 +121,29 @@ def dedup(
     ``seen`` are the segments that are kept and their paths. Raises `StateError` where their
     digests were made of what is not read any more.
     """
-    held, now = _held_by(asking, fields), _fingerprint(kept)
+    held, now = _held_by(query_spec, fields), _fingerprint(kept)
     if kept.above:
-        before = _earlier_fingerprints(asking, held, seen)
+        before = _earlier_fingerprints(query_spec, held, seen)
         return DedupSpec(now, "above", from_stored(kept.above), before)
     if kept.kind in TIES or kept.inclusive:
         # Rows beside the boundary were never published, whatever they hold.
-        before = _earlier_fingerprints(asking, held, seen) if kept.inclusive else ()
+        before = _earlier_fingerprints(query_spec, held, seen) if kept.inclusive else ()
         return DedupSpec(now, "at", from_stored(kept.up_to), before)
     return DedupSpec()
 
 
-def fingerprint_columns(asking: QuerySpec, fields: Iterable[FieldSpec]) -> dict[str, str]:
+def fingerprint_columns(query_spec: QuerySpec, fields: Iterable[FieldSpec]) -> dict[str, str]:
     """The columns that rows are told by as it is configured now, with what they hold."""
-    held = _held_by(asking, fields)
-    return {c: held[c] for c in sorted({*asking.key, *asking.columns} if asking.key else held)}
+    held = _held_by(query_spec, fields)
+    return {
+        c: held[c]
+        for c in sorted({*query_spec.key, *query_spec.columns} if query_spec.key else held)
+    }
 
 
-def _held_by(asking: QuerySpec, fields: Iterable[FieldSpec]) -> dict[str, str]:
+def _held_by(query_spec: QuerySpec, fields: Iterable[FieldSpec]) -> dict[str, str]:
     """All columns that are read, with what they hold."""
-    undeclared = dict.fromkeys((*asking.key, *asking.columns), "")
+    undeclared = dict.fromkeys((*query_spec.key, *query_spec.columns), "")
     return undeclared | {field.name: _held(field) for field in fields}
 
 
@@ -149,11 +161,11 @@ def _fingerprint(of: SeenSegment | StoredWindow) -> RowFingerprint:
 
 
 def _earlier_fingerprints(
-    asking: QuerySpec, held: Mapping[str, str], seen: Iterable[tuple[str, SeenSegment]]
+    query_spec: QuerySpec, held: Mapping[str, str], seen: Iterable[tuple[str, SeenSegment]]
 ) -> tuple[tuple[str, RowFingerprint], ...]:
     found = tuple(seen)
     for _, segment in found:
-        if segment.whole and asking.access.driver in _OF_LINES:
+        if segment.whole and query_spec.access.driver in _OF_LINES:
             continue
         for name, was in segment.told_by.items():
             if held.get(name) != was:

@@ -228,7 +228,7 @@ def test_a_watermark_that_was_set_doubles_no_row_at_it() -> None:
 def test_null_rows_are_in_the_first_window_wherever_it_begins() -> None:
     world = numbers()
     put(world, (1, "a"), (3, "c"))
-    asking = world.parts().asked
+    asking = world.parts().query_spec
     assert asking is not None
 
     def first(known: ColumnState) -> bool:

@@ -77,7 +77,7 @@ def test_tasks_read_by_a_connections_reader(spark_engine: SparkEngine, tmp_path:
     assert rows_of(tmp_path, [output.staged for output in result.outputs]) == list(range(50))
     assert len(result.letters) == 1
     gone = FieldSpec("gone", "string", nullable=True)
-    with pytest.raises(SourceError, match="no column 'gone' any more"):
+    with pytest.raises(SourceError, match="column 'gone' no longer exists"):
         spark_engine.ingest(job(tmp_path, Reading(access, tasks), *FIELDS, gone))
     nowhere = Access("sqlite", str(tmp_path / "not there.db"))
     with pytest.raises(Unavailable, match="does not exist"):

@@ -179,7 +179,7 @@ def test_a_type_that_never_fits_is_no_matter_of_rows(field: FieldSpec, array: pa
 
 def test_a_column_that_is_gone_is_named_with_those_there_are() -> None:
     batch = pa.RecordBatch.from_pydict({"a": [1], "b": [2]})
-    with pytest.raises(SourceError, match=r"no column 'v' any more \(there are: a, b\)"):
+    with pytest.raises(SourceError, match=r"column 'v' no longer exists \(existing: a, b\)"):
         Conformer([DEC]).conform(batch)
 
 

@@ -196,7 +196,7 @@ def test_a_source_that_refuses_stops_and_passes_nothing() -> None:
     world = numbers()
     troubled_numbers(world)
     world.fields = (*FIELDS, FieldSpec("gone", "string", nullable=True))
-    with pytest.raises(SourceError, match="no column 'gone' any more"):
+    with pytest.raises(SourceError, match="column 'gone' no longer exists"):
         world.drain()
     assert world.table_rows() == []
 

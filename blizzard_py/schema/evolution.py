@@ -90,7 +90,7 @@ def evolved(
 
 
 def _as_known(spec: FieldSpec, known: pa.DataType) -> FieldSpec | None:
-    """The column in the table's type, if that holds every value that this one does."""
+    """Return the column in the table's type; None if that type does not hold all its values."""
     if arrow_type(spec) == known:
         return spec
     whole_as_float = spec.type == "int64" and known == pa.float64()
@@ -113,7 +113,7 @@ def _as_known(spec: FieldSpec, known: pa.DataType) -> FieldSpec | None:
 def _column(
     found: UnexpectedField, rules: Rules, known: pa.DataType | None
 ) -> tuple[FieldSpec | None, str]:
-    """The field as a column, or None and why it can be none; ``known`` is its type in the table."""
+    """Return the field as a column, or None and the reason; ``known`` is its type in the table."""
     inference = Inference(rules)
     name = json.dumps(found.name)
     for value in found.values:

@@ -148,7 +148,7 @@ class Inference:
         self._skipped = 0
 
     def add(self, line: bytes, where: str) -> None:
-        """One line of a sample; ``where`` names it in errors. What is no record is skipped."""
+        """Add a line of a sample, or skip it if it is no record; ``where`` names it in errors."""
         if not line.strip():
             return
         try:
@@ -168,7 +168,7 @@ class Inference:
                 self._beyond.add(name)
 
     def result(self) -> Inferred:
-        """The columns so far. Raises `SchemaConflict`."""
+        """Return the columns so far. Raises `SchemaConflict`."""
         fields: list[FieldSpec] = []
         left_out = dict.fromkeys(
             sorted(self._beyond),

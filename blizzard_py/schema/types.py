@@ -53,7 +53,7 @@ _READ_AS: dict[FieldType, pa.DataType] = {
 
 
 def field_spec(settings: FieldSettings) -> FieldSpec:
-    """A column as configured."""
+    """Return a column as configured."""
     return _spec(settings.name, settings)
 
 
@@ -78,7 +78,7 @@ def _spec(name: str, settings: TypeSettings) -> FieldSpec:
 
 
 def field_document(spec: FieldSpec) -> dict[str, Any]:
-    """The inverse of `field_spec`: what to write under ``schema.fields``."""
+    """Return the entry of ``schema.fields`` for a column, the inverse of `field_spec`."""
     return {"name": spec.name, **_type_document(spec)}
 
 
@@ -101,7 +101,7 @@ def _type_document(spec: FieldSpec) -> dict[str, Any]:
 
 
 def arrow_type(spec: FieldSpec) -> pa.DataType:
-    """The Arrow type a field is written as.
+    """Return the Arrow type that a field is written as.
 
     Timestamps are microseconds in UTC, which is what Delta stores; dates are
     days since the epoch; any JSON is its text.
@@ -120,7 +120,7 @@ def arrow_type(spec: FieldSpec) -> pa.DataType:
 
 
 def table_schema(fields: Iterable[FieldSpec], *, rescued: bool = False) -> pa.Schema:
-    """The schema of the Parquet files, columns in declared order; ``_rescued`` is the last."""
+    """Return the schema of the Parquet files, in declared order; ``_rescued`` is last."""
     columns = [pa.field(f.name, arrow_type(f), nullable=f.nullable) for f in fields]
     return pa.schema([*columns, pa.field(RESCUED, pa.string())] if rescued else columns)
 
@@ -133,7 +133,7 @@ def is_extracted(spec: FieldSpec) -> bool:
 
 
 def read_type(spec: FieldSpec) -> pa.DataType:
-    """The type the reader is asked for; `kernels.columns` makes `arrow_type` of it.
+    """Return the type that the reader produces; `kernels.columns` converts it to `arrow_type`.
 
     Everything in it is nullable: the reader would refuse a null struct for the
     sake of its required fields.
@@ -154,7 +154,7 @@ def read_type(spec: FieldSpec) -> pa.DataType:
 
 
 def read_schema(fields: Iterable[FieldSpec]) -> pa.Schema:
-    """The ``explicit_schema`` for ``pyarrow.json``, without what is extracted.
+    """Return the ``explicit_schema`` for ``pyarrow.json``, without extracted fields.
 
     A null or missing value of a field that is not nullable is an error of the
     reader itself.

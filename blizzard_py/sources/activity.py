@@ -127,7 +127,7 @@ class SourceActivity(Activity):
         cost: tuple[int, int],
         apart: SkippedItems,
     ) -> None:
-        """A poll of ``secs`` found ``files`` to do and ``young`` ones to leave alone for now.
+        """Record a poll of ``secs`` that found ``files`` to ingest and ``young`` ones to wait for.
 
         ``cost`` is LIST requests and keys; ``apart`` are files where polls do not look for now.
         """
@@ -148,16 +148,16 @@ class SourceActivity(Activity):
             metrics.UNITS.labels(self.name, state).set(count)
 
     def late(self, partitions_behind: int) -> None:
-        """The sweep found a late file."""
+        """Record a late file that the sweep found."""
         metrics.LATE_FILES.labels(self.name).inc()
         metrics.LATE_PARTITIONS.labels(self.name).observe(partitions_behind)
 
     def changed(self, files: int) -> None:
-        """The sweep found files that were changed after they were settled."""
+        """Record files that the sweep found to be changed after their outcome was final."""
         metrics.CHANGED_FILES.labels(self.name).inc(files)
 
     def knows(self, state: SourceState) -> None:
-        """The state that the source goes on from."""
+        """Show the state that the source continues from."""
         with self._lock:
             self._progress = state.progress
             self._totals = state.totals
@@ -176,11 +176,11 @@ class SourceActivity(Activity):
                 self._saved = float(state.last_update_ts)
 
     def query_started(self, secs: float) -> None:
-        """The state of a query was restored, and it runs."""
+        """Record that a query runs and how long restoring its state took."""
         metrics.RESTORE_SECS.labels(self.name).observe(secs)
 
     def micro_batch(self, kind: Literal["rows", "empty"], secs: float) -> None:
-        """A micro-batch of a query has ended."""
+        """Record the end of a query's micro-batch."""
         metrics.MICRO_BATCH_SECS.labels(self.name, kind).observe(secs)
 
     def _count_stream(self, stream: StreamState | None) -> None:
@@ -222,12 +222,12 @@ class SourceActivity(Activity):
         return self.clock() - known / 1000 if known else math.nan
 
     def units_planned(self, layout: GridLayout) -> None:
-        """A poll has laid out its units; the grid of them is made when somebody looks."""
+        """Keep the units that a poll laid out; their grid is built when the status is read."""
         with self._lock:
             self._layout = layout
 
     def saved(self, state: SourceState) -> None:
-        """The checkpoint was saved."""
+        """Record that the checkpoint was saved."""
         metrics.CHECKPOINTS_SAVED.labels(self.name).inc()
         with self._lock:
             self._count_stream(state.stream)
@@ -236,11 +236,11 @@ class SourceActivity(Activity):
             self.beat()
 
     def save_failed(self) -> None:
-        """The checkpoint could not be saved."""
+        """Record that the checkpoint could not be saved."""
         metrics.CHECKPOINT_FAILURES.labels(self.name).inc()
 
     def batch_began(self, batch: Batch) -> None:
-        """A batch is planned and its job starts; until it ends, no sign of life is due."""
+        """Record a planned batch whose job starts; no heartbeat is due until the job ends."""
         now = self.clock()
         size = sum(file.size for file in batch.files)
         metrics.STEP_SECS.labels(self.name, "plan").observe(age(now, batch.started_ts))
@@ -253,7 +253,7 @@ class SourceActivity(Activity):
             self.beat()
 
     def batch_enters(self, batch: Batch, step: Step) -> None:
-        """A batch is done with the step it was in."""
+        """Record that a batch enters its next step."""
         with self._lock:
             now = self.clock()
             self.beat()
@@ -264,7 +264,7 @@ class SourceActivity(Activity):
                 self._running[batch.batch] = replace(running, step=step, since=now, due=0.0)
 
     def batch_done(self, batch: Batch) -> None:
-        """A batch with its outputs and outcomes is in the table, and its watermarks are saved."""
+        """Record a batch that is in the table and whose watermarks are saved."""
         now = self.clock()
         rows = sum(output.rows for output in batch.outputs)
         self._count(batch, rows)
@@ -336,7 +336,7 @@ class SourceActivity(Activity):
             return math.nan if self._saved is None else age(self.clock(), self._saved)
 
     def _grid_of_units(self) -> dict[str, Any] | None:
-        """The grid of what is known now, made anew where something has changed."""
+        """Return the grid of the known units, built again if something changed."""
         with self._lock:
             state, layout, made, now = self._units, self._layout, self._grid, self.clock()
         if layout is None:

@@ -20,7 +20,7 @@ class PartitionError(ValueError):
 
 
 def partition_of(path: str, template: str, source_template: str | None) -> str:
-    """The table directory for a source path. Raises `PartitionError`."""
+    """Return the table directory for a source path. Raises `PartitionError`."""
     folders = path.split("/")[:-1]
     given = dict(f.split("=", 1) for f in folders if "=" in f)
     wanted = [part.split("=", 1) for part in template.split("/")]
@@ -50,7 +50,7 @@ def _canonical(key: str, value: str, pattern: str) -> str:
 
 
 def _parsed(text: str, pattern: str) -> dt.datetime | None:
-    """The time in ``text``, if ``pattern`` would have written exactly that."""
+    """Return the time in ``text``, or None unless ``pattern`` writes exactly that text."""
     try:
         moment = dt.datetime.strptime(text, pattern).replace(tzinfo=dt.UTC)
     except ValueError:

@@ -68,7 +68,7 @@ class Lacking:
 
 
 def current(found: Iterable[EarlierBatch]) -> dict[str, tuple[EarlierBatch, ...]]:
-    """The batches by the stem of each file whose rows they hold still."""
+    """Return, by the stem of each file, the batches that still hold its rows."""
     by_stem: dict[str, dict[str, EarlierBatch]] = defaultdict(dict)
     gone: dict[str, set[str]] = defaultdict(set)
     for batch in found:

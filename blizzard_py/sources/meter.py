@@ -58,14 +58,14 @@ class Meter:
         self._unpublished = 0  # bytes that were read by jobs that have ended
 
     def found(self, files: int, size: int) -> None:
-        """A poll found work: counting starts anew."""
+        """Start counting from zero, as a poll found work."""
         with self._lock:
             self._started = self._clock()
             self._reading = MeterReading(files, size)
             self._running, self._unpublished = None, 0
 
     def began(self, size: int, progress: Progress) -> None:
-        """A job reads a batch of ``size`` bytes; ``progress`` tells the share that is done.
+        """Record a job that reads ``size`` bytes; ``progress`` returns the share that is done.
 
         One job at a time: it takes the place of one that has failed.
         """
@@ -73,14 +73,14 @@ class Meter:
             self._running = size, progress
 
     def ended(self) -> None:
-        """The job has read its batch, which is not published yet."""
+        """Record that the job has read its batch, which is not published yet."""
         with self._lock:
             if self._running is not None:
                 self._unpublished += self._running[0]
             self._running = None
 
     def done(self, files: int, size: int, rows: int) -> None:
-        """A batch is published; files that wait for another try count, too."""
+        """Count a published batch, with the files that wait for another attempt."""
         with self._lock:
             was = self._reading
             self._unpublished = max(0, self._unpublished - size)
@@ -93,7 +93,7 @@ class Meter:
             )
 
     def read(self) -> MeterReading:
-        """The counts as they are now."""
+        """Return the counts as they are now."""
         with self._lock:
             reading, running, ahead = self._reading, self._running, self._unpublished
             if not reading.working:

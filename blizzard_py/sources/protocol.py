@@ -106,7 +106,7 @@ class Work(Protocol):
         """The sizes of what is left, together."""
 
     def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:
-        """The next batch's items: within the limits, but one at least."""
+        """Return the next batch's items: within the limits, but at least one."""
 
 
 class PlainWork:

@@ -297,7 +297,7 @@ def _is_of_an_original(state: SourceState) -> bool:
 
 
 def _highest_of(millis: int) -> str:
-    """The highest id that a batch of that millisecond can have."""
+    """Return the highest id that a batch of that millisecond can have."""
     return str(uuid.UUID(int=(millis << 80) | ((1 << 80) - 1)))
 
 

@@ -61,14 +61,14 @@ class FileWork:
         return sum(self._files[place].size for place in range(self._next, len(self._files)))
 
     def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:
-        """The next batch's files."""
+        """Return the next batch's files."""
         count = next_count(self._files, self._next, limits, bytes_per_sec)
         taken = self._files[self._next : self._next + count]
         self._next += count
         return tuple(taken)
 
     def lowest(self, partition: str) -> bytes | None:
-        """The lowest name of the partition that waits; see `Lowest`."""
+        """Return the lowest pending name of the partition; see `Lowest`."""
         places = self._places.get(partition, [])
         while places and places[-1] < self._next:
             places.pop()
@@ -125,7 +125,7 @@ def finish_batch(state: SourceState, batch: Batch, lowest: Lowest, now: float) -
 
 
 def with_reached(state: SourceState, paths: Iterable[str]) -> SourceState:
-    """The state once requests have brought files, maybe from below where the source began.
+    """Return the state after requests brought files, maybe from below the source's beginning.
 
     Or will begin: nothing may have been polled yet.
     """
@@ -147,7 +147,7 @@ def last_of_partitions(paths: Iterable[str], depth: int | None) -> tuple[str, ..
 
 
 def hold_all(_partition: str) -> bytes:
-    """The `Lowest` of one who does not know what waits: everything may."""
+    """Hold every name back: the `Lowest` of a caller that does not know the pending files."""
     return b""
 
 

@@ -71,7 +71,7 @@ class CompositeWork:
         return sum(work.size for work in self._works.values())
 
     def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:  # noqa: ARG002  # each has its own
-        """The next batch's files: the next ones of each source that has any."""
+        """Return the next batch's files: the next ones of each source that has any."""
         return tuple(
             entry
             for name, work in self._works.items()
@@ -229,7 +229,7 @@ class CompositeFiles:
             member.saved()
 
     def _turns(self, state: SourceState) -> Iterator[str]:
-        """The members one after the other, over a state that each may change, and save."""
+        """Yield the members in turn; each may change the shared state, and save it."""
         self._state = state
         for name, parts in self._parts.items():
             if name not in self._state.members:
@@ -280,7 +280,7 @@ class CompositeFiles:
 def _counted(
     state: SourceState, name: str, after: SourceState, part: Batch, now: float
 ) -> SourceState:
-    """The state with a member's part of a batch counted; what ends it, and its tries, is of all."""
+    """Return the state with a member's part counted; ending and attempts belong to all members."""
     done = ended(after, part, now)
     kept = replace(done, in_flight=after.in_flight, retries=after.retries)
     return with_source(state, name, kept)

@@ -92,7 +92,7 @@ def check_tracking(state: SourceState, source: SourceSettings, where: str) -> No
 
 
 def notes_of(source: SourceSettings, progress: Progress, paths: Iterable[str] = ()) -> list[str]:
-    """The remarks for people on what polls of a source cost; ``paths`` are found and not done."""
+    """Return notes on the cost of a source's polls; ``paths`` are found and not done."""
     limit = source.advanced.max_tracked_partitions
     if not source.use_watermark or len(open_ones := untimed_partitions(progress, paths)) <= limit:
         return []
@@ -105,7 +105,7 @@ def notes_of(source: SourceSettings, progress: Progress, paths: Iterable[str] = 
 
 
 def starting_point(state: SourceState, source: SourceSettings, now: float, where: str) -> Progress:
-    """The progress to scan from: the configured depth, and the floor of a cold start.
+    """Return the progress to scan from: the configured depth, and the floor of a cold start.
 
     Raises `StateError` if the checkpoint was kept at another depth: its
     watermarks would be compared with names they do not belong to.
@@ -130,7 +130,7 @@ def starting_point(state: SourceState, source: SourceSettings, now: float, where
 
 
 def _closed_below(progress: Progress, floor: str | None) -> Progress:
-    """The progress closed below ``floor`` as well, also what was tracked there."""
+    """Return the progress with everything below ``floor`` closed, tracked partitions included."""
     if floor is None:
         return progress
     floor = max(floor, progress.floor or "", key=partition_key)
@@ -151,7 +151,7 @@ def discover_unseen(
     first_seen: FirstSeen,
     again: Callable[[Sequence[Entry], float], Sequence[str]] = lambda _entries, _now: (),
 ) -> tuple[Discovery, Digests]:
-    """A full listing less what is done, for names that do not sort; and the digests of all paths.
+    """List everything but done files, for names that do not sort; return all paths' digests too.
 
     ``again`` says which of those that are done are to be taken once more, now.
 
@@ -184,7 +184,7 @@ def discover_unseen(
 def _split_by_age(
     entries: tuple[Entry, ...], source: SourceSettings, now: float, first_seen: FirstSeen
 ) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
-    """The files that are old enough, and those that are not.
+    """Split the files into those that are old enough and those that are not.
 
     A file is as old as its modification time says; one that is dated ahead of now, as
     old as it has been seen unchanged.
@@ -304,5 +304,5 @@ class PartitionSelector:
 
 
 def _kind_of(partition: str) -> str:
-    """The family of a partition with a time; of others each is one of its own."""
+    """Return the family of a partition with a time; any other is a family of its own."""
     return family_of(partition) if is_timed(partition) else partition

@@ -40,7 +40,7 @@ class EarlierBatches:
         return self._stems.issuperset(map(stem_of, paths))
 
     def look(self, is_wanted: Callable[[], bool] = _always) -> list[EarlierBatch]:
-        """The batches that ingested one of the files, as of now, each with all of its files.
+        """Return the batches that ingested one of the files so far, each with all of its files.
 
         What came before an operator had the source start over counts no more. Raises `Cancelled`
         once it is not wanted any more.
@@ -68,7 +68,7 @@ class EarlierBatches:
         return [p for p in paths if ledger.outcome_of(p) == "rows" and stem_of(p) not in known]
 
     def vouched(self, paths: Collection[str]) -> dict[str, tuple[str, ...]]:
-        """The names that rows of these have in any case, if all rows name the file they are of.
+        """Return the names that rows of these files carry, if every row names its source file.
 
         Also those of single records that were brought again, whose files stay.
         """

@@ -58,7 +58,7 @@ class ChangedFiles:
         self._paths = self._stamps = digests_of(())
 
     def forget(self) -> None:
-        """The sweep is over."""
+        """Forget the sweep, which is over."""
         self._since = None
         self._paths = self._stamps = digests_of(())
 
@@ -105,7 +105,7 @@ class ChangedFiles:
 
 
 def stamp_of(entry: Entry) -> str:
-    """A file with its size and time, as one text; stores tell times of single files in seconds."""
+    """Return a file with its size and time as one text; a store may give times in seconds only."""
     return f"\0{entry.size}/{int(entry.modified)}/{entry.path}"
 
 
@@ -138,7 +138,7 @@ class LateFiles:
         self._loaded = False
 
     def start_over(self, state: SourceState) -> SourceState:
-        """The state with a ledger in which nothing of the journal counts."""
+        """Return the state with a ledger that ignores the journal so far."""
         self._ledger.load((), self._epoch)
         return replace(state, ledger=self._ledger.start_over(), unfolded=JournalTally())
 
@@ -268,7 +268,7 @@ class LateFiles:
     def _commit(
         self, state: SourceState, late: Sequence[Entry], grace: float, now: float
     ) -> SourceState:
-        """The verdicts as a batch that ingests nothing."""
+        """Commit the verdicts as a batch that ingests nothing."""
         batch = Batch(
             above(str(uuid7()), state.last_batch),
             1,

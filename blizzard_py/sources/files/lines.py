@@ -18,7 +18,7 @@ def read_lines(
     wanted: Collection[int],
     most: int,
 ) -> dict[int, bytes]:
-    """The wanted lines (numbered from 1) without their ends; those beyond the end are missing.
+    """Return the wanted lines (numbered from 1) without line ends; lines past the end are missing.
 
     Reads up to the last of them and keeps no other line. ``size`` is the
     object's, in bytes as stored; each of them may become ``most`` (`Expansion`).

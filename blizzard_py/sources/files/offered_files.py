@@ -126,7 +126,7 @@ class _Listed:
     last: float
 
     def behind(self, other: _Listed | None) -> _Listed:
-        """The later of two readings, which goes back to the first of the same file."""
+        """Return the later of two listings; for an unchanged file it keeps the first time."""
         if other is None:
             return self
         if other.stamp == self.stamp:

@@ -11,7 +11,7 @@ from blizzard_py.sources.protocol import CheckpointServices
 
 
 def open_files(parts: SourceContext, upkeep: CheckpointServices) -> Replacing:
-    """The source of files that the parts describe. Asks no store."""
+    """Return the source of files that ``parts`` describe. Sends no request to a store."""
     if parts.files.units is not None:
         return ReplaceableFiles(parts, parts.files.units, upkeep)
     return WatermarkFiles(parts, upkeep) if parts.files.use_watermark else SetFiles(parts, upkeep)

@@ -133,7 +133,7 @@ class NameTime:
 
 
 def name_time(name: str) -> NameTime | None:
-    """The time that a file name starts with, after words such as ``events-``; None if none.
+    """Return the time that a file name starts with, after words such as ``events-``, or None.
 
     Unix seconds, milliseconds, microseconds or nanoseconds, a UUIDv7 (RFC 9562:
     its first 48 bits are Unix milliseconds), or ISO 8601 with at least hours and

@@ -63,7 +63,7 @@ class Replacements:
 
     @staticmethod
     def work(state: SourceState, files: Sequence[Entry]) -> KeyedWork:
-        """The files as work: those that replace apart from the others, and together who has to."""
+        """Return the files as work: replacing files separate from others, each group together."""
         keys = {path: wanted.together for path, wanted in state.replacing.items()}
         members = Counter(key for key in keys.values() if key)
         there = Counter(keys.get(entry.path, _PLAIN) for entry in files)
@@ -77,7 +77,7 @@ class Replacements:
         return bool(batch.files) and batch.files[0].path in state.replacing
 
     def moved(self, state: SourceState, batch: Batch) -> dict[str, str]:
-        """The files of a batch whose rows are not where they were found to be, with the reason."""
+        """Return the files of a batch whose rows have moved since the request, with the reason."""
         asked = state.replacing
         paths = [entry.path for entry in batch.files]
         if self._batches is None or not self._batches.covers(paths):
@@ -134,7 +134,7 @@ class Replacements:
 
     @staticmethod
     def without_finished(state: SourceState, batch: Batch) -> SourceState:
-        """The state without what the batch has done with."""
+        """Return the state without the replacements that the batch finished."""
         done = {file.path for file in batch.finished if file.outcome != "retry"}
         left = {path: asked for path, asked in state.replacing.items() if path not in done}
         return replace(state, replacing=left)
@@ -156,7 +156,7 @@ def _company(earlier: Earlier, together: str, *, lacking: bool) -> str:
 
 
 def _group_outcomes(finished: Sequence[FinishedFile]) -> tuple[FinishedFile, ...] | None:
-    """The outcomes of files that go together where not all can; None if all can."""
+    """Return the outcomes of a group in which a file failed; None if all can be ingested."""
     bad = [file for file in finished if file.outcome != "ingested"]
     if not bad:
         return None

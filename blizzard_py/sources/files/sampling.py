@@ -27,7 +27,7 @@ def chosen(files: Sequence[Entry], count: int) -> list[Entry]:
 
 
 def first_lines(storage: Storage, file: Entry, limit: int) -> list[bytes]:
-    """The whole lines within the first ``limit`` decompressed bytes of a file.
+    """Return the whole lines within the first ``limit`` decompressed bytes of a file.
 
     A file that is damaged or gone gives the lines that could be read, since its
     verdict is the ingest's. Raises `Unavailable` if the store does not answer.

@@ -79,7 +79,7 @@ class SetFiles(Replacing):
         self._tracker.saved()
 
     def _names(self) -> ProcessedTracker:
-        """The set of names done; who only looks reads beside the owner."""
+        """Return the set of processed names; a reader that is not the owner loads its own copy."""
         return self._tracker if self._owns else read_names(self._parts.stores.sink, self._parts.id)
 
     def _again(self, entries: Sequence[Entry], now: float) -> Sequence[str]:  # noqa: ARG002  # for kinds that do

@@ -121,7 +121,7 @@ class FileSource(ABC):
         return FileStory(entry, why, folder, status_in)
 
     def close(self) -> None:  # noqa: B027  # every kind of files has nothing to close
-        """Stores are shared, and nothing else is open."""
+        """Do nothing: stores are shared, and nothing else is open."""
 
     def start_over(self, state: SourceState, epoch: int) -> SourceState:
         self._late.load(epoch)
@@ -160,7 +160,7 @@ class FileSource(ABC):
         )
 
     def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
-        """The batch's files with their table directories; those that have none or are left out."""
+        """Return the batch's files with their table directories, and the outcomes of the others."""
         theirs = self._theirs(state, batch)
         template = self._parts.ingest.partition_template
         files: list[JobFile] = []
@@ -224,14 +224,14 @@ class FileSource(ABC):
 
     @abstractmethod
     def _learned(self, state: SourceState, found: Discovery) -> SourceState:
-        """The state with what a scan tells: what is remembered no more, how late files come."""
+        """Return the state after a scan: expired names dropped, lateness measured."""
 
     @abstractmethod
     def _moved(self, state: SourceState, batch: Batch, lowest: Lowest, now: float) -> SourceState:
-        """The marks moved over the batch's files; ``lowest`` tells what waits. Pure."""
+        """Return the state with watermarks past the batch's files; ``lowest`` holds back. Pure."""
 
     def _theirs(self, state: SourceState, batch: Batch) -> dict[str, str]:
-        """The files of a batch that are left out, with the reason."""
+        """Return the files of a batch that are left out, with the reason."""
         theirs = self._ingested_ahead(state, batch)
         # Another source may have begun since a request chose them; it sees this batch, or we it.
         for names, name in ranges_of_others(self._parts) if batch.request else ():
@@ -240,7 +240,7 @@ class FileSource(ABC):
         return theirs
 
     def _ingested_ahead(self, state: SourceState, batch: Batch) -> dict[str, str]:
-        """The files that a request brought before polls reached their partitions."""
+        """Return the files that a request brought before polls reached their partitions."""
         depth = state.progress.depth or 0
         ordered = sorted(state.ahead, key=order_key)
         highest = {split(path, depth)[0]: order_key(path) for path in ordered}
@@ -273,7 +273,7 @@ class FileSource(ABC):
             )
 
     def _folder(self, path: str) -> str:
-        """The table's directory that the file's rows go to. Raises `PartitionError`."""
+        """Return the table's directory for the file's rows. Raises `PartitionError`."""
         source_filter = self._source.partition_filter
         source_template = source_filter.prefix_template if source_filter else None
         return partition_of(path, self._parts.ingest.partition_template, source_template)
@@ -289,7 +289,7 @@ def _lowest(state: SourceState, batch: Batch, work: FileWork | None) -> Lowest:
 
 
 def _changed(state: SourceState) -> list[str]:
-    """The remark that files were changed after they were settled."""
+    """Return a note if files were changed after they were ingested."""
     sweep = state.sweep
     if not sweep.changed:
         return []

@@ -121,7 +121,7 @@ def compared_with(progress: Progress, path: str) -> Compared:
 
 
 def _floor_of(progress: Progress, path: str) -> str | None:
-    """The floor that closes the path, or the one that may come to: its head's, or the source's."""
+    """Return the floor that closes the path or may close it later: its head's or the source's."""
     own = [its for head, its in progress.floors.items() if path.startswith(f"{head}/")]
     return closed_by(progress, path) or max(own, key=order_key, default=progress.floor)
 

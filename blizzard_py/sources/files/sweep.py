@@ -71,13 +71,13 @@ def lists(source: SourceSettings) -> bool:
 
 
 def grace_of(source: SourceSettings, state: SourceState, now: float) -> float:
-    """The grace period in seconds, as configured or as measured lateness asks for."""
+    """Return the grace period in seconds, as configured or from the measured lateness."""
     configured = source.grace_period
     return auto_grace(state.lateness, now) if configured == "auto" else configured
 
 
 def started(state: SourceState, now: float) -> SourceState:
-    """A source that has just done its first files: when its first sweep is due."""
+    """Return the state of a source after its first files, with its first sweep due."""
     sweep = Sweep(
         began=now, cursor="" if state.origin else None, whole=True, noted=not state.origin
     )
@@ -121,7 +121,7 @@ class LateSweep:
         return now >= self._resting_until
 
     def rest(self, now: float, interval: float) -> None:
-        """A listing failed: go on after a while."""
+        """Pause the sweep after a failed listing."""
         self._resting_until = now + min(REST_SECS, interval)
 
     def next_slice(self, state: SourceState) -> Slice:
@@ -148,7 +148,7 @@ class LateSweep:
         return self._sorted(state, wanted, cursor)
 
     def over(self) -> Digests | None:
-        """The sweep is over: what it listed, if all of it was kept, for the ledger to forget by."""
+        """End the sweep; return its digests for the ledger, or None if they are incomplete."""
         listed, files = self._listed, self._files
         self._listed = self._files = None
         # Where another process listed the beginning nobody knows.

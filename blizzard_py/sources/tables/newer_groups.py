@@ -53,7 +53,7 @@ def published_since(
 
 
 def with_units(state: SourceState, since: Since, source_id: str, where: str) -> SourceState:
-    """The state of a source of units that believes only what still holds.
+    """Return a unit source's state without anything that newer commits made invalid.
 
     Raises `StateError` where that cannot be told.
     """
@@ -72,7 +72,7 @@ def with_units(state: SourceState, since: Since, source_id: str, where: str) -> 
 
 
 def with_columns(state: SourceState, since: Since, source_id: str, where: str) -> SourceState:
-    """The same of a source whose windows, or snapshots, are replaced."""
+    """Return the same for a source whose windows or snapshots are replaced."""
     known = state.columns
     if known is None:
         return _dead_lettered(state, since)

@@ -51,12 +51,12 @@ def slices_of(
 
 
 def named(place: int, tasks: Sequence[ReadTask]) -> list[ReadTask]:
-    """A slice's tasks, named so that they tell which."""
+    """Return a slice's tasks with the slice's number in their names."""
     return [replace(task, name=f"{place}.{task.name}") for task in tasks]
 
 
 def nothing_to_read() -> ReadTask:
-    """The only task of a reading that finds no row at all."""
+    """Return the only task of a reading that finds no row."""
     return ReadTask(f"0.{NOTHING}", "no row")
 
 
@@ -76,7 +76,7 @@ def replaced_by(source_id: str, known: ColumnState) -> Replaced:
 
 
 def with_boundaries(source_id: str, before: ColumnState, after: ColumnState) -> ColumnState:
-    """The state after a window, which knows where its slices begin."""
+    """Return the state after a window, with the beginnings of its slices."""
     begins = [text.removeprefix(f"{source_id}/") for text in before.slices]
     return replace(after, boundaries=known_after(before.boundaries, begins), slices=())
 
@@ -88,7 +88,7 @@ def is_of_appended_rows(known: ColumnState) -> bool:
 
 
 def _beginning(known: ColumnState, kept: StoredWindow, column: str) -> Any:
-    """The value above which the reading begins; None for all there is.
+    """Return the value above which the reading begins; None to read everything.
 
     Never below where somebody said it begins before anything was read (`ColumnState.origin`).
     """
@@ -120,7 +120,7 @@ def _is_below(column: str, one: Any, other: Any) -> bool:
 
 
 def _value(text: str, like: Any) -> Any:
-    """A boundary as a value of the watermark's own kind."""
+    """Return a boundary as a value of the watermark's type."""
     if isinstance(like, dt.datetime):
         found = dt.datetime.fromisoformat(text)
         return found if like.tzinfo is not None else found.replace(tzinfo=None)

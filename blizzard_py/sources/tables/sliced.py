@@ -63,7 +63,7 @@ class SlicedSource:
         return adopted(state, self._parts, world)
 
     def _believed(self, state: SourceState, since: Since) -> SourceState:
-        """The state of before with what still holds of it."""
+        """Return the earlier state without anything that newer commits made invalid."""
         raise NotImplementedError
 
     def _shown(self, state: SourceState) -> dict[str, Any]:

@@ -296,7 +296,7 @@ class WindowSource(SlicedSource):
         return (windows.opened(known, query_spec, kept, tasks) if tasks else known), STATEMENTS
 
     def _all(self) -> StoredWindow:
-        """A window that holds everything: of a table with versions that of one of them."""
+        """Return a window of everything; of a versioned table, its current version."""
         now = self._clock()
         if self._query_spec.access.driver not in {"delta", "iceberg"}:
             return StoredWindow("clock", planned_ts=now)
@@ -304,7 +304,7 @@ class WindowSource(SlicedSource):
         return StoredWindow("version", up_to=windows.to_stored(found.value), planned_ts=now)
 
     def _sliced(self, known: ColumnState, kept: StoredWindow) -> ColumnState:
-        """The state with a window whose rows take the place of others, slice by slice."""
+        """Return the state with a window whose rows replace others, slice by slice."""
         slices = replacing.slices_of(self.id, known, kept, self._query_spec)
         tasks: list[ReadTask] = []
         for place, (_, window) in enumerate(slices):
@@ -366,7 +366,7 @@ def _items_of_chunk(state: SourceState) -> dict[str, ReadTask]:
 
 
 def _with_chunk(state: SourceState, batch: Batch) -> SourceState:
-    """The state with a request's chunk covered, if the batch has published the last of it."""
+    """Return the state with a request's chunk covered, if the batch published its last task."""
     known = state.columns
     done = {entry.path for entry in done_of(batch)}
     left = {file.path for file in state.queue if file.request == batch.request} - done
@@ -377,7 +377,7 @@ def _with_chunk(state: SourceState, batch: Batch) -> SourceState:
 
 
 def _shown(state: SourceState) -> SourceState:
-    """The state with the watermark where everybody looks for one, as text."""
+    """Return the state with the watermark as text in its usual field (`Progress.value`)."""
     known = state.columns
     text = None if known is None else windows.text_of(known.watermark)
     if text is None:

@@ -19,7 +19,7 @@ from blizzard_py.slices.units.values import check_distinct, unit_name, units_fro
 
 
 def values_of(units: Units) -> Sequence[Mapping[str, str]] | None:
-    """The values, None if there is one unit for all. Never an empty list.
+    """Return the values, None if there is one unit for all. Never an empty list.
 
     Raises `Unavailable` for a table that cannot be read now or that gives none, where there are
     fewer than there must be, and for values that the source may not tell apart: what is not known

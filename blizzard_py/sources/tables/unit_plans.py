@@ -79,7 +79,7 @@ def layout_of(found: UnitOutlook, units: Units) -> GridLayout:
 
 
 def to_read(found: UnitOutlook, run: UnitRun, waiting: Collection[str]) -> list[PlannedUnit]:
-    """The units of a look without limit that the run has still to read, those whose turn it is.
+    """Return the units that the run still has to read; above its limit, those that waited longest.
 
     ``waiting`` are those that could not be read with all others of their batch; whoever failed
     alone has a pause of its own.
@@ -127,7 +127,7 @@ def slice_values(reading: UnitReading, units: Units) -> list[Values]:
 
 
 def without_limit(units: Units) -> Units:
-    """The units, all that are due at once; `values_of` has seen to it that there are enough."""
+    """Return the units without a limit; `values_of` has checked that there are enough."""
     return replace(units, terms=replace(units.terms, limit=None, min_units=0))
 
 
@@ -141,7 +141,7 @@ def counts_of(found: UnitOutlook) -> dict[str, int]:
 
 
 def gaps_of(laid: LaidOut) -> list[str]:
-    """A warning for each stretch of the range that no partition has."""
+    """Return a warning for each stretch of the range that no partition covers."""
     return [
         f"nothing reads {stamp(low)} to {stamp(high)}, which no partition has"
         for low, high in laid.gaps
@@ -161,5 +161,5 @@ def warnings_of(found: UnitOutlook) -> list[str]:
 
 
 def reading_document(reading: UnitReading) -> dict[str, object]:
-    """A reading that is under way, for people."""
+    """Return a reading that is under way as a document for the status."""
     return {"from": reading.slices[0], "to": reading.to, "slices": list(reading.slices)}

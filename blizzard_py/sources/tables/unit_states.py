@@ -18,7 +18,7 @@ _NAMED = 20
 
 
 def read_by(state: SourceState, batch: Batch) -> dict[str, UnitReading]:
-    """The readings of the batch's units, by their names."""
+    """Return the readings of the batch's units by their names."""
     items = {entry.path for entry in batch.files}
     known = state.units or UnitsState()
     return {reading.key: reading for reading in known.readings if reading.key in items}
@@ -39,7 +39,7 @@ def ranges_of(source_id: str, state: SourceState, batch: Batch, done: set[str]) 
 
 
 def after(state: SourceState, batch: Batch) -> SourceState:
-    """The state with what became of the batch's units.
+    """Return the state with the outcomes of the batch's units.
 
     Where none of several could be read the source is rather down than each unit bad: then no unit's
     failure counts, and what waits is told by the batch's retries alone.
@@ -62,7 +62,7 @@ def after(state: SourceState, batch: Batch) -> SourceState:
 
 
 def read_again(state: SourceState, batch: Batch) -> set[str]:
-    """The batch's units that are read from their beginning although they were before."""
+    """Return the batch's units that were read before and are read from their beginning again."""
     known = state.units or UnitsState()
     return {
         key
@@ -73,7 +73,7 @@ def read_again(state: SourceState, batch: Batch) -> set[str]:
 
 
 def with_progress(state: SourceState) -> SourceState:
-    """The state with the highest of all high watermarks where everybody looks for one."""
+    """Return the state with the highest of all high watermarks in its usual field."""
     top = None if state.units is None else highest(state.units)
     return state if top is None else replace(state, progress=progress_of_text(stamp(top)))
 

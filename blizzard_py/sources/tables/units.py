@@ -250,7 +250,7 @@ class UnitSource(SlicedSource):
         return UnitRun(now, self._limit)
 
     def _run_at(self, now: float) -> UnitRun:
-        """The run under way, or the next one when the last was a poll ago."""
+        """Return the run under way, or the next one if a poll interval has passed."""
         run, every = self._run, self._parts.source.poll_interval
         if run is None or not 0 <= now - run.began < every:
             run = self._run = self._fresh_run(now)

@@ -41,7 +41,7 @@ def to_stored(watermark: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_stored(kept: Stored) -> dict[str, Any]:
-    """The inverse of `to_stored`."""
+    """Return the values that `to_stored` wrote."""
     return deserialize(json.dumps(kept), strict=True)
 
 
@@ -52,7 +52,7 @@ def planned(
     bound: ReadBound,
     now: float,
 ) -> StoredWindow | None:
-    """The next window, None if nothing lies above the watermark yet. ``fields`` are declared.
+    """Return the next window, None if nothing is above the watermark; ``fields`` are declared.
 
     Raises `WatermarkError` where bound and watermark contradict each other.
     """
@@ -93,7 +93,7 @@ def _is_first(known: ColumnState) -> bool:
 
 
 def window_of(kept: StoredWindow) -> Window:
-    """A kept window, as connections know it."""
+    """Return a stored window in the form that connections read."""
     return Window(
         from_stored(kept.after),
         from_stored(kept.up_to),
@@ -106,7 +106,7 @@ def window_of(kept: StoredWindow) -> Window:
 def opened(
     known: ColumnState, query_spec: QuerySpec, kept: StoredWindow, tasks: Iterable[ReadTask]
 ) -> ColumnState:
-    """The state with a window to be read."""
+    """Return the state with a window to be read."""
     return replace(known, names=query_spec.columns, window=kept, tasks=tuple(tasks), done=())
 
 
@@ -133,7 +133,7 @@ def dedup(
 
 
 def fingerprint_columns(query_spec: QuerySpec, fields: Iterable[FieldSpec]) -> dict[str, str]:
-    """The columns that rows are told by as it is configured now, with what they hold."""
+    """Return the columns of the row fingerprint as configured now, with their types."""
     held = _held_by(query_spec, fields)
     return {
         c: held[c]
@@ -179,7 +179,7 @@ def _earlier_fingerprints(
 
 
 def done(known: ColumnState, names: Iterable[str]) -> ColumnState:
-    """The state with tasks of the window published; with the last of them it is over."""
+    """Return the state with tasks of the window published; the last one ends the window."""
     kept = known.window
     if kept is None:
         return known
@@ -225,7 +225,7 @@ def is_below(one: Stored, other: Stored) -> bool:
 
 
 def text_of(watermark: Stored) -> str | None:
-    """A watermark in a line for people; None if there is none."""
+    """Return a watermark as one line of text, None if there is none."""
     found = from_stored(watermark)
     return ", ".join(f"{column}={_text(value)}" for column, value in found.items()) or None
 

@@ -16,12 +16,12 @@ _NAME_OF_CHUNK = re.compile(r"[0-9a-f]{8}\.\d+-\d{6}#[^#/\s]+")
 
 
 def item_name(seq: int, task: str) -> str:
-    """The name of a window's task, which means the same for ever."""
+    """Return the permanent name of a window's task."""
     return f"{seq:012}#{task}"
 
 
 def parsed_name(name: str) -> tuple[int, str] | None:
-    """The window's number and the task's name; None if it is of no window."""
+    """Return the window's number and the task's name; None if the name is no task's."""
     found = _NAME.fullmatch(name)
     return None if found is None else (int(found["seq"]), found["task"])
 
@@ -32,7 +32,7 @@ def is_item_name(name: str) -> bool:
 
 
 def progress_of_text(text: str, told: State = "Active") -> Progress:
-    """A progress that shows a watermark in text."""
+    """Return a progress that shows a watermark as text."""
     return Progress(told, text, {"": PartitionProgress(text, text)}, 0)
 
 
@@ -52,7 +52,7 @@ class TaskWork:
         return sum(entry.size for entry in self.files[self._taken :])
 
     def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:
-        """The next batch's: all of them, as a source's limits are (`SourceContext.limits`)."""
+        """Return all items, up to the limits of the source (`SourceContext.limits`)."""
         count = next_count(self.files, self._taken, limits, bytes_per_sec)
         self._taken += count
         return tuple(self.files[self._taken - count : self._taken])
@@ -62,6 +62,6 @@ class ChunkWork(TaskWork):
     """The tasks of a request's chunk, which are one batch: it is read at one moment, or not."""
 
     def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:  # noqa: ARG002  # the seam gives it
-        """The next batch's: all of them, however small batches of requests are to be."""
+        """Return all items, whatever the batch limit of requests is."""
         first, self._taken = self._taken, len(self.files)
         return tuple(self.files[first:])

@@ -352,7 +352,7 @@ def test_a_table_rewritten_before_the_read_is_not_read_as_empty(
     with connection.hold(access) as held:
         run(postgresql, access, "ALTER TABLE orders ALTER note TYPE varchar USING note || 'x'",
             "ALTER TABLE orders ALTER second TYPE timestamptz(1)", "TRUNCATE other")  # fmt: skip
-        with pytest.raises(Unavailable, match="orders was rewritten while it was to be read"):
+        with pytest.raises(Unavailable, match="orders was rewritten during the read"):
             rows_of(held, tasks)
     with connection.hold(access) as held:
         run(postgresql, access, "TRUNCATE other")  # what is not read may change

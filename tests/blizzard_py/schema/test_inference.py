@@ -34,7 +34,7 @@ def inferred(*lines: str, **rules: Any) -> Inferred:
 
 
 def kind_of(*values: str, **rules: Any) -> Any:
-    """The type of a field with these values in turn, as in the configuration."""
+    """Return the inferred type of a field with these values, as the configuration names it."""
     found = inferred(*(f'{{"x":{value}}}' for value in values), **rules)
     [document] = [field_document(spec) for spec in found.fields]
     assert document.pop("name") == "x"

@@ -82,7 +82,7 @@ class _Table:
 
 
 def _times(chance: random.Random, now: int) -> tuple[int | None, int | None]:
-    """Created and updated of a row that a transaction writes which began at ``now``.
+    """Return the created and updated times of a row whose transaction began at ``now``.
 
     Whatever the transaction sets is its own time or later; ``created`` may be of long ago.
     """

@@ -267,7 +267,7 @@ class Owner:
         return self.source.recover(SourceState() if state is None else state, self.epoch)
 
     def done(self, state: SourceState, work: Any, *files: Entry, outcome: Any = "ingested") -> Any:
-        """The state after a batch of these items; ``work`` None: another process planned them."""
+        """Return the state after a batch of these items; ``work=None``: another process planned."""
         return self.advanced(committed(state, *files, outcome=outcome, now=self.now()), work)
 
     def advanced(self, state: SourceState, work: Any) -> SourceState:
@@ -278,14 +278,14 @@ class Owner:
 
 
 def committed(state: SourceState, *files: Entry, outcome: Any, now: float) -> SourceState:
-    """The state with a batch of these items, which is certain to be published."""
+    """Return the state with a committed batch of these items, not yet published."""
     batch = Batch("b1", 1, "running", now, files, now)
     finished = tuple(FinishedFile(entry.path, outcome) for entry in files)
     return prepare_batch(begin_batch(state, batch), batch, (), finished, (), now)[0]
 
 
 def stored(state: SourceState) -> SourceState:
-    """The state as another process reads it."""
+    """Return the state as another process reads it."""
     document = json.loads(json.dumps(state_to_json(state, 1.0)))
     return state_from_json(document, "checkpoint")
 

@@ -237,7 +237,7 @@ def test_older_checkpoint_with_readings_is_refused() -> None:
 
 
 def spilling(count: int) -> PipelineHarness:
-    """A source with so many names within the grace period."""
+    """Return a source with ``count`` names within the grace period."""
     world = PipelineHarness(checkpoint=CheckpointSettings(interval_files=10_000))
     world.source.page_keys = world.sink.page_keys = 10_000
     for number in range(count):

@@ -42,7 +42,7 @@ def names(count: int, start: int = 0) -> list[str]:
 
 
 def added(storage: Storage, done: ProcessedSet, paths: list[str]) -> ProcessedSet:
-    """Adds as the pipeline does, with nothing going wrong."""
+    """Add names as the pipeline does, without a failure."""
     change = done.adding(paths)
     if change is None:
         return done

@@ -45,7 +45,7 @@ class _Clock:
         self.zone, self.at = ZoneInfo(zone), at
 
     def until(self, wall: datetime) -> datetime:
-        """The first moment at which it shows ``wall`` or more."""
+        """Return the first moment at which the clock shows ``wall`` or later."""
         for step in (20, 2, 0.5):  # hours; since 1984 these zones jump on half hours
             later = self.at + timedelta(hours=step)
             while later.astimezone(self.zone).replace(tzinfo=None) < wall:

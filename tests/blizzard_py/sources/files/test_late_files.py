@@ -246,7 +246,7 @@ def test_first_sweep_of_a_reference_checkpoint_reports_nothing() -> None:
 
 
 def sliced(monkeypatch: pytest.MonkeyPatch, late_files: str = "quarantine") -> PipelineHarness:
-    """A sweep that takes several slices, with late files all over."""
+    """Return a harness whose sweep takes several slices, with late files in all of them."""
     monkeypatch.setattr(sweep, "SLICE_PAGES", 1)
     world = PipelineHarness(
         late_sweep_interval=f"{INTERVAL}s", grace_period=f"{GRACE}s", late_files=late_files
@@ -343,7 +343,7 @@ def test_every_file_is_ingested_or_found_late_and_never_both(
 
 
 def _journal(sink: MemoryStorage, source_id: str, files: dict[str, Outcome], n: int = 0) -> str:
-    """A batch in the journal that says this of files."""
+    """Write a journal batch with these outcomes of files; return its name."""
     batch = f"0190{n:04}-0000-7000-8000-000000000000"
     finished_ = tuple(FinishedFile(path, outcome) for path, outcome in files.items())
     entries = tuple(Entry(path, 1, 0.0) for path in files)
@@ -444,9 +444,9 @@ def test_journal_with_names_of_the_checkpoint_is_not_pruned() -> None:
 
 
 def found_after(progress: Progress, path: str, modified: float) -> float:
-    """The lateness measured of a file that a scan from 1040 to 1050 found, the one before at 1000.
+    """Return the lateness of a file found by the scan from 1040 to 1050, after one at 1000.
 
-    0 if none was.
+    Return 0 if no lateness was measured.
     """
     before, scanned = ScanTimes(1000.0, 1010.0), ScanTimes(1040.0, 1050.0)
     [*days] = measured((), progress, [Entry(path, 1, modified)], before, scanned)

@@ -187,7 +187,7 @@ def test_death_around_any_write_leaves_one_version_of_each_file() -> None:
 
 
 def with_a_bad_record() -> OfferedFilesHarness:
-    """A file that was taken but for one record, and was mended since."""
+    """Return a harness with a file ingested without one bad record and corrected since."""
     world = OfferedFilesHarness(days=1)
     world.put(f"{DAY}/6.json", "6:a", "?6:bad")
     world.drain()

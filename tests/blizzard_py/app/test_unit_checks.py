@@ -40,7 +40,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "one of the two",
     ),
     ({"min_units": 2}, "units.min_units", "counts values"),
-    ({"cooldown": "3d", "grace": "2d"}, "units.cooldown", "read by nobody"),
+    ({"cooldown": "3d", "grace": "2d"}, "units.cooldown", "would not be read"),
     ({"max_units_per_run": 5001}, "units.max_units_per_run", "5000"),
     ({"range": ...}, "units", "there is no range"),
 ]

@@ -97,7 +97,7 @@ def test_days_and_wall_times_are_those_of_the_zone(tmp_path: Path, zone: str) ->
 
 REQUESTS: list[tuple[dict[str, str], dict[str, Any], str, str]] = [
     (DAYS, {"partition": "hourly"}, "units.partition", "is hourly"),
-    ({"from": "{from:date}", "to": "{to}"}, {}, "request", "say both"),
+    ({"from": "{from:date}", "to": "{to}"}, {}, "request", "use one format for both"),
     (DAYS, {"range": {"from": "2020-01-01", "to": "-"}}, "units.range.to", "P0D"),
     (DAYS, {"range": {"from": "2020-01-01", "to": "P0DT1H"}}, "units.range.to", "P0D"),
     ({"from": "{from}"}, {"inclusive": True}, "units.inclusive", "{to}"),

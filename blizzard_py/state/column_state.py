@@ -1,4 +1,4 @@
-"""The state of a source that is asked for rows above a watermark on its columns. Pure.
+"""The state of a query source that reads rows above a watermark on its columns. Pure.
 
 ``columns`` of the checkpoint::
 
@@ -11,22 +11,23 @@
                 "inclusive": false, "nulls_first": false, "planned_ts": 1.0},
      "tasks": [{"name": "0", "where": "SELECT …", "spec": {…}, "size": 0}], "done": ["1"]}
 
-Values are in the notation of `blizzard_py.slices.notation.serialize`, as JSON. ``names`` are the
-watermark's columns as they were configured. ``window`` and ``tasks`` are what is being read: they
-are saved with the batch that reads them, before its job starts, and whoever takes it over reads
-the same. They stand beside the watermark because what a source has to know of its items it
-knows from the saved state (`blizzard_py.sources.protocol`). ``above`` is what the next window may
-read again at most. ``done`` are those of the tasks that are published. The save that ends the
-last of them moves the watermark, counts ``seq`` up and drops the window.
+Values are JSON in the notation of `blizzard_py.slices.notation.serialize`. ``names`` are the
+watermark's configured columns. ``window`` and ``tasks`` are being read. They are saved with their
+batch before its job starts, so a process that takes the batch over reads the same. A source knows
+its items only from the saved state (`blizzard_py.sources.protocol`), so they stand here.
+``above`` limits what the next window may read again. ``done`` are the published tasks. The save
+that ends the last task moves the watermark, raises ``seq`` and removes the window.
 
-``seen`` are segments of digests of rows that a later window may read again
-(`blizzard_py.state.seen_rows`), and ``seen_from`` is from where on they know all rows (absent:
-none are kept): a look-back reaches no further. With ``at_known`` they know the rows at the
-watermark's own values, which then are read again. ``origin`` is where the watermark was set
-before anything was published: what lies below is a backfill's, and ``covered`` what backfills have
-read of it, as half-open pairs in their order. ``chunk`` is what the running one reads.
-``boundaries`` are where windows that replace were cut into slices, and ``slices`` what `_unit`
-holds in those of the one that is being read.
+``seen`` are segments with digests of rows that a later window may read again
+(`blizzard_py.state.seen_rows`). They contain all rows from ``seen_from`` on (absent: there are no
+digests), and a look-back reaches no further. With ``at_known`` they contain the rows at the
+watermark's own values, which are then read again.
+
+``origin`` is the value that the watermark was set to before the first batch. Rows below it are
+left to backfills. ``covered`` are the ranges that backfills have read, as rising half-open pairs,
+and ``chunk`` is the range that the running one reads. ``boundaries`` are the points where
+replacing windows were cut into slices. ``slices`` are the `_unit` texts of the current window's
+slices.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ Stored = Mapping[str, Any]
 class StoredWindow:
     """A `blizzard_py.reading.Window`, its values in the stored notation, and when it was planned.
 
-    ``kind`` is that of its bound. ``told_by`` and ``whole`` are those of the segment that its
-    rows' digests go to.
+    ``kind`` is the kind of its bound. ``told_by`` and ``whole`` belong to the segment that takes
+    the digests of its rows.
     """
 
     kind: BoundKind
@@ -66,8 +67,8 @@ class StoredWindow:
 class SeenSegment:
     """Digests of rows, none of which lies above ``up_to``.
 
-    ``told_by`` are the columns that they were made of, with what those held, and ``whole``
-    says that these were all there were.
+    ``told_by`` are the columns that went into the digests, with their types. ``whole`` means that
+    these were all columns.
     """
 
     segment: Annotated[str, msgspec.Meta(pattern="^[^/]+$")]

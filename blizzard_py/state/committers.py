@@ -28,7 +28,7 @@ _STATE = "_checkpoint.json"
 def blocked_by(sink: Storage, source_id: str) -> str | None:
     """Return why a committer holds back the source's next group; None if no one does.
 
-    For people only. Costs a LIST and a GET for each committer. Raises `StorageError`.
+    The text is for people. Costs a LIST and a GET for each committer. Raises `StorageError`.
     """
     reasons = (said.get(source_id) for said in _blocks(sink, BLOCKED_KEY))
     return next((reason for reason in reasons if isinstance(reason, str)), None)
@@ -37,8 +37,8 @@ def blocked_by(sink: Storage, source_id: str) -> str | None:
 def applied_groups(sink: Storage, source_id: str) -> int:
     """Return the number of the source's last group in the table, 0 if there is none.
 
-    A committer that died may have gone further, and says so once it runs again. Costs and
-    raises as `blocked_by`.
+    A committer that crashed may have applied more, which it records when it runs again. Same
+    costs and errors as `blocked_by`.
     """
     numbers = (said.get(source_id) for said in _blocks(sink, APPLIED_KEY))
     return max((number for number in numbers if isinstance(number, int)), default=0)
@@ -54,7 +54,7 @@ def _blocks(sink: Storage, key: str) -> Iterator[dict[str, Any]]:
         try:
             document = json_value(sink.read(entry.path))
         except (NotFound, ValueError):
-            continue  # gone, or not theirs; who else has said it?
+            continue  # deleted meanwhile, or another program's file
         said = document.get(key) if isinstance(document, dict) else None
         if isinstance(said, dict):
             yield said
@@ -78,7 +78,7 @@ def numbers_from(sink: Storage, source_id: str, seq: int) -> set[int]:
         for page in sink.list_range(before, f"{folder}0"):  # "0" follows "/"
             for entry in page.entries:
                 number = seq_of(entry.path)
-                # Nothing that lies deeper, whatever put it there.
+                # Ignore files in deeper folders.
                 if number is not None and entry.path == group_path(source_id, number):
                     found.add(number)
     except NotFound:  # a local table without any

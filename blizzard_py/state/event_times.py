@@ -1,8 +1,8 @@
 """Statistics of the event times of a batch's rows, late ones among them. Pure.
 
-Rows ahead of time are not counted: they move nothing. ``behind`` says how far rows lie behind the
-newest time of the batches before, which is what a delay has to cover: so many rows in each bucket
-of `BEHIND_SECS`, and in the last one those beyond.
+Rows ahead of time are not counted: they do not move the watermark. ``behind`` counts rows by their
+distance behind the newest time of earlier batches, which a delay has to cover. It has one count
+for each bucket of `BEHIND_SECS`, and a last one for rows beyond.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# Up to how many seconds behind; of the first batch, and of rows that are newer, up to none.
+# Upper ends in seconds. Newer rows, and all rows of the first batch, count as 0 seconds behind.
 BEHIND_SECS = (0, 1, 5, 15, 60, 300, 900, 3600, 10_800, 43_200, 86_400, 604_800)
 
 
@@ -26,7 +26,7 @@ class EventTimes:
 
 
 def merged_times(found: Iterable[EventTimes | None]) -> EventTimes | None:
-    """Give the statistics of all rows together, None if there are none."""
+    """Return the statistics of all rows together, None if there are none."""
     some = [each for each in found if each is not None]
     if not some:
         return None
@@ -41,6 +41,6 @@ def merged_times(found: Iterable[EventTimes | None]) -> EventTimes | None:
 
 
 def merged_behind(found: Iterable[EventTimes]) -> tuple[int, ...]:
-    """Give the sum of each bucket."""
+    """Return the sum of each bucket."""
     rows = [each.behind for each in found]
     return tuple(map(sum, zip(*rows, strict=True))) if rows else (0,) * (len(BEHIND_SECS) + 1)

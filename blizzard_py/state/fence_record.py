@@ -5,18 +5,18 @@
     {"epoch": 7, "number": 41, "batch": "01a2099c-11af-7131-a11b-c78d875f9b40",
      "range": {"first": "date=2023-01-01", "last": ""}}
 
-The state folder can be put back from a copy, or be lost, while the rows that it knew of stay. So
-each take-over writes its epoch here, and each commit point its number and batch, before anything of
-that batch is published. A checkpoint that is older than its record is stale: its start is refused.
+The state folder can be lost, or restored from a copy, while its published rows stay. So each
+take-over writes its epoch here. Each commit point writes its number and batch before any output of
+that batch is published. A checkpoint that is older than its record is stale and may not start.
 
 **The write is conditional** on the version that this process wrote last. So a process that slept
-while others published is refused, even if the checkpoint it knows was brought back meanwhile.
+while others published is refused, even if the checkpoint that it knows was restored meanwhile.
 
-**Numbers, not times**, decide: commit points of a source are counted from 1, and never again from
-there. ``range`` is that of the source, if it has one: what else it read nothing tells but its
-checkpoint. ``moved_to`` names the source id that the state was renamed to. An object beside the
-record, ``{source id}~moved.json``, says it as well, since a record may be put back with its
-checkpoint.
+**Numbers, not times**, decide: the commit points of a source are counted from 1, only once.
+``range`` is the source's range of names, if it has one; otherwise only the checkpoint has it.
+``moved_to`` is the source id that the state was renamed to. The object
+``{source id}~moved.json`` beside the record repeats it, because a record may be restored together
+with its checkpoint.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from blizzard_py.state.source_state import CommitPoint
 FENCE_FOLDER = "_blizzard_fence"
 _MOVED = "~moved"
 
-# Older processes write once each at most, between our take-over and this.
+# Each older process writes at most once after our take-over.
 _TAKE_TRIES = 5
 
 _REMEDY = "restore it, or delete it if the checkpoint is known to be the newest"
@@ -43,7 +43,7 @@ _REMEDY = "restore it, or delete it if the checkpoint is known to be the newest"
 
 @dataclass(frozen=True, slots=True)
 class FenceRecord:
-    """The highest epoch and the newest commit point of a source that anybody wrote down."""
+    """The highest recorded epoch and the newest recorded commit point of a source."""
 
     epoch: int = 0
     number: int = 0
@@ -53,7 +53,7 @@ class FenceRecord:
 
     @property
     def commit_point(self) -> CommitPoint:
-        """The newest commit point, for a checkpoint that is made to know of it."""
+        """The newest commit point, to be copied into a checkpoint."""
         return CommitPoint(self.number, self.batch)
 
 
@@ -63,7 +63,7 @@ def fence_path(source_id: str) -> str:
 
 
 def moved_path(source_id: str) -> str:
-    """Return where it stands that a source's state was renamed, relative to the table."""
+    """Return the path of the object that records a rename, relative to the table."""
     return f"{FENCE_FOLDER}/{source_id}{_MOVED}.json"
 
 
@@ -77,9 +77,9 @@ def recorded_ids(sink: Storage) -> Iterator[str]:
 
 
 def with_move(sink: Storage, source_id: str, record: FenceRecord | None) -> FenceRecord | None:
-    """Return the record, with a rename of which it does not know.
+    """Return the record, completed by a rename that only the second object records.
 
-    Costs a LIST. Raises `StateError` if that is not understood, `StorageError`.
+    Costs a LIST. Raises `StateError` if that object is invalid, `StorageError`.
     """
     path = moved_path(source_id)
     if not any(listed(sink, path.removesuffix(".json"), f"{path}0")):
@@ -132,9 +132,9 @@ class FenceFile:
         return self._where
 
     def read(self) -> FenceRecord | None:
-        """Return the record, None if there is none; later writes replace this very version.
+        """Return the record, None if there is none. The next write replaces this version only.
 
-        Raises `StateError` if it is not understood, `StorageError`.
+        Raises `StateError` if it is invalid, `StorageError`.
         """
         try:
             raw, self._version = self._sink.read_versioned(self._path)
@@ -144,10 +144,10 @@ class FenceFile:
         return decode_document(FenceRecord, parsed(raw, self._where), self._where, _REMEDY)
 
     def take(self, epoch: int, known: CommitPoint) -> None:
-        """Write down that ``epoch`` has begun, by the owner of a checkpoint at ``known``.
+        """Record that ``epoch`` has begun, for the owner of a checkpoint at ``known``.
 
-        A process of an older epoch may have written since `read`, the same commit points. Raises
-        `FencedError` if it was any other process, `StorageError`.
+        A process of an older epoch may have written the same commit point since `read`. Raises
+        `FencedError` if any other process wrote, `StorageError`.
         """
         self._epoch = epoch
         for _ in range(_TAKE_TRIES):
@@ -162,7 +162,7 @@ class FenceFile:
     def check(self) -> None:
         """Raise `FencedError` if another process has taken the source over since `take`.
 
-        It notices that even if the checkpoint was put back meanwhile. Raises as `read` does.
+        This also works if the checkpoint was restored meanwhile. Raises as `read` does.
         """
         if not self._epoch:
             return
@@ -171,20 +171,21 @@ class FenceFile:
             raise self._fenced(self._epoch)
 
     def advance(self, point: CommitPoint) -> None:
-        """Write down a commit point that was saved. Raises as `take` does."""
+        """Record a saved commit point. Raises as `take` does."""
         if (self._written.number, self._written.batch) != (point.number, point.batch):
             self._write(FenceRecord(self._epoch, point.number, point.batch, range=self._names))
 
     def announce(self, target: str) -> None:
-        """Write down beside the record that the state moves to another name. Raises `StorageError`.
+        """Record, beside the record, that the state moves to another name. Raises `StorageError`.
 
-        Before anybody can go on there: an older checkpoint that comes back is refused from now on.
+        Call it before a process can run under the new name. From now on a restored older
+        checkpoint is refused.
         """
         moved = json.dumps({"moved_to": target}).encode()
         self._sink.put_atomic(moved_path(self._source_id), moved)
 
     def move(self, target: str) -> None:
-        """Write down that the state has another name now. Raises as `take` does."""
+        """Record that the state has another name now. Raises as `take` does."""
         self.announce(target)
         self._write(replace(self.read() or FenceRecord(), moved_to=target))
 
@@ -193,7 +194,7 @@ class FenceFile:
         try:
             self._version = self._sink.put_if(self._path, data, self._version)
         except Conflict:
-            # Our own write, whose answer was lost, or that of who has taken over.
+            # Our own write, whose answer was lost, or that of a process that took over.
             try:
                 raw, version = self._sink.read_versioned(self._path)
             except NotFound:

@@ -1,8 +1,8 @@
-"""Ids of batches, and the completeness of the journal: batches that no ledger has taken in.
+"""Ids of batches, and the completeness of the journal's batches that are not folded yet.
 
-A file of a batch whose journal object is gone looks like a file that nobody has ingested. So the
-checkpoint counts the batches that were written and not folded yet, and keeps the exclusive or of
-their digests. Both agree with a listing if and only if no object was lost.
+If a journal object is lost, the files of its batch look new. So the checkpoint has the number of
+batches that were written and not folded, and the exclusive or of their digests. Both agree with a
+listing if and only if no object was lost.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _BELOW_MILLIS = (1 << _MILLIS_SHIFT) - 1
 
 
 def above(made: str, last: str) -> str:
-    """Return the id ``made`` now, moved behind ``last``, the highest so far, where it is not.
+    """Return the new id ``made``, moved above ``last``, the highest so far, if it is not above.
 
-    ``last`` may be none, as before the first batch of a source. A stale checkpoint is known by the
-    ids of later batches, in the journal and in the table's log. A machine's clock may have been
-    ahead and put right since; ids that went back with it would hide these batches.
+    ``last`` need not be an id, as before the first batch of a source. A stale checkpoint is
+    recognised by higher ids in the journal and in the table's log. A machine's clock may have been
+    ahead and corrected since; ids that followed it back would hide these batches.
     """
     value = uuid.UUID(made).int
     millis = max(value >> _MILLIS_SHIFT, millis_of(last) + 1)
@@ -33,7 +33,7 @@ def above(made: str, last: str) -> str:
 
 
 def millis_of(batch: str) -> int:
-    """Return the time in the id of a batch, in milliseconds; 0 for what is none."""
+    """Return the time in the id of a batch, in milliseconds; 0 if it is no id."""
     try:
         return uuid.UUID(batch).int >> _MILLIS_SHIFT
     except ValueError:
@@ -49,7 +49,7 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class JournalTally:
-    """Batches of the journal that are not folded: their lowest id, how many, and their mix.
+    """The journal's batches that are not folded: their lowest id, their number and their mix.
 
     ``mix`` is the exclusive or of their digests, in 32 hexadecimal digits.
     """
@@ -73,7 +73,7 @@ class JournalTally:
 
 
 def check_tally(expected: JournalTally, found: Iterable[str], where: str) -> None:
-    """Raise `StateError` naming the journal ``where``, unless it holds exactly what it must."""
+    """Raise `StateError` naming the journal ``where``, unless it has the expected batches."""
     batches = list(found)
     if not expected.agrees_with(batches):
         raise StateError(

@@ -1,8 +1,8 @@
 """The last error that ended a cycle of a source, beside its checkpoint, for people.
 
-Whoever looks from storage alone sees no daemon, and the state of a source whose worker has died
-looks like that of one that works. So the error is an object of its own, which the next cycle that
-goes well removes. Nothing else reads it, and it may be missing.
+A reader that has only the storage cannot see the daemon, and the state of a failed source looks
+like that of a working one. So the error is an object of its own, which the next successful cycle
+deletes. No decision depends on it, and it may be missing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from blizzard_py.state.state_paths import StatePaths
 
 @dataclass(frozen=True, slots=True)
 class LastError:
-    """The last error: time, kind, message, and how many cycles in a row have failed by then."""
+    """The last error: time, kind, message, and the number of cycles that failed in a row."""
 
     at: float
     kind: str
@@ -32,7 +32,7 @@ class LastError:
 
 
 class ErrorNote:
-    """Writes it and removes it. A store that refuses changes nothing of what is told."""
+    """Writes and deletes the last error. Errors of the store are ignored."""
 
     def __init__(self, storage: Storage, source_id: str, clock: Callable[[], float]) -> None:
         self._storage = storage
@@ -42,7 +42,7 @@ class ErrorNote:
         self._may_exist = True  # an earlier process may have left one
 
     def write(self, error: Exception) -> None:
-        """Keep an error that has ended a cycle."""
+        """Save an error that has ended a cycle."""
         self._times += 1
         self._may_exist = True
         kind = type(error).__name__ if isinstance(error, BlizzardError) else CRASH
@@ -51,7 +51,7 @@ class ErrorNote:
             self._storage.put_atomic(self._path, json.dumps(asdict(note)).encode())
 
     def clear(self) -> None:
-        """Remove it: a cycle went well."""
+        """Delete the error after a successful cycle."""
         self._times = 0
         if self._may_exist:
             with contextlib.suppress(BlizzardError):
@@ -60,9 +60,9 @@ class ErrorNote:
 
 
 def last_error(storage: Storage, source_id: str) -> dict[str, Any] | None:
-    """Return what is kept, as plain data; None if there is nothing, or nothing that can be read.
+    """Return the last error as plain data, None if there is none.
 
-    Raises `StorageError`.
+    If it cannot be read, the result says so.
     """
     path = StatePaths(source_id).error
     try:

@@ -1,12 +1,12 @@
-"""The lateness of files, measured by what scans saw, to size ``grace_period: auto``. Pure.
+"""The lateness of files, measured between scans, to size ``grace_period: auto``. Pure.
 
-A new name below one that is done came late. When it appeared lies between the
-beginning of the scan before, which did not see it, and the end of the one that did;
-its modification time says more only within those bounds. It is late by that much
-behind the scan that first saw a higher name, which is what grace counts from.
+A new name below a processed one came late. It appeared between the beginning of the previous
+scan, which did not see it, and the end of the scan that did. Its modification time counts only
+within these bounds. Its lateness is the time since the scan that first saw a higher name, because
+grace begins there.
 
-The first scan of a process has no scan before it, so it measures nothing: what was
-found after a downtime need not have been late.
+The first scan of a process has no previous one, so it measures nothing: a file found after a
+downtime need not have been late.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def with_worst(known: Lateness, secs: float, now: float) -> Lateness:
 def auto_grace(known: Lateness, now: float) -> float:
     """Return the measured grace period in seconds: twice the worst lateness, within bounds.
 
-    Days that a clock which was wrong has put into the future do not count.
+    Days in the future, which a wrong clock recorded, do not count.
     """
     low, first, high = AUTO_GRACE_SECS
     today = now // 86_400

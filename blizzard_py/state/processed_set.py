@@ -1,29 +1,26 @@
 """The set of files done, for sources whose names do not sort (``use_watermark: false``).
 
-Of a path 16 bytes are kept, and names cannot be listed from the set, only looked up. (The paths
-themselves, sorted and compressed with zstd, come to more than that as soon as a random UUID is in
-them, take seconds to load, and would be digests in memory all the same.) Two paths with one digest
-would mean a file that is skipped: with ten million files done the chance that any two agree is
-10⁻²⁵, far below that of an undetected error on disk. To bring it about on purpose takes 2⁶⁴
-digests, and hits only the files of whoever does it.
+The set has 16 bytes for each path, so names can be looked up and not listed. (The paths
+themselves, sorted and compressed with zstd, are larger than that if they contain a random UUID.
+They take seconds to load, and would be digests in memory anyway.) Two paths with the same digest
+would mean a skipped file. With ten million files the probability of that is 10⁻²⁵, far below that
+of an undetected error on disk. To cause it on purpose takes 2⁶⁴ digests, and affects only the
+attacker's own files.
 
 **On disk** the set is segments ``{folder}/{epoch}~{uuidv7}.digests``
-(`blizzard_core.checkpoint.digests`). Which segments make the set stands in the source's
-checkpoint, so a new one counts from the
-save that names it. The order is: `write` the addition, save the checkpoint with
-`ProcessedSet.segments` of what it returns, `discard` what it replaced. A crash in
-between leaves a segment that nothing names; `sweep` removes it. A segment's name
-begins with the epoch of its writer, and only what older epochs wrote is removed: a
-daemon that was replaced and does not know it yet takes nothing away from its
-successor. A segment that is named and missing, damaged, or of another count is a
-`StateError`, never an empty set.
+(`blizzard_core.checkpoint.digests`). The source's checkpoint lists the segments of the set, so a
+new one counts from the save that names it. The order is: `write` the addition, save the checkpoint
+with the returned `ProcessedSet.segments`, `discard` the replaced ones. A crash in between leaves a
+segment that no checkpoint names; `sweep` deletes it. A segment's name begins with the epoch of its
+writer, and only segments of older epochs are deleted. So a daemon that was replaced, and does not
+know it yet, deletes nothing of its successor. A listed segment that is missing, damaged, or of
+another count is a `StateError`, never an empty set.
 
-**Forgetting.** Files vanish from sources, and the set should follow; but a
-listing that lacks files may also be a disk that is not mounted, and what is
-forgotten will be ingested again. So names are dropped only if they were missing
-in two full listings `FORGET_SECS` apart, with the set more than twice as long as
-the source in every listing between. Segments with ``missing_since`` hold the
-names missed the first time; they are no part of the set.
+**Forgetting.** Files vanish from sources, and the set should follow. But a listing without files
+may also be a disk that is not mounted, and a forgotten file is ingested again. So a name is dropped
+only if it was missing in two full listings `FORGET_SECS` apart. In every listing between them the
+set must be more than twice as long as the source. Segments with ``missing_since`` hold the names
+that were missing the first time; they are no part of the set.
 """
 
 from __future__ import annotations
@@ -133,12 +130,11 @@ class ProcessedSet:
     def forgetting(self, listed: Digests, now: float) -> SetChange | None:
         """Return the change that follows from a full listing; None if there is none.
 
-        ``listed`` are all paths at the source, as digests, ``now`` epoch seconds. Call it with
-        every complete listing and never with a part of one; an empty one is rather a
-        disk that is not there, and forgets nothing. While the set is
-        not much longer than the listing this costs nothing. After it is, the
-        names missed are noted, and dropped if they are still missing
-        `FORGET_SECS` later; a file that comes back after that is a new file.
+        ``listed`` are the digests of all paths at the source, ``now`` epoch seconds. Call it with
+        every complete listing and never with a part of one. An empty listing forgets nothing: it
+        is more likely a disk that is not mounted. This costs nothing while the set is not much
+        longer than the listing. Otherwise missing names are noted, and dropped if they are still
+        missing `FORGET_SECS` later. A file that comes back after that is a new file.
         """
         mark = self._missing
         if not len(listed) or len(self) <= 2 * len(listed) + TAIL:
@@ -167,7 +163,7 @@ class ProcessedSet:
 
 
 def digests_of(paths: Iterable[str]) -> Digests:
-    """Return what is kept of the paths, in their order: 16 bytes each."""
+    """Return the digests of the paths in their order, 16 bytes each."""
     return digested(map(order_key, paths))
 
 
@@ -181,7 +177,7 @@ def write(storage: Storage, folder: str, change: SetChange, epoch: int) -> Proce
     """Write the change's new segment. Return the changed set, valid once the checkpoint lists it.
 
     ``folder`` is relative to the storage's root, ``epoch`` the writer's. Raises
-    `StorageError`; then, as after a crash, the set is what it was.
+    `StorageError`; then, as after a crash, the set is unchanged.
     """
     if not len(change.digests):
         return ProcessedSet(change.kept)
@@ -210,7 +206,7 @@ def written_again(
 
 
 def discard(storage: Storage, folder: str, change: SetChange) -> None:
-    """Remove what ``change`` replaced. Only once the checkpoint lists the new set."""
+    """Delete the segments that ``change`` replaced, once the checkpoint lists the new set."""
     for name in change.replaced:
         storage.delete(path_of(folder, name))
 
@@ -269,8 +265,8 @@ def found(storage: Storage, folder: str) -> tuple[Segment, ...]:
 def lost(named: Sequence[Segment], there: Sequence[Segment]) -> list[Segment]:
     """Return the segments that a checkpoint has ``named`` and that are missing, except merged ones.
 
-    A later segment that is as long was made of it: beside one that stays, later ones have at
-    most half its names (`staying`). Names are only added, so there are as many.
+    A later segment that is at least as long contains it: beside a segment that stays, later ones
+    have at most half its names (`staying`). Names are only added, so their number does not fall.
     """
     names = {segment.segment for segment in there}
     is_whole = sum(one.count for one in there) >= sum(one.count for one in named)
@@ -288,9 +284,9 @@ def _made(segment: Segment) -> str:
 
 
 def sweep(storage: Storage, folder: str, segments: Iterable[Segment], epoch: int) -> int:
-    """Remove what crashes left in ``folder``; returns how many objects.
+    """Delete the segments that crashes left in ``folder``. Return their number.
 
-    That is what is not listed and was written in an older epoch than this writer's.
+    These are segments that are not listed and were written in an older epoch than this writer's.
     """
     named = {path_of(folder, segment.segment) for segment in segments}
     orphans = [

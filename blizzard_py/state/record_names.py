@@ -1,7 +1,7 @@
-"""Names of files of single records that are brought again. Pure.
+"""Names of files with single records that are ingested again. Pure.
 
-Records of a file become a file in the same folder, below a folder of the dead letters. The state
-calls it ``//records/{path}``: no path of a source begins with a slash.
+Records of a source file become a file with the same relative path, below a folder of the dead
+letters. The state calls it ``//records/{path}``: no path of a source begins with a slash.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ RECORDS = "//records/"
 
 # What is appended to the stem of the file that records are from.
 _OURS = re.compile(r"\.([0-9a-f]{8}-[0-9a-f-]{27})\.\d+\.ndjson\Z")
-# A digest stands for a name in this stem: as with `RECORDS`, no path of a source begins so.
+# A stem with this prefix has a digest for a name. As with `RECORDS`, no path begins so.
 _SHORT = "//short/"
 _SHORTENED = re.compile(r"~[0-9a-f]{64}\Z")
-# Of the 255 bytes that a name may have on a disk these are left beside that and what a
-# temporary name adds.
+# A name on a disk may have 255 bytes. This many remain beside the suffix and a temporary one.
 _LONGEST_STEM = 172
 _HEAD_BYTES = 64
 
@@ -44,20 +43,20 @@ def letter_batch_of(name: str) -> str | None:
 def stem_of(name: str) -> str:
     """Return the stem that stands for one file of the source: its path, or a digest if long.
 
-    ``name`` is its path, its stem, or the name in the state of a file of its records. No other
-    file has the same: one whose own name is spelled like a digest has a digest, too.
+    ``name`` is its path, its stem, or the state's name of a file of its records. Stems are unique:
+    a file whose own name looks like a digest gets a digest, too.
     """
     if name.startswith(_SHORT):
         return name
     if not is_of_records(name):
         return _shortened(name) if _SHORTENED.search(name) else _bounded(name)
-    # The source may name its files as records are named, so that goes once.
+    # The source's own files may have such names, so the suffix is removed only once.
     stem = _OURS.sub("", name.removeprefix(RECORDS))
     return f"{_SHORT}{stem}" if _SHORTENED.search(stem) else _bounded(stem)
 
 
 def is_short(stem: str) -> bool:
-    """Return whether a stem is a digest, so that it does not tell which file it stands for."""
+    """Return whether a stem is a digest, so that it does not show the file's name."""
     return stem.startswith(_SHORT)
 
 

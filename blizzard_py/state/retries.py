@@ -1,4 +1,4 @@
-"""The passing failures of items, and the times until which they wait. Pure."""
+"""Temporary failures of items, and the times until which they wait. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from blizzard_py.job import FinishedFile, IngestResult
 from blizzard_py.state.source_state import Batch, Retry, SourceState
 
-# How long a file that failed for now waits for its first further try; the next
-# waits four times as long each, up to a quarter of an hour.
+# The wait in seconds before the first further try, and the longest one. Each wait is four times
+# the one before.
 RETRY_SECS = (15.0, 900.0)
 
 

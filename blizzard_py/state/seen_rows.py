@@ -1,13 +1,13 @@
-"""Rows that were published and may be read again, as segments of digests beside the checkpoint.
+"""Digests of published rows that may be read again, in segments beside the checkpoint.
 
 ``_blizzard/{source id}_seen/{epoch}~{uuidv7}.digests``, in the format of
-`blizzard_py.state.processed_set`: 16 bytes a row. Which segments count stands in the checkpoint
-(`blizzard_py.state.column_state`), so one counts from the save that names it, and each says up to
-where its rows lie: once the next window begins there or above, it is let go of.
+`blizzard_py.state.processed_set`: 16 bytes a row. The checkpoint lists the valid segments
+(`blizzard_py.state.column_state`), so a segment counts from the save that names it. Each has the
+upper end of its rows, and is dropped once the next window begins there or above.
 
-Small segments are put together with their neighbours, so that a poll a minute does not leave
-thousands of them. Since one that was put together counts from its latest row, up to
-about three times the digests of the look-back are kept.
+Small segments are merged with their neighbours, so that a poll a minute does not leave thousands
+of them. A merged segment expires with its latest row, so up to about three times the digests of
+the look-back remain.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def segment_path(source_id: str, segment: SeenSegment) -> str:
 
 @dataclass(slots=True)
 class SeenRows:
-    """The segments of one source, for the one that owns its checkpoint, in its ``epoch``."""
+    """The segments of one source, for the owner of its checkpoint in its ``epoch``."""
 
     storage: Storage
     source_id: str
@@ -42,7 +42,7 @@ class SeenRows:
     _replaced: list[SeenSegment] = field(default_factory=list, init=False)
 
     def sweep(self, listed: Iterable[SeenSegment]) -> None:
-        """Remove what crashes left: segments of older epochs that no checkpoint lists."""
+        """Delete segments of older epochs that no checkpoint lists: crashes left them."""
         segments = [Segment(one.segment, one.count) for one in listed]
         processed_set.sweep(self.storage, self._folder, segments, self.epoch)
 
@@ -55,8 +55,8 @@ class SeenRows:
     ) -> tuple[SeenSegment, ...]:
         """Return the segments to save, with the ``staged`` digests added to one ``like`` this.
 
-        Those that are ``expired`` are let go of. A segment that is written counts from the save,
-        after which `saved` removes what it has replaced. Raises `StateError`, `StorageError`.
+        ``expired`` segments are dropped. A written segment counts from the save. After it call
+        `saved`, which deletes replaced segments. Raises `StateError`, `StorageError`.
         """
         kept = [one for one in listed if not expired(one)]
         fresh = b"".join(self.storage.read(path) for path in staged)

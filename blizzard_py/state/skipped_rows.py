@@ -1,9 +1,9 @@
-"""Rows that a table has and no window reads, as the last poll saw them, for people.
+"""Reports on rows of a table that no window reads, from the last poll. For people.
 
-A file without the watermark's column, or rows without a value in it, belong to the first window;
-after it nobody reads them, and no batch says so. So what a poll sees of them is an object beside
-the checkpoint, until a poll sees none. A poll does not look into every file of old date folders:
-the next process looks into the files that are named here. The object may be missing.
+Rows without a value in the watermark's column, or files without the column, belong to the first
+window. Later windows do not read them, and no batch reports them. So a poll saves what it sees in
+an object beside the checkpoint, until a poll sees none. A poll does not open every file of old
+date folders: the next process opens the files that are named here. The object may be missing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Skipped:
 
 
 class SkippedNote:
-    """Writes it and removes it. A store that refuses is asked again with the next poll."""
+    """Writes and deletes the reports. If the store fails, the next poll tries again."""
 
     def __init__(self, storage: Storage, source_id: str) -> None:
         self._storage = storage
@@ -36,7 +36,7 @@ class SkippedNote:
         """Return the files that an earlier process has reported. Raises `StorageError`."""
         try:
             return _read(self._storage, self._path).files
-        except StateError:  # `skipped_rows` tells of that, until it is written again
+        except StateError:  # `skipped_rows` reports that, until the object is written again
             return ()
 
     def keep(self, told: tuple[str, ...], files: tuple[str, ...] = ()) -> None:

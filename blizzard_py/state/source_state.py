@@ -1,6 +1,6 @@
-"""One source's state: everything that is known of it between two polls, and its batches. Pure.
+"""The state of one source between two polls, and its batches. Pure.
 
-What a checkpoint makes of it, and what its fields are for: `blizzard_py.state.checkpoint_document`.
+Its form in a checkpoint, key by key: `blizzard_py.state.checkpoint_document`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from blizzard_py.state.stream_state import QueryBatch, StreamState
 
 Phase = Literal["running", "publishing"]
 
-# The folder of a source's dead letters where a replay puts what it has dealt with.
+# The folder of a source's dead letters where a replay puts processed ones.
 REPLAYED_FOLDER = "replayed"
 
 
@@ -33,8 +33,8 @@ REPLAYED_FOLDER = "replayed"
 class PlannedOutput:
     """A staged file and the final path it is published under, relative to the table.
 
-    ``earlier`` are final paths that were planned before a recovery: one who was replaced
-    in the middle may still publish under them.
+    ``earlier`` are final paths that were planned before a recovery. A fenced process may still
+    publish under them.
     """
 
     staged: str
@@ -52,11 +52,11 @@ class PlannedOutput:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """The rows that a batch replaces, as `blizzard_core.handover.groups.Group` says them.
+    """The rows that a batch replaces, as in `blizzard_core.handover.groups.Group`.
 
-    ``batches`` are those that brought these rows, for files; the journal keeps them, so that
-    whoever replaces the same files later looks no further back. ``ever``: an operator said that
-    rows of batches go as well that no journal names any more.
+    For files, ``batches`` are those that ingested these rows. The journal has them too, so a later
+    replacement of the same files need not look further back. ``ever``: an operator decided that
+    rows of batches that are no longer in the journal are removed as well.
     """
 
     ranges: tuple[tuple[str, str], ...] = ()
@@ -68,11 +68,11 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class ToReplace:
-    """A queued file whose rows of before go when its new ones come.
+    """A queued file whose new rows replace its earlier ones.
 
-    ``batches`` brought these, as far as was known when it was taken. Files of one ``together``
-    are done in one batch or not at all, since their rows lie in the same outputs; where
-    that is empty rows name their file. ``insist``: an operator says that they do.
+    ``batches`` ingested the earlier rows, as far as known when the file was queued. Files with the
+    same ``together`` are done in one batch or not at all, because their rows are in the same
+    outputs. It is empty if rows name their file. ``insist``: an operator confirms that they do.
     """
 
     batches: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class ToReplace:
 
 @dataclass(frozen=True, slots=True)
 class QueuedFile(Entry):
-    """A file to do that no scan finds: a late one, or one of the ``request`` with that id."""
+    """A pending file that no scan finds: a late file, or one of the ``request`` with that id."""
 
     request: str = ""
 
@@ -107,15 +107,14 @@ class PlannedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch in flight. What has a default is set from ``publishing`` on.
+    """One batch in flight. Fields with a default are set from phase ``publishing`` on.
 
-    ``seen_ts`` is when the scan ended that found its files; a later time is safe.
-    ``letters`` are the bad records of files that were ingested otherwise, staged.
-    ``marks`` are what tasks told of the rows of a source that is asked for them. With ``group``
-    its outputs are made known by a manifest, and nobody finds them by listing. ``names_root`` is
-    what the `SOURCE_FILE_COLUMN` of its rows begins with, empty where rows do not say whose they
-    are. ``settled`` is what a query over event time tells of it. ``request`` is the id of the
-    operator's request that its files are of, empty for what the source has found.
+    ``seen_ts`` is the end of the scan that found its files; a later time is safe. ``letters`` are
+    the staged bad records of files that were ingested apart from these. ``marks`` are the tasks'
+    reports on the rows of a query source. With ``group`` a manifest names its outputs, and no
+    listing finds them. ``names_root`` is the beginning of its rows' `SOURCE_FILE_COLUMN`, empty if
+    rows do not name their file. ``settled`` are the results of a query over event time.
+    ``request`` is the id of the operator's request for its files, empty for files of a scan.
     """
 
     batch: str
@@ -155,13 +154,13 @@ class Identity:
     range: NameRange | None = None
 
     def document(self) -> dict[str, Any]:
-        """As the checkpoint keeps it."""
+        """Return its form in the checkpoint."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A file that failed for now: ``count`` times, to be tried again from ``after`` on."""
+    """The temporary failures of a file: their ``count``, and the time ``after`` of the next try."""
 
     count: int
     after: float = 0.0
@@ -180,7 +179,7 @@ class Closing:
 class CommitPoint:
     """The newest commit point of a source: its number, its batch, and the batch before it.
 
-    Numbers count from 1 and are never given again, whatever an operator does to the checkpoint
+    Numbers count from 1 and are never used again, even if an operator edits the checkpoint
     (`blizzard_py.state.fence_record`).
     """
 
@@ -191,12 +190,12 @@ class CommitPoint:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The late sweep: when the last one began, and up to which path the one under way has come.
+    """The late sweep: the beginning of the last one, and the path that the current one has reached.
 
-    ``whole`` means that the ledger knows all that was done since a cold start; else, and
-    below the origin always, the first sweep notes what it meets, until ``noted``. ``before`` is
-    when the one before it began; ``changed`` counts files that sweeps found changed after they
-    were settled, the last of which is ``last_changed``.
+    ``whole`` means that the ledger has all files since a cold start. Otherwise, and always below
+    the origin, the first sweep notes the files that it finds, until ``noted``. ``before`` is the
+    beginning of the sweep before. ``changed`` counts files that sweeps found changed after they
+    were processed; ``last_changed`` is the last of them.
     """
 
     began: float = 0.0

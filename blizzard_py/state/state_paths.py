@@ -1,4 +1,4 @@
-"""Paths of a source's state, relative to the table: its names, composed and taken apart."""
+"""Paths of a source's state, relative to the table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHECKPOINT = "_checkpoint.json"
 
 @dataclass(frozen=True, slots=True)
 class StatePaths:
-    """The places of one source's state, by its ``id``."""
+    """The paths of one source's state, by its ``id``."""
 
     id: str
 

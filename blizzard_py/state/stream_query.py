@@ -1,10 +1,10 @@
-"""Parts of a query over event time that may not change once a batch was settled by it. Pure.
+"""Parts of a query over event time that may not change after its first batch. Pure.
 
-Spark's own check is not enough: it takes another window, another aggregate of the same type or
-another mode, and mixes what was before with what comes, without a word. So the query is kept
-with the state, and compared key by key. Texts of SQL and the session's time zone are compared by
-Spark, where there is one (`blizzard_py.streaming.query_equivalence`): ``COUNT(*)`` is no other
-query than ``count(*)``, and the same text may be another one in another zone.
+Spark's own check is not enough. It accepts another window, another aggregate of the same type or
+another mode, and mixes old and new state without a warning. So the query is saved with the state
+and compared key by key. SQL texts and the session's time zone are compared by Spark, if it runs
+(`blizzard_py.streaming.query_equivalence`): ``COUNT(*)`` is the same query as ``count(*)``, and the
+same text may be another query in another zone.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _REMEDY = "set it back, or give the new query a pipeline and a table of its own"
 _FORGETTING = (
     f"{_REMEDY}; if its open windows may be lost: `blizzard checkpoint reset --event-time`"
 )
-# What the watermark is of. It stays, so that no window is published twice.
+# The columns of the watermark. They may not change, so that no window is published twice.
 _TIMES = ("column", "sources")
-# What only Spark can judge.
+# Keys that only Spark can compare.
 _SPELLED = ("transform", "aggregates", "zone")
-# Of a policy the checkpoint's is in force, and status shows it.
+# The checkpoint's policy stays in force, and status shows it.
 _NOT_COMPARED = ("policy", "transform", "zone")
 
 
@@ -37,8 +37,8 @@ def fingerprint(
 ) -> dict[str, Any]:
     """Return the settings that the state depends on. All others may change.
 
-    Of several sources each one's column stands by its name. ``zone`` is the time zone of the Spark
-    session, by which SQL makes hours, dates and texts of a time.
+    For several sources it has each one's column by its name. ``zone`` is the time zone of the
+    Spark session, which SQL uses to turn a time into hours, dates and text.
     """
     times: dict[str, Any] = {"column": branches[0].column}
     if len(branches) > 1:
@@ -65,7 +65,7 @@ def fingerprint(
         "partitions": given.advanced.partitions,
         "transform": ingest.transform,
         "zone": zone,
-        # As text: what a type has inside is of no concern here, only that it is the same.
+        # As text: only equality of types matters here.
         "fields": {each.name: _type(each) for each in ingest.fields},
     }
 
@@ -91,8 +91,8 @@ def _type(spec: FieldSpec) -> str:
 def changes(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
     """Return one sentence for each changed key of the query's configuration.
 
-    Of what only Spark can judge nothing is said, see `respelled`. Fields may come and go, as long
-    as the query does not use them; the type of none may change.
+    Keys that only Spark can compare are in `respelled`. Fields may be added and removed if the
+    query does not use them, but no type may change.
     """
     found = []
     if "sources" in asked and "sources" not in kept:
@@ -128,9 +128,9 @@ def respelled(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, st
 
 
 def resumed(stream: StreamState | None, asked: Mapping[str, Any]) -> StreamState:
-    """Return the state for the next batch, after all checks, in the spelling of now.
+    """Return the state for the next batch, after all checks, with the present text of the query.
 
-    A query that an operator had begin anew may be another one.
+    After an operator's reset the query may be another one.
     """
     known = stream or StreamState(query=asked)
     if not known.packs:
@@ -146,8 +146,8 @@ def forgotten(kept: Mapping[str, Any]) -> dict[str, Any]:
 def check_query(state: SourceState, asked: Mapping[str, Any] | None, where: str) -> None:
     """Raise `StateError` if the state is of another query than the one asked for.
 
-    ``asked`` is its fingerprint, None for a pipeline without one. A watermark that was only told
-    binds nobody.
+    ``asked`` is its fingerprint, None for a pipeline without a query. A watermark that was only
+    observed allows any query.
     """
     stream = None if state.stream is None or state.stream.is_watched else state.stream
     if asked is None:
@@ -158,7 +158,7 @@ def check_query(state: SourceState, asked: Mapping[str, Any] | None, where: str)
             )
         return
     if stream is None:
-        # Of a checkpoint that was lost and made again nothing is counted, but its files are done.
+        # A rebuilt checkpoint has no counts, but its files are done.
         if state.totals.batches or state.progress.state != "Initial":
             raise StateError(
                 f"{where}: this pipeline has published rows as they came, so the table is no answer"

@@ -1,19 +1,19 @@
 """The state of a pipeline over event time in its checkpoint, as ``stream``. Pure.
 
-Spark's own checkpoint directory is a working copy. The truth about it is here: ``packs`` names
-every file of it with the object that holds it, and counts from the save that names it. So input,
-output, state and watermark have one commit point.
+Spark's own checkpoint directory is a working copy. The valid state is here: ``packs`` maps every
+file of the directory to the object that holds it, and counts from the save that names it. So
+input, output, state and watermark have one commit point.
 
-* ``query``: the query as its first batch had it, by which a change is refused (`stream_query`);
-* ``batch``: the number of the last batch that was settled, from 1;
-* ``watermark_ms``: what the next micro-batch runs with, 0 for none yet;
-* ``judged_ms``: what the last one ran with, by which Spark tells late rows of the next;
-* ``advance_to_ms``: how far an operator wants the watermark with the next batch, 0 if nobody does;
-* ``sources``: of several sources, what is known of each by its name;
-* the rest is told: counts since the first batch, and ``history``, the newest batches.
+* ``query``: the query of the first batch; a changed query is refused (`stream_query`);
+* ``batch``: the number of the last processed batch, from 1;
+* ``watermark_ms``: the watermark of the next micro-batch, 0 for none yet;
+* ``judged_ms``: the watermark of the last one, by which Spark finds late rows of the next;
+* ``advance_to_ms``: the watermark that an operator requests with the next batch, 0 for none;
+* ``sources``: the state of each of several sources by its name;
+* the rest is for people: counts since the first batch, and ``history``, the newest batches.
 
-Where a watermark is only watched (`watched_query`), the same is kept of a query that does not
-exist: nothing is packed, and ``batch`` counts what was ingested.
+For a watermark that is only observed (`watched_query`), the state is that of an imaginary query:
+``packs`` is empty, and ``batch`` counts ingested batches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import msgspec
 
 from blizzard_py.state.event_times import EventTimes
 
-# So many batches a checkpoint tells of.
+# The number of batches in ``history``.
 HISTORY = 32
 _WATCHED = "watched"
 
@@ -36,7 +36,7 @@ _WATCHED = "watched"
 class Packed:
     """The place of a file of the working copy: alone, or as a member of a tar of that name.
 
-    ``digest`` tells damage.
+    ``digest`` detects damage.
     """
 
     object: str
@@ -48,7 +48,7 @@ class Packed:
 class OperatorState:
     """The state of one operator, as Spark names it, and its changes by a batch.
 
-    ``dropped_rows`` are those that Spark has left out as late.
+    ``dropped_rows`` are rows that Spark dropped as late.
     """
 
     name: str
@@ -63,8 +63,8 @@ class OperatorState:
 class SourceStream:
     """The state of one of several sources, and counts of its rows since the first batch.
 
-    ``files_ts`` is when the last batch with files of it began, or the first batch of all;
-    ``idle`` whether it held nobody back in the last batch, since that was long ago.
+    ``files_ts`` is the beginning of the last batch with files of it, or of the first batch of all.
+    ``idle``: that was long ago, so the source did not hold back the watermark in the last batch.
     """
 
     max_event_time_ms: int | None = None
@@ -77,11 +77,11 @@ class SourceStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryBatch:
-    """One settled batch. ``used_watermark_ms`` is what the micro-batch with its rows ran with.
+    """One processed batch. ``used_watermark_ms`` is the watermark of the micro-batch with its rows.
 
-    ``rows`` are those that were accepted, late ones among them; ``state_rows`` what is left
-    after the empty micro-batch. ``max_event_time_ms`` is the newest time up to then that the
-    watermark follows, ``times`` are those of its rows; None if it has none.
+    ``rows`` are the accepted rows, including late ones. ``state_rows`` are those that are left
+    after the empty micro-batch. ``max_event_time_ms`` is the newest time so far that the watermark
+    follows. ``times`` are the statistics of its rows, None without rows.
     """
 
     batch: int
@@ -103,7 +103,7 @@ class QueryBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamState:
-    """Everything that is known of a stream. See the module's docstring."""
+    """The state of a stream. The module's docstring explains the fields."""
 
     query: Mapping[str, Any]
     batch: int = 0
@@ -124,7 +124,7 @@ class StreamState:
 
     @property
     def is_watched(self) -> bool:
-        """Return whether the watermark is only told, and nobody's rows depend on it."""
+        """Return whether the watermark is only observed, so that no row depends on it."""
         return _WATCHED in self.query
 
     @property
@@ -134,10 +134,10 @@ class StreamState:
 
     @property
     def begins_at(self) -> tuple[int, ...]:
-        """Watermarks that a query is brought to, one after the other, before its first rows.
+        """Watermarks that a query is set to, one after the other, before its first rows.
 
-        Of one whose state an operator had forgotten, and of no other: what was published
-        before stays closed. The first is the one that it judges by, the last the one it has.
+        Only for a query whose state an operator has reset: published windows stay closed. The
+        first is the one that finds late rows, the last is the query's watermark.
         """
         if self.packs:
             return ()
@@ -145,7 +145,7 @@ class StreamState:
 
     @property
     def line(self) -> QueryBatch | None:
-        """Return what is told of the last batch."""
+        """Return the report of the last batch."""
         return self.history[-1] if self.history else None
 
     @property
@@ -188,8 +188,8 @@ def add_query_batch(
 ) -> StreamState:
     """Return the state with one more batch, to be saved with its outputs.
 
-    What Spark has dropped is accounted for by rows that were late for some windows, as far as
-    there were any: it counts after rows were combined, so the numbers need not be equal.
+    If rows were late for some windows only, they explain the rows that Spark dropped. Spark counts
+    after rows were combined, so the numbers need not be equal.
     """
     unaccounted = 0 if batch.partly_late_rows else batch.dropped_by_spark
     times = [ms for ms in (state.max_event_time_ms, max_event_time_ms) if ms is not None]

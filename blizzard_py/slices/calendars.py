@@ -1,7 +1,7 @@
 """Steps in a calendar, or over integers: a boundary every so many units from an origin.
 
-The *k*-th boundary is counted from the origin, never from the one before: months from a 31st
-would else stay at the shortest month's day for ever.
+The *k*-th boundary is counted from the origin, never from the one before. Otherwise months from a
+31st would stay at the shortest month's last day.
 """
 
 from __future__ import annotations
@@ -50,9 +50,8 @@ def later(origin: Time, unit: str, steps: int) -> Time | None:
 def lowest_wall(moment: datetime, zone: tzinfo) -> datetime:
     """Find the lowest wall time that a zone's clocks show from a moment on, without a zone.
 
-    That is the wall time itself, but before clocks are put back: times that are going to be
-    shown again are not over yet. So it never falls, and cuts rows by their wall time without a
-    gap or an overlap.
+    It is the wall time itself, except before clocks are put back: wall times that will be shown
+    again are not over yet. So it never falls, and cuts rows by wall time without gap or overlap.
     """
     at = moment.astimezone(UTC)  # time that passes is not what a zone's own clocks show
     here = at.astimezone(zone)

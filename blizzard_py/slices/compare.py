@@ -1,7 +1,7 @@
-"""The order of two watermark values. Values of different types have no answer.
+"""The order of two watermark values. Values of different types cannot be compared.
 
-Python would compare ``True`` with ``1`` and refuse others with a bare `TypeError`; here each
-type is compared with its like only, numbers among each other, and the error names both.
+Python would compare ``True`` with ``1`` and raise a bare `TypeError` for others. Here each type is
+compared only with its own kind, all numbers are one kind, and the error names both values.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def is_finite(value: Any) -> bool:
 
 
 def is_zoned(value: datetime | time) -> bool:
-    """Return whether a time says its zone. One without is UTC wherever it must be compared."""
+    """Return whether a time has a zone. A time without one is compared as UTC."""
     return value.utcoffset() is not None
 
 
 def as_utc(moment: datetime) -> datetime:
     """Return the same instant in UTC. A time without a zone is taken as UTC.
 
-    Raises `WatermarkError` at the ends of the calendar, where there is no such time.
+    Raises `WatermarkError` if that is outside of the calendar.
     """
     if not is_zoned(moment):
         return moment.replace(tzinfo=UTC)

@@ -1,7 +1,7 @@
 """Ranges of values, cut at calendar boundaries.
 
-A backfill's chunks are cut where the calendar has boundaries, so that those of two runs agree; an
-API's ranges are counted from where they begin.
+A backfill's chunks are cut at calendar boundaries, so that two runs have the same chunks. An API's
+ranges are counted from their beginning.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from blizzard_py.slices.iso import IsoText
 
 Chunk = tuple[Any, Any]
 
-# More pieces than this are a mistake in the interval, and would not fit in memory.
+# More pieces are a mistake in the interval, and would not fit in memory.
 _MOST = 1_000_000
 
 
@@ -27,11 +27,11 @@ def chunks(start: Any, end: Any, interval: Mapping[str, int] | str | None = None
     """Cut [start, end) into half-open pairs at the boundaries of ``interval``.
 
     ``{"months": 1}``, likewise years, weeks, days, hours, minutes, and ``step`` for integers
-    (``"months=1"`` means the same). Weeks begin on Monday; months and years are counted from
-    January of year 1, integers on multiples, days and less from midnight of the first day. The
-    first and the last are cut short. Without an interval one pair; none if ``start`` is not
-    before ``end``. Ends that are ISO text stay text of the start's form, dates stay dates
-    unless the unit is shorter.
+    (``"months=1"`` means the same). Weeks begin on Monday. Months and years are counted from
+    January of year 1, integers are cut at multiples, days and shorter units are counted from
+    midnight of the first day. The first and the last chunk may be shorter. Without an interval
+    there is one pair, and none if ``start`` is not before ``end``. ISO text stays text in the
+    start's form, dates stay dates unless the unit is shorter.
 
     Raises `ConfigurationError` for ends and intervals that do not fit each other.
     """

@@ -1,14 +1,14 @@
-"""Digests of rows, which tell those that were read before.
+"""Digests of rows, by which rows that were read before are recognised.
 
-A digest is 16 bytes of BLAKE2b over the values of some columns, each as one byte "null or
-not", then fixed bytes: integers, times and days as 64 bits, floats as IEEE doubles, text by its
-length, with the text behind. So null is not the empty text, ``("a", "bc")`` is not
-``("ab", "c")``, and the result depends on values alone: not on the process, on the width of a
-column's type, on batches or on releases of Python and pyarrow. It must stay as it is for
-ever: checkpoints keep digests.
+A digest is 16 bytes of BLAKE2b over the values of some columns. Each value is one byte "null or
+not", then fixed bytes: integers, times and days as 64 bits, floats as IEEE doubles, text as its
+length. The texts follow. So null is not the empty text, and ``("a", "bc")`` is not
+``("ab", "c")``. The result depends on values alone: not on the process, the width of a column's
+type, batches, or releases of Python and pyarrow. It must never change, because checkpoints store
+digests.
 
-BLAKE2b and not a faster sum, since rows are foreign: who can choose values must not be able
-to choose two rows with one digest, of which the second would be dropped.
+It is BLAKE2b and not a faster sum, because rows are untrusted. A person who chooses values must not
+find two rows with the same digest: the second would be dropped.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _Parts = tuple[_Fixed, pa.Array | None]
 def digests(batch: pa.RecordBatch, columns: Sequence[str] = ()) -> pa.FixedSizeBinaryArray:
     """Return a digest of each row: of the given columns, or of all columns in order of name.
 
-    Raises `SourceError` if the batch has not all of the columns.
+    Raises `SourceError` if the batch lacks one of the columns.
     """
     names = list(columns) or sorted(batch.schema.names)
     missing = [name for name in names if name not in batch.schema.names]

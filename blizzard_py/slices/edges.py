@@ -1,9 +1,9 @@
-"""The beginnings of slices: what every reading that replaces another goes by. Pure.
+"""The beginnings of slices, at which replacing readings begin and are cut. Pure.
 
-A reading of [low, to) is cut where the next one will begin, and it begins itself where a slice
-does (`lowered`). So it replaces whole slices, everything from its beginning on, and no row needs to
-carry a time. Work units compare instants and stored texts, windows the values of their column; a
-snapshot is one slice that begins before everything.
+A reading of [low, to) is cut where the next one will begin, and it begins itself at the beginning
+of a slice (`lowered`). So it replaces complete slices, everything from its beginning on, and rows
+need no time. Work units compare instants and stored texts, windows compare values of their column.
+A snapshot is one slice that begins before all values.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from blizzard_py.slices.instants import instant
 T = TypeVar("T")
 Below = Callable[[Any, Any], bool]
 
-# So many beginnings are known, beside the first: what is read every minute would else grow for
-# ever. A reading that needs an older one begins with the first.
+# This many beginnings are stored, apart from the first. Otherwise the state of a unit that is read
+# every minute would grow without end. A reading that needs an older one begins with the first.
 KEPT = 32
 
 
@@ -37,9 +37,8 @@ def next_begin(
 ) -> datetime | None:
     """Return where the next reading begins after one that ends at ``to``; None off the calendar.
 
-    ``shift`` is abstinence less grace, ``at`` when it is read: of what is still to come then
-    nothing is known. With ``days_of`` cuts are at midnights of that zone, since requests say
-    whole days.
+    ``shift`` is abstinence less grace. ``at`` is the time of the reading: later times are still
+    unknown then. With ``days_of`` cuts are at midnights of that zone, for requests of whole days.
     """
     try:
         begin = min(to, at) + shift
@@ -52,9 +51,9 @@ def next_begin(
 
 
 def lowered(low: T, begins: Iterable[T], first: T, is_below: Below = lt) -> T:
-    """Return where a reading that wants to begin at ``low`` has to, to replace whole slices.
+    """Return where a reading from ``low`` has to begin, to replace complete slices.
 
-    That is the last of ``begins``, which rise, that is not above; ``first`` where none is known.
+    It is the last of the rising ``begins`` that is not above ``low``, or ``first`` without any.
     """
     found = first
     for begin in begins:

@@ -1,8 +1,8 @@
-"""Instants as they are configured, told and stored: text, a zone's wall time, UTC milliseconds.
+"""Instants as text, as a zone's wall time, and as UTC milliseconds.
 
-Inside of `blizzard_py.slices` every instant is a `datetime` in UTC, whole milliseconds. Days and
-months are counted on the wall clock of a zone, which daylight saving makes skip and repeat: a
-wall time that is skipped is the moment of the jump, of one that occurs twice the first counts.
+Inside of `blizzard_py.slices` every instant is a `datetime` in UTC, in whole milliseconds. Days and
+months are counted on the wall clock of a zone. With daylight saving time a skipped wall time means
+the moment of the jump, and of a repeated one the first counts.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _WALL = re.compile(
 _BACK = re.compile(rf"P(\d{{1,9}})D(?:T(\d\d?)H(?:(\d\d?)M)?)?(?:\.({_ZONE}))?", re.ASCII)
 _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 
-# What North American sources write for a zone, and the zone database does not know: an offset,
-# in summer and winter. `EST`, `MST` and `HST` it knows, as the same.
+# Zone abbreviations of North American sources that the zone database lacks, each a fixed offset.
+# It has `EST`, `MST` and `HST`, with the same meaning.
 _ABBREVIATIONS = {
     "AST": -4, "ADT": -3, "EDT": -4, "CST": -6, "CDT": -5,
     "MDT": -6, "PST": -8, "PDT": -7, "AKST": -9, "AKDT": -8,
@@ -37,7 +37,7 @@ _ABBREVIATIONS = {
 def resolve(text: Any, now: datetime, zone: str = "UTC", start: bool = False) -> datetime:
     """Return the instant that a text means, in UTC, cut to milliseconds. ``now`` is an aware time.
 
-    Without another one in the text, ``zone`` is where wall times are and days are counted:
+    Wall times and days are those of ``zone``, unless the text names another one:
 
     - ``2021-07-05``: midnight. ``2021-07-05 18:20:00.123``, with a blank or ``T``: wall time,
       which may end in ``Z``, ``+02:00``, ``+0200``, ``PST`` or ``Europe/Berlin``.
@@ -46,8 +46,8 @@ def resolve(text: Any, now: datetime, zone: str = "UTC", start: bool = False) ->
       with ``.ZONE`` behind it.
     - ``-``: now, floored to the minute; refused for a ``start``, which must stay where it is.
 
-    Dates and times that YAML has made of such text are taken as well. Raises `UnitError`
-    for everything else: nothing is cut in the hope that the rest fits.
+    Dates and times that YAML made of such text are accepted as well. Raises `UnitError` for
+    everything else; no text is accepted in part.
     """
     where, here = zone_of(zone), in_utc(now, "now")
     if isinstance(text, datetime):
@@ -137,7 +137,7 @@ def in_utc(given: Any, what: str) -> datetime:
 
 
 def instant(wall: datetime, zone: tzinfo) -> datetime:
-    """Return when a zone's clocks show a wall time, in UTC: at first, or the jump that skips it.
+    """Return in UTC when a zone's clocks first show a wall time, or the jump that skips it.
 
     Raises `OverflowError` at the ends of the calendar.
     """

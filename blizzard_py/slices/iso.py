@@ -1,8 +1,8 @@
-"""Times that are kept as ISO text: read, moved and written without changing their form.
+"""Times in ISO text: read, moved and written without changing their form.
 
-A text column is compared as text, so a bound must look like its values: ``T`` sorts above a
-space, and a bound in the other form would skip the rest of a day. What follows the seconds
-(fraction, zone) is kept as it stands.
+A text column is compared as text, so a bound must look like its values. ``T`` sorts above a space,
+so a bound in the other form would skip the rest of a day. The text after the seconds (fraction,
+zone) stays as it is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The beginning of a reading: the stored watermark, moved back over what may have changed since.
+"""The look-back: where a reading begins, below the stored watermark.
 
-Two ways: a distance (``days``, ``hours``, ``months``, ``years``) from the stored value, or
-``closing_day``, the day of a month on which the month before is closed. Only lower bounds
-move, never above the stored value, and only values that are times: datetimes, dates, ISO text.
+There are two ways: a distance (``days``, ``hours``, ``months``, ``years``) from the stored value,
+or ``closing_day``, the day of a month on which the month before is closed. Only lower bounds move,
+never above the stored value. Only times move: datetimes, dates, ISO text.
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ from blizzard_py.slices.iso import IsoText
 
 UNITS = ("years", "months", "days", "hours", "closing_day")
 
-# Nothing is moved before this: a day behind the first there is, so that it is a moment in
-# every zone.
+# The lowest result: one day after the first day of the calendar, so that it exists in every zone.
 _BEGIN = datetime(1, 1, 2)  # noqa: DTZ001  # takes the zone of what is moved
 
-# How far, by unit; none of them negative.
+# The distance by unit, never negative.
 Backward = Mapping[str, int]
 
 
 def shift(value: Any, back: Backward) -> Any:
     """Return the value moved back: days and hours first, then calendar months and years.
 
-    The day is clamped to its month's last, the result to the first year there is. Dates stay
-    dates (midnight UTC, then cut), ISO text keeps its form; other values do not move, neither
-    does ``closing_day``, which takes the clock (see `effective`).
+    The day is clamped to the last day of its month, the result to the first year of the calendar.
+    Dates stay dates (midnight UTC, then cut) and ISO text keeps its form. Other values do not
+    move. ``closing_day`` is ignored, because it needs the clock (see `effective`).
     """
     if isinstance(value, datetime):
         return _moved(value, back)

@@ -1,15 +1,15 @@
 """The names of slices: the text in `_unit` by which their rows are replaced. Pure.
 
-Each row says its slice in the column `blizzard_core.handover.groups.UNIT_COLUMN`::
+Each row names its slice in the column `blizzard_core.handover.groups.UNIT_COLUMN`::
 
     {source}/{part_from}/{value}/{slice_from}       a work unit's
     {source}/{slice_from}                           a column window's
     {source}/                                       a snapshot's
 
-Text order is what ranges go by, the same as that of UTF-8 bytes. Times are of fixed width in UTC.
-In values ``/`` and ``%`` are encoded, so all that begins with ``{key}/`` is that unit's alone,
-and ``0`` is the character that follows ``/``: a reading from ``low`` replaces the half-open
-range ``[{key}/{low}, {key}0)``.
+Ranges use text order, which is that of UTF-8 bytes. Times are in UTC with a fixed width. In values
+``/`` and ``%`` are encoded, so every text that begins with ``{key}/`` belongs to that unit. The
+character ``0`` follows ``/``: a reading from ``low`` replaces the half-open range
+``[{key}/{low}, {key}0)``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from blizzard_py.slices.instants import stamp
 
 Range = tuple[str, str]
 
-# Longer values would make every row's text long; they keep their beginning and a digest.
+# Longer values would make the text of every row long. They are cut and get a digest.
 _LONGEST_BYTES = 80
 _KEPT_CHARACTERS = 40
 _DIGEST_DIGITS = 32
@@ -49,8 +49,8 @@ def unit_range(source_id: str, part_from: datetime, name: str, low: datetime) ->
 def column_slice(source_id: str, slice_from: Any) -> str:
     """Return what `_unit` holds in the rows of a slice that begins at a watermark's value.
 
-    None is before all. Within one type, text order is the values' order. Raises `UnitError` for
-    values that have none, and for numbers of more than 39 digits before the point.
+    None is before all values. Within one type, text order is the values' order. Raises `UnitError`
+    for values without an order, and for numbers of more than 39 digits before the point.
     """
     return f"{source_id}/{_ordered(slice_from)}"
 
@@ -61,10 +61,7 @@ def column_range(source_id: str, low: Any) -> Range:
 
 
 def snapshot_range(source_id: str) -> Range:
-    """Return what a reading replaces that reads all: a full refresh.
-
-    `snapshot_slice` lies in it.
-    """
+    """Return what a full refresh replaces. `snapshot_slice` lies in it."""
     return f"{source_id}/", f"{source_id}0"
 
 

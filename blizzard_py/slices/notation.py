@@ -1,9 +1,9 @@
 """The text of a watermark: a JSON object, with times and decimals behind markers.
 
-A marker is the sole key of an object: ``{"__datetime__": "2026-05-04T11:59:58+00:00"}``, and
-likewise ``__date__``, ``__time__`` and, ours, ``__decimal__``; at any depth, in lists too.
-Columns themselves are never markers. What JSON cannot hold without loss is refused when it is
-written, so a watermark that was saved can always be read.
+A marker is the only key of an object: ``{"__datetime__": "2026-05-04T11:59:58+00:00"}``. The others
+are ``__date__``, ``__time__`` and, our addition, ``__decimal__``. They appear at any depth, also in
+lists. Columns themselves are never markers. A value that JSON cannot hold without loss is refused
+when it is written, so a saved watermark can always be read.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _MARKERS: Mapping[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] 
 def serialize(wm: Watermark | None) -> str:
     """Return the watermark as JSON text with sorted keys.
 
-    Raises `WatermarkError` for what would not come back: NaN, infinities, keys that are no
-    text, and types other than JSON's, times, dates and decimals.
+    Raises `WatermarkError` for values that could not be read back: NaN, infinities, keys that are
+    no text, and types other than JSON's, times, dates and decimals.
     """
     try:
         encoded = _encoded_members(wm or {}, "")
@@ -53,8 +53,8 @@ def serialize(wm: Watermark | None) -> str:
 def deserialize(text: str | bytes, strict: bool = False) -> dict[str, Any]:
     """Return the watermark that `serialize` wrote.
 
-    A marker whose text does not parse yields the text. JSON that is no object is ``{}``, an
-    error if ``strict``. Raises `WatermarkError` for what is not JSON.
+    A marker whose text does not parse yields the text. JSON that is no object yields ``{}``, or an
+    error if ``strict``. Raises `WatermarkError` for text that is not JSON.
     """
     try:
         found = json_value(text)
@@ -78,8 +78,8 @@ def is_empty(wm: Watermark | None) -> bool:
 def stored(text: str | bytes | None) -> dict[str, Any] | None:
     """Return the stored watermark, or None if there is none.
 
-    Raises `WatermarkError` for all else that is no JSON object, the empty text included: what
-    cannot be read must never mean "read everything".
+    Raises `WatermarkError` for text that is no JSON object, including the empty text: an invalid
+    watermark must never mean "read everything".
     """
     return None if text is None else deserialize(text, strict=True)
 

@@ -1,7 +1,7 @@
 """The next window: from the stored watermark to a bound that was fixed before reading.
 
-Pure: the bound comes from the connection, the time from the caller. What is decided here
-stands in the checkpoint before anything is read (`blizzard_py.reading.Window`).
+Pure: the bound comes from the connection, the time from the caller. The result is saved in the
+checkpoint before anything is read (`blizzard_py.reading.Window`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from blizzard_py.slices.compare import Watermark, order, shown
 from blizzard_py.slices.lookback import Backward, effective
 from blizzard_py.slices.notation import is_empty, serialize
 
-# A bound of a clock may fall back: one clock was exchanged for another, or set right. That
-# much is waited out; more is a fault that somebody has to look at.
+# A clock's bound may fall, because the clock was replaced or corrected. Up to this much the source
+# waits; more is an error that a person has to examine.
 _CLOCK_SLACK = timedelta(hours=1)
 
 _DIGITS = re.compile(r"\((\d)\)")
@@ -33,16 +33,16 @@ def window(
 ) -> Window | None:
     """Return what is read next, or None if nothing lies above the stored value yet.
 
-    ``bound`` has the highest value of each column that may be read, ``{}`` if there is nothing;
-    a column that it leaves out is read no further than before. ``backward`` (empty: none) moves
-    the beginning only, at ``now`` (aware). Windows of ``max`` and ``rows`` begin at the stored
-    value itself, because rows may have joined it: the rows that were read then are told by their
-    digests (`blizzard_py.slices.digests`).
+    ``bound`` has the highest value of each column that may be read, ``{}`` if there is nothing. A
+    column without a value is read no further than before. ``backward`` (empty: none) moves only
+    the beginning, at ``now`` (aware). Windows of ``max`` and ``rows`` begin at the stored value
+    itself, because rows with that value may have been added. Rows that were read before are
+    recognised by their digests (`blizzard_py.slices.digests`).
 
-    Raises `WatermarkError` if the bound lies below the stored value (a restored database, by
-    more than an hour for times of a clock), and for values that no watermark can hold: they
-    are refused here and not after the rows were written. A version that is lower, or another
-    table's, is the connection's to refuse: it knows what has become of the table.
+    Raises `WatermarkError` if the bound lies below the stored value (a restored database; for
+    times of a clock by more than an hour). Also raises it for values that no watermark can hold,
+    before any row is written. A lower version, or that of another table, must be refused by the
+    connection, which knows the table's history.
     """
     after = {column: value for column, value in (stored or {}).items() if value is not None}
     reached = {column: value for column, value in bound.items() if value is not None}
@@ -65,12 +65,12 @@ def window(
 def last_full_tick(value: Any, type: str) -> Any:  # noqa: A002  # the contract's name
     """Return the bound lowered to the highest value that no later row can still take.
 
-    A column that keeps days holds today's rows under one value, so a bound within today would
-    call them read: it is yesterday. Likewise a column that keeps seconds, minutes or
-    milliseconds. ``type`` is the source's word for it: ``date``, ``datetime(3)``,
-    ``timestamp(0) without time zone``, ``smalldatetime``. ``datetime`` alone counts as
-    seconds (MySQL's), ``timestamp`` alone as microseconds (PostgreSQL's; MySQL's is
-    ``timestamp(0)``). Values that are no times, and ISO text, are as they were.
+    A column of days has one value for all of today's rows, so a bound of today would skip the
+    later ones: the result is yesterday. The same holds for columns of seconds, minutes or
+    milliseconds. ``type`` is the source's name of the type: ``date``, ``datetime(3)``,
+    ``timestamp(0) without time zone``, ``smalldatetime``. ``datetime`` alone counts as seconds
+    (MySQL's), ``timestamp`` alone as microseconds (PostgreSQL's; MySQL's is ``timestamp(0)``).
+    Values that are no times, and ISO text, are unchanged.
     """
     word = type.strip().lower()
     if word in {"date", "date32", "date32[day]"}:
@@ -103,7 +103,7 @@ def _tick(word: str) -> timedelta:
 def _rises(column: str, after: Any, reached: Any, kind: BoundKind) -> bool:
     """Return whether there is anything to read up to the bound.
 
-    Raises if it lies below what is stored.
+    Raises `WatermarkError` if the bound lies below the stored value.
     """
     side = order(column, reached, after)
     if side >= 0 or kind == "version":

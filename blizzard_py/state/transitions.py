@@ -1,10 +1,9 @@
-"""The decisions of the batch protocol: which paths are done and what follows. Pure.
+"""The state transitions of the batch protocol. Pure.
 
-Every function takes a state and returns the next one; the pipeline saves each
-before it acts on it. So a crash can only fall between two states that are both
-written down here, and a test can stop at any of them.
+Every function takes a state and returns the next one. The pipeline saves each state before it acts
+on it. So a crash can only happen between two of these states, and a test can stop at any of them.
 
-What is done in the eyes of a source is the source's business (`blizzard_py.sources`).
+Each source decides itself which items are done (`blizzard_py.sources`).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from blizzard_py.state.stream_state import StreamState
 
 def begin_batch(state: SourceState, batch: Batch) -> SourceState:
     """Return the state with a new batch, to be saved before the batch creates anything (step 1)."""
-    # The highest and not the newest: a clock may have been turned back since.
+    # The highest id, not the newest: a clock may have been put back since.
     last = max(state.last_batch, batch.batch)
     if batch.phase == "publishing":
         state = replace(state, committed=_next_point(state, batch))
@@ -81,8 +80,7 @@ def with_last_output(state: SourceState, names: Sequence[str]) -> SourceState:
 def committed_at(now: float, reset_ts: float) -> float:
     """Return the commit time of a batch: now, but after the last start over.
 
-    Whether it came before or after decides if what it took counts; the store's clock may
-    have been put right in between.
+    Batches before a start over do not count. The store's clock may have been put back since then.
     """
     return max(now, math.nextafter(reset_ts, math.inf)) if reset_ts else now
 
@@ -103,8 +101,8 @@ def prepare_batch(
 
     From here on exactly these outputs and dead letters are published.
 
-    With ``replaced`` they are a group, under the source's next number. ``names_root`` as in
-    `Batch`. ``stream`` is what a query over event time knows with this batch, None without one.
+    With ``replaced`` they are a group with the source's next number. ``names_root`` is as in
+    `Batch`. ``stream`` is the state of a query over event time after this batch, None without one.
     """
     if stream is not None:
         state = replace(state, stream=stream)
@@ -138,8 +136,8 @@ def renumbered(state: SourceState, batch: Batch, seq: int) -> tuple[SourceState,
 def as_journaled(state: SourceState, told: Iterable[Batch]) -> SourceState:
     """Return the state with its committed batches as the journal has them.
 
-    ``told`` are batches of the journal. A checkpoint that was brought back from a copy may have
-    names that were given up since, or an attempt that another one took over from.
+    ``told`` are batches of the journal. A restored checkpoint may have output names that were
+    replaced since, or an attempt that a later one took over.
     """
     newest = {batch.batch: batch for batch in told}
     flying = (
@@ -154,7 +152,7 @@ def _newer(batch: Batch, told: Batch) -> Batch:
         return told
     if batch.phase == "running" or told.attempt < batch.attempt:
         return batch
-    # What a rebuild has left out of the batch stays out of it.
+    # Outputs that a rebuild removed from the batch stay removed.
     names = {output.staged: output for output in told.outputs}
     outputs = (max(o, names.get(o.staged, o), key=_renames) for o in batch.outputs)
     return replace(batch, outputs=tuple(outputs))
@@ -169,8 +167,8 @@ def rename_outputs(
 ) -> tuple[SourceState, Batch]:
     """Return the state with new names for outputs that never appeared (recovery of step 4).
 
-    ``names`` maps staged paths to new base names. The old names may sort
-    below what a committer has seen since, new ones cannot.
+    ``names`` maps staged paths to new base names. Old names may sort below a name that a committer
+    has passed since; new ones cannot.
     """
     prefix = "" if batch.group is None else UNIT_FILE_PREFIX
     outputs = tuple(
@@ -293,5 +291,5 @@ def clamp_times(state: SourceState, now: float) -> SourceState:
 
 
 def is_below_origin(state: SourceState, path: str) -> bool:
-    """Return whether a path lies where the cold start did not look: only a backfill takes it."""
+    """Return whether a path lies below the cold start's origin, where only a backfill reads."""
     return bool(state.origin) and order_key(path) < partition_key(state.origin or "")

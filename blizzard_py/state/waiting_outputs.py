@@ -1,8 +1,8 @@
-"""Outputs that wait for their commit, and the newest of a source among them. Reads only.
+"""Outputs that wait for their commit, and the newest of a source among them. Read-only.
 
-Each output says in its footer which batch it is of. So the files in the table's directory that no
-committer has passed tell how far a source is, whatever became of its state. They are found as
-committers find them, above their marks: it costs what waits, and not what is stored.
+The footer of each output names its batch. So files in the table's directory that no committer has
+passed show how far a source is, even if its state is lost. They are listed as committers list
+them, above their watermarks: the cost depends on waiting files, not on stored ones.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from blizzard_core.watermark.progress import Progress
 from blizzard_core.watermark.scan import scan
 from blizzard_py.state.committers import committer_of, committer_states
 
-# What an output is called that no manifest makes known.
+# The name of an output that is in no manifest.
 OUTPUT_NAME = re.compile(
     r"([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12})\.parquet"
 )
-# As much of a file's end as one request brings, enough for nearly every footer.
+# One request reads this much of a file's end, enough for nearly every footer.
 _TAIL_BYTES = 1 << 16
 _END_BYTES = 8  # the footer's length and the magic
 # The header of a text in Thrift's compact protocol that is the field behind the key.
@@ -50,7 +50,7 @@ class WaitingOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Mirror(ProgressDocument):
-    """A committer's state as far as it says what is committed."""
+    """The part of a committer's state that shows what is committed."""
 
     txn_version: int
 
@@ -60,10 +60,10 @@ def newest_waiting(
 ) -> WaitingOutput | None:
     """Return the newest output of a wanted run that may wait for its commit, or None.
 
-    ``log`` has the newest ``txn`` of each application. Those that were committed within the
-    committer's grace period are among what is looked at. Names of outputs rise with the batches of
-    a source, so files are looked at from the newest name on, up to the first of the run. Costs the
-    LISTs of a committer's poll and a GET for each of these files. Raises `StorageError`.
+    ``log`` has the newest ``txn`` of each application. Files that were committed within the
+    committer's grace period are also examined. Output names rise with the batches of a source, so
+    files are examined from the newest name down, to the first one of a wanted run. Costs the LISTs
+    of a committer's poll and a GET for each examined file. Raises `StorageError`.
     """
     try:
         found = scan(sink, _marks(sink, log), _is_output, concurrency).entries
@@ -83,7 +83,7 @@ def _is_output(path: str) -> bool:
 def _marks(sink: Storage, log: Mapping[str, int]) -> Progress:
     """Return the progress of the committer that reported last; empty if all outputs may wait.
 
-    What is ahead of the log is of another moment than that, and is not understood is nobody's.
+    A state that is ahead of the log is of another moment and is ignored, like an invalid one.
     """
     newest, marks = 0, Progress()
     for entry in committer_states(sink):
@@ -135,7 +135,8 @@ def _read_id(sink: Storage, entry: Entry) -> OutputId | None:
 def _text_behind(footer: bytes) -> str:
     """Return the value of our key in a Parquet footer, without decoding the footer.
 
-    Pairs of keys and values are the last but one thing in a footer, so nothing else counts.
+    Any program may have written the file. Key-value pairs are the last but one field of a footer,
+    so the last match is used.
     """
     key = OUTPUT_ID_KEY.encode()
     at = footer.rfind(key)

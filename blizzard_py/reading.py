@@ -1,9 +1,9 @@
 """Readings of tables and APIs by Spark tasks: the contract between who plans and who reads.
 
-A **window** is what lies above a stored watermark and not above an upper bound that was fixed
-before anything was read. A connection cuts it into **tasks**, each of which one Spark task reads
-alone. Window and tasks stand in the checkpoint before the job starts, so whoever takes the
-batch over reads the same window, and what was planned can be shown to people.
+A **window** holds the values above a stored watermark, up to a bound that was fixed before the
+first read. A connection cuts it into **tasks**; one Spark task reads each. The checkpoint has the
+window and its tasks before the job starts. So a process that takes over the batch reads the same
+window, and the plan can be shown to people.
 
 Everything here is plain and picklable, and free of secrets but for `Access.options`, whose
 ``repr`` is empty.
@@ -23,12 +23,12 @@ Nulls = Literal["first", "never", "fail"]
 class Window:
     """One reading: above ``after``, up to and with ``up_to``.
 
-    Values are Python's, which `blizzard_py.slices.notation` writes. ``after`` is the stored
-    watermark, ``{}`` for the first window, and ``low`` is it shifted back by the
-    look-back, or ``after`` itself without one: reading starts there. With ``inclusive`` rows
-    *at* ``low`` are read again (ties, `BoundKind` ``max`` and ``rows``). ``nulls_first``: rows
-    whose watermark columns are all null are in it. A source without watermark columns (a
-    snapshot) has ``{}`` in all three.
+    Values are Python values; `blizzard_py.slices.notation` writes them. ``after`` is the stored
+    watermark, ``{}`` for the first window. Reading starts at ``low``: the watermark less the
+    look-back, or ``after`` itself without one. With ``inclusive`` rows *at* ``low`` are read again
+    (ties, `BoundKind` ``max`` and ``rows``). With ``nulls_first`` the window includes rows whose
+    watermark columns are all null. A source without watermark columns (a snapshot) has ``{}`` in
+    all three.
     """
 
     after: Mapping[str, Any] = field(default_factory=dict)
@@ -82,10 +82,10 @@ class RowFingerprint:
 class DedupSpec:
     """The recognition of rows that were published before, and the digests kept for it.
 
-    ``keep`` says whose digests a task reports, made as ``told`` says: those ``above`` the
-    ``values`` in one of the columns (all, where there are no values), or those ``at`` them
-    (ties); ``""``: nobody's, and then nothing is left out either. Left out are the rows in the
-    segments ``seen`` (paths below the table), each with what its digests were made of.
+    A task reports digests, made from the columns in ``told``. ``keep`` selects their rows:
+    ``above`` the ``values`` in one of the columns (all rows if there are no values), or ``at`` them
+    (ties). With ``""`` no digest is reported and no row is left out. Otherwise the task leaves out
+    the rows in the segments ``seen`` (paths below the table, each with the columns of its digests).
     """
 
     told: RowFingerprint = RowFingerprint()
@@ -107,12 +107,12 @@ class Reading:
     """The items of a job that a connection reads: by name, each one's task.
 
     They are published together or not at all, so a job with a reading reports each item as
-    ingested, or fails. Unless it is ``apart``: then an item that cannot be read is reported so, and
-    costs the others nothing; all slices of an item are read, or none. Where rows have the
-    column `_unit` an item has ``slices`` instead of a task.
+    ingested, or fails. With ``apart`` an unreadable item is reported alone and does not affect the
+    others. All slices of an item are read, or none. If rows have the column `_unit`, an item has
+    ``slices`` instead of a task.
 
-    At most ``parallel`` items are read at the same time (0: as many as there is room for), and
-    whoever reads them waits ``pacing_secs`` between two.
+    At most ``parallel`` items are read at the same time (0: as many as there is room for). A reader
+    waits ``pacing_secs`` between two items.
     """
 
     access: Access

@@ -1,1 +1,1 @@
-"""Columns: their types in all forms, and how they are told from records."""
+"""Columns: their types in all forms, and their inference from records."""

@@ -1,7 +1,8 @@
 """Differences between records and columns: new, missing and changed fields. Pure.
 
-Promise: a field is *changed* only if values of the kinds that were seen do not fit its column, so
-a column that was declared wider than a sample needs (``int32``, a date, any JSON) is no difference.
+Promise: a field is *changed* only if its column cannot hold values of the kinds that were seen. A
+column that was declared for more than a sample shows (``int32``, a date, any JSON) is no
+difference.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ class Difference:
 def difference(
     columns: Sequence[FieldSpec], records: Sequence[FieldSpec], nulls: Collection[str]
 ) -> Difference:
-    """From the columns there are to those that a sample of records gives by itself.
+    """Compare the columns with those inferred from a sample of records.
 
-    ``nulls`` are paths of records that never had a value: any column fits.
+    ``nulls`` are paths that never had a value; they fit any column.
     """
     found = Difference()
     _compare(columns, records, "", nulls, found)

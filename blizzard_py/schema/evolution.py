@@ -1,12 +1,12 @@
 """New columns out of fields that no column takes. Pure.
 
-Promise: a column that is made here fits the columns there are and the table, and its type is what
-`inference` makes of all values that were seen. Whatever cannot be a column is left out by name,
-with the reason, and stops nothing: its record came in without it before, and does so again.
+Promise: a new column fits the existing columns and the table. `inference` derives its type from all
+values that were seen. A field that cannot be a column is left out by name, with the reason. That
+stops nothing: its records are ingested without it, as before.
 
-A field that was null wherever it was seen is neither: the first value that comes decides. A column
-that the table has by that name has decided already, as when the kept schema was lost or is older
-than the table: values that its type holds as well are of its type.
+A field that was always null is neither: its first value decides. If the table already has a column
+of that name (the stored schema was lost, or is older than the table), its type is taken, provided
+that it can hold the values.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def evolved(
     rules: Rules,
     takes: Takes,
 ) -> Evolved:
-    """Return what becomes of the fields that were found beside ``columns``.
+    """Return the new columns, and the other fields found besides ``columns``.
 
     ``taken`` are further lower-case names that columns of the table have already.
     """

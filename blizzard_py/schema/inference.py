@@ -1,4 +1,4 @@
-"""Columns from records: what a sample of lines has in common. Pure.
+"""Columns inferred from a sample of records. Pure.
 
 | values seen of a field | its type |
 |---|---|
@@ -12,12 +12,12 @@
 | arrays | ``list`` of whatever the elements have in common |
 | anything else: a conflict | ``string`` with ``coerce: true``, which takes all of it |
 
-What a hostile line could make of it is bounded: columns beyond `INFERRED_COLUMNS` are left out,
-objects and arrays within `INFERRED_LEVELS` others are ``json``, and so is what would give a row
-more than `INFERRED_VALUES`.
+Hostile lines cannot make the schema grow without limit. Columns beyond `INFERRED_COLUMNS` are left
+out. Objects and arrays nested deeper than `INFERRED_LEVELS` are ``json``, and so is a field that
+would give a row more than `INFERRED_VALUES`.
 
-With coercion off a conflict is `SchemaConflict`, and a field that is always null
-is a plain string; with it on that field takes anything, since nothing is known.
+Without coercion a conflict raises `SchemaConflict`, and a field that is always null is a plain
+string. With coercion such a field takes any value, since its type is unknown.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class NewKinds:
 
 
 class Inference:
-    """Takes lines in, gives columns out."""
+    """Inference of columns from lines."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -250,7 +250,7 @@ def _is_timestamp(text: str) -> bool:
 
 
 def _is_odd(name: str) -> bool:
-    """Also what no text editor shows: line ends of all kinds, marks, halves of surrogate pairs."""
+    """Return whether a name is invalid, such as one with line ends, marks or lone surrogates."""
     if not name or _ODD_NAME.search(name) is not None or not name.isprintable():
         return True
     return len(name.encode()) > NAME_BYTES

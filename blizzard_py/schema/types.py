@@ -1,14 +1,13 @@
-"""The schema in its three forms: settings, what the reader is asked for, what is written.
+"""The schema in its three forms: settings, read schema, written schema.
 
-The last two differ where ``pyarrow.json`` reads a type not at all, or not as
-strictly as it should: a date and base64 are read as strings, an epoch as a
-decimal, a ``float32`` as a double, and `kernels.columns` converts them. What
-the reader has no type for (any JSON, maps, and whatever contains them) is left
-out of the read schema and taken from the lines by `kernels.extract`.
+The last two differ for types that ``pyarrow.json`` cannot read, or does not read strictly enough. A
+date and base64 are read as strings, an epoch as a decimal, a ``float32`` as a double;
+`kernels.columns` converts them. The reader has no type for any JSON, for maps and for types that
+contain these. The read schema leaves them out, and `kernels.extract` takes them from the lines.
 
-Only top-level columns are required in the Parquet files. ``nullable: false``
-inside them is enforced on the values all the same; Delta readers differ on what
-a required field of a null struct means, so files do not say it.
+Only top-level columns are required in the Parquet files. ``nullable: false`` inside them is still
+enforced on the values. Delta readers disagree about a required field of a null struct, so the files
+do not declare it.
 """
 
 from __future__ import annotations

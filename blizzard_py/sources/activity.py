@@ -129,7 +129,7 @@ class SourceActivity(Activity):
     ) -> None:
         """Record a poll of ``secs`` that found ``files`` to ingest and ``young`` ones to wait for.
 
-        ``cost`` is LIST requests and keys; ``apart`` are files where polls do not look for now.
+        ``cost`` is LIST requests and keys; ``apart`` are files that polls skip for now.
         """
         now = self.clock()
         requests, keys = cost
@@ -287,7 +287,7 @@ class SourceActivity(Activity):
             self.beat()
 
     def refused(self, outputs: int, rows: int, newest: str, remedy: str) -> None:
-        """So many outputs with so many rows are on record as refused; ``newest`` with its error."""
+        """Record the number of rejected outputs and their rows; ``newest`` is one with its error."""
         metrics.REFUSED_OUTPUTS.labels(self.name).set(outputs)
         with self._lock:
             self._refused = (outputs, rows, clean_text(newest), remedy)
@@ -353,14 +353,14 @@ class SourceActivity(Activity):
         return found
 
     def brief(self) -> dict[str, Any]:
-        """As `Activity`, with what was refused."""
+        """Return the same as `Activity`, with the rejected outputs."""
         with self._lock:
             outputs, rows, newest, _remedy = self._refused
             refused = {"outputs": outputs, "rows": rows, "newest": newest}
             return {**super().brief(), "refused": refused}
 
     def to_json(self) -> dict[str, Any]:
-        """As `Activity`, with the totals since the first batch and what polls left apart.
+        """Return the same as `Activity`, with the totals since the first batch and skipped files.
 
         ``requests`` are those that are open; ``units`` is the grid of a source of work units
         (`blizzard_py.slices.units.grid`).

@@ -1,10 +1,10 @@
-"""Cold starts that are none: a checkpoint that is missing where there was work before.
+"""Detection of a lost checkpoint: a cold start where earlier work exists.
 
-To begin anew there would ingest everything again. So a start without a checkpoint
-looks for what earlier work leaves, and refuses if it finds any: its fence record, the journal,
-segments of names done, another name's checkpoint over the same files, and the ``txn`` of its
-newest batch in the table's log. Where no source of the table has a state any more, that of any
-source counts, since the name may have been another one. A few requests, once in a source's life.
+A fresh start there would ingest everything again. So a start without a checkpoint looks for traces
+of earlier work, and refuses to run if it finds any. Traces are a fence record, the journal,
+segments of processed names, another name's checkpoint over the same files, and the ``txn`` of the
+newest batch in the table's log. If no source of the table has a state, traces of any source count,
+since the source may have had another name. This costs a few requests, once in a source's life.
 """
 
 from __future__ import annotations

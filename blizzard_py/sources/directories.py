@@ -5,9 +5,8 @@ same names in the source path (``date=2024-01-28/hour=14/…`` → ``date=2024-0
 Where the source is not laid out as ``key=value`` but has a template of its own
 (``%Y/%m/%d``), the time is read from that and written in the table's form.
 
-A path that gives no value, or one the template would not have written itself,
-is an error for that file: a wrong partition value cannot be taken back once it
-is in a table.
+A path without a value, or with one that the template would not write, is an error for that file. A
+wrong partition value cannot be removed from a table later.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Replacing what files were ingested as before: where their rows are, and who comes along. Pure.
+"""Replacement of a file's earlier rows: their place, and the files that must come along. Pure.
 
-A file's rows of before are found in one of two ways.
+A file's earlier rows are found in one of two ways.
 
 * **By name**, where each batch that brought them wrote `SOURCE_FILE_COLUMN` and took its rows as
-  they were read: then exactly the rows that name the file go, and no other file matters.
-* **By outputs**, where one did not. An output mixes the files of its batch, so it goes as a
-  whole, and all files of the batch have to come again in the same commit: *together*. That
-  carries on through every batch that one of them is in.
+they were read: then exactly the rows that name the file go, and no other file matters.
+* **By outputs** otherwise. An output mixes the files of its batch, so it is removed as a whole. All
+  files of the batch must then come again in the same commit: *together*. This extends to every
+  other batch of these files.
 
-A batch that has replaced a file's rows names the batches that had brought them (`Replaced`), and
-they count for it no more, in whatever order journals are read. Single records of a file that a
-replay ingested, from files of its own, are rows of that file: it is known here by its `stem`.
+A batch that replaced a file's rows names the batches that had brought them (`Replaced`). For that
+file these no longer count, in whatever order journals are read. A replay ingests single records of
+a file from files of its own; they are rows of the original file, which is known here by its `stem`.
 """
 
 from __future__ import annotations

@@ -287,7 +287,7 @@ class SourceActivity(Activity):
             self.beat()
 
     def refused(self, outputs: int, rows: int, newest: str, remedy: str) -> None:
-        """Record the number of rejected outputs and their rows; ``newest`` is one with its error."""
+        """Record the number of rejected outputs and rows; ``newest`` is one with its error."""
         metrics.REFUSED_OUTPUTS.labels(self.name).set(outputs)
         with self._lock:
             self._refused = (outputs, rows, clean_text(newest), remedy)

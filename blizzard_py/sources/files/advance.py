@@ -22,7 +22,7 @@ from blizzard_py.state.transitions import done_of, is_below_origin
 
 
 class FileWork:
-    """The files of one scan that are still to be done, in their order, and what waits beside them.
+    """The pending files of one scan in their order, and other paths that wait.
 
     ``files`` are in byte order behind the first ``late`` of them, which lie below scan
     starts and hold nothing back; ``held`` are paths that wait for other reasons. A batch
@@ -79,9 +79,9 @@ class FileWork:
 
 
 class KeyedWork(FileWork):
-    """Work of which only neighbours with one key come into one batch; some keys go whole.
+    """Work in which a batch takes only files of one key; files of some keys stay together.
 
-    ``whole`` tells of which keys nothing may be left for another batch, whatever the limits.
+    ``whole`` returns whether all files of a key must go into one batch, whatever the limits.
     """
 
     def __init__(
@@ -108,11 +108,11 @@ NOTHING = FileWork((), 0, (), None)
 
 
 def finish_batch(state: SourceState, batch: Batch, lowest: Lowest, now: float) -> SourceState:
-    """Step 5, what is done: the watermarks move over the batch's files.
+    """Move the watermarks past the batch's done files (step 5).
 
-    ``lowest`` tells what was discovered and is not done, the files of this batch
-    aside; those that wait for another try are seen to here. In recovery nobody knows
-    what waits: then nothing may be passed, and `hold_all` is for ``lowest``.
+    ``lowest`` returns the lowest pending name, without the files of this batch. Files that wait for
+    another attempt are considered here. In recovery the pending files are unknown, so no name may
+    be passed: ``lowest`` is then `hold_all`.
     """
     # Queued files lie where scans do not look; they move nothing.
     queued = {entry.path for entry in state.queue}
@@ -152,7 +152,7 @@ def hold_all(_partition: str) -> bytes:
 
 
 def held_by(paths: Iterable[str], depth: int | None, lowest: Lowest) -> Lowest:
-    """``lowest``, with these paths waiting as well."""
+    """Return ``lowest`` extended by these waiting paths."""
     more: dict[str, bytes] = {}
     for path in paths:
         partition, name = split(path, depth or 0)
@@ -168,7 +168,7 @@ def held_by(paths: Iterable[str], depth: int | None, lowest: Lowest) -> Lowest:
 
 @dataclass(frozen=True, slots=True)
 class FloorRules:
-    """The part that moves with every scan: the grace period, and what raises the floor."""
+    """The rules by which a scan moves floors and scan starts: grace period, limit and look-back."""
 
     grace: float
     tracked: int
@@ -182,12 +182,12 @@ def end_scan(
     scanned: ScanTimes,
     rules: FloorRules,
 ) -> SourceState:
-    """After a complete discovery: scan starts and floors move on, vanished files are let go.
+    """Move scan starts and floors after a complete discovery, and forget vanished files.
 
-    ``progress`` is the discovery's, ``pending`` everything that it found. A file that
-    waits for another try and is no longer listed was deleted at its source; it must
-    not hold the watermark for ever. One that is found and queued is found only, but where a
-    request has it in the queue: that goes on.
+    ``progress`` is the discovery's, ``pending`` everything that it found. A file that waits for
+    another attempt but is no longer listed was deleted at its source. It must not hold the
+    watermark for ever. A file that is both found and queued leaves the queue, unless a request
+    queued it.
     """
     found = set(pending)
     listed = {*found, *(entry.path for entry in state.queue)}
@@ -210,7 +210,7 @@ def end_scan(
 def still_there(
     state: SourceState, pending: Collection[str], scanned: ScanTimes
 ) -> dict[str, Retry]:
-    """Return who waits for another try, without the files that the scan would have found."""
+    """Return the files that wait for another attempt, without those that are no longer listed."""
     listed = {*pending, *(entry.path for entry in state.queue)}
     return {
         path: retry
@@ -224,7 +224,7 @@ def _was_listed(path: str, until: str | None) -> bool:
 
 
 def noted(progress: Progress, done: Sequence[Entry]) -> Progress:
-    """Without a watermark the highest path is shown, and nothing is decided by it."""
+    """Return the progress with the highest path, for display only: there is no watermark."""
     paths = [entry.path for entry in done]
     paths += [progress.value] if progress.value is not None else []
     if not done:

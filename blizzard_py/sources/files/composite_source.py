@@ -5,11 +5,11 @@ Each member is a source of files over its own part of the state
 composite lists all members. A batch takes the next files of *each* member, within its limits, and
 is advanced in each. Items have qualified paths.
 
-The save of the one who owns the checkpoint is that of all. Where a member saves on its own (where
-it began, what is late) the others go along as they were, or as they have become in this look.
+The owner of the checkpoint saves all members at once. If a member saves on its own (its origin, its
+late files), the others are saved with their latest state of this scan.
 
-A look fails as a whole: while one source is out of reach nothing of the others is taken either.
-With one watermark for all nothing is lost by that, and rows are not late because of it.
+A scan fails as a whole: while one source is out of reach, no files of the others are taken. All
+share one watermark, so nothing is lost and no rows become late.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class CompositeFiles:
         batch: Batch,
         finished: Sequence[FinishedFile],
     ) -> None:
-        """Rows of a query are of no file: nothing takes the place of anything."""
+        """Return no replacement: rows of a query belong to no file."""
 
     def is_missing(self, name: str) -> bool:
         source, path = parted(name)
@@ -266,7 +266,7 @@ class CompositeFiles:
                 yield name, part
 
     def _polled(self, name: str, found: Found, work: FileWork) -> None:
-        """Tell a member's own view what its look has found."""
+        """Record in a member's own view what its scan has found."""
         activity: SourceActivity | None = self._parts[name].activity
         if activity is not None:
             took = found.scanned.ended - found.scanned.began
@@ -287,7 +287,7 @@ def _counted(
 
 
 def _together(found: Mapping[str, Found]) -> Found:
-    """One look at all of them. A batch may say that its files were seen later than they were."""
+    """Merge the findings of all members. The scan time of a file may be later than its own scan."""
     scans = [each.scanned for each in found.values()]
     more = (scan.until for scan in scans if scan.until is not None)
     return Found(
@@ -310,10 +310,10 @@ def _merge_skipped(found: Sequence[SkippedItems]) -> SkippedItems:
 
 
 def _point(sink: Storage, source_id: str, home: str, name: str) -> None:
-    """Say in the place of a source's own checkpoint where its state is, if nothing says so yet.
+    """Write a pointer to the shared state at a source's own checkpoint path, unless it exists.
 
-    Whoever goes by the source's id finds it by that, and nobody begins it anew beside the others.
-    Raises `StateError` if there is a state of its own.
+    A reader that knows only the source's id finds the state by it, and the source is not started a
+    second time on its own. Raises `StateError` if the source has a state of its own.
     """
     path = checkpoint_path(source_id)
     document = {SHARED: home, "source": name}

@@ -45,8 +45,8 @@ AHEAD_SLACK_SECS = 60.0
 class Discovery(Found):
     """Files to do, and the progress they refer to.
 
-    No watermark passes the ``young``. ``apart`` are files in partitions that are not looked
-    at: those whose name says a time ahead of now, and odd ones beyond the limit.
+    No watermark passes the ``young``. ``apart`` are files in skipped partitions: named by a time
+    ahead of now, or without a time and beyond the limit.
     """
 
     progress: Progress
@@ -62,7 +62,7 @@ class FirstSeen:
         self._seen: dict[Entry, float] = {}
 
     def since(self, entries: Iterable[Entry], now: float) -> Mapping[Entry, float]:
-        """First looks at these files; those that are not listed any more are forgotten."""
+        """Return when these files were first seen; forget files that are no longer listed."""
         self._seen = {entry: self._seen.get(entry, now) for entry in entries}
         return self._seen
 
@@ -186,8 +186,8 @@ def _split_by_age(
 ) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
     """Split the files into those that are old enough and those that are not.
 
-    A file is as old as its modification time says; one that is dated ahead of now, as
-    old as it has been seen unchanged.
+    The age of a file counts from its modification time. If that lies ahead of now, it counts from
+    the first scan that saw the file unchanged.
     """
     if not source.advanced.min_age:
         return entries, ()
@@ -208,9 +208,9 @@ def discover(
     first_seen: FirstSeen,
     limit: int | None = SCAN_FILES,
 ) -> Discovery:
-    """Everything above the watermarks, up to a limit. Raises `StorageError`, never returns a part.
+    """List everything above the watermarks, up to a limit. Raises `StorageError`.
 
-    ``clock`` is asked before and after the listing.
+    A failed listing never returns a part. ``clock`` is read before and after the listing.
     """
     began = clock()
     accept = accepts(source.advanced.compression)
@@ -245,15 +245,14 @@ def discover(
 
 
 class PartitionSelector:
-    """The partitions that are looked at, and the files in the others.
+    """Return the partitions to scan, and the files in the skipped ones.
 
-    Left alone until then: partitions named by a time ahead of now. But one in which
-    something is done is looked at, whatever settings or clock say by now: scans go on behind
-    its names, and would leave behind what nobody looked at. Beside partitions
-    that are named by a time, families of others and new families of such (see
-    `family_of`) are looked at up to `max_tracked_partitions`: a few tiny objects must not
-    take the place of what writers write. ``found`` are paths that tell, besides what is
-    tracked, whether partitions are named by times.
+    Partitions named by a time ahead of now are skipped until that time. A partition with a done
+    file is always scanned, whatever settings or clock say now: scans continue above its names, so
+    its unread files would be lost. Besides partitions named by a time, other families and new ones
+    (see `family_of`) are scanned, up to `max_tracked_partitions`: a few tiny objects must not
+    displace the writers' files. Tracked partitions and the paths ``found`` show whether partitions
+    are named by times.
     """
 
     def __init__(

@@ -42,8 +42,8 @@ class EarlierBatches:
     def look(self, is_wanted: Callable[[], bool] = _always) -> list[EarlierBatch]:
         """Return the batches that ingested one of the files so far, each with all of its files.
 
-        What came before an operator had the source start over counts no more. Raises `Cancelled`
-        once it is not wanted any more.
+        Batches from before a reset by an operator do not count. Raises `Cancelled` when
+        ``is_wanted`` returns False.
         """
         live = read_state(self._sink, self._parts.letters_id)
         anew = 0.0 if live is None else live.reset_ts
@@ -70,7 +70,7 @@ class EarlierBatches:
     def vouched(self, paths: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Return the names that rows of these files carry, if every row names its source file.
 
-        Also those of single records that were brought again, whose files stay.
+        This includes names of single records that a replay ingested; their files stay.
         """
         live = read_state(self._sink, self._parts.letters_id) if paths else None
         # A root that it never had names no row.

@@ -46,10 +46,10 @@ _EARLIER_SECS = 86_400.0
 
 
 class ChangedFiles:
-    """Compares what a sweep lists with the journal of the source.
+    """Comparison of a sweep's listing with the journal of the source.
 
-    32 bytes are held for each file of the journal's last two days or so, and of all thirty once
-    there is a file that those do not explain. `forget` lets go of them.
+    It holds 32 bytes for each file in about two days of the journal. If these do not explain a
+    file, it holds all thirty days. `forget` frees them.
     """
 
     def __init__(self, parts: SourceContext) -> None:
@@ -143,7 +143,7 @@ class LateFiles:
         return replace(state, ledger=self._ledger.start_over(), unfolded=JournalTally())
 
     def go_on(self, state: SourceState) -> SourceState:
-        """One slice of the sweep, and what follows from it. A listing that fails is told only.
+        """List one slice of the sweep and act on it. A failed listing is only logged.
 
         Raises what saving raises.
         """
@@ -242,7 +242,7 @@ class LateFiles:
         return replace(state, sweep=sweep)
 
     def _dealt_with(self, state: SourceState, late: Sequence[Entry]) -> SourceState:
-        """Queue or commit what is to become of late files, with what the slice has noted."""
+        """Queue late files or commit their outcomes, with the notes of the slice."""
         now = self._upkeep.clock()
         grace = grace_of(self._source, state, now)
         if late:

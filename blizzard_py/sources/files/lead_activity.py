@@ -16,7 +16,7 @@ from blizzard_py.state.source_state import Batch, SourceState
 
 
 class LeadActivity(SourceActivity):
-    """The view of the source ``first``, which tells those of ``others`` by their names."""
+    """The view of the source ``first``, which passes events on to the views of ``others``."""
 
     def __init__(
         self,

@@ -1,14 +1,14 @@
-"""Files that a server offers again under their names (``units``), which replace what they had.
+"""Files that a server offers again under their names (``units``); each replaces its rows.
 
-A file that was taken is taken again if its size or modification time is not what the scan saw
-that had found it, or its time not before that scan, and then only once ``cooldown`` is over
-since it was done with: what is put there every day is read once in so many days, and one that
-does not change once for ever, or twice if it is dated ahead of our clock. All that the journal
-says, for thirty days; of a file that is in no journal any more only a modification since then
-counts. A reading that fails has its letter and waits as long as one that did not.
+An ingested file is read again if its size or modification time has changed since the scan that
+found it, or if its time is not before that scan. It is read only after ``cooldown`` since its last
+outcome. So a file that is replaced every day is read once per cooldown. A file that does not change
+is read once, or twice if it is dated ahead of our clock. The journal has these facts for thirty
+days; later only a modification since then counts. A failed reading has its dead letter and waits as
+long as a successful one.
 
-What comes again comes in batches of its own, which are groups: each takes out the rows of its
-files, in one commit (`blizzard_py.sources.files.replacements`).
+Files that are read again have batches of their own, which are groups: each replaces the rows of its
+files in one commit (`blizzard_py.sources.files.replacements`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ReplaceableFiles(SetFiles):
         return [entry.path for entry in entries if self._taken.is_due(entry, wait, now)]
 
     def _forget(self, state: SourceState, now: float) -> SourceState:  # noqa: ARG002  # the seam gives it
-        """Let go of no name: what is offered once more would come beside what it had."""
+        """Forget no name: a file that is offered again would duplicate its rows."""
         self._listed = None
         return state
 

@@ -1,20 +1,19 @@
 """The seam: what the batch protocol needs of a source, whatever it ingests from.
 
-`blizzard_py.ingest.source_pipeline` and `blizzard_py.ingest.batch_runner` bring *items* from
-planned to done exactly once: they name them in the checkpoint, run the job, commit, publish, and
-save that they are done. They do not know what an item is. A source does, and decides nothing
-about batches.
+`blizzard_py.ingest.source_pipeline` and `blizzard_py.ingest.batch_runner` take *items* from planned
+to done exactly once. They name the items in the checkpoint, run the job, commit, publish, and save
+that the items are done. Only the source knows what an item is; it decides nothing about batches.
 
-**An item** is an `Entry`: a name that means the same for ever, a size that bounds batches,
-and a time. For files that is the path; a reading of a window or a work unit is named by
-its bounds, so that who takes a batch over after a crash knows from the batch alone what to read.
-Outcomes, retries, dead letters and counts of items are the same for all sources. The
-checkpoint, the journal and the code of batches call them files, as the first ones were.
+**An item** is an `Entry`: a permanent name, a size that limits batches, and a time. A file is named
+by its path, a reading of a window or a work unit by its bounds. So a process that takes over a
+batch after a crash knows from the batch alone what to read. Outcomes, retries, dead letters and
+counts of items are the same for all sources. The checkpoint, the journal and the code of batches
+call items files, since files were the first kind.
 
-**State.** What a kind keeps stands in fields of its own in `SourceState`. Every method gets
-a state and returns the next; what was not returned and saved never happened. A source may hold
-in memory what it can do without after a restart, and may write aside (segments of names)
-what only a saved state makes count.
+**State.** Each kind has fields of its own in `SourceState`. Every method gets a state and returns
+the next; a change that was not returned and saved never happened. A source may hold in memory only
+data that it can lose in a restart. It may write other objects (segments of names), which count only
+once a saved state refers to them.
 
 **The contract**, to which ``tests/blizzard_py/sources/test_source_contract.py`` holds every source:
 
@@ -55,13 +54,12 @@ LEFT_STAGE = "left"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The findings of a look at a source, and its cost.
+    """The findings of a scan, and its cost.
 
-    ``files`` are the items to do, oldest first; ``young`` those that are left alone for
-    now. ``scanned`` says when the look was and how far it went: with ``until`` there is more
-    behind. ``apart`` are items that are not looked at for now. Without ``again`` there is nothing
-    more to find at once, also where something was done: what comes meanwhile is the next poll's.
-    ``notes`` are remarks for people.
+    ``files`` are the items to ingest, oldest first; ``young`` are too new for now. ``scanned`` has
+    the time of the scan and its end: if ``until`` is set, more items follow. ``apart`` are items in
+    skipped partitions. Without ``again`` another scan can wait until the next poll. ``notes`` are
+    messages for people.
     """
 
     files: tuple[Entry, ...]
@@ -89,10 +87,10 @@ class Backlog:
 
 
 class Work(Protocol):
-    """The items of one plan, in the order in which batches take them. Its length is what is left.
+    """The items of one plan, in the order of batches. Its length is the number of remaining items.
 
-    It goes back to its source in `Source.advance` as what waits beside a batch, so a kind
-    whose marks depend on that puts into its own work what it needs for it.
+    `Source.advance` receives it as the items that wait while a batch ends. A kind of source whose
+    watermarks depend on them stores in its own class what it needs.
     """
 
     def __len__(self) -> int: ...
@@ -157,12 +155,11 @@ class PollPlan(Generic[W]):
 class CheckpointServices:
     """Services of the checkpoint's owner for a source and its batches.
 
-    ``save`` makes a state durable before it is acted on, ``clock`` tells the time by
-    which items wait, ``epoch`` in which epoch of the checkpoint it is. ``fence`` writes the state's
-    commit point down before anything of it is published; it raises `FencedError` where another
-    process has published since. ``finish`` brings a batch that ingests nothing, and is in the
-    checkpoint as committed since the moment given, to its end. ``activity`` is where it tells what
-    it does.
+    ``save`` makes a state durable before the source acts on it. ``clock`` is the time for waits,
+    ``epoch`` the checkpoint's epoch. ``fence`` writes the state's commit point before anything of
+    it is published; it raises `FencedError` if another process has published since. ``finish`` ends
+    a batch that ingests nothing and was committed at the given moment. ``activity`` is the live
+    view.
     """
 
     save: Callable[[SourceState], SourceState]
@@ -277,8 +274,8 @@ class Source(Protocol[W]):
     def advance(self, state: SourceState, batch: Batch, work: W | None, now: float) -> SourceState:
         """Move the watermarks past the batch. The caller ends the batch, and saves.
 
-        ``work`` is what waits beside it, None where nobody knows. Other batches in flight wait
-        as well. A batch of an operator's request moves no mark and holds none back.
+        ``work`` are the other pending items, None if unknown. Items of other batches in flight are
+        pending too. A batch of an operator's request moves no watermark and holds none back.
         """
 
     def saved(self) -> None:

@@ -88,7 +88,7 @@ class RecordFiles:
     def settings(self, settings: IngestSettings) -> IngestSettings:
         """Return what a job is run with that reads such files.
 
-        Those records that are good now are not to wait for those that are not.
+        Good records must not wait for bad ones.
         """
         return replace(
             settings,

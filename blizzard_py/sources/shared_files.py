@@ -1,8 +1,8 @@
-"""Sources that read the same files into one table: each name is one source's, or rows come twice.
+"""Sources that read the same files into one table. Two must not read one name.
 
-They are kept apart by ``range``, and by the place where a cold start began. Checkpoints tell both,
-so a source is refused that would read a name that another one has read or may read. A source of
-one name for all files costs nothing: others are looked at where one of the two has a range.
+A ``range`` and the beginning of a cold start separate them; checkpoints have both. A source is
+refused if it would read a name that another one has read or may read, since rows would come twice.
+Sources without a range cost nothing: others are checked only if one of the two has a range.
 """
 
 from __future__ import annotations

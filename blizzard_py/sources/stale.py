@@ -1,8 +1,7 @@
 """Stale checkpoints: a check whether a checkpoint is older than the work around it.
 
-A start from an older checkpoint would ingest files again, or give out numbers that were used. One
-check finds that out for every kind of source, at each take-over, from whatever lies outside of the
-checkpoint and outlives it:
+A start from an older checkpoint would ingest files again, or assign used numbers again. One check
+detects it for every kind of source, at each take-over, from these traces outside of the checkpoint:
 
 =====================  =============================================================================
 fence record           the newest commit point, outside of the state folder
@@ -13,8 +12,8 @@ outputs                footers of the files that wait for their commit, which is
 groups                 manifests, and ``txn`` of the last group that was applied
 =====================  =============================================================================
 
-Any of them may be lost, or put back from a copy itself: the newest counts. It costs a few LISTs and
-GETs, whatever is stored.
+Any trace may be lost or restored from a copy: the newest one counts. The check costs a few LISTs
+and GETs, whatever is stored.
 """
 
 from __future__ import annotations
@@ -124,7 +123,7 @@ def _other_names(
 
 
 def world_of(parts: SourceContext, stored: SourceState | None) -> World:
-    """Return the world around a source, for who does not own its checkpoint. Raises as `look`."""
+    """Return the world around a source, for a reader that does not own it. Raises as `look`."""
     return look(parts, FenceFile(parts.stores.sink, parts.id).read(), stored)
 
 
@@ -135,7 +134,7 @@ def waiting_of(parts: SourceContext, world: World) -> WaitingOutput | None:
 
 
 def require_current(state: SourceState, parts: SourceContext, world: World) -> SourceState:
-    """Return the state, with the numbers that the world tells of where nobody wrote them down.
+    """Return the state, with missing numbers taken from the world.
 
     Raises `StateError` for a stale checkpoint and for a journal that lacks batches.
     """
@@ -228,11 +227,11 @@ def adopted(state: SourceState, parts: SourceContext, world: World) -> SourceSta
 
 
 def current_state(parts: SourceContext, moves_to: str = "") -> SourceState | None:
-    """Return the state in storage, for who decides by it and does not own it; None without one.
+    """Return the state in storage for a process that does not own it; None without one.
 
-    A daemon may go on meanwhile. ``moves_to`` is the id that a rename, which may have died before,
-    gives it. Raises `StateError` for one that the daemon would refuse, since
-    it says of files that they are still to be done that were done long ago; `StorageError`.
+    A daemon may run meanwhile. ``moves_to`` is the new id of a rename, which may have died before.
+    Raises `StorageError`, and `StateError` for a state that the daemon would refuse: it lists files
+    as pending that were done long ago.
     """
     sink = parts.stores.sink
     looks = _LOOKS
@@ -257,10 +256,10 @@ def current_state(parts: SourceContext, moves_to: str = "") -> SourceState | Non
 def last_known(
     state: SourceState, parts: SourceContext, world: World, waiting: WaitingOutput | None
 ) -> str:
-    """Return the last batch that anything tells of, for whoever makes a checkpoint of all.
+    """Return the last batch that any trace shows, for a checkpoint that is made from them.
 
-    What is in flight may have no entry in the journal yet. Where an operator has said what is done,
-    or insisted on a start from nothing, the log may go on behind the journal: it is known of.
+    A batch in flight may have no journal entry yet. The log may be ahead of the journal if an
+    operator set the done items, or forced a fresh start.
     """
     begun = [batch.batch for batch in state.in_flight]
     for each in parts.members or (parts,):

@@ -1,8 +1,8 @@
 """The order guard: do names sort in the order the files were written? Pure.
 
-A watermark skips whatever sorts below it, so names that do not sort in time
-lose files. `inspect` looks at a sample of a listing, at most `SAMPLE` entries
-chosen the same way each time, and names what it finds:
+A watermark skips all names below it, so files are lost if names do not sort by time. `inspect`
+looks at a sample of a listing, at most `SAMPLE` entries chosen the same way each time, and names
+what it finds:
 
 * ``random_names``: within a directory or partition, files that are neighbours by
   name were written in no order at all, more than the tolerance apart;
@@ -183,10 +183,9 @@ def inspect(
 ) -> tuple[Finding, ...]:
     """Return what breaks the order of these files: at most one finding of each kind.
 
-    ``entries`` are a listing in byte order of their paths, ``depth`` the number
-    of components that make a partition, ``known_partitions`` those that the
-    checkpoint tracks (looked at for unpadded numbers). Disorder up to
-    ``tolerance_secs`` is no disorder; pass the grace period.
+    ``entries`` are a listing in byte order of their paths. ``depth`` is the number of components of
+    a partition. ``known_partitions`` are those that the checkpoint tracks; they are checked for
+    unpadded numbers. Disorder up to ``tolerance_secs`` (the grace period) is accepted.
     """
     spread, runs = _sampled(entries)
     seen = [_look(entry, depth) for entry in spread]
@@ -211,7 +210,7 @@ def _summary(kind: Kind, places: Mapping[str, tuple[str, ...]]) -> Finding:
 
 
 def _sampled(entries: Sequence[Entry]) -> tuple[Sequence[Entry], Sequence[Entry]]:
-    """Entries spread over the listing, and stretches of neighbours; everything if it is short."""
+    """Return entries spread over the listing and runs of neighbours; all entries of a short one."""
     if len(entries) <= SAMPLE:
         visible = [entry for entry in entries if not is_hidden(entry.path)]
         return visible, visible
@@ -237,7 +236,7 @@ def _look(entry: Entry, depth: int) -> _Seen:
 
 
 def _by_place(seen: Iterable[_Seen]) -> dict[str, list[_Seen]]:
-    """Files by directory, and by partition where that is another one; in byte order."""
+    """Return the files by directory, and by partition where that differs; in byte order."""
     groups: dict[str, list[_Seen]] = defaultdict(list)
     for one in sorted(set(seen), key=lambda s: order_key(s.path)):
         for place in {one.folder, one.partition}:
@@ -246,7 +245,7 @@ def _by_place(seen: Iterable[_Seen]) -> dict[str, list[_Seen]]:
 
 
 def _random(group: Sequence[_Seen], tolerance: float) -> tuple[str, ...] | None:
-    """Two files in the wrong order, if the order is wrong all over; None if nothing can be said.
+    """Return two files in the wrong order if the order is wrong overall; None if in doubt.
 
     Pairs of neighbours by name that were written more than ``tolerance`` apart
     speak for or against order, unless their names' own times tell them apart.
@@ -277,7 +276,7 @@ def _random(group: Sequence[_Seen], tolerance: float) -> tuple[str, ...] | None:
 
 
 def _orderly(in_order: int, against: int) -> bool:
-    """Kendall's tau (ties left out) speaks for order, or there are too few pairs to tell."""
+    """Return whether Kendall's tau (without ties) shows order, or there are too few pairs."""
     pairs = in_order + against
     return pairs < _MIN_PAIRS or (in_order - against) / pairs >= _MAX_TAU
 
@@ -286,7 +285,7 @@ def _orderly(in_order: int, against: int) -> bool:
 
 
 def _unpadded_files(seen: Iterable[_Seen]) -> dict[str, tuple[str, ...]]:
-    """Directories with file names whose leading numbers sort against their values."""
+    """Return directories with file names whose leading numbers sort against their values."""
     numbers: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for one in seen:
         found = _LEADING_NUMBER.match(one.path[len(one.folder) :].lstrip("/"))
@@ -312,7 +311,7 @@ def _wrong_pair(by_text: Mapping[str, str]) -> tuple[str, str] | None:
 def _unpadded_folders(
     folders: Iterable[str], seen: Iterable[_Seen], tolerance: float
 ) -> dict[str, tuple[str, ...]]:
-    """Directories whose numbered children (``hour=9``, ``2024/9``) sort against their values.
+    """Return directories whose numbered children (``hour=9``) sort against their values.
 
     Numbers that count time are judged by their names; any other (``shard=9``)
     only if the files show that its values came one after the other. A child is
@@ -349,7 +348,7 @@ def _upward(folder: str) -> Iterable[str]:
 
 
 def _one_after_the_other(times: Sequence[float], tolerance: float) -> bool:
-    """At least five increasing times, which chance brings about once in 120."""
+    """Return whether there are at least five increasing times (by chance: once in 120)."""
     steps = [later - earlier for earlier, later in pairwise(times)]
     return len(steps) >= 4 and min(steps) > 0 and sum(steps) > tolerance
 
@@ -358,7 +357,7 @@ def _one_after_the_other(times: Sequence[float], tolerance: float) -> bool:
 
 
 def _ahead(seen: Iterable[_Seen], tolerance: float) -> dict[str, tuple[str, ...]]:
-    """Directories with names whose time lies ahead of when the file was written.
+    """Return directories with names whose time is ahead of the file's modification time.
 
     A time without a zone may be local time. If most of them run ahead by whole
     quarter hours, within a zone's range, that much is the zone and not the clock.

@@ -1,14 +1,13 @@
-"""Batches of files that take the place of what these were ingested as before.
+"""Batches of files that replace their earlier rows.
 
-Such a file stands in ``replacing`` of the state and is claimed, by a batch that runs or in the
-queue. Only then it is looked up where its rows of before are
-(`blizzard_py.sources.earlier_batches`), so nothing can come between that and the commit; its batch
-is a group that takes exactly these rows out.
+Such a file is in ``replacing`` of the state and is claimed, by a running batch or in the queue.
+Only then its earlier rows are located (`blizzard_py.sources.earlier_batches`), so nothing can come
+between that and the commit. Its batch is a group that removes exactly these rows.
 
-* A file that fails keeps its rows, and has a letter: only what was ingested is replaced.
-* Of files whose rows lie in the same outputs one that fails keeps all of them as they are:
-  outputs go as a whole or not at all.
-* What is not as it was found when the files were chosen is left alone, and said so.
+* A file that fails keeps its rows and gets a dead letter: only ingested files are replaced.
+* If rows of several files are in the same outputs and one file fails, none is replaced: an output
+  is removed as a whole or not at all.
+* Files whose rows have changed since the files were chosen are left alone and reported.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ _CUT = (
 class Replacements:
     """The replacements of a source.
 
-    Of files that nobody has requested nobody has looked either: what cannot be accounted for is
-    taken for rows that were cut from the journal.
+    For files without a request no operator has checked the rows. Rows that cannot be accounted for
+    are assumed to be of batches that the journal no longer holds.
     """
 
     def __init__(self, parts: SourceContext) -> None:
@@ -178,9 +177,9 @@ def _group_outcomes(finished: Sequence[FinishedFile]) -> tuple[FinishedFile, ...
 
 
 class Replacing(FileSource):
-    """Takes those apart that stand in ``replacing`` of the state, and leaves the others alone.
+    """A source of files that separates the files in ``replacing`` of the state from all others.
 
-    Every kind of files is one: an operator may request of each that files replace what they had.
+    Every kind of file source is one: an operator may request a replacement of any.
     """
 
     def __init__(self, parts: SourceContext, upkeep: CheckpointServices) -> None:

@@ -14,9 +14,9 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def chosen(files: Sequence[Entry], count: int) -> list[Entry]:
-    """At most ``count`` of the files, evenly spread: the first, the last and some between.
+    """Return at most ``count`` files, evenly spread: the first, the last and some between.
 
-    Formats change with time, so neighbours tell less than files far apart.
+    Formats change with time, so neighbours show less than distant files.
     """
     if len(files) <= count:
         return list(files)

@@ -104,7 +104,7 @@ class SetFiles(Replacing):
         return SetFileStatus(self._parts, state, replace(state.progress, depth=0), entry)
 
     def _forget(self, state: SourceState, now: float) -> SourceState:
-        """Let go of names that the source no longer has, so that the set follows it."""
+        """Forget names that the source no longer has."""
         if self._listed is None:
             return state
         segments = self._tracker.forgetting(self._listed, now)

@@ -1,13 +1,13 @@
 """The late sweep: a full listing at a low rate, for files that no poll would find.
 
-It goes by what was settled and not by times: a file that scans start behind, that is
-not done and of which neither the ledger nor the queue knows, appeared too late for
-the scan that passed its name. (Or it was passed before there was a ledger, which the
-first sweep after an upgrade notes and does not accuse.)
+It compares names, not times. A file is late if its name is below the scan start, it is not done,
+and neither ledger nor queue has it: it appeared after the scan that passed its name. (Or it was
+passed before there was a ledger; the first sweep after an upgrade records such files and does not
+report them.)
 
-It comes in slices, so many pages with each poll, and what a slice found is dealt with
-before the next: polls go on, memory is bounded, and a listing that fails costs a
-warning. How far it came stands in the checkpoint, so a restart goes on from there.
+It runs in slices, a fixed number of pages with each poll, and handles the findings of a slice
+before the next. So polls continue, memory is bounded, and a failed listing costs a warning. The
+checkpoint has the position, and a restart continues from there.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def is_due(state: SourceState, source: SourceSettings, now: float) -> bool:
 
 
 def interval_of(source: SourceSettings) -> float:
-    """Seconds between sweeps; where none is wanted the journal is folded once a day."""
+    """Return the seconds between sweeps; without sweeps the journal is folded once a day."""
     return source.advanced.late_sweep_interval if sweeps(source) else FOLD_SECS
 
 
@@ -88,10 +88,10 @@ def started(state: SourceState, now: float) -> SourceState:
 class Slice:
     """The listing of one slice of the sweep, and its findings.
 
-    ``late`` are files to deal with, ``known`` those to note as done before there was a
-    ledger, ``history`` those below the origin that no sweep met before: they are a
-    backfill's, whenever they came. ``listed`` are all files that are the source's by name.
-    ``cursor`` is where the next goes on, None after the last.
+    ``late`` are late files to handle. ``known`` are files done before there was a ledger.
+    ``history`` are new files below the origin; they are left to a backfill, whenever they came.
+    ``listed`` are all files that belong to the source by name. The next slice starts at ``cursor``,
+    None after the last.
     """
 
     late: tuple[Entry, ...]

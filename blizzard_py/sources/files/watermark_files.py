@@ -80,7 +80,7 @@ def backlog(
 
 @dataclass(frozen=True, slots=True)
 class KnownByWatermark:
-    """Polls look above watermarks, and from ``soon`` on where they leave partitions apart now."""
+    """Names that polls find: above watermarks, from ``soon`` on also in skipped partitions."""
 
     state: SourceState
     source: SourceSettings

@@ -63,7 +63,7 @@ def evolved(
     """
     result = Evolved()
     if takes.never(columns):
-        return result  # of the columns there are, which is told elsewhere
+        return result  # because of existing columns; reported elsewhere
     names = {spec.name.lower(): spec.name for spec in columns}
     exact = {spec.name for spec in columns}
     for each in found:

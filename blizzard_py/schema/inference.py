@@ -164,7 +164,7 @@ class Inference:
                 continue
             if name in self._columns or len(self._columns) < INFERRED_COLUMNS:
                 self._columns.setdefault(name, _Seen()).add(value, where)
-            elif len(self._beyond) < INFERRED_COLUMNS:  # so many are told
+            elif len(self._beyond) < INFERRED_COLUMNS:  # at most so many are reported
                 self._beyond.add(name)
 
     def result(self) -> Inferred:
@@ -243,7 +243,7 @@ def _is_timestamp(text: str) -> bool:
     try:
         moment = dt.datetime.fromisoformat(text)
         if moment.tzinfo is not None:
-            moment.astimezone(dt.UTC)  # may lie outside of the calendar, where no time is read
+            moment.astimezone(dt.UTC)  # raises if the time is outside of the calendar
     except (ValueError, OverflowError):
         return False
     return True

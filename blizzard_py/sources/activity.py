@@ -258,7 +258,7 @@ class SourceActivity(Activity):
             now = self.clock()
             self.beat()
             running = self._running.get(batch.batch)
-            # One that a crash left behind is only brought to its end, step by step no more.
+            # A batch that a crash left behind only ends; its steps are not timed.
             if running is not None:
                 metrics.STEP_SECS.labels(self.name, running.step).observe(age(now, running.since))
                 self._running[batch.batch] = replace(running, step=step, since=now, due=0.0)
@@ -346,7 +346,7 @@ class SourceActivity(Activity):
             return made.document
         try:
             found = grid(state, layout, datetime.fromtimestamp(now, UTC))
-        except BlizzardError:  # what cannot be planned ends the cycle as well, and is told there
+        except BlizzardError:  # the same error ends the cycle and is reported there
             return None
         with self._lock:
             self._grid = _Grid(state, layout, now, found)

@@ -121,7 +121,7 @@ def _together(
         for batch in held[stem]:
             for other in batch.files:
                 if not batch.rows[other] or batch.batch not in ids[other]:
-                    continue  # no row of it is in these outputs, or not any more
+                    continue  # these outputs have none of its rows, or no longer
                 if other not in stems:
                     lacking.setdefault(batch.long.get(other, spelled_stem(other)), stems[stem])
                     continue

@@ -195,7 +195,7 @@ class Source(Protocol[W]):
     def is_failing(self) -> bool:
         """Return whether items failed in the last poll although the source itself works."""
 
-    # -- for everyone who looks ----------------------------------------------------
+    # -- for all readers -----------------------------------------------------------
 
     def check(self, state: SourceState) -> None:
         """Raise `StateError` if the state was kept in a way that the settings contradict."""
@@ -243,19 +243,19 @@ class Source(Protocol[W]):
         """Scan, save what follows from it, handle late files, and return the remaining work."""
 
     def requested(self, state: SourceState, now: float) -> Requested:
-        """Return what of operators' requests can be done now: of that which was accepted first."""
+        """Return the items of operators' requests that can run now, of the first accepted one."""
 
     def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
         """Return the job's items of a batch, and the outcomes of items that it cannot be given.
 
-        Together they are the batch's items, each once. ``state`` is saved and has the batch:
-        so who has to ask whether another run has taken an item asks now.
+        Together they are the batch's items, each once. ``state`` is saved and has the batch, so a
+        source that must check for another run's claim on an item checks now.
         """
 
     def reading(self, state: SourceState, batch: Batch) -> AbstractContextManager[Reading | None]:
         """Return how a connection reads the batch's items, while the job runs; None for files.
 
-        Asked as `placed` is, after it.
+        Called like `placed`, after it.
         """
 
     def replaced(
@@ -269,7 +269,7 @@ class Source(Protocol[W]):
         """
 
     def is_missing(self, name: str) -> bool:
-        """Return whether it is certain that there is no such item any more."""
+        """Return whether it is certain that the item no longer exists."""
 
     def advance(self, state: SourceState, batch: Batch, work: W | None, now: float) -> SourceState:
         """Move the watermarks past the batch. The caller ends the batch, and saves.

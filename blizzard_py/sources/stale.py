@@ -155,7 +155,7 @@ def newer_work(state: SourceState, parts: SourceContext, world: World) -> str | 
         return contradiction(state.committed, world.record)
     from_nothing = state.reset_ts or state.progress.state == "Initial"
     if from_nothing and not state.last_batch:
-        return None  # somebody has insisted on it
+        return None  # an operator forced it
     if world.record is not None:
         conflict = contradiction(state.committed, world.record)
         if conflict is not None:

@@ -103,7 +103,7 @@ class KeyedWork(FileWork):
         return tuple(files[first:end])
 
 
-# What to give where nothing waits.
+# For callers without pending files.
 NOTHING = FileWork((), 0, (), None)
 
 
@@ -114,7 +114,7 @@ def finish_batch(state: SourceState, batch: Batch, lowest: Lowest, now: float) -
     another attempt are considered here. In recovery the pending files are unknown, so no name may
     be passed: ``lowest`` is then `hold_all`.
     """
-    # Queued files lie where scans do not look; they move nothing.
+    # Queued files are outside of scans; they move no watermark.
     queued = {entry.path for entry in state.queue}
     fresh = [entry.path for entry in done_of(batch) if entry.path not in queued]
     again = [path for path in retried(state.retries, batch, now) if path not in queued]

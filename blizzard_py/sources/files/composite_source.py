@@ -102,7 +102,7 @@ class CompositeFiles:
         self._all = parts
         self._parts = {each.source_name: each for each in parts.members}
         self._members = {name: opens(each, self._of(name)) for name, each in self._parts.items()}
-        # What the state is by now, while the members are asked one after the other.
+        # The current state, while the members are called in turn.
         self._state = SourceState()
 
     def check(self, state: SourceState) -> None:

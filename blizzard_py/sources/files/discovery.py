@@ -35,7 +35,7 @@ ENDINGS: dict[SourceCompression, tuple[str, ...]] = {
 ENDINGS["auto"] = tuple(ending for endings in ENDINGS.values() for ending in endings)
 
 
-# Until the depth is known a file's whole folder tells its time.
+# Until the depth is known the time comes from a file's whole folder.
 _ANY_DEPTH = 99
 # A file that is dated further ahead than this was not written then; see `FirstSeen`.
 AHEAD_SLACK_SECS = 60.0
@@ -121,8 +121,8 @@ def starting_point(state: SourceState, source: SourceSettings, now: float, where
         )
     if depth is not None:
         progress = replace(progress, depth=depth)
-    # From the first scan on the floor stands in the checkpoint and rises by its own rules.
-    # A checkpoint of the original has none: it goes on as the original would.
+    # After the first scan the checkpoint has the floor, and its own rules raise it.
+    # A checkpoint of the original has none and continues like the original.
     # With a global watermark only it has a floor, but one that knows of no lookback.
     if state.origin is None and (progress.floor is None or not state.totals.batches):
         progress = _closed_below(progress, lookback_floor(source.partition_filter, now))
@@ -225,7 +225,7 @@ def discover(
     entries = found.entries
     apart = places.skipped
     if not progress.partitions:
-        # Until something is tracked only what was found can tell which partitions are odd.
+        # Until partitions are tracked, only found paths show which have no time.
         places = PartitionSelector(found.progress, source, began, (e.path for e in entries))
         entries = tuple(e for e in entries if places.take(e.path))
         apart = SkippedItems(

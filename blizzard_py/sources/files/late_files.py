@@ -165,7 +165,7 @@ class LateFiles:
             found = self._sweep.next_slice(state)
             changed = self._changed_in(state, found.listed, now)
         except StorageError as error:
-            # Polls go on: what cannot be listed now is looked at later.
+            # Polls continue; a later slice lists these files again.
             self._sweep.rest(now, self._source.advanced.late_sweep_interval)
             self._log.warning("late_sweep_failed", error=str(error))
             return state

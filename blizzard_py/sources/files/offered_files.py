@@ -30,7 +30,7 @@ from blizzard_py.state.record_names import is_of_records, stem_of
 from blizzard_py.state.source_state import Batch, SourceState, ToReplace, under_way
 
 DAY_SECS = 86_400.0
-# The journal keeps what is younger than this for certain, whatever the clocks.
+# The journal certainly has all younger records, whatever the clocks.
 _TOLD_SECS = KEPT_SECS - DAY_SECS
 
 

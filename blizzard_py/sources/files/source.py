@@ -207,7 +207,7 @@ class FileSource(ABC):
         self, state: SourceState, batch: Batch, work: FileWork | None, now: float
     ) -> SourceState:
         if batch.request:
-            # A request moves no mark of the source.
+            # A request moves no watermark of the source.
             return with_reached(state, (entry.path for entry in batch.files))
         return self._moved(state, batch, _lowest(state, batch, work), now)
 

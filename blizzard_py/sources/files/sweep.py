@@ -137,7 +137,7 @@ class LateSweep:
                 cursor = entries[-1].path
                 break
             entries += page.entries
-        # Whatever is listed is there: a name may have been settled under other endings.
+        # A listed file exists: its name may have been processed under another ending.
         if self._files is not None:
             self._files += len(entries)
         if self._listed is not None:
@@ -151,7 +151,7 @@ class LateSweep:
         """End the sweep; return its digests for the ledger, or None if they are incomplete."""
         listed, files = self._listed, self._files
         self._listed = self._files = None
-        # Where another process listed the beginning nobody knows.
+        # Unknown if another process listed the first slices.
         self._forgetting = files is not None and self._ledger.outgrows(files)
         return None if listed is None else np.concatenate(listed)
 

@@ -1,10 +1,9 @@
 """Stale checkpoints of sources that publish groups: go on with what still holds.
 
-Nobody but the owner of the checkpoint publishes groups of a table or an API, and each number is
-saved before its manifest is put. So a group above the last number that a checkpoint knows is of
-readings that it does not know: it is an older one. The table is cut otherwise by now than it says,
-and what it would replace could leave rows twice. The manifests say which rows these readings
-replaced. Where one of them is gone nobody can tell, and the source stops.
+Only the owner of the checkpoint publishes groups of a table or an API, and each number is saved
+before its manifest is written. So a checkpoint is stale if there is a group above its last number.
+The table then has other slices than the checkpoint says, and a replacement could leave rows twice.
+The manifests say which rows the newer readings replaced. If one of them is gone, the source stops.
 """
 
 from __future__ import annotations
@@ -80,14 +79,14 @@ def with_columns(state: SourceState, since: Since, source_id: str, where: str) -
     if known.watermark and boundaries:
         _check(since, where, "checkpoint reset")
         lowest = min(first for first, _ in since.replaced).removeprefix(f"{source_id}/")
-        # The beginning of all is where a slice begins whatever was published.
+        # The lowest slice always begins at the beginning of all values.
         boundaries = tuple(text for text in boundaries if text <= lowest) or ("",)
     kept = replace(known, boundaries=boundaries, window=None, tasks=(), done=(), slices=())
     return replace(_dead_lettered(state, since), columns=kept)
 
 
 def _dead_lettered(state: SourceState, since: Since) -> SourceState:
-    """Without batches: one that was published is known by its manifest, another is planned anew."""
+    """Return the state without batches: published ones have manifests, others are planned again."""
     return replace(state, group_seq=since.last, in_flight=(), retries={})
 
 

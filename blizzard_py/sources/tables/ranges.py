@@ -1,11 +1,11 @@
 """Closed ranges of a table or an API, read in chunks for an operator's request. Pure.
 
-A range is half-open, ``[from, to)``, and so is each chunk, which is read as a window of its own
-beside the live ones. The watermark does not move; what is published counts as covered.
+A range is half-open, ``[from, to)``, and so is each chunk. A chunk is read as a window of its own,
+in addition to the live ones. The watermark does not move; published chunks count as covered.
 
-**What may be read.** Rows that were published cannot be replaced here, so it is only what nobody
-has read and nobody will: below the ``origin`` of the source, which is where its watermark was set
-before it published anything, and not covered. `refusal` says why not.
+**Permitted ranges.** Published rows cannot be replaced here. So a range must be unread, and polls
+must never reach it: below the ``origin`` of the source (its watermark before it published
+anything), and not covered. `refusal` returns the reason otherwise.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def range_of(
 ) -> ValueRange:
     """Return the range of a source between ``ends``, as they were written.
 
-    Rows are settled up to ``bound``: those that come into what lies above would be nobody's. Raises
+    Rows are final up to ``bound``. Rows that arrive above it later would be lost. Raises
     `RangeRefused`.
     """
     column = column_of(query_spec)

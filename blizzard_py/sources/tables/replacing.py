@@ -1,11 +1,10 @@
-"""Windows whose rows take the place of those published before. Pure.
+"""Windows whose rows replace published rows. Pure.
 
-With ``reread: replace`` a window with look-back is cut into slices where the next look-back will
-begin, and where a reading begins is lowered to where a slice does (`ColumnState.boundaries`). So it
-replaces whole slices: everything from there on, whatever the rows' own times say by now. A snapshot
-is one slice that is all there is.
+With ``reread: replace`` a window with look-back is cut into slices at the beginning of the next
+look-back. The beginning of a reading is lowered to that of a slice (`ColumnState.boundaries`). So a
+reading replaces whole slices, even if rows have other times now. A snapshot is a single slice.
 
-Which slice a task reads is the number before the point in its name: ``1.0``.
+The number before the point in a task's name is its slice: ``1.0``.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from blizzard_py.sources.tables.windows import from_stored
 from blizzard_py.state.column_state import ColumnState, StoredWindow
 from blizzard_py.state.source_state import Replaced
 
-# The task of a window that holds no row: nobody reads it, and the rows of before go.
+# The task of a window without rows: nothing is read, and earlier rows are removed.
 NOTHING = "none"
 
 

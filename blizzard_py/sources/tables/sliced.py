@@ -17,7 +17,7 @@ from blizzard_py.sources.tables import newer_groups
 from blizzard_py.sources.tables.newer_groups import Since
 from blizzard_py.state.source_state import SourceState, checkpoint_path
 
-# Under another id nothing is known, and the log has batches of the source: such a start is refused.
+# Another id has no state but the log has batches of the source: such a start is refused.
 OWN_ID = "an `id:` of its own (start it once with --fresh)"
 
 

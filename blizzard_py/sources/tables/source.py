@@ -1,9 +1,9 @@
-"""A source that is asked for rows above a watermark: a table or an API. A `Source`.
+"""A source of rows above a watermark: a table or an API. A `Source`.
 
 **An item** is a task of a window, named by both (`names`). `plan` fixes the bound, asks for the
-window's tasks, and puts both into the state, which is saved with the batch that reads them;
-until all of them are published nothing else is planned. So whoever takes over reads the same
-window again, and rows that moved above it meanwhile are in a later one.
+window's tasks, and puts both into the state, which is saved with the batch that reads them. Nothing
+else is planned until all of them are published. So a process that takes over reads the same window
+again, and rows that moved above it meanwhile are in a later one.
 
 **The watermark** moves to the window's end in the save that ends the last of its tasks. A
 batch holds a whole window (`SourceContext.limits`), and its job reports every task or fails, so one
@@ -68,7 +68,7 @@ class WindowSource(SlicedSource):
         self._skipped = SkippedNote(parts.stores.sink, parts.id)
         self._bound: ReadBound | None = None  # the last one
 
-    # -- for everyone who looks ----------------------------------------------------
+    # -- for all readers -----------------------------------------------------------
 
     def check(self, state: SourceState) -> None:
         known = state.columns
@@ -100,7 +100,7 @@ class WindowSource(SlicedSource):
             )
 
     def _check_publishing(self, state: SourceState) -> None:
-        """Rows that were added cannot be replaced, and what was replaced is not to be added to."""
+        """Check that the source still adds or still replaces rows, as its published ones were."""
         if state.units is not None:
             return
         if state.group_seq and not self._query_spec.replaces:
@@ -345,7 +345,7 @@ class WindowSource(SlicedSource):
         return replace(state, columns=ended)
 
     def _noted(self, before: ColumnState, after: ColumnState, batch: Batch) -> ColumnState:
-        """With the digests of what the batch has published, and without those that are over."""
+        """Return the state with digests of the batch's published rows, without expired ones."""
         kept = before.window
         assert kept is not None  # noqa: S101  # the caller has looked
         over = after.window is None

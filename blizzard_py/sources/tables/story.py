@@ -18,10 +18,10 @@ Finds = Callable[[SourceState, str], bool]
 
 @dataclass(frozen=True, slots=True)
 class NamedStory:
-    """An item that is no file, as its source tells of it: its name says all there is to know.
+    """The story of an item that is no file: its name has all the facts.
 
-    ``ignored`` is why it is no item's name. ``stands`` makes how it stands to a state, which
-    ``check`` has found to be kept in this way.
+    ``ignored`` is the reason if the name is no item's. ``stands`` returns the item's status in a
+    state, after ``check`` has accepted the state.
     """
 
     name: str
@@ -91,7 +91,7 @@ class TaskStatus(NamedStatus):
 
 
 def task_story(name: str, finds: Finds, check: Callable[[SourceState], None]) -> NamedStory:
-    """One task."""
+    """Return the story of one task."""
     ignored = None
     if not is_item_name(name):
         ignored = "is no task's name; they are like 000000000017#0"

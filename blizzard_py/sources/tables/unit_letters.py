@@ -10,11 +10,11 @@ from blizzard_py.slices.units.state import UnitsState
 
 
 def close_letters(dlq: Storage, source_id: str, uri: str, known: UnitsState) -> list[str]:
-    """Put letters away whose units have all been read since; the ids of those objects.
+    """Archive dead letters whose units were all read since, and return their ids.
 
-    ``uri`` is the source's, which letters begin their paths with. Only the owner of the
-    checkpoint calls it, with a state that is saved; once more does no harm. Raises
-    `StorageError`, `UnreadableDeadLetter`.
+    ``uri`` is the source's; paths of letters begin with it. Only the owner of the checkpoint calls
+    this, with a saved state; a second call changes nothing. Raises `StorageError`,
+    `UnreadableDeadLetter`.
     """
     closed = []
     for found in list(objects(dlq, source_id)):
@@ -27,10 +27,10 @@ def close_letters(dlq: Storage, source_id: str, uri: str, known: UnitsState) -> 
 def close_bad_rows(
     dlq: Storage, source_id: str, uri: str, units: Collection[str], batch: str
 ) -> list[str]:
-    """Put letters of bad rows away whose units were all read again as a whole by ``batch``.
+    """Archive dead letters of bad rows whose units were all read again as a whole by ``batch``.
 
-    What is bad still has a letter of that batch. Called as `close_letters` is; whoever dies before
-    leaves letters open that nobody needs.
+    Rows that are still bad have a letter of that batch. Called like `close_letters`. A death before
+    this call leaves open letters that are not needed.
     """
     closed = []
     for found in list(objects(dlq, source_id)):

@@ -21,9 +21,8 @@ from blizzard_py.slices.units.values import check_distinct, unit_name, units_fro
 def values_of(units: Units) -> Sequence[Mapping[str, str]] | None:
     """Return the values, None if there is one unit for all. Never an empty list.
 
-    Raises `Unavailable` for a table that cannot be read now or that gives none, where there are
-    fewer than there must be, and for values that the source may not tell apart: what is not known
-    now must not look as if it were gone.
+    Raises `Unavailable` for a table that cannot be read or has no values, for too few values, and
+    for values that the source may not distinguish. Unknown values must not look like removed ones.
     """
     found: Sequence[Mapping[str, str]] | None = units.listed
     if units.table is not None:
@@ -48,7 +47,7 @@ def _in_table(table: ValuesTable) -> Sequence[Mapping[str, str]]:
             f"{where}: no row of it passes the filters, which is not taken for `no units`; nothing"
             " is read until one does"
         )
-    # Files have no order that lasts; whose turn it is must not change with a compaction.
+    # Files have no lasting order, and a compaction must not change the order of values.
     return sorted(found, key=unit_name)
 
 

@@ -1,4 +1,4 @@
-"""The units that the next batch of a run reads, and the question of each. Pure.
+"""The units that the next batch of a run reads, and their queries. Pure.
 
 A **run** is what one poll of a source does: each unit that is due is read once in it, however
 long that takes, and no more units than `max_units_per_run`. So units in grace, which are always
@@ -74,15 +74,15 @@ def preview(
 
 
 def layout_of(found: UnitOutlook, units: Units) -> GridLayout:
-    """By what the units of a look are drawn."""
+    """Return the layout of the grid of a scan's units."""
     return GridLayout(found.laid.partitions, found.values, units.terms, units.range.zone)
 
 
 def to_read(found: UnitOutlook, run: UnitRun, waiting: Collection[str]) -> list[PlannedUnit]:
     """Return the units that the run still has to read; above its limit, those that waited longest.
 
-    ``waiting`` are those that could not be read with all others of their batch; whoever failed
-    alone has a pause of its own.
+    ``waiting`` are units of a batch in which no unit could be read. A unit that failed alone has
+    its own pause.
     """
     chosen = []
     alone = {key for key, unit in found.state.open.items() if unit.failures}

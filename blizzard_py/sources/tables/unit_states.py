@@ -41,8 +41,8 @@ def ranges_of(source_id: str, state: SourceState, batch: Batch, done: set[str]) 
 def after(state: SourceState, batch: Batch) -> SourceState:
     """Return the state with the outcomes of the batch's units.
 
-    Where none of several could be read the source is rather down than each unit bad: then no unit's
-    failure counts, and what waits is told by the batch's retries alone.
+    If none of several units could be read, the source is down rather than each unit bad. Then no
+    unit's failure counts, and only the batch's retries show the waiting units.
     """
     known = state.units
     if known is None:
@@ -79,7 +79,7 @@ def with_progress(state: SourceState) -> SourceState:
 
 
 def shown_units(state: SourceState, blocked: str | None) -> dict[str, Any]:
-    """``units`` of ``status --json``; ``blocked`` says why the next group is not committed."""
+    """Return ``units`` of ``status --json``; ``blocked`` is why the next group is not committed."""
     known = state.units or UnitsState()
     failing = {key: unit for key, unit in known.open.items() if unit.failures}
     named = sorted(failing.items(), key=lambda item: (-item[1].failures, item[0]))[:_NAMED]

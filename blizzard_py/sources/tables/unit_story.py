@@ -13,7 +13,7 @@ from blizzard_py.sources.story import Passed, Waiting
 from blizzard_py.sources.tables.story import NamedStatus, NamedStory
 from blizzard_py.state.source_state import SourceState
 
-# How a unit of that name stands now; None if there is none that is open.
+# The current status of a unit of that name; None if no such unit is open.
 Finds = Callable[[SourceState, str], PlannedUnit | BlizzardError | None]
 
 _WORDS = {
@@ -36,7 +36,7 @@ class UnitStatus(NamedStatus):
 
     def is_new(self) -> bool:
         found = self.finds(self.state, self.name)
-        # One that was read before has an outcome, whatever comes of it next.
+        # A unit that was read before has an outcome.
         return isinstance(found, PlannedUnit) and found.execute and found.high is None
 
     def next_poll(self) -> Waiting:
@@ -65,7 +65,7 @@ class UnitStatus(NamedStatus):
 
 
 def unit_story(name: str, finds: Finds, check: Callable[[SourceState], None]) -> NamedStory:
-    """One unit."""
+    """Return the story of one unit."""
     ignored = None
     try:
         key_parts(name)

@@ -6,13 +6,12 @@ batch is read and puts that into the state (`UnitsState.readings`), which is sav
 before its job starts; so whoever takes it over reads the same again. What is asked follows from
 that and from the configuration.
 
-Units of a batch are read apart: one that fails costs itself alone, waits longer each time, and has
-a dead letter once it has failed `max_retries` times more. Those that were read are one group, which
-replaces what they published before (`blizzard_core.handover.groups`).
+Units of a batch are read separately: a failing unit does not affect the others. It waits longer
+each time, and gets a dead letter after `max_retries` further failures. The units that were read are
+one group, which replaces their published rows (`blizzard_core.handover.groups`).
 
-There is one batch at a time, and what is due is looked at anew before each; what one poll reads
-at most is a `UnitRun`. A unit in grace is due at each poll, so such a source is polled once an hour
-unless it is said otherwise.
+There is one batch at a time; due units are determined again before each. One poll reads at most a
+`UnitRun`. A unit in grace is due at each poll, so the default poll interval is an hour.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class UnitSource(SlicedSource):
         """Return whether units could not be read as of the last poll, and wait for another try."""
         return bool(self._failing)
 
-    # -- for everyone who looks ----------------------------------------------------
+    # -- for all readers -----------------------------------------------------------
 
     def check(self, state: SourceState) -> None:
         if state.units is None and (state.columns is not None or state.progress.value is not None):
@@ -102,7 +101,7 @@ class UnitSource(SlicedSource):
         return unit_states.after(state, batch)
 
     def backlog(self, state: SourceState) -> Backlog:
-        """Units that failed or are to be read again. Asks nobody: what is due a poll finds."""
+        """Count units that failed or must be read again. Sends no request; polls find due units."""
         known = state.units or UnitsState()
         behind = sum(bool(unit.failures) for unit in known.open.values()) + len(known.redo)
         return Backlog(behind, None, complete=False)
@@ -118,7 +117,7 @@ class UnitSource(SlicedSource):
         """Return what is due now, all of it. Writes nothing."""
         return self._preview(state)
 
-    # -- for the one that owns the checkpoint --------------------------------------
+    # -- for the owner of the checkpoint -------------------------------------------
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # nothing of it is kept aside
         self._close_letters(state.units)

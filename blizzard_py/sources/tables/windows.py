@@ -1,9 +1,9 @@
 """A source's state after the plan of a window, and after its end. Pure.
 
-Which rows a look-back may bring again is known from digests (`blizzard_py.state.seen_rows`),
-which are kept from the first window on that ``reread: new_only`` reads. So a look-back begins no
-lower than these reach: where it was lengthened, or switched on, it grows into its length
-rather than double what was published before anybody took note.
+Digests (`blizzard_py.state.seen_rows`) recognise rows that a look-back reads again. They are kept
+from the first window that ``reread: new_only`` reads. So a look-back begins no lower than the
+digests reach. After it was lengthened or switched on, it grows to its length over time; otherwise
+it would double rows that were published without digests.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from blizzard_py.slices.notation import deserialize, serialize
 from blizzard_py.slices.windows import window
 from blizzard_py.state.column_state import ColumnState, SeenSegment, Stored, StoredWindow
 
-# Bounds at whose value rows may still come.
+# Bounds at whose value rows may still arrive.
 TIES = frozenset({"max", "rows"})
 # Types whose values have the same digests.
 _ALIKE = {"int32": "integer", "int64": "integer", "float32": "float", "float64": "float"}
-# Where rows are lines, told by the whole line if there is no key.
+# Rows are lines here, recognised by the whole line without a key.
 _OF_LINES = frozenset({"http", "json"})
 
 
 def to_stored(watermark: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as a checkpoint keeps them. Raises `WatermarkError` for what it cannot keep."""
+    """Return values in the checkpoint's form. Raises `WatermarkError` for unsupported values."""
     found: dict[str, Any] = json.loads(serialize(watermark))
     return found
 
@@ -116,17 +116,17 @@ def dedup(
     kept: StoredWindow,
     seen: Iterable[tuple[str, SeenSegment]],
 ) -> DedupSpec:
-    """Return how the window's tasks tell rows: as it was planned, whatever is configured by now.
+    """Return how the window's tasks recognise rows: as planned, not as configured now.
 
-    ``seen`` are the segments that are kept and their paths. Raises `StateError` where their
-    digests were made of what is not read any more.
+    ``seen`` are the stored segments and their paths. Raises `StateError` if their digests include
+    columns that are no longer read.
     """
     held, now = _held_by(query_spec, fields), _fingerprint(kept)
     if kept.above:
         before = _earlier_fingerprints(query_spec, held, seen)
         return DedupSpec(now, "above", from_stored(kept.above), before)
     if kept.kind in TIES or kept.inclusive:
-        # Rows beside the boundary were never published, whatever they hold.
+        # Rows off the boundary were never published, whatever they hold.
         before = _earlier_fingerprints(query_spec, held, seen) if kept.inclusive else ()
         return DedupSpec(now, "at", from_stored(kept.up_to), before)
     return DedupSpec()
@@ -142,7 +142,7 @@ def fingerprint_columns(query_spec: QuerySpec, fields: Iterable[FieldSpec]) -> d
 
 
 def _held_by(query_spec: QuerySpec, fields: Iterable[FieldSpec]) -> dict[str, str]:
-    """All columns that are read, with what they hold."""
+    """Return all columns that are read, with their types."""
     undeclared = dict.fromkeys((*query_spec.key, *query_spec.columns), "")
     return undeclared | {field.name: _held(field) for field in fields}
 
@@ -200,7 +200,7 @@ def done(known: ColumnState, names: Iterable[str]) -> ColumnState:
 
 
 def noted(known: ColumnState, kept: StoredWindow) -> Stored | None:
-    """From where on the digests that are kept know all rows, once the window is over."""
+    """Return the value from which stored digests cover all rows, after the window."""
     if not kept.above:
         return None
     return to_stored(_not_below(from_stored(kept.above), _seen_from(known)))

@@ -1,8 +1,8 @@
 """Work units as an API for a user's own programs: pure, and not used by the daemon itself.
 
-All calls here are functions of their arguments: they open nothing and keep nothing. Times are
-aware datetimes; those that are returned are in UTC, whole milliseconds. Everything wrong raises
-`UnitError`, a `ConfigError`. What the daemon shares with its users is in `blizzard_py.slices`.
+All functions depend only on their arguments: they open and store nothing. Times are aware
+datetimes. Returned times are in UTC, in whole milliseconds. Every error is a `UnitError`, which is
+a `ConfigError`. The code that the daemon uses too is in `blizzard_py.slices`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _HOLDS = {"datetime": "range", "unit": "units"}
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All units, by partition, then by value in the order given; ``cut_off`` may be None."""
+    """All units by partition, then by value in the given order. ``cut_off`` may be None."""
 
     cut_off: datetime | None
     units: list[PlannedUnit]
@@ -62,14 +62,14 @@ def plan(
 ) -> Plan:
     """Return the plan of each unit: each of ``units`` in each of ``ranges``.
 
-    ``ranges`` are pairs as `partitions` gives them, ``units`` dicts as `unit_list` does; None, or
-    no dict, is one unit ``{}``. ``state`` maps the start of a partition and a unit's name
-    (`unit_name`: its value; ``{}`` of the only unit) to its high watermark, or None. Grace and
-    abstinence are days of 24 hours, or durations. ``limit`` is as `limit` gives it: the first so
-    many are executed, and the others keep their reason.
+    ``ranges`` are pairs as from `partitions`, ``units`` are dicts as from `unit_list`. Without
+    units there is one unit ``{}``. ``state`` maps the start of a partition and a unit's name
+    (`unit_name`: its value, or ``{}`` for the only unit) to its high watermark, or None. Grace and
+    abstinence are days of 24 hours, or durations. ``limit`` is as from `limit`: only the first
+    units are executed, and the others keep their reason.
 
-    Raises `UnitError` for ranges that are empty or overlap, units of one name, fewer values than
-    ``min_units``, and whatever is not of these types.
+    Raises `UnitError` for ranges that are empty or overlap, units with the same name, fewer values
+    than ``min_units``, and arguments of other types.
     """
     pairs = _pairs(ranges)
     given = None if units is None else _named(units)
@@ -83,7 +83,7 @@ def plan(
     found = []
     for pair in pairs:
         begin, end = pair
-        # Nearly all units of a partition were never read, or up to its end: these are told once.
+        # Nearly all units were never read, or up to the end: these two are computed only once.
         unread: Verdict | None = None
         whole: Verdict | None = None
         for name, values in named.items():
@@ -120,7 +120,7 @@ def check(definitions: Any) -> list[str]:
     """Return the problems of a list of ``{name, type, range or units}``; none if it is valid.
 
     ``type`` is ``datetime``, with a ``range`` of ``from`` and ``to`` (and ``zone``), or ``unit``
-    with ``units`` as `unit_list` takes them; at most one of each. None is fine.
+    with ``units`` as for `unit_list`; at most one of each. None is valid.
     """
     if definitions is None:
         return []
@@ -179,7 +179,7 @@ def _units(definition: Mapping[Any, Any]) -> list[str]:
 def _days(value: Any, what: str) -> timedelta:
     """Return a number of days, 24 hours each, or a duration, to the millisecond. None is 0.
 
-    Raises `UnitError` below 0 and for what is no number. More than the calendar has are as many.
+    Raises `UnitError` below 0 and for other values. Durations longer than the calendar are cut.
     """
     if value is None:
         return timedelta(0)
@@ -238,7 +238,7 @@ def _highs(state: Any) -> Mapping[tuple[datetime, str], datetime | None]:
             if name is not None and not isinstance(name, str):
                 raise UnitError(f"{shown(key)} is no key: (start of the partition, unit)")
             is_plain = False
-        # Units of a partition mostly stand together.
+        # Units of the same partition are mostly adjacent.
         if begin is not known and in_utc(begin, "state") is not begin:
             is_plain = False
         known = begin

@@ -1,7 +1,7 @@
 """The fold of units that are complete and out of grace into ``closed_to``. Pure.
 
-So the state is as large as what is going on, not as what has been. Nothing is lost by it but
-where old slices begin: whoever lengthens the grace reads such a partition from its beginning.
+So the size of the state depends on open units, not on all earlier ones. Only the beginnings of old
+slices are lost: after the grace period is lengthened, such a partition is read from its beginning.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def closed(
 ) -> UnitsState:
     """Return the same state in less room, with ``closed_to`` of each name as far as it can go.
 
-    Over partitions that are complete, read since their grace was over, and not marked; never
-    the last, which may grow. What lies before the first partition goes: a moving start has left it
-    behind. ``shift`` is abstinence less grace, as it is now.
+    It passes partitions that are complete, were read after their grace, and are not marked. It
+    never passes the last one, which may grow. Units before the first partition are removed: a
+    moving start has passed them. ``shift`` is the present abstinence less grace.
     """
     top = highest(state)
     if top is None or not partitions:

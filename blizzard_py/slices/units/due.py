@@ -1,13 +1,15 @@
 """The next reading of a source, from its state: the planner with pauses, marks and slices. Pure.
 
-Units that are closed and stay so are counted and not looked at, so planning costs what is open.
+Closed units are only counted, so the cost of planning depends on open units.
 
-Three things the planner cannot know that has high watermarks alone. A complete unit is due until
-it was read *after* its grace: where its last reading failed, or was beyond the limit, the
-cut-off has moved past it meanwhile. One that was read up to a time that was still to come (the
-end of its range was, or a clock was ahead) is known up to when it was read. And where the limit
-binds, whoever was read longest ago has its turn: units in grace, which are read each time, would
-else keep all others waiting.
+The planner has only high watermarks. This module adds three rules:
+
+- A complete unit is due until it was read *after* its grace. If its last reading failed, or was
+  beyond the limit, the cut-off has moved past it meanwhile.
+- A unit that was read up to a future time (the end of its range, or a clock was ahead) is known
+  only up to the time of that reading.
+- If the limit applies, units that were read longest ago come first. Otherwise units in grace,
+  which are read each time, would keep all others waiting.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ from blizzard_py.slices.units.values import LONE, unit_name
 class Terms:
     """Terms of reading units: ``grace`` and ``abstinent``, the ``limit`` of a run, ``min_units``.
 
-    ``everything`` also looks at the closed units, which are only counted else. With ``days_of``
-    requests say whole days of that zone, and readings are cut there.
+    ``everything`` includes the closed units, which are otherwise only counted. With ``days_of``
+    requests are for whole days of that zone, and readings are cut at its midnights.
     """
 
     grace: timedelta = timedelta(0)
@@ -62,8 +64,8 @@ class Terms:
 class Due:
     """The due units: ``units`` by partition and value, each ``start`` where a slice begins.
 
-    ``closed`` are those that were only counted. ``retired`` are names that the state knows and
-    the configuration no longer has.
+    ``closed`` is the number of units that were only counted. ``retired`` are names in the state
+    that the configuration no longer has.
     """
 
     cut_off: datetime | None
@@ -100,11 +102,10 @@ def due(
     terms: Terms,
     now: datetime,
 ) -> Due:
-    """Return what becomes of each unit now.
+    """Return the plan of each unit now.
 
-    ``values`` of None is one unit ``{}``; an empty list none.
-
-    ``partitions`` rise. Raises `UnitError` where there are fewer values than ``min_units``.
+    ``values`` of None is one unit ``{}``; an empty list is no unit. ``partitions`` rise. Raises
+    `UnitError` if there are fewer values than ``min_units``.
     """
     enough(None if values is None else len(values), terms.min_units)
     named = {LONE: {}} if values is None else {unit_name(one): one for one in values}
@@ -116,7 +117,7 @@ def due(
     told: tuple[datetime | None, str] = None, ""
     for at, columns in _places(asked, partitions, names, everything=terms.everything):
         begin, end = partitions[at]
-        # Most begin where the one before ends.
+        # Most partitions begin where the one before ends.
         begin_text = told[1] if told[0] == begin else stamp(begin)
         told = end, stamp(end)
         span = _Span(partitions[at], begin_text, told[1], at == len(partitions) - 1)
@@ -150,7 +151,7 @@ def _places(
 ) -> Iterator[tuple[int, Sequence[int]]]:
     """Yield the units to plan: partitions in order, each with its values, by their numbers.
 
-    Those behind what is closed and out of grace; and before it, what has an entry of its own.
+    These are units above the closed ones that are out of grace, and older ones with an entry.
     """
     if not partitions:
         return
@@ -161,7 +162,7 @@ def _places(
         firsts[name] = 0
         if reached is not None and asked.cut_off is not None and not everything:
             passed = min(stored_moment(reached, name), asked.cut_off)
-            # The last one is always looked at: it may have shrunk.
+            # The last one is always planned: it may have shrunk.
             firsts[name] = min(bisect_right(ends, passed), len(ends) - 1)
     bounds = {name: stamp(partitions[first][0]) for name, first in firsts.items()}
     columns = {name: column for column, name in enumerate(names)}
@@ -208,9 +209,9 @@ def _planned(
 def widened(
     low: datetime, begin: datetime, high: datetime | None, slices: Sequence[datetime]
 ) -> datetime:
-    """Return where a reading begins that wants to at ``low``: where a slice does.
+    """Return where a reading from ``low`` begins: at the beginning of a slice.
 
-    From ``high`` on nothing is published, so there is nothing to replace in part.
+    Nothing is published from ``high`` on, so nothing there would be replaced in part.
     """
     if high is None or low <= begin:
         return begin

@@ -1,4 +1,4 @@
-"""The grid of a source's units, as its page draws it: values by time, coloured by state. Pure.
+"""The grid of a source's units for its page: values by time, coloured by state. Pure.
 
 ::
 
@@ -10,13 +10,13 @@
                 "failures": 0, "next_try": null, "error": null, "units": {"incomplete": 1}}, …],
      "counts": {"failing": 0, …, "done": 13}}
 
-A cell is a letter (`LETTERS`), ``.`` where there is no unit. Of a cell that is done its column
-says all: read up to its end. Others have a note as well, of the worst of their units.
+A cell is a letter (`LETTERS`), or ``.`` without a unit. A done cell was read up to the end of its
+column. Every other cell has a note about its worst unit.
 
-It is bounded whatever there is: where there are more than `MOST_COLUMNS` partitions they are
-folded by day, month or year on the zone's calendar, a cell then holds several units and shows
-the state of the worst; ``earlier`` columns and ``more`` rows are counted only, the rows that
-look worst stay. ``retired`` are values that the state knows and nobody lists any more.
+The size is bounded. More than `MOST_COLUMNS` partitions are folded by day, month or year on the
+zone's calendar. Then a cell has several units and shows the state of the worst. ``earlier`` columns
+and ``more`` rows are only counted; the worst rows stay. ``retired`` are values in the state that
+are no longer configured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The units' state after a reading, or after an operator's request. Pure.
 
-A success moves a unit's high watermark and its slices, a failure counts and pauses; nothing
-else changes either. Stored times are compared as text, which is of fixed width.
+A success moves a unit's high watermark and its slices. A failure is counted and pauses the unit.
+Stored times are compared as text, which has a fixed width.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from blizzard_py.slices.units.state import (
     unit_of,
 )
 
-# After a failure a unit waits this many seconds, twice as long after each further one, up to a
-# day: one that never works must not spend what an API allows.
+# The pause in seconds after the first failure, and the longest one. It doubles with each failure,
+# so that a unit that always fails does not use up an API's quota.
 PAUSE_SECS = (60, 86_400)
 
 MOST_MARKS = 20_000
 
 
 def succeeded(state: UnitsState, reading: UnitReading) -> UnitsState:
-    """After a reading that is published: its end is the high watermark, its slices are known.
+    """Return the state after a published reading: its end is the high watermark.
 
-    Never lower than what was known; failures are forgotten, and a mark to read it again is taken
-    off. Raises `StateError` for a reading that begins within a slice: it leaves rows twice.
+    The high watermark never falls. Failures and a mark to read the unit again are removed. Raises
+    `StateError` for a reading that begins within a slice: rows would be in the table twice.
     """
     known = unit_of(state, reading.key, reading.part_to)
     begin = reading.key.partition("/")[0]
@@ -57,9 +57,10 @@ def succeeded(state: UnitsState, reading: UnitReading) -> UnitsState:
 
 
 def failed(state: UnitsState, reading: UnitReading, now: datetime, error: str) -> UnitsState:
-    """After a reading that failed: one more failure, and a pause, doubled each time up to a day.
+    """Return the state after a failed reading: one more failure and a pause.
 
-    High watermark, slices and marks stay. ``error`` is kept on one line, shortened.
+    The pause doubles each time, up to a day. High watermark, slices and marks stay. ``error`` is
+    saved on one line, shortened.
     """
     known = unit_of(state, reading.key, reading.part_to)
     failures = known.failures + 1
@@ -74,7 +75,7 @@ def failed(state: UnitsState, reading: UnitReading, now: datetime, error: str) -
 def marked(state: UnitsState, keys: Iterable[str]) -> UnitsState:
     """Mark units: they are read again from their beginning at once, and their rows replaced.
 
-    Raises `UnitError` for more than 20,000 marks, `StateError` for what is no unit.
+    Raises `UnitError` for more than 20,000 marks, `StateError` for a key that is no unit.
     """
     marks = dict.fromkeys([*state.redo, *keys])
     if len(marks) > MOST_MARKS:
@@ -93,10 +94,10 @@ def marked(state: UnitsState, keys: Iterable[str]) -> UnitsState:
 def with_high(state: UnitsState, key: str, partition: Pair, high: datetime | None) -> UnitsState:
     """Return the state with the unit read up to ``high``. None forgets it: it is read as new.
 
-    A lower one than before is lowered to where a slice begins, or forgets the unit if none is
-    known there: what lies above is read again, and slices are replaced as a whole. Where it is
-    higher than what was read nobody asks any more when that was. Raises `UnitError` for one that
-    is not within the partition.
+    A lower value than before is moved down to the beginning of a slice, or forgets the unit if no
+    slice is known there: later times are read again, and slices are replaced completely. If it is
+    higher than the range read so far, the time of the last reading is dropped. Raises `UnitError`
+    for a value outside of the partition.
     """
     begin, end = partition
     known = unit_of(state, key, stamp(end))
@@ -119,7 +120,7 @@ def with_high(state: UnitsState, key: str, partition: Pair, high: datetime | Non
     if known.high is None:
         read = OpenUnit(told, (stamp(begin),), read_at)
     elif told >= known.high:
-        # What is above is taken for published: a slice of its own that begins there.
+        # The range above counts as published, as a slice of its own.
         grown = (*known.slices, known.high) if told > known.high and known.slices else known.slices
         read = OpenUnit(told, grown, read_at)
     else:

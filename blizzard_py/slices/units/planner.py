@@ -1,8 +1,9 @@
-"""The plan of the units to be read, from where to where, and why: `verdict`. Pure.
+"""The plan of units: which ones to read, their ranges and the reasons. Pure.
 
 For unit *u* in partition [p0, p1): *h* is its high watermark, none if it never succeeded, and
-``shift`` abstinence less grace. ``cut_off`` is the highest *h* of all moved by ``shift``, ``low``
-the unit's own, not before p0. Reasons, the first that holds:
+``shift`` is abstinence less grace. ``cut_off`` is the highest *h* of all units, moved by
+``shift``. ``low`` is the unit's own *h* moved likewise, not before p0. The first reason that holds
+applies (`verdict`):
 
 ==============  ==========  =================================================================
 reason          reads       holds
@@ -36,9 +37,9 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 class PlannedUnit(NamedTuple):
     """The plan of one unit: [``start``, ``end``) is read if ``execute``.
 
-    One that is not, although its reason is to read, is beyond the limit of the run. The reason
-    ``redo`` is that of a unit which an operator wants read again. A tuple, since a plan may
-    hold hundreds of thousands.
+    If it is not executed although its reason is one to read, it is beyond the limit of the run.
+    Reason ``redo``: an operator requested another reading. It is a tuple, because a plan may have
+    hundreds of thousands.
     """
 
     values: Mapping[str, Any]
@@ -88,7 +89,7 @@ def limited(
 ) -> list[PlannedUnit]:
     """Return the units, of which only the first ``most`` are executed.
 
-    By their ``turns`` where there are any, the lowest first, then as they stand.
+    The lowest ``turns`` come first, if there are any, then the given order.
     """
     if most is None:
         return list(units)

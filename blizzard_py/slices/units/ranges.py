@@ -1,8 +1,8 @@
-"""A source's range and scheme as configured: its partitions at a time, and what they depend on.
+"""The configured range and scheme of a source, and its partitions at a given time. Pure.
 
-Pure. Partitions depend on the start and the scheme alone, so they stay the same from run to
-run; only the last may grow. What would move them is a problem of the configuration
-(`problems`), or stops a source that has state (`blizzard_py.slices.units.state.guarded`).
+Partitions depend only on the start and the scheme, so they are the same in every run; only the last
+one may grow. A setting that would move them is a problem of the configuration (`problems`). A
+change that would move them stops a source with state (`blizzard_py.slices.units.state.guarded`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from blizzard_py.slices.compare import shown
 from blizzard_py.slices.instants import is_moving, resolve, stamp, zone_of
 from blizzard_py.slices.units.schemes import Pair, composite, partitions, scheme
 
-# What a fixed time means does not depend on now; two ends that both move keep their order.
+# Any time: fixed times do not depend on it, and two moving ends keep their order.
 _ANY = datetime(2020, 1, 15, 12, tzinfo=UTC)
 _FOR_EVER = datetime.max.replace(tzinfo=UTC)
 _HALF_A_YEAR = timedelta(days=182)
@@ -80,7 +80,7 @@ def laid_out(range_: UnitRange, now: datetime) -> LaidOut:
 
 
 def problems(range_: UnitRange) -> list[str]:
-    """All that is wrong with it: texts, zone, schemes, ends in the wrong order, what moves."""
+    """Return the problems of a range: texts, zone, schemes, order of the ends, moving starts."""
     try:
         zone_of(range_.zone)
     except UnitError as error:
@@ -116,9 +116,9 @@ def range_problems(start: Any, end: Any, zone: Any = "UTC") -> list[str]:
 
 
 def spec_of(range_: UnitRange, fields: Sequence[str]) -> dict[str, str]:
-    """Return what all partitions and names depend on; another one stops a source that has state.
+    """Return what all partitions and names depend on. A change stops a source with state.
 
-    A start that moves is told as it is written, any other as its instant.
+    A moving start is given as it is configured, any other as its instant.
     """
     moves = is_moving(range_.start)
     start = range_.start.strip() if moves else _stored_end(range_.start, range_.zone)

@@ -1,8 +1,8 @@
 """Partitions: a range cut at a boundary every hour, day, week, month or year from its start.
 
-The *k*-th boundary is the start and *k* periods, never the boundary before and one: months from
-a 31st would else stay at the shortest month's day for ever. So partitions depend on the start
-and the scheme alone, and only the last may grow.
+The *k*-th boundary is the start plus *k* periods, never the previous boundary plus one. Otherwise
+months from a 31st would stay at the shortest month's last day. So partitions depend only on the
+start and the scheme, and only the last one may grow.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _PERIODS = {
     "yearly": "year",
 }
 
-# More are a mistake in the range, and no plan of them can be looked at.
+# More partitions are a mistake in the range, and nobody can read a plan of them.
 MOST_PARTITIONS = 200_000
 
 
 def scheme(text: Any) -> str:
     """Return the scheme's name in lower case. An empty text and None are ``none``.
 
-    Raises `UnitError` for what is not one of none, hourly, daily, weekly, monthly, yearly.
+    Raises `UnitError` unless it is none, hourly, daily, weekly, monthly or yearly.
     """
     if text is None:
         return NONE
@@ -52,12 +52,12 @@ def scheme(text: Any) -> str:
 def partitions(
     start: datetime, end: datetime, by: str | None = NONE, partial: bool = True, zone: str = "UTC"
 ) -> list[Pair]:
-    """[start, end) as half-open pairs in UTC, cut by a scheme on the calendar of ``zone``.
+    """Cut [start, end) into half-open pairs in UTC by a scheme on the calendar of ``zone``.
 
     Days, weeks, months and years are steps of the wall clock, so a day may have 23 or 25 hours;
-    hours are absolute. A week begins on the weekday of the start, and hours in the start stay in
-    every boundary. The last one ends at ``end`` if ``partial``, else it is left out until it is
-    whole. None if the start is not before the end.
+    hours are absolute. A week begins on the weekday of the start, and the start's time of day is
+    in every boundary. The last pair ends at ``end`` if ``partial``. Otherwise it is left out until
+    it is complete. The result is empty if the start is not before the end.
 
     Raises `UnitError` for unknown schemes and zones, times without a zone, and for more than
     200,000 partitions, with their number.
@@ -74,12 +74,12 @@ def composite(
     partial: bool = True,
     zone: str = "UTC",
 ) -> tuple[list[Pair], list[Pair]]:
-    """Partitions of [start, end), which parts cut by schemes of their own; and its gaps.
+    """Return the partitions of [start, end), whose parts have their own schemes, and its gaps.
 
-    Each part is ``(by, from, to)``, or a mapping of these. They are sorted, cut to the range and
-    partitioned one by one. Gaps are what nothing will ever read: between parts, before and
-    behind them, and what a part that ends within the range leaves with ``partial=False``. What
-    only waits until its partition is whole is none.
+    Each part is ``(by, from, to)``, or a mapping of these. Parts are sorted, cut to the range and
+    partitioned one by one. Gaps are ranges that are never read: between, before and behind parts.
+    With ``partial=False`` also the rest of a part that ends within the range. A range that waits
+    until its partition is complete is no gap.
 
     Raises `UnitError` for parts that overlap or miss an end, and as `partitions` does.
     """
@@ -155,7 +155,7 @@ def _cut(
 
 
 def _boundary(start: datetime, period: str, zone: tzinfo) -> Boundary:
-    """Return the k-th boundary, or None where the calendar ends."""
+    """Return the function from k to the k-th boundary, which is None beyond the calendar."""
     if period == "hour":
         return lambda k: later(start, period, k)
     try:

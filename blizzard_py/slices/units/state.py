@@ -10,17 +10,17 @@
          "read_at": "2020-02-21T09:30:00.000Z", "failures": 0, "next_try": null, "error": null}},
      "redo": []}
 
-Times are `blizzard_py.slices.instants.stamp` s. A **unit's key** is where its partition begins,
-``/`` and its name (`blizzard_py.slices.units.values.unit_name`), which is what it is told by
+Times are texts of `blizzard_py.slices.instants.stamp`. A **unit's key** is the beginning of its
+partition, ``/`` and its name (`blizzard_py.slices.units.values.unit_name`). It identifies the unit
 everywhere: here, in batches, on the command line.
 
 Up to ``closed_to`` every partition of the value is complete and out of grace: its high watermark
-is its end, and its slices are forgotten. An entry under ``open`` goes before it: of a unit that
-is younger, or older and failing or read again. ``high`` is null for one that never succeeded.
-``redo`` are the units that are read again from their beginning, whatever they have. ``spec`` is
-what all partitions depend on. ``anew``: nothing was read since a start from nothing, so what the
-source has published in its life is replaced as a whole by the first group. ``readings`` are those
-of the batch that is under way, saved with it before its job starts.
+is its end, and its slices are forgotten. An entry under ``open`` has precedence. It is of a later
+unit, or of an older one that fails or is read again. ``high`` is null for a unit that never
+succeeded. ``redo`` are units to be read again from their beginning. ``spec`` is what all
+partitions depend on. ``anew``: nothing was read since a start over, so the first group replaces
+everything that the source has published. ``readings`` belong to the running batch, and are saved
+with it before its job starts.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ UnitKey = Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\
 
 @dataclass(frozen=True, slots=True)
 class OpenUnit:
-    """One unit's state. ``slices`` are where those begin that are known, rising.
+    """One unit's state. ``slices`` are the rising beginnings of the known slices.
 
-    ``read_at`` is when the reading was planned that succeeded last: nothing that arrived later
-    is in the table, also where ``high`` lies behind it; None where somebody has said how far it
-    is. ``failures`` count since; until ``next_try`` it waits; ``error`` is why.
+    ``read_at`` is when the last successful reading was planned: nothing that arrived later is in
+    the table, even if ``high`` is later. It is None if an operator set ``high``. ``failures``
+    counts failures since then. The unit waits until ``next_try``, because of ``error``.
     """
 
     high: Stamp | None = None
@@ -65,8 +65,8 @@ _NEW = OpenUnit()
 class UnitReading:
     """A unit's reading of [``slices[0]``, ``to``), as it is saved before it begins.
 
-    ``slices`` are where they begin, at least one; each goes to requests and files of its own.
-    ``part_to`` is where the partition ended when it was planned, ``at`` when that was.
+    ``slices`` are the beginnings of its slices, at least one. Each has its own requests and files.
+    ``part_to`` is the end of the partition when it was planned, ``at`` the time of planning.
     """
 
     key: UnitKey
@@ -78,7 +78,7 @@ class UnitReading:
 
 @dataclass(frozen=True, slots=True)
 class UnitsState:
-    """See above. ``UnitsState()`` is a cold start."""
+    """The state of all units of a source. ``UnitsState()`` is a cold start."""
 
     spec: Mapping[str, str] = field(default_factory=dict)
     closed_to: Mapping[str, Stamp] = field(default_factory=dict)
@@ -112,8 +112,8 @@ def stored_moment(text: str, where: str) -> datetime:
 def unit_of(state: UnitsState, key: str, part_to: str, *, is_last: bool = False) -> OpenUnit:
     """Return what is known of a unit whose partition ends at ``part_to``, closed or not.
 
-    The last partition of a range may end before where it was closed, when the range's end went
-    back; its high watermark then is above its end, which the planner must see.
+    The last partition may end before its closed part, if the range's end was moved back. Its high
+    watermark is then above its end, and the planner has to know that.
     """
     found = state.open.get(key)
     if found is not None:
@@ -126,9 +126,9 @@ def unit_of(state: UnitsState, key: str, part_to: str, *, is_last: bool = False)
 
 
 def owes(unit: OpenUnit, part_to: datetime, shift: timedelta) -> bool:
-    """Return whether a unit has not been read since its partition, and the grace of it, was over.
+    """Return whether a unit has not been read since its partition and its grace ended.
 
-    ``shift`` is abstinence less grace. What is not known to be owed is not.
+    ``shift`` is abstinence less grace. False if the time of its reading is unknown.
     """
     if unit.read_at is None:
         return False
@@ -145,7 +145,7 @@ def _read_at(text: str) -> datetime:
 
 
 def reached(unit: OpenUnit) -> Stamp | None:
-    """Up to when a unit is known: its high watermark, but nothing that was still to come then."""
+    """Return up to when a unit is known: its high watermark, but not after its last reading."""
     if unit.high is None or unit.read_at is None:
         return unit.high
     return min(unit.high, unit.read_at)
@@ -170,7 +170,7 @@ def units_to_json(state: UnitsState) -> dict[str, Any]:
 def checked(state: UnitsState, where: str) -> UnitsState:
     """Return the state if its times are valid and its slices rise. Raises `StateError` if not.
 
-    For who decodes it as a part of something larger; types are checked there.
+    For a caller that decodes it as part of a larger document, which checks the types.
     """
     for name, text in state.closed_to.items():
         stored_moment(text, f"{where}.closed_to[{name!r}]")
@@ -193,8 +193,8 @@ def checked(state: UnitsState, where: str) -> UnitsState:
 def guarded(state: UnitsState, spec: Mapping[str, str], where: str) -> UnitsState:
     """Return the state, if it is of these partitions and values. A fresh one gets their ``spec``.
 
-    Raises `StateError` with both where they differ: all partitions would shift, and what was
-    published under other keys would never be replaced.
+    Raises `StateError` with both if they differ: all partitions would shift, and rows published
+    under other keys would never be replaced.
     """
     if not state.spec:
         return replace(state, spec=dict(spec))

@@ -1,8 +1,8 @@
-"""Mistrusted parts of a state: times that a clock ahead has left, slices cut since. Pure.
+"""Corrections of unreliable state: times of a clock that was ahead, slices cut since. Pure.
 
-A unit is known to hold what was there when it was read (`OpenUnit.read_at`), whatever its high
-watermark says; so to believe less of it is to move that time back. What is read next begins
-where a slice does, and takes the place of all behind it.
+A unit has the rows that existed when it was read (`OpenUnit.read_at`), whatever its high watermark
+is. So an unreliable unit gets an earlier ``read_at``. The next reading begins at the beginning of a
+slice and replaces all rows behind it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from blizzard_py.slices.units.state import OpenUnit, UnitsState, key_parts, stor
 def put_right(state: UnitsState, now: datetime) -> UnitsState:
     """Return the state without readings planned after ``now`` and without pauses that are too long.
 
-    A clock was ahead when it was, or is behind: what was still to come then will be read again.
+    A clock was ahead then, or is behind now. Times after the reading will be read again.
     """
     here = in_utc(now, "now")
     last, longest = stamp(here), stamp(moved(here, timedelta(seconds=PAUSE_SECS[1])))
@@ -36,7 +36,7 @@ def put_right(state: UnitsState, now: datetime) -> UnitsState:
 
 
 def is_ahead(state: UnitsState, now: datetime) -> bool:
-    """Return whether a unit was read, as its state says, at a time that is still to come."""
+    """Return whether a unit was read at a time in the future, according to its state."""
     last = stamp(in_utc(now, "now"))
     return any(unit.read_at is not None and unit.read_at > last for unit in state.open.values())
 
@@ -44,8 +44,8 @@ def is_ahead(state: UnitsState, now: datetime) -> bool:
 def read_since(state: UnitsState, source_id: str, replaced: Sequence[Range]) -> UnitsState:
     """Return the state after unknown readings that replaced these ranges of `_unit`.
 
-    Where one of a unit began, a slice begins, and slices behind that are cut otherwise by now, or
-    end elsewhere. So it is read again from there; one that is closed, as a whole.
+    At the beginning of such a reading a slice begins, and later slices may be cut differently. So
+    the unit is read again from there, and a closed unit from its beginning.
     """
     lowest: dict[str, str] = {}
     for first, _ in replaced:

@@ -1,8 +1,8 @@
 """The values of work units: listed, written as text, or fields of a table's rows. Pure.
 
-A unit's ``values`` are a dict, field → text. Its **name** is what its state, its rows and the
-command line tell it by: the value; of several fields all, joined with ``|`` (within each, ``%``
-and ``|`` as ``%25`` and ``%7C``); ``{}`` where there are none.
+A unit's ``values`` are a dict, field → text. Its **name** identifies it in its state, in its rows
+and on the command line. It is the value, or the values of several fields, joined with ``|`` (``%``
+and ``|`` within them as ``%25`` and ``%7C``), or ``{}`` without values.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def values_named(name: str, fields: Sequence[str]) -> dict[str, str]:
 def unit_list(name: Any, units: Any) -> list[dict[str, str]]:
     """Return the units in a list, in text with commas or in JSON text: trimmed, unique, in order.
 
-    They are values of the field ``name``; or objects, which name their fields themselves, all
-    the same. Integers become text. ``null`` in text is a value like any other.
+    They are values of the field ``name``, or objects that all have the same fields. Integers
+    become text. ``null`` in text is a normal value.
 
-    Raises `UnitError` if there are none, or an empty one, and for what YAML has made of unquoted
-    text (``no``, ``1.10``, nothing): its text is lost.
+    Raises `UnitError` for an empty list or value, and for unquoted text that YAML has converted
+    (``no``, ``1.10``, nothing), because its text is lost.
     """
     if isinstance(units, str):
         given: list[Any] = _in_text(units)
@@ -101,12 +101,12 @@ def units_from(
 ) -> list[dict[str, str]]:
     """Return the units in rows: ``fields`` of the rows whose whole values match every filter.
 
-    Filters are field → regular expression; null, and a field that a row does not have, match
-    none. Each unit once, in the order of the rows; values become text, and are not trimmed. No
-    row is no unit.
+    Filters are field → regular expression. Null and missing fields match no filter. Units are
+    unique, in the order of the rows. Values become text and are not trimmed. Without rows the
+    result is empty.
 
-    Raises `UnitError` for a field that is null, empty, or neither text, number, boolean nor
-    time in a row that passes; and for fields and filters that are none.
+    Raises `UnitError` for invalid fields and filters. In a matching row a field may not be null or
+    empty, and must be text, number, boolean or time.
     """
     names = fields.split(",") if isinstance(fields, str) else fields
     if not isinstance(names, list | tuple) or not names:
@@ -129,7 +129,7 @@ def units_from(
 def look_alikes(units: Iterable[Mapping[str, str]]) -> list[tuple[str, str]]:
     """Return pairs of unit names that differ only in case, accents or trailing blanks.
 
-    Many databases' collations take such values for one.
+    The collations of many databases treat such values as equal.
     """
     first: dict[tuple[str, ...], str] = {}
     pairs = []

@@ -532,7 +532,7 @@ def test_every_item_tells_its_story(world: Any) -> None:
     assert quarantined.dead_letter is not None
     assert explained(world, world.not_ours).verdict == "ignored"
     pipeline = world.pipeline()
-    standing = pipeline.source.explain(good).beside(pipeline.load())
+    standing = pipeline.source.explain(good).status_in(pipeline.load())
     assert not standing.is_new()
     assert standing.passed(lambda: None).verdict in {"done", "closed"}
 

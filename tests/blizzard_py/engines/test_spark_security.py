@@ -70,7 +70,7 @@ def test_an_open_cluster_has_to_be_said_and_is_warned_of() -> None:
     conf = {"spark.authenticate": "false"}
     require_secured("spark://h:1", conf)
     (said,) = weak_settings("spark://h:1", conf)
-    assert said.startswith("spark.authenticate: whoever reaches")
+    assert said.startswith("spark.authenticate: anybody who reaches")
 
 
 @pytest.mark.parametrize(

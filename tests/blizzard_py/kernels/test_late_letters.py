@@ -164,7 +164,7 @@ def test_a_file_that_has_shrunk_or_gone_ends_the_attempt() -> None:
     world.put("a.json", b"{}\n{}\n")
     world.stage((101, "a.json", 2))
     world.source.put_atomic("a.json", b"{}\n")
-    with pytest.raises(Unavailable, match="line 2 was read and is there no more"):
+    with pytest.raises(Unavailable, match="line 2 was read before and is now missing"):
         world.judge(105_000)
     world.source.delete("a.json")
     with pytest.raises(Unavailable, match=r"mem://raw/a\.json"):

@@ -61,7 +61,7 @@ def test_what_expands_too_far_is_quarantined_and_nothing_else(
     report = world.run_task(attempt=attempt, threads=threads)
     bad = by_path(report)[f"b.ndjson.{codec}"]
     assert (bad.outcome, bad.stage) == ("quarantined", "decompress")
-    assert f"more than 100 times the {len(data):,} bytes" in bad.error
+    assert f"more than 100 times its {len(data):,} stored bytes" in bad.error
     assert "error_handling.advanced.max_expansion" in bad.error
     assert bad.bytes_read < 3 << 20
     assert neighbours_are_ingested(world, report)

@@ -67,7 +67,7 @@ class Provider(Protocol):
     """Keeps one text for each id, and never looks into it."""
 
     def get_watermark(self, id: str, /) -> str | None:  # noqa: A002  # the reference's name
-        """The text that was kept; None if there is none."""
+        """Return the stored text; None if there is none."""
 
     def update_watermark(self, id: str, text: str, /, **ids: Any) -> Any:  # noqa: A002  # as above
         """Keep the text. ``ids`` tell what wrote it: `job_id` and `dataflow_run_id` at least."""
@@ -166,14 +166,14 @@ def effective(wm: Watermark | None, b: Backward | None, now: date | None = None)
 
 
 def _amounts(b: Backward | None) -> dict[str, int]:
-    """The amounts of a look-back by itself, in which every key counts."""
+    """Return the amounts of a look-back alone, in which every key counts."""
     if isinstance(b, Mapping) and any(str(key).startswith("backward") for key in b):
         return _configured(b) or {}
     return _nested(b)
 
 
 def _configured(settings: Backward | None) -> dict[str, int] | None:
-    """The amounts that settings give, zeros included; None if they say nothing."""
+    """Return the amounts of the settings, zeros included; None if there are none."""
     if settings is None:
         return None
     found = {u: _amount(u, settings[u]) for u in lookback.UNITS if settings.get(u) is not None}
@@ -360,7 +360,7 @@ def high(rows: Iterable[Row], columns: Sequence[str]) -> dict[str, Any]:
 
 
 def _operator(asked: Any, known: Sequence[str]) -> str:
-    """The operator that was asked for if it is known, else the first of those."""
+    """Return the operator if it is known, otherwise the first known one."""
     return next((op for op in known if op == asked), known[0])
 
 

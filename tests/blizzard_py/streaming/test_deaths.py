@@ -189,7 +189,7 @@ def test_a_full_disk_or_removed_copy_costs_one_attempt(
         return pack(packs, copy, *args)  # type: ignore[arg-type]  # handed on
 
     monkeypatch.setattr(StateArchive, "pack", removed)
-    with pytest.raises(EngineError, match="was removed while it was at work"):
+    with pytest.raises(EngineError, match="was removed while it was in use"):
         world.drain(worker)
     world.drain(worker)
     worker.close()

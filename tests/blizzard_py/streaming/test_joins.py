@@ -361,8 +361,8 @@ def test_a_transform_before_a_join_must_keep_its_columns(
     world.drain()
     check(world, oracle)
     for gives, said in (
-        ("bytes", r"join\.on: 'id' is no column that the transform gives"),
-        ("id, bytes, bytes AS _blizzard_mark", "names that begin with _blizzard_ are ours"),
+        ("bytes", r"join\.on: 'id' is not a column of the transform's result"),
+        ("id, bytes, bytes AS _blizzard_mark", "names beginning with _blizzard_ are reserved"),
     ):
         world.pipeline_settings["transform"] = handed.replace("id, bytes", gives)
         pipeline = world.config().pipelines["pages"]

@@ -48,7 +48,7 @@ def test_a_working_query_notices_the_removal_of_its_directory(
 
     def removing(path: Path, **_: object) -> None:
         seen.append(path == folder.parent and (folder / "state").exists())
-        with pytest.raises(EngineError, match=r"query-1 was removed while it was at work"):
+        with pytest.raises(EngineError, match=r"query-1 was removed while it was in use"):
             check_not_removed(folder)
 
     monkeypatch.setattr(shared_directory.shutil, "rmtree", removing)

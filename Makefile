@@ -52,11 +52,12 @@ demo-event-time: ## edits per five minutes and channel, arriving out of order, b
 test: ## the whole test suite, in random order, by two processes; seconds in build/junit.xml
 	$(DEV) pytest -n 2 --dist worksteal --junitxml=build/junit.xml --durations=25 $(ARGS)
 
-check: ## format, lint, types, import layers, generated files
+check: ## format, lint, types, import layers, names, generated files
 	$(DEV) ruff format --check $(CODE)
 	$(DEV) ruff check $(CODE)
 	$(DEV) mypy
 	$(DEV) lint-imports
+	$(DEV) python -m tests.repository.vocabulary
 	$(DEV) python -m blizzard_core.settings.reference --check
 	$(DEV) python -m tests.repository.layers --check
 	$(DEV) python -m tests.repository.cli_reference --check

@@ -283,7 +283,7 @@ import sys
 import tempfile
 from pathlib import Path
 import numpy as np, pyarrow as pa
-from blizzard_py.kernels.write.partition import (Places)
+from blizzard_py.kernels.write.partition import (RowDirectories)
 from blizzard_py.kernels.decode.child_process import prepare_process
 from tests.blizzard_py.kernels.write.test_outputs import output_set, peak_bytes
 prepare_process()
@@ -292,7 +292,7 @@ codes = np.zeros(2000, np.int64); codes[::100] = 1
 outputs = output_set(Path(sys.argv[1]), piece.schema, row_group_bytes=8 << 20)
 before = peak_bytes()
 for _ in range(300):
-    outputs.add(Places(("large", "small"), codes), piece.take(pa.array(range(2000))))
+    outputs.add(RowDirectories(("large", "small"), codes), piece.take(pa.array(range(2000))))
 outputs.close()
 print(peak_bytes() - before)
 """

@@ -98,7 +98,7 @@ class RowsStatus:
 class RowsStory:
     entry: Entry | None
     ignored: str | None
-    beside: Callable[[SourceState], ItemStatus]
+    status_in: Callable[[SourceState], ItemStatus]
     folder: str | None = None
 
 

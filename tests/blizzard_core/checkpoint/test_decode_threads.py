@@ -10,7 +10,7 @@ import sys
 _STARTS = """
 import sys, threading
 from dataclasses import field, make_dataclass
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 
 sys.setswitchinterval(1e-6)
 for turn in range(300):
@@ -25,7 +25,7 @@ for turn in range(300):
 
     def read():
         begin.wait()
-        assert decoded(kind, document, "here").y19[0].x19 == 19
+        assert decode_document(kind, document, "here").y19[0].x19 == 19
 
     threads = [threading.Thread(target=read) for _ in range(8)]
     for each in threads:

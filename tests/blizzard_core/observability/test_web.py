@@ -196,12 +196,12 @@ def test_excess_connections_cut_off_the_longest_silent_one(
             with contextlib.suppress(ConnectionResetError):
                 assert first.recv(1) == b""
 
-            def open_connections() -> int:
+            def count() -> int:
                 assert Answer(server.port, "/health").status == 200
                 return open_connections(server.port)
 
             # The system may still count one that is being closed, not time and again.
-            assert any(open_connections() <= CONNECTIONS for _ in range(50))
+            assert any(count() <= CONNECTIONS for _ in range(50))
         finally:
             for connection in (first, *others):
                 connection.close()

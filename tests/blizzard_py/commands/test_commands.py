@@ -407,7 +407,7 @@ def test_a_reset_asks_for_the_name_on_a_terminal(tmp_path: Path) -> None:
     scenario.ingest()
     command = ("blizzard_py", "checkpoint", "reset", str(scenario.config), *WHERE)
     code, text = on_terminal(*command, typed="events")
-    assert (code, "nothing was changed" in text) == (1, True), text
+    assert (code, "Nothing was changed" in text) == (1, True), text
     assert load(scenario)["watermark"]["state"] == "Idle"
     code, text = on_terminal(*command, typed="events/main")
     assert (code, "Changed." in text) == (0, True), text

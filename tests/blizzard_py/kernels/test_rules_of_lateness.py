@@ -66,7 +66,7 @@ def test_a_row_that_is_late_is_not_ahead_too() -> None:
     found = split(Rule("t"), Limits(100, 50_000), np.array([60_000, 100_001], np.int64))
     assert found.late.tolist() == [True, False]
     assert found.ahead.tolist() == [False, True]
-    assert found.kept.tolist() == [False, False]
+    assert found.on_time.tolist() == [False, False]
 
 
 @pytest.mark.promise("G-073")

@@ -19,8 +19,8 @@ loop decides by type and never by text::
     ├── ConfigurationError  an argument of a public function that cannot be used
     ├── EngineError         (retryable) the Spark job failed as a whole
     ├── Cancelled           work was given up because the daemon is stopping
-    ├── Busy                a page's questions wait for another one; ask again
-    ├── OverAllowance       a page's question would cost the stores more than may be asked of them
+    ├── Busy                another question of a page is at work; ask again
+    ├── RequestLimitReached a page's question would cost more requests than the limit allows
     ├── CommitError         (retryable) a Delta commit did not land
     └── StorageError        a store answered with an error
         ├── NotFound        the object is not there

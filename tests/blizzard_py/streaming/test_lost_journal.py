@@ -131,7 +131,7 @@ def test_names_in_grace_that_only_the_journal_had_need_a_word(
     with pytest.raises(EditRefused, match="which the checkpoint needs, is missing"):
         rebuild(world)
     assert rebuild(world, "web", "0005") == ["web:0001.ndjson"]
-    with pytest.raises(EditRefused, match=r"pages/app: .* is gone"):
+    with pytest.raises(EditRefused, match=r"pages/app: .* is missing"):
         rebuild(world, "web")
     assert rebuild(world, "app", "0005") == ["app:0002.ndjson"]
     goes_on(world, oracle)

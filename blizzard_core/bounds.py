@@ -291,7 +291,7 @@ Test: test_commits.py::test_a_long_commit_is_summarized_by_its_beginning
 FOOTER_BYTES = 4 << 20
 """A footer
 Beyond: the file is quarantined
-Test: test_file_contract.py::test_a_footer_that_is_said_to_be_a_gigabyte_is_not_read
+Test: test_file_contract.py::test_file_with_a_footer_of_a_gigabyte_is_rejected
 """
 FOOTERS_DECODED_BYTES = 96 << 20
 """Footers of a batch, decoded

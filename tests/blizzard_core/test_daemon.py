@@ -86,7 +86,7 @@ def test_backoff_is_bounded() -> None:
         assert backoff(100, 900, chance) == 900
 
 
-def test_workers_that_fail_together_come_back_apart() -> None:
+def test_workers_retry_after_different_random_waits() -> None:
     chances = iter([0.0, 0.25, 0.999])
     loop = Loop(once=False, jitter_secs=10, grace_secs=0, chance=lambda: next(chances))
     waits = []

@@ -20,7 +20,7 @@ from blizzard_core.json_text import json_value
     ],
     ids=lambda text: str(text[:12]),
 )
-def test_what_is_no_json_is_one_kind_of_error(text: bytes) -> None:
+def test_invalid_json_raises_value_error(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         json_value(text)
 

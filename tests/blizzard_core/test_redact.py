@@ -121,7 +121,7 @@ def test_credentials_in_messages_are_masked(text: str) -> None:
         "key=date, code=12345678",
     ],
 )
-def test_what_is_no_credential_stays(text: str) -> None:
+def test_redaction_leaves_other_text_unchanged(text: str) -> None:
     assert redacted(text).replace(redact.MASK, "no") == text
 
 

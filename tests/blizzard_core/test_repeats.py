@@ -87,7 +87,7 @@ def test_every_line_is_accounted_for() -> None:
         {"level": "error"},
     ],
 )
-def test_what_differs_in_a_fact_is_printed(other: dict[str, str]) -> None:
+def test_lines_that_differ_in_a_fact_are_both_printed(other: dict[str, str]) -> None:
     told = LogCapture()
     facts = {"event": "e", "level": "warning", "worker": "p/s", "path": "a", "error": "no answer"}
     told.log(**facts)

@@ -46,7 +46,7 @@ def test_times_are_written_as_in_the_log_to_the_second() -> None:
 
 
 @pytest.mark.parametrize("moment", [1e300, -1e300, 10**400, float("nan"), float("inf")])
-def test_times_that_no_calendar_has_are_said_to_be_that(moment: float) -> None:
+def test_impossible_times_print_as_no_calendar_time(moment: float) -> None:
     assert iso(moment) == in_utc(moment) == "a time that no calendar has"
 
 

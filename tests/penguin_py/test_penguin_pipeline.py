@@ -413,7 +413,7 @@ def test_files_that_a_second_penguin_committed_leave_the_queue(world: TableHarne
     assert sorted(logged) == [f"{number}.parquet" for number in range(6)]
 
 
-def test_what_others_add_right_after_the_table_was_made_is_known(world: TableHarness) -> None:
+def test_file_of_another_writer_after_table_creation_is_known(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]})
     penguin = world.penguin()
     assert penguin.cycle(threading.Event())
@@ -626,7 +626,7 @@ def test_an_unreadable_log_stops_the_table(world: TableHarness) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_log_cleaned_up_past_what_was_seen_is_read_anew(world: TableHarness) -> None:
+def test_log_is_read_from_a_checkpoint_when_commits_are_deleted(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]})
     penguin = world.penguin()
     world.run(penguin)

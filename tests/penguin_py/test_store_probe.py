@@ -90,7 +90,7 @@ def test_a_store_is_put_to_the_test_once(wire: TableHarness, proxy: FaultProxy) 
     assert other.put_if("state", b"2", version) == version
 
 
-def test_a_start_asks_three_times_whoever_asked_before(
+def test_store_probe_sends_three_requests_after_the_first_start(
     wire: TableHarness, proxy: FaultProxy
 ) -> None:
     for requests in (4, 3, 3):  # the first write is followed by both conditions that fail

@@ -13,7 +13,9 @@ DIGEST = st.binary(min_size=WIDTH, max_size=WIDTH) | st.sampled_from(
 
 
 @given(st.sets(DIGEST, max_size=20), st.lists(DIGEST, max_size=20))
-def test_what_is_in_a_set_sorted_as_bytes_is_found(held: set[bytes], asked: list[bytes]) -> None:
+def test_lookup_finds_exactly_the_digests_in_a_sorted_set(
+    held: set[bytes], asked: list[bytes]
+) -> None:
     ordered = from_bytes(b"".join(sorted(held)))
     found = among(from_bytes(b"".join(asked)), ordered)
     assert found.tolist() == [one in held for one in asked]

@@ -66,7 +66,7 @@ def test_each_start_raises_the_epoch_and_fences_the_previous(storage: Storage) -
     assert json.loads(storage.read(PATH))["a"] == 3
 
 
-def test_who_was_replaced_is_told_so_also_when_it_only_asks() -> None:
+def test_check_fails_after_another_writer_takes_the_file() -> None:
     storage = MemoryStorage()
     first, second = FencedFile(storage, "state.json"), FencedFile(storage, "state.json")
     first.check()  # has taken nothing yet
@@ -275,7 +275,7 @@ def test_a_daemon_is_fenced_after_its_successor_published() -> None:
     assert world.rows() == ["a"]
 
 
-def test_state_that_is_lost_is_said_to_be_lost_to_its_own_daemon() -> None:
+def test_daemon_reports_its_missing_ledger_segments_as_missing() -> None:
     world = swept()
     lose_segments(world)
     world.now += 61

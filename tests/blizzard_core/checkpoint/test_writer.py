@@ -130,7 +130,7 @@ def test_take_over_is_refused_for_running_or_unknown_writers(
     allow_takeover(unknown)
 
 
-def test_who_is_not_admitted_changes_nothing_and_says_where(
+def test_refused_writer_changes_nothing_and_names_the_file(
     other: subprocess.Popen[bytes],
 ) -> None:
     storage = MemoryStorage()

@@ -29,7 +29,7 @@ def changed(**values: Any) -> bytes:
     return json.dumps(json.loads(encode_group(GROUP)) | values).encode()
 
 
-def test_what_is_written_is_read() -> None:
+def test_encoded_groups_decode_to_the_same_group() -> None:
     assert read(encode_group(GROUP)) == GROUP
     assert encode_group(GROUP) == encode_group(GROUP)
     empty = Group("ü/ß", 1, 0, "b", (), (("a", "b"), ("c", "d")))
@@ -62,7 +62,7 @@ def test_paths_sort_as_their_numbers() -> None:
         (changed(source="other"), "'other'"),
     ],
 )
-def test_what_is_not_understood_is_refused_by_name(data: bytes, what: str) -> None:
+def test_invalid_manifests_raise_an_error_with_path_and_reason(data: bytes, what: str) -> None:
     with pytest.raises(StateError, match=r"^s3://lake/t/17\.json") as caught:
         read(data)
     assert what in str(caught.value)

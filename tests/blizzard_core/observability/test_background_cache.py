@@ -38,7 +38,7 @@ class Reader:
         return f"{key} {len(self.read)}"
 
 
-def test_nobody_waits_and_nothing_is_read_that_nobody_asked_for() -> None:
+def test_cache_reads_a_document_only_after_a_request() -> None:
     reader = Reader()
     assert not reader.lookups.look()
     assert reader.lookups.ask("a") == CachedDocument()
@@ -61,7 +61,7 @@ def test_only_old_documents_in_demand_are_read_again() -> None:
     assert not reader.lookups.look()
 
 
-def test_an_error_is_told_and_what_was_known_stays() -> None:
+def test_cache_shows_the_error_and_retains_the_last_document() -> None:
     reader = Reader()
     reader.lookups.ask("a")
     reader.lookups.look()
@@ -98,7 +98,7 @@ def test_so_many_wait_for_their_first_answer_at_most() -> None:
         reader.lookups.ask(key)
 
 
-def test_what_was_read_for_nobody_is_let_go_of() -> None:
+def test_cache_drops_documents_without_recent_requests() -> None:
     reader = Reader()
     reader.lookups.ask("a")
     reader.lookups.look()
@@ -107,7 +107,7 @@ def test_what_was_read_for_nobody_is_let_go_of() -> None:
     assert reader.lookups.ask("a") == CachedDocument()
 
 
-def test_what_was_never_read_comes_before_what_is_old() -> None:
+def test_cache_reads_new_entries_before_old_ones() -> None:
     entries = {
         "old": (100.0, 1.0),
         "older": (100.0, 0.5),

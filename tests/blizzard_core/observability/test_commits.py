@@ -28,7 +28,7 @@ class Counting(MemoryStorage):
         return super().read_range(path, start, end)
 
 
-def test_a_commit_is_told_with_what_it_added_and_who_made_it() -> None:
+def test_summary_of_a_commit_lists_its_files_and_its_writer() -> None:
     raw = commit("date=1/a%20b.parquet", "c.parquet", penguin={"app_id": "penguin-orders"})
     raw += b'\n{"remove": {"path": "old.parquet"}}\n{damaged'
     found = summarize_commit(raw, Entry(commit_path(7), len(raw), 1.0), "mem://lake")
@@ -38,7 +38,7 @@ def test_a_commit_is_told_with_what_it_added_and_who_made_it() -> None:
     assert found.whole
 
 
-def test_odd_commits_are_told_as_far_as_they_can_be() -> None:
+def test_summary_of_a_malformed_commit_has_the_readable_fields() -> None:
     raw = b'{"commitInfo": {"timestamp": "x", "penguin": 3}}\n[1]\n'
     raw += b'{"add": {"path": "a", "stats": "{"}}'
     found = summarize_commit(raw, Entry(commit_path(0), len(raw), 5.0), "mem://lake")
@@ -53,7 +53,7 @@ def test_invalid_times_and_long_words_do_not_end_the_history(timestamp: Any) -> 
     assert len(found.operation) < 5_000
 
 
-def test_the_newest_are_told_first_and_each_is_read_once() -> None:
+def test_commit_tail_lists_newest_first_and_reads_each_once() -> None:
     store = Counting()
     assert CommitTail(store).look() == []
     for version in range(COMMITS_SHOWN + 20):

@@ -88,7 +88,7 @@ def test_the_registry_holds_exactly_the_declared_metrics() -> None:
     }
 
 
-def test_names_of_the_original_are_kept() -> None:
+def test_metrics_have_the_names_and_labels_of_the_original() -> None:
     for name, labels in {
         "blizzard_files_discovered_total": ("target",),
         "blizzard_files_processed_total": ("target", "status"),
@@ -137,7 +137,7 @@ def test_a_request_is_counted_and_on_the_page_while_it_runs() -> None:
         assert value("blizzard_request_files_total", **of, outcome=each) == before[each] + files
 
 
-def test_files_that_are_left_apart_are_a_gauge_and_on_the_page() -> None:
+def test_metrics_and_status_count_files_too_far_ahead() -> None:
     world = PipelineHarness()
     world.put("date=2025-06-15/a.json", "1")
     world.put("date=9999-12-31/a.json", "2")
@@ -261,7 +261,7 @@ def test_a_refused_save_is_counted() -> None:
     assert counts.moved() == [1]
 
 
-def test_what_is_not_known_yet_is_not_a_number() -> None:
+def test_age_metrics_are_nan_before_the_first_poll() -> None:
     world = PipelineHarness()
     world.pipeline()
     assert math.isnan(value("blizzard_checkpoint_age_seconds", target="events/main"))

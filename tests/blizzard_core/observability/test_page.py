@@ -109,7 +109,7 @@ def test_a_question_is_bounded_in_length_and_in_who_asks(many: Server) -> None:
     assert Answer(many.port, "/story.json?uri=s3://x/y", **foreign).status == 403
 
 
-def test_who_asks_too_much_at_once_is_told_to_wait() -> None:
+def test_server_answers_429_when_too_many_requests_wait() -> None:
     panel = page_samples.panel(1)
     with Server("127.0.0.1:0", panel) as server:  # nobody answers: the providers is closed
         statuses = [Answer(server.port, f"/story.json?uri={n}").status for n in range(4)]
@@ -259,7 +259,7 @@ def test_a_query_over_event_time_has_its_course(browser: Browser, many: Server) 
         expect(page.locator(".course")).to_have_count(0)
 
 
-def test_a_source_that_is_not_there_is_said(browser: Browser, many: Server) -> None:
+def test_page_reports_a_source_that_does_not_exist(browser: Browser, many: Server) -> None:
     with browser.new_context() as opened:
         page = opened.new_page()  # the browser itself complains of a 404
         page.goto(f"http://127.0.0.1:{many.port}/#/target/nobody/%E0%A4%A")

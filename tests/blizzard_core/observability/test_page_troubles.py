@@ -120,7 +120,7 @@ def test_a_letter_without_a_date_does_not_hide_a_files_story(browser: Browser) -
     ],
 )
 @pytest.mark.parametrize("place", ["", ONE])
-def test_an_answer_that_shows_nothing_is_not_told_as_silence(
+def test_page_reports_invalid_answers_differently_from_no_answer(
     browser: Browser, few: Server, place: str, status: int, body: str, told: str
 ) -> None:
     with seen(browser, few, place) as page:
@@ -136,7 +136,7 @@ def test_an_answer_that_shows_nothing_is_not_told_as_silence(
         expect(verdict).to_contain_text("well")
 
 
-def test_what_the_page_cannot_draw_is_told_as_that(browser: Browser, few: Server) -> None:
+def test_page_reports_a_document_that_it_cannot_draw(browser: Browser, few: Server) -> None:
     def break_it(document: dict[str, Any]) -> None:
         for target in document["targets"]:
             target["notices"] = 7
@@ -148,7 +148,7 @@ def test_what_the_page_cannot_draw_is_told_as_that(browser: Browser, few: Server
         expect(page.locator("#verdict a")).to_have_attribute("href", "status.json")
 
 
-def test_a_source_that_is_gone_and_comes_back_is_drawn_again(browser: Browser, few: Server) -> None:
+def test_page_draws_a_source_again_when_it_returns(browser: Browser, few: Server) -> None:
     with seen(browser, few, ONE) as page:
         expect(page.locator("#one .commands")).to_be_visible()
         instead(page, "**/targets/**", 404, '{"error": "there is nothing here of that name"}')
@@ -192,7 +192,7 @@ def test_silence_is_dated_by_the_daemons_clock(browser: Browser, few: Server) ->
         )
 
 
-def test_a_failed_read_is_shown_beside_the_last_result(browser: Browser, few: Server) -> None:
+def test_page_shows_a_failed_read_and_the_last_result(browser: Browser, few: Server) -> None:
     error = "could not be read for 40 s"
 
     def late(document: dict[str, Any]) -> None:

@@ -36,7 +36,7 @@ def test_a_state_file_that_is_too_large_is_not_read() -> None:
     ]
 
 
-def test_whatever_stands_in_a_state_file_is_told_or_left_out() -> None:
+def test_summary_of_a_state_omits_or_masks_invalid_fields() -> None:
     assert summarize_state({})["version"] is None
     odd = {
         "watermark": [],

@@ -83,7 +83,7 @@ def test_a_loop_that_hangs_is_not_alive(world: PipelineHarness) -> None:
         assert "no sign of life for 121 s" in dead.json["reasons"][0]["reason"]
 
 
-def test_an_unreadable_state_is_said(world: PipelineHarness) -> None:
+def test_ready_endpoint_reports_an_unreadable_state(world: PipelineHarness) -> None:
     world.sink.put_atomic("_blizzard/events_main_checkpoint.json", b"{ damaged")
     with serving(world) as (server, worker):
         code = run_worker(worker, Loop(once=False, jitter_secs=0, grace_secs=0), threading.Event())
@@ -245,7 +245,7 @@ def test_a_request_during_a_connection_flood_is_answered(
             wire.close()
 
 
-def test_probes_are_answered_beside_a_flood(world: PipelineHarness) -> None:
+def test_probes_get_answers_during_a_connection_flood(world: PipelineHarness) -> None:
     with serving(world) as (server, _):
         others: list[socket.socket] = []
         try:
@@ -266,7 +266,7 @@ def open_connections(port: int) -> int:
     return sum(int(place.rpartition(":")[2], 16) == port for place in established)
 
 
-def test_what_is_no_request_learns_nothing_of_the_server(
+def test_invalid_requests_reveal_nothing_about_the_server(
     world: PipelineHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     long = b"GET / HTTP/1.1\r\nX: " + b"A" * 9000 + b"\r\n\r\n"
@@ -414,7 +414,7 @@ def test_a_new_batch_appears_by_itself(browser: Browser, world: PipelineHarness)
         assert row.locator("td").nth(2).inner_text() == "3"
 
 
-def test_what_is_wrong_comes_first_with_what_to_do(
+def test_page_shows_failing_sources_first_with_a_remedy(
     browser: Browser, world: PipelineHarness
 ) -> None:
     well, broken = world.pipeline(), world.pipeline()
@@ -448,7 +448,7 @@ def test_hostile_text_is_shown_as_text(browser: Browser, world: PipelineHarness)
         assert visit.page.locator("#targets script, #targets img").count() == 0
 
 
-def test_a_daemon_that_is_gone_is_said_and_found_again(
+def test_page_reports_a_stopped_daemon_and_reconnects(
     browser: Browser, world: PipelineHarness
 ) -> None:
     worker = world.drain()
@@ -480,7 +480,7 @@ def test_penguins_page_shows_commits_and_refusals(browser: Browser, tmp_path: An
             assert "The one table is to look at" in text
 
 
-def test_what_a_status_document_costs_is_bounded(world: PipelineHarness) -> None:
+def test_status_document_has_limited_size_and_cost(world: PipelineHarness) -> None:
     worker = world.pipeline()
     for number in range(300):
         worker.activity.gave_up(

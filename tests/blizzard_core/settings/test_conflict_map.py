@@ -46,7 +46,7 @@ def test_many_places_are_not_compared_each_with_each() -> None:
     assert Compared.times <= 2000
 
 
-def test_the_same_is_told_in_the_same_order() -> None:
+def test_conflicts_come_in_a_stable_order() -> None:
     pipelines = {
         name: {
             "sources": {"m": {"source_uri": "s3://raw/x"}},

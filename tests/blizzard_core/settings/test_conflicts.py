@@ -119,7 +119,7 @@ def test_local_places_are_compared_behind_their_symbolic_links(tmp_path: Path) -
         ("/data/rawer", False),
     ],
 )
-def test_a_table_and_a_source_lie_apart(tmp_path: Path, table: str, refusal: bool) -> None:
+def test_source_inside_a_table_is_a_conflict(tmp_path: Path, table: str, refusal: bool) -> None:
     for where in ("pipelines.events.sink.table_uri", "tables.t.table_uri"):
         own = table if where.startswith("pipelines") else "s3://lake/events"
         tables = {"t": table} if where.startswith("tables") else None
@@ -172,7 +172,7 @@ def test_a_table_inside_another_ones_directory_is_refused(tmp_path: Path) -> Non
     assert "overlaps with the table of pipelines.events.sink.table_uri" in problem
 
 
-def test_a_bad_uri_of_the_letters_is_told(tmp_path: Path) -> None:
+def test_invalid_dead_letter_uri_is_reported(tmp_path: Path) -> None:
     [problem] = refused(
         tmp_path, events=pipeline({"main": "/data/raw"}, "/lake", "ftp://there/dlq")
     )
@@ -187,7 +187,7 @@ def test_letters_may_lie_on_another_store_than_the_table(tmp_path: Path) -> None
 
 
 @pytest.mark.promise("G-188")
-def test_an_id_of_its_own_keeps_states_apart(tmp_path: Path) -> None:
+def test_source_id_resolves_a_conflict_of_state_names(tmp_path: Path) -> None:
     """Finding 15: ``events_eu/raw`` and ``events/eu_raw`` have one state name."""
     sources = {"raw": "/data/1"}
     eu = pipeline(sources, "/lake/eu", "/letters")
@@ -202,7 +202,7 @@ def test_an_id_of_its_own_keeps_states_apart(tmp_path: Path) -> None:
     assert refused(tmp_path, **both) == []
 
 
-def test_one_state_name_beside_different_tables_is_no_conflict(tmp_path: Path) -> None:
+def test_same_state_name_below_two_tables_is_no_conflict(tmp_path: Path) -> None:
     apart = {
         "events_eu": pipeline({"raw": "/data/1"}, "/lake/eu"),
         "events": pipeline({"eu_raw": "/data/2"}, "/lake/events"),

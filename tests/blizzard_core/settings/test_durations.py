@@ -75,7 +75,7 @@ def test_months_are_no_length_of_time(text: str, months: int) -> None:
         ("36526d", "more than 100 years"),
     ],
 )
-def test_what_is_no_duration(text: str, why: str) -> None:
+def test_invalid_durations_raise_an_error_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parse_duration(text)
 
@@ -93,7 +93,7 @@ def test_seconds_are_shown_as_they_are_written(text: str) -> None:
     assert SECS.dump_python(SECS.validate_python(text), mode="json") == text
 
 
-def test_keys_that_said_their_unit_are_read() -> None:
+def test_old_keys_with_a_unit_suffix_still_load() -> None:
     source = SourceSettings.model_validate(
         {"source_uri": "/raw", "poll_interval_secs": 90, "grace_period_secs": "auto"}
     )
@@ -121,7 +121,7 @@ def test_a_source_that_reads_again_keeps_its_interval_of_before() -> None:
     assert old.poll_interval == 5
 
 
-def test_keys_that_stood_beside_advanced_are_read() -> None:
+def test_old_keys_outside_the_advanced_block_still_load() -> None:
     old = {"source_uri": "/r", "min_age_secs": "15", "order_guard": "off", "late_sweep_interval": 0}
     source = SourceSettings.model_validate({**old, "advanced": {"max_ahead": "1d"}})
     now = {"min_age": "15s", "order_guard": "off", "late_sweep_interval": 0, "max_ahead": "1d"}

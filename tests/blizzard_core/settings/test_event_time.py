@@ -85,7 +85,7 @@ def problems(tmp_path: Path, document: Any) -> list[str]:
         ("sink.sort_by", ["-n"]),
     ],
 )
-def test_what_is_right_passes(tmp_path: Path, place: str, value: Any) -> None:
+def test_valid_event_time_settings_load(tmp_path: Path, place: str, value: Any) -> None:
     assert problems(tmp_path, changed(place, value)) == []
 
 
@@ -218,7 +218,7 @@ def test_duplicates_alone_keep_the_columns_of_the_source(tmp_path: Path) -> None
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_its_key_and_line(
+def test_invalid_settings_are_reported_with_key_and_line(
     tmp_path: Path, place: str, value: Any, key: str, said: str
 ) -> None:
     found = problems(tmp_path, changed(place, value))
@@ -305,7 +305,7 @@ def test_groups_by_the_event_time_need_no_window(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_what_a_mode_cannot_do_is_refused(
+def test_unsupported_settings_of_a_mode_are_reported(
     tmp_path: Path, change: dict[str, Any], key: str, said: str
 ) -> None:
     document = changed("event_time", PAGES | change)
@@ -372,7 +372,7 @@ def test_a_watermark_may_only_be_watched(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_does_not_go_with_watching_is_said(
+def test_settings_that_need_a_query_are_reported_without_one(
     tmp_path: Path, place: str, value: Any, key: str, said: str
 ) -> None:
     document = changed("event_time", dict(WATCHED))

@@ -93,7 +93,7 @@ def test_a_join_is_read_as_it_is_written(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_what_is_right_passes(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_valid_join_settings_load(tmp_path: Path, changes: dict[str, Any]) -> None:
     assert problems(tmp_path, changed(**changes)) == []
 
 
@@ -156,7 +156,7 @@ def test_types_have_short_words(short: str, long: str) -> None:
     ],
     ids=str,
 )
-def test_what_is_wrong_is_said_with_its_key_and_line(
+def test_invalid_join_settings_are_reported_with_key_and_line(
     tmp_path: Path, changes: dict[str, Any], key: str, said: str
 ) -> None:
     found = problems(tmp_path, changed(**changes))
@@ -249,7 +249,7 @@ FIELD = {"name": "x", "type": "int64"}
         ),
     ],
 )
-def test_what_own_fields_cannot_be_is_said(
+def test_invalid_fields_of_one_source_are_reported(
     tmp_path: Path, web: Any, app: Any, changes: dict[str, Any], key: str | None, said: str
 ) -> None:
     found = problems(tmp_path, with_own(web, app, **changes))

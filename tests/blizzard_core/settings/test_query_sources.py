@@ -197,7 +197,7 @@ def typed(column: str, field: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "kind", ["string", "int32", "int64", "float64", "decimal(10,2)", "boolean", "json", "binary"]
 )
-def test_an_api_is_asked_for_times_and_nothing_else(tmp_path: Path, kind: str) -> None:
+def test_api_watermark_column_must_be_a_timestamp_or_date(tmp_path: Path, kind: str) -> None:
     with pytest.raises(ConfigError, match=r"'mark' is .*name a field of type timestamp or date"):
         load(tmp_path, typed("mark", {"name": "mark", "type": kind}))
 
@@ -218,7 +218,7 @@ def test_a_time_of_an_api_may_be_a_number(tmp_path: Path, unit: str) -> None:
 
 
 @pytest.mark.parametrize(("document", "place", "told"), WRONG, ids=lambda v: str(v)[:40])
-def test_what_does_not_go_together_is_refused(
+def test_incompatible_settings_are_reported_with_a_line(
     tmp_path: Path, document: Any, place: str, told: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -78,7 +78,7 @@ def test_ends_that_yaml_reads_as_dates_are_names() -> None:
     assert ends_of(given) == ("2023-01-01", "2023-12-31")
 
 
-def test_whole_range_is_read_from_a_file(tmp_path: Path) -> None:
+def test_range_with_both_ends_loads_from_a_file(tmp_path: Path) -> None:
     assert problems(tmp_path, files({"from": "date=2023-01-01", "to": "date=2023-12-31"})) == []
 
 
@@ -99,7 +99,7 @@ def test_range_without_names_is_refused(tmp_path: Path, ends: Any, said: str) ->
     assert said in problem
 
 
-def test_range_and_lookback_are_not_both_taken(tmp_path: Path) -> None:
+def test_range_and_lookback_exclude_each_other(tmp_path: Path) -> None:
     template = {"prefix_template": "date=%Y-%m-%d"}
     source = files({"from": "a"}, partition_filter={**template, "lookback": 2})
     [problem] = problems(tmp_path, source)

@@ -46,7 +46,7 @@ def test_a_secret_is_read_without_its_last_line_break_and_masked(secret: Path) -
     assert SECRET not in redacted(f"a store says: {SECRET}")
 
 
-def test_a_renewed_file_is_noticed_and_one_that_is_gone_is_not(secret: Path) -> None:
+def test_renewed_secret_counts_as_changed_and_a_deleted_one_not(secret: Path) -> None:
     config = configured(secret.parent, f"${{file:{secret}}}")
     assert config.secrets.changed() == []
     secret.with_name("data").unlink()
@@ -65,7 +65,9 @@ def test_a_renewed_file_is_noticed_and_one_that_is_gone_is_not(secret: Path) -> 
         ("binary", "is no text in UTF-8"),
     ],
 )
-def test_what_is_no_secret_is_told_with_its_place(tmp_path: Path, name: str, message: str) -> None:
+def test_unusable_secret_files_are_reported_with_path_and_key(
+    tmp_path: Path, name: str, message: str
+) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "large").write_bytes(b"x" * 70_000)
     (tmp_path / "binary").write_bytes(b"\xff")

@@ -88,7 +88,9 @@ def test_metadata_columns_are_no_partition_keys(tmp_path: Path) -> None:
     ("setting", "value"),
     [("on_bad_record", "ignore"), ("max_bad_fraction", 1.5), ("max_bad_fraction", -0.1)],
 )
-def test_what_happens_to_records_is_checked(tmp_path: Path, setting: str, value: object) -> None:
+def test_invalid_error_handling_settings_are_reported(
+    tmp_path: Path, setting: str, value: object
+) -> None:
     document = changed(**{f"pipelines__events__error_handling__{setting}": value})
     [problem] = problems(tmp_path, document)
     assert f"error_handling.{setting}" in problem
@@ -188,7 +190,7 @@ def test_a_variable_cannot_change_the_structure_of_the_file(tmp_path: Path) -> N
     assert config.pipelines["events"].sources["main"].source_uri == "/a\nsurprise: 1"
 
 
-def test_a_key_given_twice_is_told(tmp_path: Path) -> None:
+def test_duplicate_key_is_reported_with_its_line(tmp_path: Path) -> None:
     text = "tables:\n  t: {table_uri: /a}\n  t: {table_uri: /b}\n"
     assert problems(tmp_path, text) == ["tables.t (line 3): key given twice"]
 
@@ -392,7 +394,9 @@ def test_neighbours_with_a_common_beginning_are_no_conflict(tmp_path: Path) -> N
         ({"pipelines": {}}, "give at least one entry under `pipelines` or `tables`"),
     ],
 )
-def test_what_cannot_work_is_refused(tmp_path: Path, places: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_reported_without_secrets(
+    tmp_path: Path, places: dict[str, Any], message: str
+) -> None:
     found = problems(tmp_path, changed(**places))
     assert any(message in problem for problem in found), found
     assert "geheim" not in "\n".join(found)
@@ -428,7 +432,7 @@ def test_secrets_are_in_no_representation(tmp_path: Path) -> None:
     assert "geheim" not in "\n".join(problems(tmp_path, wrong))
 
 
-def test_what_the_environment_has_is_in_no_message(tmp_path: Path) -> None:
+def test_messages_hide_values_of_environment_variables(tmp_path: Path) -> None:
     """Values quoted in errors are replaced by the name of their variable."""
     secret = "hR7mQ2z\\K9\n"
     document = changed(
@@ -501,7 +505,7 @@ def test_rows_decide_their_partition_by_columns(tmp_path: Path) -> None:
     }
 
 
-def test_a_table_beside_a_pipeline_takes_its_field_types(tmp_path: Path) -> None:
+def test_table_gets_partition_types_from_the_pipeline_schema(tmp_path: Path) -> None:
     document = with_sink()
     document["tables"] = {
         "t": {"table_uri": "/data/lake/events", "partition_by": {"columns": ["shop"]}},
@@ -620,7 +624,7 @@ def test_a_table_needs_a_column_in_its_files(tmp_path: Path) -> None:
     assert any("leaves no column for the files" in p for p in problems(tmp_path, document))
 
 
-def test_types_nest_and_may_be_given_as_text_alone(tmp_path: Path) -> None:
+def test_nested_types_load_from_blocks_and_plain_text(tmp_path: Path) -> None:
     document = changed(
         pipelines__events__schema__fields=[
             {"name": "price", "type": "decimal(12,2)"},

@@ -30,7 +30,7 @@ def test_a_uri_that_deltalake_reads_otherwise_is_refused(name: str) -> None:
 
 @pytest.mark.unreadable_tables  # polars takes a table object's encoded URI for a path
 @pytest.mark.parametrize("name", [*TAKEN, *CUT])
-def test_a_local_name_that_is_taken_is_where_the_log_is(tmp_path: Path, name: str) -> None:
+def test_accepted_local_name_is_the_directory_of_the_log(tmp_path: Path, name: str) -> None:
     place = SinkSettings(table_uri=f"{tmp_path}/{name}").table_uri
     Path(place).mkdir()
     write_deltalake(place, pa.table({"id": [1]}))
@@ -45,7 +45,7 @@ def test_a_local_name_with_an_escape_is_refused(tmp_path: Path, name: str) -> No
 
 @pytest.mark.promise("G-183")
 @pytest.mark.parametrize("name", TAKEN)
-def test_a_name_in_a_bucket_that_is_taken_is_where_the_log_is(s3: S3Server, name: str) -> None:
+def test_accepted_bucket_name_is_the_prefix_of_the_log(s3: S3Server, name: str) -> None:
     place = SinkSettings(table_uri=f"s3://{s3.new_bucket()}/{name}").table_uri
     options = {**s3.options, "AWS_ALLOW_HTTP": "true"}
     write_deltalake(place, pa.table({"id": [1]}), storage_options=options)

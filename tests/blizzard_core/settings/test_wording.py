@@ -52,7 +52,7 @@ def problems(path: Path, document: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["example.yaml", "event-time.yaml", "demo-units.yaml"])
-def test_wrong_values_are_told_in_words_of_the_file(name: str, tmp_path: Path) -> None:
+def test_errors_for_wrong_values_contain_no_library_wording(name: str, tmp_path: Path) -> None:
     document = yaml.safe_load((CONFIGS / name).read_text())
     told = {
         line
@@ -87,7 +87,7 @@ def test_wrong_values_are_told_in_words_of_the_file(name: str, tmp_path: Path) -
         ),
     ],
 )
-def test_what_may_be_one_thing_or_another_is_one_problem(
+def test_invalid_value_of_a_union_is_reported_once(
     key: str, value: Any, message: str, tmp_path: Path
 ) -> None:
     document = yaml.safe_load((CONFIGS / "example.yaml").read_text())

@@ -72,7 +72,7 @@ def test_a_large_file_is_not_read(tmp_path: Path) -> None:
         ("a: !!float 1" + ":1" * 190 + ".5", "float"),
     ],
 )
-def test_what_is_not_of_its_kind_is_refused_with_its_place(
+def test_invalid_yaml_scalars_are_reported_with_their_line(
     tmp_path: Path, text: str, kind: str
 ) -> None:
     told = problem(tmp_path, text)
@@ -150,7 +150,7 @@ def test_aliases_of_an_honest_file_work(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ['tables: {"a\\ud800": 1}', 'tables: {a: "\\udfff"}', "tables: {a: '${ODD}'}"]
 )
-def test_what_no_name_can_hold_is_a_problem(tmp_path: Path, text: str) -> None:
+def test_lone_surrogates_are_reported_as_a_problem(tmp_path: Path, text: str) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(text)
     document = load_yaml(path, {"ODD": os.fsdecode(b"\xff")})

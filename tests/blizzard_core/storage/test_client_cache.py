@@ -40,7 +40,7 @@ def test_equal_calls_share_a_client_and_others_do_not() -> None:
     assert client(2, **first.options) is not first
 
 
-def test_what_nobody_holds_is_let_go_of() -> None:
+def test_cache_makes_a_new_client_when_nobody_holds_the_old() -> None:
     first = client(key="held")
     before = Client.made
     del first

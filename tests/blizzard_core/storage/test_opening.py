@@ -122,7 +122,7 @@ def test_cloud_client_errors_are_one_line_without_secrets(error: Exception) -> N
     assert len(str(wrap_error("s3://b/k", OSError("x" * 9000)))) < 1100
 
 
-def test_why_a_login_was_refused_is_told_by_its_code() -> None:
+def test_login_error_includes_the_error_code() -> None:
     azures = azure.ClientAuthenticationError("AADSTS7000215: Invalid client secret provided")
     assert "AADSTS7000215" in str(wrap_error("az://c/k", azures))
     assert "invalid_grant" in str(wrap_error("gs://c/k", google.RefreshError("invalid_grant: x")))
@@ -208,7 +208,9 @@ def test_option_names_are_translated_for_fsspec() -> None:
     assert named["account_name"] == "account"
 
 
-def test_an_azure_account_that_is_not_named_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_azure_account_raises_an_error_with_the_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
     monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING", raising=False)
     with pytest.raises(StorageError, match="set AZURE_STORAGE_ACCOUNT_NAME"):
@@ -295,7 +297,7 @@ def test_a_uri_that_leads_above_its_bucket_is_refused(uri: str) -> None:
         (None, "http://azurite:7", False),
     ],
 )
-def test_delta_rs_is_told_of_an_emulator_that_it_would_take(
+def test_delta_options_enable_the_emulator_for_its_endpoints(
     endpoint: str | None, address: str | None, told: bool
 ) -> None:
     options = {} if endpoint is None else {"AZURE_STORAGE_ENDPOINT": endpoint}

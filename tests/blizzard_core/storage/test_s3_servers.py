@@ -105,7 +105,7 @@ def test_conflicts_without_end_are_no_other_writer(world: S3ServerHarness) -> No
 
 
 @pytest.mark.promise("G-109")
-def test_what_a_store_lacks_is_said_at_once(world: S3ServerHarness) -> None:
+def test_unimplemented_condition_fails_without_a_retry(world: S3ServerHarness) -> None:
     world.proxy.refuse = conditional((501, "NotImplemented"))
     with pytest.raises(StorageError, match="does not implement what is asked of it") as caught:
         take(world.storage)

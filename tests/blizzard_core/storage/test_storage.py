@@ -166,7 +166,7 @@ def between(paths: Iterable[str], after: str, until: str | None) -> list[str]:
     )
 
 
-def test_what_was_put_is_read_and_replaced_whole(storage: Storage) -> None:
+def test_put_replaces_an_object_and_read_returns_its_bytes(storage: Storage) -> None:
     storage.put_atomic("a/b.json", b"one")
     storage.put_atomic("a/b.json", b"two and more")
     assert storage.read("a/b.json") == b"two and more"
@@ -186,7 +186,7 @@ def test_output_streams_become_objects(storage: Storage) -> None:
     assert storage.read("x/y.bin") == b"abcdef"
 
 
-def test_what_is_not_there(storage: Storage) -> None:
+def test_missing_objects_have_no_stat_and_raise_not_found(storage: Storage) -> None:
     storage.put_atomic("a", b"")
     assert storage.stat("nothing") is None
     storage.delete("nothing")
@@ -457,7 +457,7 @@ def test_a_local_listing_reads_only_directories_in_range(tmp_path: Path) -> None
     assert requests == 3  # the root, date=48 and date=49
 
 
-def test_what_is_no_regular_file_on_a_local_disk_is_no_object(tmp_path: Path) -> None:
+def test_local_storage_lists_only_regular_files(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path), {})
     storage.put_atomic("d/1.json", b"x")
     os.mkfifo(tmp_path / "d" / "2.json")
@@ -681,7 +681,7 @@ def test_paths_with_dots_out_of_a_local_root_are_refused(tmp_path: Path, path: s
 
 @pytest.mark.parametrize("path", ["a\0b", "a/\0", "\ud800"])
 @pytest.mark.parametrize("follow", [True, False])
-def test_what_no_file_can_be_called_is_not_there(
+def test_local_storage_has_no_file_at_an_impossible_name(
     tmp_path: Path, path: str, *, follow: bool
 ) -> None:
     storage = LocalStorage(str(tmp_path), follow=follow)

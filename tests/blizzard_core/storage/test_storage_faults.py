@@ -129,7 +129,7 @@ def test_without_faults_the_proxy_changes_nothing(world: FaultyStoreHarness) -> 
 
 
 @pytest.mark.parametrize("fault", TRANSIENT)
-def test_a_page_that_fails_once_is_asked_for_again(world: FaultyStoreHarness, fault: Fault) -> None:
+def test_listing_retries_a_page_that_fails_once(world: FaultyStoreHarness, fault: Fault) -> None:
     storage = world.open()
     for page in range(REQUESTS):
         world.proxy.arm(only(page, fault))
@@ -167,7 +167,7 @@ def test_a_refused_page_fails_the_listing_at_once(world: FaultyStoreHarness) -> 
         assert (world.proxy.listings, world.naps) == (page + 1, [])
 
 
-def test_a_page_that_never_comes_is_given_up_and_asked_for_again(world: FaultyStoreHarness) -> None:
+def test_listing_retries_a_page_after_the_read_timeout(world: FaultyStoreHarness) -> None:
     world.proxy.arm(only(2, "hang"))
     assert listed(world.open(Patience(read_secs=1))) == NAMES
     # A page that a busy machine is late with is asked for again as well.

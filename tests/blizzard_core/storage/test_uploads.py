@@ -48,7 +48,7 @@ def deaf(request: pytest.FixtureRequest, endpoint: str) -> Storage:
 
 @pytest.mark.parametrize("data", [b"", b"small", LARGE], ids=["empty", "small", "large"])
 @pytest.mark.timeout(60)
-def test_an_upload_that_nobody_takes_is_given_up(
+def test_upload_fails_when_the_server_never_answers(
     deaf: Storage, data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(objects, "SLOWEST_BYTES_A_SEC", 1 << 30)

@@ -16,7 +16,7 @@ from blizzard_core.storage.writeback import STEP_BYTES
 PIECE = bytes(range(256)) * 1200  # 300 kB
 
 
-def test_the_disk_is_told_of_every_byte_once_and_in_steps(
+def test_writeback_advises_the_disk_of_each_byte_once_in_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[tuple[int, int]] = []

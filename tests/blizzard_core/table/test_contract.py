@@ -21,7 +21,7 @@ def test_the_documented_table_is_the_contract() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, feature in FEATURES.items() if feature.takes])
-def test_a_feature_that_is_taken_is_committed_beside(world: TableHarness, name: str) -> None:
+def test_penguin_commits_to_tables_with_accepted_features(world: TableHarness, name: str) -> None:
     make(world, with_features(name))
     world.put("a.parquet", {"x": [1]})
     world.put("b.parquet", {"x": [2], "new": [2]})

@@ -80,7 +80,9 @@ def test_delta_rs_itself_refuses_the_feature(world: TableHarness, name: str) -> 
         (["fancy", "checkpointProtection", "typeWidening"], ["typeWidening", "checkpointPro"]),
     ],
 )
-def test_what_others_need_is_dropped_after_them(names: list[str], order: list[str]) -> None:
+def test_objections_list_features_before_their_dependencies(
+    names: list[str], order: list[str]
+) -> None:
     found = [text.removeprefix("the table feature ") for text in feature_objections(names)]
     assert all(text.startswith(name) for text, name in zip(found, order, strict=False))
 

@@ -36,7 +36,7 @@ def columns(**types: pa.DataType) -> pa.Schema:
     return pa.schema(list(types.items()))
 
 
-def test_what_fits_is_not_mentioned() -> None:
+def test_fit_is_empty_when_the_columns_match() -> None:
     table = columns(id=pa.int64(), name=pa.string())
     assert fit(table, columns(id=pa.int32(), more=pa.string())) == Fit()
     assert fit(None, columns(id=pa.int32())) == Fit()
@@ -99,7 +99,7 @@ def test_other_partitions_than_the_tables_are_refused(
     assert named in found
 
 
-def test_partitions_that_the_table_reads_are_taken() -> None:
+def test_fit_accepts_partition_types_of_the_table() -> None:
     table = columns(id=pa.int64(), day=pa.string(), n=pa.int64())
     assert fit(table, columns(id=pa.int64()), SchemaRules({"day": "date", "n": "int32"}, "merge"),
                ("day", "n")) == Fit()  # fmt: skip

@@ -276,7 +276,7 @@ PATHS = st.builds(
     page_secs=st.sampled_from([0.0, 7.0, GRACE / 2]),
     limit=st.sampled_from([None, None, 1, 4]),
 )
-def test_what_comes_in_time_below_its_head_is_done_exactly_once(
+def test_files_within_grace_of_their_head_are_done_exactly_once(
     story: Rounds, batch: int, page_secs: float, limit: int | None
 ) -> None:
     model = HeadModel(page_secs, 2, Progress(depth=2), len(HEADS), limit, TODAY)

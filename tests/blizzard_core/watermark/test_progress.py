@@ -131,7 +131,7 @@ def test_a_file_below_the_watermark_is_new_once_within_grace() -> None:
     assert progress.partitions["d=1"].watermark == "m"  # never goes back
 
 
-def test_a_scan_begun_after_grace_moves_the_scan_start() -> None:
+def test_scan_that_starts_after_grace_moves_the_scan_start() -> None:
     progress = done(Progress(depth=1), "d=1/m")
     progress = scanned(progress, NOW + GRACE + CLOCK_STEP_SECS)
     assert progress.partitions["d=1"] == PartitionProgress("m", "m", {})
@@ -139,7 +139,7 @@ def test_a_scan_begun_after_grace_moves_the_scan_start() -> None:
     assert progress.state == "Active"  # nothing was done, so nothing changes
 
 
-def test_a_scan_begun_within_grace_moves_nothing() -> None:
+def test_scan_that_starts_within_grace_changes_nothing() -> None:
     progress = done(Progress(depth=1), "d=1/m")
     began = NOW + GRACE + CLOCK_STEP_SECS - 0.01
     assert scanned(progress, began, ended=NOW + 99 * GRACE) == progress
@@ -219,7 +219,7 @@ def test_the_limit_closes_no_partition_that_tells_no_time() -> None:
 
 @pytest.mark.promise("G-121")
 @pytest.mark.parametrize("head", ["", "region=eu/"])
-def test_what_tells_no_time_stays_open_below_a_floor(head: str) -> None:
+def test_partitions_without_a_date_stay_open_below_a_floor(head: str) -> None:
     depth = 1 + bool(head)
     days = [f"{head}date=1970-01-0{day}/b" for day in (1, 2, 3)]
     odd = [f"{head}{name}/b" for name in ("backfill", "date=again", "zz")]
@@ -461,7 +461,7 @@ def test_a_listing_jumps_over_hidden_directories() -> None:
     assert found.requests <= 6
 
 
-def test_times_that_a_wrong_clock_noted_stay_apart_and_in_order() -> None:
+def test_clamped_future_times_retain_their_order() -> None:
     done = {"a": NOW - 1, "b": NOW + 9, "c": NOW + 7, "d": NOW + 7, "e": NOW + 1e6}
     progress = Progress(depth=1, partitions={"d=1": PartitionProgress("e", None, done)})
     found = clamp_progress(progress, NOW).partitions["d=1"].done

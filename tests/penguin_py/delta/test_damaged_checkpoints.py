@@ -68,7 +68,7 @@ def test_a_table_goes_on_when_the_newest_checkpoint_is_empty(world: TableHarness
     goes_on(world)
 
 
-def test_commits_count_when_no_checkpoint_is_whole(world: TableHarness) -> None:
+def test_log_replays_commits_when_all_checkpoints_are_damaged(world: TableHarness) -> None:
     for version in (2, NEWEST):
         cut(checkpoint(world, version), 0)
     without_hint(world)
@@ -95,7 +95,7 @@ def test_a_checkpoint_without_one_of_its_parts_is_passed_over(world: TableHarnes
     assert newest(world) == (2, [f"_delta_log/{OLDER}"])
 
 
-def test_a_cut_part_costs_the_whole_checkpoint(world: TableHarness) -> None:
+def test_reader_skips_a_checkpoint_with_a_truncated_part(world: TableHarness) -> None:
     first, second = (checkpoint(world, part=f".{n:010d}.{2:010d}") for n in (1, 2))
     shutil.copy(checkpoint(world), second)
     checkpoint(world).rename(first)

@@ -293,7 +293,7 @@ def test_a_log_that_delta_rs_gives_up_on_is_refused_by_name(
         log.refresh()
 
 
-def test_what_delta_rs_says_of_a_long_path_is_cut() -> None:
+def test_delta_rs_message_about_a_long_path_is_shortened() -> None:
     """A message goes to the log and to whoever looks at the status page."""
     assert len(clean_message(OSError("x" * 2_000_000 + ": too long"))) <= MAX_SHOWN
     assert clean_message(OSError("x" * 2_000_000 + ": too long")).endswith("x: too long")

@@ -64,7 +64,7 @@ BREAKS: dict[str, tuple[Callable[[Actions], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_a_log_that_breaks_a_rule_is_told_so(tmp_path: Path, name: str) -> None:
+def test_protocol_check_reports_each_broken_rule(tmp_path: Path, name: str) -> None:
     write_deltalake(tmp_path, pa.table({"x": [1], "p": [1]}), partition_by=["p"])
     path = tmp_path / "_delta_log" / f"{0:020d}.json"
     actions = [json.loads(line) for line in path.read_text().splitlines()]

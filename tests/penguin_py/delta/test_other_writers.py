@@ -64,7 +64,7 @@ def test_every_row_of_the_documented_table_has_its_test() -> None:
 # Files that are not ours.
 
 
-def test_what_another_engine_wrote_and_did_not_commit_waits(world: TableHarness) -> None:
+def test_uncommitted_file_of_another_engine_waits_with_a_warning(world: TableHarness) -> None:
     """A rewrite by an engine on Delta Kernel, whose names say nothing, that dies on the way."""
     penguin = world.penguin(**SHARED)
     write_own_file(world, 1)
@@ -104,7 +104,7 @@ def commit_by_hand(world: TableHarness, path: str, size: int) -> None:
     delta.create_write_transaction([add], "append", delta.schema(), [])
 
 
-def test_files_of_others_are_taken_when_they_are_old_enough(world: TableHarness) -> None:
+def test_foreign_files_are_committed_after_foreign_min_age(world: TableHarness) -> None:
     write_own_file(world, 1)
     world.put("spark.parquet", {"x": [2]})
     penguin = world.penguin(**SHARED, foreign_min_age="10m")
@@ -125,7 +125,7 @@ def test_foreign_files_are_quarantined_where_never_accepted(world: TableHarness)
     assert "own_prefixes" in world.quarantined()["spark.parquet"]
 
 
-def test_a_directory_that_is_declared_ours_is_taken_at_once(world: TableHarness) -> None:
+def test_files_below_own_prefixes_are_committed_at_once(world: TableHarness) -> None:
     by: dict[str, Any] = {"partition_by": {"prefix_template": "from=%Y"}}
     world.put("from=duckdb/a.parquet", {"x": [1]})
     world.put("from=spark/b.parquet", {"x": [2]})
@@ -212,7 +212,9 @@ def test_a_delete_between_look_and_commit_deletes_what_it_saw(world: TableHarnes
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_what_a_restore_took_away_stays_away(world: TableHarness, running: bool) -> None:
+def test_files_removed_by_a_restore_are_not_committed_again(
+    world: TableHarness, running: bool
+) -> None:
     penguin = world.penguin(**SHARED)
     for number in (1, 2, 3):
         write_own_file(world, number)

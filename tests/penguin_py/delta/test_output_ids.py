@@ -26,7 +26,7 @@ def segments(storage: Storage) -> list[str]:
     return [entry.path for entry in segments_in(storage, FOLDER)]
 
 
-def test_what_was_folded_is_known_ever_after(storage: Storage) -> None:
+def test_output_ids_find_every_folded_id_after_a_reload(storage: Storage) -> None:
     ids = OutputIds(storage)
     assert ids.folded == -1
     assert "p/0" not in ids

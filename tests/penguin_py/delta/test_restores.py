@@ -77,7 +77,7 @@ def test_rows_that_were_compacted_before_a_restore_come_back(world: TableHarness
 
 @pytest.mark.promise("G-090")
 @pytest.mark.parametrize("how", ["later", "forward", "compacted"])
-def test_a_copy_of_rows_that_a_restore_kept_is_refused(world: TableHarness, how: str) -> None:
+def test_copy_of_rows_still_in_a_restored_table_is_rejected(world: TableHarness, how: str) -> None:
     if how == "compacted":
         world.delta().optimize.compact()
     world.put(name(3), {"id": [3], "_source_file": ["s3://raw/3"]}, output_id=output(3))
@@ -92,7 +92,7 @@ def test_a_copy_of_rows_that_a_restore_kept_is_refused(world: TableHarness, how:
 
 
 @pytest.mark.promise("G-090")
-def test_a_copy_of_what_was_brought_again_or_given_up_is_refused(world: TableHarness) -> None:
+def test_copy_of_reingested_or_discarded_rows_is_rejected(world: TableHarness) -> None:
     world.put(name(3), {"id": [3], "_source_file": ["s3://raw/3"]}, output_id=output(3))
     world.run()
     world.delta().restore(0)

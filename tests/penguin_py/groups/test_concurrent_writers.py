@@ -170,7 +170,7 @@ def test_two_live_penguins_apply_each_group_once(world: TableHarness, name: str)
     ("feature", "told"),
     [("deletionVectors", "deletion vectors"), ("columnMapping", None)],
 )
-def test_what_a_table_can_do_beyond_us_is_refused_by_name(
+def test_penguin_refuses_unsupported_table_features_by_name(
     world: TableHarness, feature: str, told: str | None
 ) -> None:
     protocol = {

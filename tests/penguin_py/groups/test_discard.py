@@ -86,7 +86,7 @@ def test_on_s3_as_well(remote: TableHarness) -> None:
     assert ids(remote) == [0, 1]
 
 
-def test_what_is_given_up_outlives_mirror_and_restart(world: TableHarness) -> None:
+def test_discarded_output_stays_discarded_without_the_mirror(world: TableHarness) -> None:
     waiting(world)
     world.penguin().discard([A], None, dry_run=False)
     world.storage.delete("_penguin/events_checkpoint.json")
@@ -96,7 +96,7 @@ def test_what_is_given_up_outlives_mirror_and_restart(world: TableHarness) -> No
     assert ids(world) == [0, 1]
 
 
-def test_what_is_in_the_table_is_not_given_up(world: TableHarness) -> None:
+def test_discard_refuses_outputs_in_the_table(world: TableHarness) -> None:
     world.put("0.parquet", named(1), output_id=A)
     world.run()
     with pytest.raises(DiscardRefused, match=r"is in the table, in 0\.parquet"):
@@ -105,14 +105,14 @@ def test_what_is_in_the_table_is_not_given_up(world: TableHarness) -> None:
         world.penguin().discard([], S, dry_run=False)
 
 
-def test_before_there_is_a_table_nothing_is_given_up(world: TableHarness) -> None:
+def test_discard_refuses_when_there_is_no_table(world: TableHarness) -> None:
     with pytest.raises(DiscardRefused, match="there is no table yet"):
         world.penguin().discard([A], None, dry_run=False)
 
 
 @pytest.mark.promise("G-094")
 @pytest.mark.parametrize("harm", ["missing", "schema", "no manifest"])
-def test_a_group_that_is_given_up_leaves_what_it_was_to_replace(
+def test_discarded_group_leaves_the_rows_that_it_would_replace(
     world: TableHarness, harm: str
 ) -> None:
     world.put("0.parquet", named(0), output_id=A)
@@ -140,7 +140,7 @@ def test_a_group_that_is_given_up_leaves_what_it_was_to_replace(
     assert ids(world) == ([1, 2] if harm == "no manifest" else [2])  # of that nobody knows the id
 
 
-def test_a_discarded_group_still_removes_its_whole_outputs(world: TableHarness) -> None:
+def test_discarded_group_still_removes_its_replaced_outputs(world: TableHarness) -> None:
     world.put("0.parquet", {"id": [100]}, output_id="p/s/0/1/0")
     world.put("1.parquet", {"id": [0, 1]}, output_id=A)
     world.run()
@@ -220,7 +220,7 @@ def test_a_commit_in_between_causes_a_new_plan(world: TableHarness) -> None:
 
 
 @pytest.mark.promise("G-097")
-def test_what_can_be_committed_is_and_nothing_of_it_is_given_up(world: TableHarness) -> None:
+def test_discard_first_commits_the_groups_that_can_commit(world: TableHarness) -> None:
     world.put("0.parquet", named(0), output_id="p/s/0/1/0")
     world.run()
     world.put("1.parquet", named(1), output_id=A)  # nobody has looked since
@@ -289,9 +289,7 @@ def test_units_go_on_as_well(world: TableHarness) -> None:
 
 @pytest.mark.promise("G-096")
 @pytest.mark.parametrize("is_overdue", [False, True])
-def test_a_straggler_is_committed_and_not_given_up(
-    world: TableHarness, *, is_overdue: bool
-) -> None:
+def test_straggler_is_committed_and_not_discarded(world: TableHarness, *, is_overdue: bool) -> None:
     live = world.penguin()
 
     def put(number: int, rows: dict[str, list[object]], output: str) -> None:

@@ -98,7 +98,7 @@ def test_source_files_say_which_rows_go(world: TableHarness) -> None:
 
 
 @pytest.mark.promise("G-088")
-def test_outputs_go_as_a_whole_and_are_waited_for(world: TableHarness) -> None:
+def test_group_waits_for_an_output_and_replaces_all_of_it(world: TableHarness) -> None:
     world.put("0.parquet", {"id": [0]})
     world.run()
     source = Publisher(world)

@@ -65,7 +65,7 @@ def test_remaining_rows_keep_order_codec_groups_and_metadata(tmp_path: Path) -> 
     assert '"maxValues":{"id":5,"_unit":"a"}' in told
 
 
-def test_what_delta_rs_writes_with_views_is_rewritten(tmp_path: Path) -> None:
+def test_rewrite_reads_files_that_delta_rs_wrote_as_views(tmp_path: Path) -> None:
     write_deltalake(tmp_path, table())
     found = DeltaTable(tmp_path)
     found.delete("id = 0")  # writes text as views
@@ -111,7 +111,7 @@ def test_a_non_text_column_is_refused_and_a_null_one_ignored(tmp_path: Path) -> 
     assert count_replaced(storage, "b.parquet", size, WANTED) == ReplacedRows(0, 1, lacks=True)
 
 
-def test_a_file_that_cannot_be_read_is_told_by_name(tmp_path: Path) -> None:
+def test_row_count_names_an_unreadable_file(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"junk that is long enough")
     with pytest.raises(SchemaMismatch, match=r"a\.parquet is in the table and cannot be read"):
         count_replaced(open_storage(str(tmp_path), {}), "a.parquet", 24, WANTED)

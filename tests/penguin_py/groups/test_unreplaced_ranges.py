@@ -26,7 +26,7 @@ def discard_group(
 
 
 @pytest.mark.promise("G-095")
-def test_a_reset_that_is_given_up_is_made_good_by_the_next(world: TableHarness) -> None:
+def test_next_group_does_the_reset_of_a_discarded_group(world: TableHarness) -> None:
     source = Publisher(world)
     for number, unit in enumerate("abc"):
         source.group([rows(unit, 0, [number])], replace=[reading(S, unit, 0)])
@@ -39,7 +39,7 @@ def test_a_reset_that_is_given_up_is_made_good_by_the_next(world: TableHarness) 
 
 
 @pytest.mark.promise("G-095")
-def test_a_later_reading_replaces_the_whole_slice(world: TableHarness) -> None:
+def test_later_reading_replaces_the_slice_of_a_discarded_group(world: TableHarness) -> None:
     source = Publisher(world)
     source.group([rows("a", 0, [1]), rows("a", 5, [5, 6, 7])], replace=[reading(S, "a", 0)])
     world.run()
@@ -66,7 +66,7 @@ def test_groups_of_other_units_leave_what_is_due(world: TableHarness) -> None:
     assert ids(world) == [60, 100, 101]
 
 
-def test_several_groups_in_a_row_are_given_up(world: TableHarness) -> None:
+def test_next_group_replaces_slices_of_several_discarded_groups(world: TableHarness) -> None:
     source = Publisher(world)
     source.group([rows("a", 3, [3, 4, 5])], replace=[reading(S, "a", 0)])
     source.group([rows("b", 3, [30])], replace=[reading(S, "b", 0)])
@@ -137,7 +137,7 @@ def test_rows_of_a_compacted_slice_go_as_well(world: TableHarness) -> None:
         ([("b", "c")], [], [], []),
     ],
 )
-def test_a_range_is_due_as_a_whole_once_it_is_met(
+def test_unreplaced_range_is_due_in_full_when_a_group_meets_it(
     own: Sequence[tuple[str, str]],
     left: Sequence[tuple[str, str]],
     due: Sequence[tuple[str, str]],

@@ -46,7 +46,7 @@ def int96() -> bytes:
     ],
 )
 @pytest.mark.parametrize("first", [True, False])
-def test_what_readers_read_differently_is_refused_by_name(
+def test_files_that_readers_disagree_on_are_rejected_by_reason(
     world: TableHarness, data: pa.Table | bytes, why: str, first: bool
 ) -> None:
     if not first:
@@ -60,7 +60,7 @@ def test_what_readers_read_differently_is_refused_by_name(
     assert_all_read(world)
 
 
-def test_nanoseconds_that_were_cut_by_their_writer_are_taken(world: TableHarness) -> None:
+def test_timestamps_that_the_writer_truncated_are_committed(world: TableHarness) -> None:
     """The advice of the refusal: pandas still notes nanoseconds in the Arrow schema."""
     world.put(
         "a.parquet",
@@ -214,7 +214,7 @@ def test_maps_are_of_the_tables_own_form(
     assert_all_read(world)
 
 
-def test_narrower_types_are_taken(world: TableHarness) -> None:
+def test_files_with_narrower_types_are_committed(world: TableHarness) -> None:
     world.put("a.parquet", {"i": [1], "f": [1.0]})
     narrow = pa.table({"i": pa.array([2], pa.int32()), "f": pa.array([2.0], pa.float32())})
     world.put("b.parquet", narrow)
@@ -281,7 +281,7 @@ def test_a_row_count_that_cannot_be_is_not_committed(
     assert world.delta().version() == 0
 
 
-def test_a_footer_that_is_said_to_be_a_gigabyte_is_not_read(world: TableHarness) -> None:
+def test_file_with_a_footer_of_a_gigabyte_is_rejected(world: TableHarness) -> None:
     path = Path(world.uri) / "big.parquet"
     path.parent.mkdir()
     with path.open("wb") as sparse:

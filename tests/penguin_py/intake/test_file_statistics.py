@@ -227,7 +227,7 @@ def test_moments_at_the_end_of_time_are_not_rounded() -> None:
     assert found["maxValues"] == {"c": "9999-12-31T23:59:59.999999Z"}
 
 
-def test_an_upper_bound_that_cannot_be_raised_is_whole() -> None:
+def test_upper_bound_is_untruncated_when_it_cannot_be_raised() -> None:
     top = "\U0010ffff" * 40
     found = stats(column([top], pa.string()))
     assert found["minValues"] == {"c": top[:TEXT_CHARACTERS]}
@@ -268,7 +268,7 @@ def test_timestamp_bounds_hold_for_every_value(values: list[int], unit: str) -> 
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
-def test_whole_numbers_of_every_width_at_their_limits(bits: int) -> None:
+def test_integer_statistics_are_exact_at_limits_of_each_width(bits: int) -> None:
     kind = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[bits]
     low, high = -(1 << bits - 1), (1 << bits - 1) - 1
     found = stats(column([low, high], kind))

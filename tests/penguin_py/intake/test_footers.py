@@ -350,7 +350,7 @@ def test_a_footer_cut_anywhere_is_unreadable_and_no_error() -> None:
     survives(all_cuts)
 
 
-def test_what_writers_write_is_taken(world: TableHarness) -> None:
+def test_files_of_common_writers_are_committed(world: TableHarness) -> None:
     for index, data in enumerate(FILES):
         world.put(f"p={index}/x.parquet", data)
     for index in range(len(FILES)):

@@ -106,7 +106,7 @@ def test_a_partition_that_blizzard_has_left_is_closed_as_ever(world: TableHarnes
     assert set(world.mirror()["partition_watermarks"]) == {"date=2024-01-02"}
 
 
-def test_a_flood_of_other_names_is_not_kept_by_name(world: TableHarness) -> None:
+def test_many_foreign_names_leave_the_commit_info_small(world: TableHarness) -> None:
     """Recorded files would be in each commit."""
     penguin = world.penguin(**SETTINGS)
     put(world, "", 1)

@@ -51,7 +51,7 @@ class Counting:
         return called if callable(found) else found
 
 
-def test_one_more_line_costs_the_same_beside_100_000(storage: Storage) -> None:
+def test_record_costs_no_more_in_a_quarantine_of_100_000(storage: Storage) -> None:
     """Its duration is in the benchmarks."""
     Quarantine(storage, "few").keep([bad(0)], 1e9)
     Quarantine(storage, "events").keep([bad(number) for number in range(100_000)], 1e9)

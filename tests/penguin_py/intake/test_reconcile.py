@@ -237,7 +237,7 @@ def test_a_straggler_that_cannot_be_read_holds_nothing_back(world: TableHarness)
     assert set(world.quarantined()) == {"a.parquet"}
 
 
-def test_what_dead_writers_left_in_the_log_is_swept(world: TableHarness) -> None:
+def test_old_staged_files_in_the_log_are_deleted(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]})
     world.run()
     staged = "_delta_log/00000000000000000001.json#1"

@@ -119,7 +119,7 @@ def test_names_that_readers_cannot_open_are_refused(path: str) -> None:
         (pa.decimal128(10, 2), pa.decimal128(10, 2)),
     ],
 )
-def test_what_fits(table: pa.DataType, file: pa.DataType) -> None:
+def test_merge_accepts_types_that_fit_the_table(table: pa.DataType, file: pa.DataType) -> None:
     before = pa.schema([("c", table)])
     assert merge(before, delta_schema(pa.schema([("c", file)])), (), "strict") == before
 
@@ -145,7 +145,7 @@ def test_what_fits(table: pa.DataType, file: pa.DataType) -> None:
         (pa.int64(), pa.time64("us")),
     ],
 )
-def test_what_does_not_fit(table: pa.DataType, file: pa.DataType) -> None:
+def test_merge_refuses_types_that_do_not_fit(table: pa.DataType, file: pa.DataType) -> None:
     with pytest.raises(SchemaMismatch, match="'c"):
         merge(pa.schema([("c", table)]), delta_schema(pa.schema([("c", file)])), (), "merge")
 

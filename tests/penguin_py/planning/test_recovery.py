@@ -514,13 +514,13 @@ def test_a_straggler_committed_by_a_twin_is_not_repeated(world: TableHarness) ->
         ("s3://other/lake/t/a.parquet", "s3://b/lake/t", None),
     ],
 )
-def test_paths_of_the_log_are_told_as_a_listing_tells_them(
+def test_log_paths_become_relative_as_in_a_listing(
     path: str, root: str, expected: str | None
 ) -> None:
     assert relative(path, root) == expected
 
 
-def test_a_file_that_the_log_names_by_its_whole_uri_is_known(world: TableHarness) -> None:
+def test_file_with_an_absolute_uri_in_the_log_is_known(world: TableHarness) -> None:
     world.tampered = True
     world.put("a.parquet", {"x": [1]})
     world.run()

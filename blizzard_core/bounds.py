@@ -17,7 +17,7 @@ EXPANSION = 256
 row counts as a quarter of a byte
 Beyond: the file is quarantined, stage `decompress`
 Key: pipelines.NAME.error_handling.advanced.max_expansion
-Test: test_task_bounds.py::test_what_expands_too_far_is_quarantined_and_nothing_else
+Test: test_task_bounds.py::test_excessive_expansion_quarantines_only_that_file
 """
 EXPANSION_FREE_BYTES = 16 << 20
 """What any file may become, however small it is
@@ -43,7 +43,7 @@ Test: test_portions.py::test_chunks_of_many_rows_are_cut
 PARSER_DEATHS = 500
 """Processes that die of a file's lines
 Beyond: the file is quarantined, stage `parse`
-Test: test_isolate.py::test_a_file_that_kills_without_end_is_given_up
+Test: test_isolate.py::test_file_fails_after_too_many_parser_deaths
 """
 DIRECTORIES = 1000
 """Directories of the table that a file's rows go to, and so the outputs that it makes small
@@ -96,7 +96,7 @@ Test: test_replayed_files.py::test_a_letter_that_is_none_is_refused_and_stays
 INFERRED_COLUMNS = 1000
 """Columns of a table
 Beyond: left out, with a warning; declare what is wanted
-Test: test_inference.py::test_columns_beyond_what_a_table_has_are_left_out_and_told
+Test: test_inference.py::test_excess_columns_are_left_out_with_a_reason
 """
 INFERRED_VALUES = 4000
 """Values of a row, fields of objects counted: a line of a megabyte has room for 100,000
@@ -112,7 +112,7 @@ Test: test_inference.py::test_names_that_are_too_long_are_left_out
 INFERRED_LEVELS = 23
 """Levels of objects and arrays
 Beyond: `json`
-Test: test_inference.py::test_what_is_nested_deeply_is_json_from_some_depth_on
+Test: test_inference.py::test_deep_nesting_becomes_json
 """
 STRUCT_FIELDS = 256
 """Names of an object
@@ -122,12 +122,12 @@ Test: test_inference.py::test_values_have_the_narrowest_type_that_keeps_them
 UNEXPECTED_FIELDS = 100
 """Fields without a column that are told of a source, and that a batch makes columns of at once
 Beyond: not told; a batch looks again for what is left, ten times
-Test: test_new_fields.py::test_names_beyond_those_that_are_told_are_passed_over
+Test: test_new_fields.py::test_unexpected_names_are_limited_in_number_and_length
 """
 UNEXPECTED_VALUES_BYTES = 256 << 10
 """Values of new fields that a task tells the driver, for their types
 Beyond: the values behind do not count for the type
-Test: test_new_fields.py::test_values_that_are_told_are_bounded
+Test: test_new_fields.py::test_unexpected_values_are_limited_in_bytes
 """
 
 # --- Configurations --------------------------------------------------------------------------

@@ -109,7 +109,7 @@ def test_literals_are_typed_for_each_dialect(
         object(),
     ],
 )
-def test_what_has_no_literal_is_refused(value: Any) -> None:
+def test_window_where_rejects_values_without_a_literal(value: Any) -> None:
     with pytest.raises(WatermarkError):
         window_where(Window(up_to={"a": value}), ["a"])
 
@@ -162,7 +162,7 @@ def test_zoned_literals_are_instants(duck: duckdb.DuckDBPyConnection) -> None:
 
 
 @pytest.mark.promise("G-130")
-def test_a_whole_window_has_ties_nulls_and_both_halves() -> None:
+def test_window_where_selects_ties_and_null_rows() -> None:
     first = Window(up_to={"a": 5, "b": 50}, nulls_first=True)
     assert _where(window_where(first, ["a", "b"])) == [
         (1, None),

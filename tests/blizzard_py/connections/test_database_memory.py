@@ -100,7 +100,7 @@ def test_a_table_of_as_many_columns_as_postgresql_takes(postgresql: PostgresqlSe
     assert (batch.num_columns, batch.num_rows) == (1600, 1)
 
 
-def test_an_extension_types_storage_is_kept(postgresql: PostgresqlServer) -> None:
+def test_extension_types_are_read_as_their_storage_type(postgresql: PostgresqlServer) -> None:
     access = Access("postgresql", postgresql.uri())
     connection = PostgresqlConnection(
         access, ReadSelection(query="SELECT '{}'::json AS j, 1.5 AS n")

@@ -32,7 +32,7 @@ class Server:
         return SCHEMA.empty_table()
 
 
-def test_oracle_is_asked_in_its_own_words() -> None:
+def test_oracle_statements_use_oracle_syntax() -> None:
     server = Server()
     access = Access("jdbc", "jdbc:oracle:thin:@//db:1521/svc")
     connection = JdbcConnection(access, ReadSelection(table="SHOP.ORDERS", columns=("AT",)), server)
@@ -50,7 +50,7 @@ def test_oracle_is_asked_in_its_own_words() -> None:
     assert task.spec["statement"].startswith('SELECT "ID" AS "ID", "AT" AS "AT"')
 
 
-def test_sql_server_is_asked_in_its_own_words() -> None:
+def test_sql_server_statements_use_sql_server_syntax() -> None:
     server = Server()
     access = Access("jdbc", "jdbc:sqlserver://db:1433;databaseName=shop")
     connection = JdbcConnection(access, ReadSelection(table="dbo.orders", columns=("N",)), server)

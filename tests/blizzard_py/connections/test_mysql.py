@@ -156,7 +156,7 @@ def test_windows_of_timestamps_datetimes_and_dates(
     assert abs(datetime.now(UTC) - highest) < timedelta(minutes=1)
 
 
-def test_a_server_that_may_be_a_replica_is_told(
+def test_bound_and_connection_warn_about_a_read_only_server(
     mariadb: MariadbServer, database: str, access: Access
 ) -> None:
     mariadb.execute("CREATE TABLE t (at timestamp(6) NULL, KEY (at))", database=database)
@@ -272,7 +272,9 @@ def test_a_query_that_is_more_than_one_question_is_refused(
     assert mariadb.execute("SELECT count(*) FROM t", database=database) == "1\n"
 
 
-def test_what_is_not_there_is_named(mariadb: MariadbServer, database: str, access: Access) -> None:
+def test_error_names_the_missing_table_or_column(
+    mariadb: MariadbServer, database: str, access: Access
+) -> None:
     mariadb.execute("CREATE TABLE t (a int, b int)", database=database)
     connection = MysqlConnection(access, ReadSelection(table="t", columns=("c",)))
     error = failed(lambda: connection.bound("max", 0))
@@ -284,7 +286,7 @@ def test_what_is_not_there_is_named(mariadb: MariadbServer, database: str, acces
     assert isinstance(denied, AccessDenied)
 
 
-def test_a_host_that_is_gone_is_waited_for_at_once(access: Access) -> None:
+def test_unreachable_host_raises_unavailable(access: Access) -> None:
     del access
     gone = Access("mysql", f"mysql://u:hunter22@127.0.0.1:{free_port()}/shop")
     error = failed(MysqlConnection(gone, ReadSelection(table="t")).columns)
@@ -314,7 +316,9 @@ def test_a_host_that_is_gone_is_waited_for_at_once(access: Access) -> None:
         ),
     ],
 )
-def test_errors_are_told_by_their_numbers(text: str, kind: type[BlizzardError], told: str) -> None:
+def test_error_translator_maps_messages_to_error_types(
+    text: str, kind: type[BlizzardError], told: str
+) -> None:
     error = error_translator(ServerLabel("mysql://db/shop"))(RuntimeError(text))
     assert isinstance(error, kind)
     assert told in str(error)

@@ -88,7 +88,7 @@ def test_a_shared_snapshot_is_refused(access: Access) -> None:
         rows_of(Access(access.driver, access.uri, session="00000003-1"), tasks)
 
 
-def test_faults_are_told_likewise(access: Access) -> None:
+def test_errors_have_no_context_and_no_password(access: Access) -> None:
     missing = PostgresqlConnection(access, ReadSelection(table="missing"))
     with pytest.raises(SourceError, match="does not exist") as caught:
         missing.columns()

@@ -79,7 +79,7 @@ def test_a_password_among_the_options_comes_before_the_uris(postgresql: Postgres
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "nowhere.invalid"])
-def test_a_host_that_is_gone_is_waited_for(host: str) -> None:
+def test_unreachable_host_raises_unavailable(host: str) -> None:
     access = Access("postgresql", f"postgresql://u:hunter22@{host}:{free_port()}/shop")
     error = failed(PostgresqlConnection(access, ORDERS).columns, "hunter22")
     assert isinstance(error, Unavailable)
@@ -94,7 +94,7 @@ def test_a_uri_that_is_none_is_refused_without_a_piece_of_it(uri: str) -> None:
     assert isinstance(error, ConfigError)
 
 
-def test_a_rotated_password_is_taken_with_the_next_session(
+def test_rotated_password_applies_to_the_next_session(
     postgresql: PostgresqlServer, database: str
 ) -> None:
     role = f"role_{database}"
@@ -153,7 +153,7 @@ def test_a_server_restart_during_a_task_is_a_temporary_failure(
         assert len(rows_of(again, [task])) == 50000
 
 
-def test_a_reader_that_is_given_up_lets_go_of_the_server(
+def test_closing_a_reader_stops_its_server_query(
     postgresql: PostgresqlServer, database: str, orders: PostgresqlConnection
 ) -> None:
     (task,) = orders.tasks(Window(up_to={"id": 10**6}), WindowSplit())
@@ -288,7 +288,7 @@ def test_a_value_that_does_not_convert_is_not_shown(postgresql: PostgresqlServer
     assert "invalid input syntax for type integer" in str(error)
 
 
-def test_what_may_not_be_read_waits_and_what_is_not_there_stops(
+def test_denied_table_and_missing_table_raise_different_errors(
     postgresql: PostgresqlServer, database: str
 ) -> None:
     role = f"role_{database}"

@@ -148,7 +148,7 @@ def test_the_declared_types_reach_parquet(typed: Access, tmp_path: Path) -> None
         ("date", "5874897-12-31", "5874897-12-31"),
     ],
 )
-def test_a_time_that_nobody_can_hold_is_text_beside_good_ones(
+def test_out_of_range_times_are_read_as_text(
     postgresql: PostgresqlServer, kind: str, value: str, told: str
 ) -> None:
     access = Access("postgresql", postgresql.uri())

@@ -51,7 +51,7 @@ def writer(server: PostgresqlServer, access: Access) -> Any:
 
 
 @pytest.mark.promise("G-131")
-def test_settled_ends_below_the_oldest_open_transaction(
+def test_default_bound_ends_below_oldest_open_transaction(
     postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
 ) -> None:
     assert orders.default_bound == "settled"
@@ -135,7 +135,7 @@ def test_transactions_of_one_message_are_read_once(
 
 
 @pytest.mark.promise("G-131")
-def test_what_is_replicated_holds_the_bound_while_it_is_applied(
+def test_replicated_transaction_holds_the_bound_until_applied(
     postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
 ) -> None:
     origin, database = postgresql.new_database(), access.uri.rpartition("/")[2]
@@ -175,7 +175,7 @@ def test_what_is_replicated_holds_the_bound_while_it_is_applied(
 
 
 @pytest.mark.promise("G-131")
-def test_who_hides_transactions_gets_the_clock_and_a_warning(
+def test_bound_falls_back_to_clock_when_tracking_is_off(
     postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
 ) -> None:
     with writer(postgresql, access) as hidden, hidden.cursor() as cursor:
@@ -209,7 +209,7 @@ def test_other_databases_and_own_sessions_hold_nothing_back(
 
 
 @pytest.mark.promise("G-131")
-def test_who_sees_no_transactions_gets_the_clock_and_a_warning(
+def test_bound_falls_back_to_clock_without_stats_privilege(
     postgresql: PostgresqlServer, access: Access
 ) -> None:
     secret = PASSWORD.replace("'", "''")
@@ -316,7 +316,7 @@ def test_pages_are_cut_for_first_reads_of_plain_tables_only(
     view.close()
 
 
-def test_what_would_be_missed_is_told_beforehand(
+def test_warnings_cover_materialized_views_and_date_columns(
     postgresql: PostgresqlServer, access: Access
 ) -> None:
     run(postgresql, access, "CREATE MATERIALIZED VIEW seen AS SELECT day, updated_at FROM orders")

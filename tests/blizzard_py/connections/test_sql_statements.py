@@ -55,12 +55,12 @@ def test_other_filters_are_left_alone(text: str, dialect: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["orders", "public.orders", 'shop."My Table"', "`a b`", "[a b].c"])
-def test_names_of_tables_stand_as_they_are_given(name: str) -> None:
+def test_relation_uses_the_table_name_unchanged(name: str) -> None:
     assert relation(ReadSelection(table=name)) == f"{name} t1"
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a;b", "a--", "(SELECT 1)", 'a".b', "a.b.c.d"])
-def test_what_is_no_name_is_refused(name: str) -> None:
+def test_relation_rejects_invalid_table_names(name: str) -> None:
     with pytest.raises(SourceError, match="not a table's name"):
         relation(ReadSelection(table=name))
 
@@ -115,7 +115,7 @@ def test_nulls_belong_to_the_first_range_alone() -> None:
     assert between("a", None, None, "") == TRUE
 
 
-def test_uris_are_taken_apart() -> None:
+def test_address_parses_a_uri() -> None:
     found = address(
         Access("postgresql", "postgresql://u%40x:p%3Aw@one:1,[::1]:2,two/db%20x?sslmode=require")
     )

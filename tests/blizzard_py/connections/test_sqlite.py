@@ -101,7 +101,7 @@ def test_each_declared_type_is_read_as_it_is_stored(
     ],
 )
 @pytest.mark.parametrize("place", [0, 5000])
-def test_a_value_of_another_class_is_told_wherever_it_stands(
+def test_reader_returns_values_of_another_storage_class(
     file: sqlite3.Connection, access: Access, kind: str, good: Any, misfit: Any, told: Any,
     place: int,
 ) -> None:  # fmt: skip
@@ -119,9 +119,7 @@ def test_a_value_of_another_class_is_told_wherever_it_stands(
     assert sorted(map(str, found)) == sorted(map(str, [good] * 9_999 + [told]))
 
 
-def test_text_that_is_no_utf8_is_told_like_any_other_misfit(
-    file: sqlite3.Connection, access: Access
-) -> None:
+def test_reader_replaces_invalid_utf8_in_text(file: sqlite3.Connection, access: Access) -> None:
     file.execute("CREATE TABLE t (v INTEGER)")
     file.execute("INSERT INTO t VALUES (1), (CAST(x'ff41' AS TEXT)), (2)")
     found = [
@@ -216,7 +214,7 @@ def test_times_are_read_up_to_the_clock_numbers_to_the_maximum(
     by_id.close()
 
 
-def test_rows_of_which_none_has_a_value_are_told_of(
+def test_bound_warns_when_every_watermark_value_is_null(
     file: sqlite3.Connection, access: Access
 ) -> None:
     file.execute("CREATE TABLE t (id INTEGER, v INTEGER)")
@@ -282,7 +280,9 @@ def test_a_query_that_is_more_than_one_question_is_refused(
     assert file.execute("SELECT count(*) FROM t").fetchone() == (1,)
 
 
-def test_what_is_not_there_is_named(file: sqlite3.Connection, access: Access, path: Path) -> None:
+def test_error_names_the_missing_table_or_column(
+    file: sqlite3.Connection, access: Access, path: Path
+) -> None:
     error = failed(SqliteConnection(access, ReadSelection(table="missing")))
     assert isinstance(error, SourceError)
     assert "missing" in str(error)
@@ -296,9 +296,7 @@ def test_what_is_not_there_is_named(file: sqlite3.Connection, access: Access, pa
     assert not Path(f"{path}.gone").exists()
 
 
-def test_a_column_that_is_gone_is_no_text_of_its_name(
-    file: sqlite3.Connection, access: Access
-) -> None:
+def test_bound_fails_when_the_column_was_renamed(file: sqlite3.Connection, access: Access) -> None:
     file.execute("CREATE TABLE t (id INTEGER, at TEXT)")
     file.execute("INSERT INTO t VALUES (1, 'a')")
     connection = SqliteConnection(access, ReadSelection(table="t", columns=("at",)))
@@ -337,7 +335,7 @@ def test_writes_go_on_while_a_task_reads(file: sqlite3.Connection, access: Acces
     connection.close()
 
 
-def test_bounds_are_taken_from_an_index(
+def test_bound_query_uses_the_index(
     file: sqlite3.Connection, access: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, at DATETIME)")

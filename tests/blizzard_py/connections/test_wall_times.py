@@ -88,7 +88,7 @@ def test_a_lakes_clock_uses_the_zone_for_times_without_one(
     assert timedelta(0) < now - found["instant"] < timedelta(seconds=30)
 
 
-def test_times_without_a_zone_are_told(access: Access) -> None:
+def test_warnings_mention_times_without_a_zone(access: Access) -> None:
     with contextlib.closing(
         connect(access, ReadSelection(table="t", columns=("at",)))
     ) as connection:

@@ -107,7 +107,7 @@ def test_a_killed_worker(engine: SparkEngine, world: IngestJobHarness) -> None:
     scenarios.survives_a_killed_worker(engine, world)
 
 
-def test_a_failed_sink_is_told_in_one_line(engine: SparkEngine, world: IngestJobHarness) -> None:
+def test_sink_error_fits_on_one_line(engine: SparkEngine, world: IngestJobHarness) -> None:
     world.put("a.ndjson", lines(1))
     world.table.write_text("a file where the directory should be")
     with pytest.raises(EngineError) as caught:

@@ -351,7 +351,7 @@ def weighed(burden: bytes, numbers: Iterable[int]) -> Iterator[str]:
     return (str(len(burden) + number) for number in numbers)
 
 
-def test_what_a_large_job_is_told_leaves_no_file_behind(spark_engine: SparkEngine) -> None:
+def test_large_task_data_leaves_no_temporary_file(spark_engine: SparkEngine) -> None:
     context = spark_engine.session().sparkContext
     folder = Path(context._temp_dir)  # type: ignore[arg-type]  # noqa: SLF001  # no public name
     before = set(folder.iterdir())
@@ -517,5 +517,5 @@ def test_the_reason_is_the_tasks_own_exception(text: str, reason: str) -> None:
 @pytest.mark.parametrize(
     "error", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "x")]
 )
-def test_a_jvm_that_is_gone_is_said_to_have_ended(error: Exception) -> None:
+def test_reason_says_that_the_jvm_has_ended(error: Exception) -> None:
     assert reason_of(error).startswith("the JVM has ended: it was killed")

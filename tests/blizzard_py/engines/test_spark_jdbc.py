@@ -61,7 +61,7 @@ def test_windows_are_planned_and_read_through_spark(
     assert connection.tasks(window_above(window), WindowSplit()) == ()
 
 
-def test_faults_are_told_without_secrets(
+def test_query_errors_contain_no_secrets(
     server: PostgresqlServer, spark_engine: SparkEngine
 ) -> None:
     session = spark_engine.session()

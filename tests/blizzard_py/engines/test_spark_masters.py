@@ -68,7 +68,7 @@ def test_a_driver_in_a_pod_is_reachable_and_owns_its_executors() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["spark", "sc", "k8s"])
-def test_an_unreachable_master_is_told_at_once(tmp_path: Path, scheme: str) -> None:
+def test_unreachable_master_raises_engine_error(tmp_path: Path, scheme: str) -> None:
     world = IngestJobHarness(tmp_path)
     world.put("a.ndjson", lines(1))
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -198,7 +198,7 @@ def trace(kind: str, message: str) -> Exception:
     )
 
 
-def test_what_a_task_raised_is_raised_again_by_its_type() -> None:
+def test_task_error_is_raised_again_with_its_type() -> None:
     found = reading_error(trace("blizzard_core.errors.PipelineStopped", "39 of 39 are bad"))
     assert isinstance(found, PipelineStopped)
     assert str(found) == "39 of 39 are bad"

@@ -25,7 +25,7 @@ signal.pause()
 """
 
 
-def test_what_a_jvm_is_told_lies_where_the_next_start_removes_it(
+def test_jvm_option_files_exist_only_during_launch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = []
@@ -41,7 +41,7 @@ def test_what_a_jvm_is_told_lies_where_the_next_start_removes_it(
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_scratch_removes_only_folders_of_dead_processes(tmp_path: Path) -> None:
     unrelated = tmp_path / "blizzard-other"
     unrelated.mkdir()
     with subprocess.Popen(
@@ -59,7 +59,7 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == [unrelated]
 
 
-def test_what_another_user_put_there_is_not_ours_to_clear_up(
+def test_scratch_ignores_folders_of_other_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tree of millions of files would hold up every start."""

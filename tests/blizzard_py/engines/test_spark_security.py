@@ -61,12 +61,14 @@ def test_every_driver_of_ours_is_shut(master: str, conf: dict[str, str]) -> None
         ),
     ],
 )
-def test_what_opens_a_driver_is_refused(master: str, conf: dict[str, str], problem: str) -> None:
+def test_unsafe_spark_settings_are_rejected(
+    master: str, conf: dict[str, str], problem: str
+) -> None:
     with pytest.raises(ConfigError, match=problem):
         require_secured(master, conf)
 
 
-def test_an_open_cluster_has_to_be_said_and_is_warned_of() -> None:
+def test_disabled_authentication_is_allowed_with_a_warning() -> None:
     conf = {"spark.authenticate": "false"}
     require_secured("spark://h:1", conf)
     (said,) = weak_settings("spark://h:1", conf)
@@ -103,7 +105,7 @@ def test_an_open_cluster_has_to_be_said_and_is_warned_of() -> None:
         ),
     ],
 )
-def test_what_weakens_is_named(conf: dict[str, str], said: list[str]) -> None:
+def test_weak_spark_settings_are_named(conf: dict[str, str], said: list[str]) -> None:
     assert [text.partition(":")[0] for text in weak_settings("local[2]", conf)] == said
 
 
@@ -137,9 +139,7 @@ def test_a_secret_by_its_value_is_left_out_whatever_its_name(
         ("sc://localhost", {"spark.authenticate": "true"}, ["spark.network.crypto.enabled"]),
     ],
 )
-def test_what_a_server_leaves_open_is_named(
-    url: str, server: dict[str, str], said: list[str]
-) -> None:
+def test_weak_server_settings_are_named(url: str, server: dict[str, str], said: list[str]) -> None:
     found = list(weak_server_settings(url, server.get))
     assert [text.partition(":")[0] for text in found] == said
     assert "hush" not in str(found)
@@ -175,9 +175,7 @@ def pickle_of(value: str) -> bytes:
 @pytest.mark.parametrize(
     "value", ["", "a=b:c", " led and trailed ", "# !\\n\n\té€\U0001f600", "\\u0041"]
 )
-def test_what_the_jvm_is_told_by_a_file_arrives_as_it_is(
-    spark_engine: SparkEngine, value: str
-) -> None:
+def test_java_properties_preserve_every_value(spark_engine: SparkEngine, value: str) -> None:
     jvm = spark_engine.session().sparkContext._jvm  # noqa: SLF001  # no public name
     assert jvm is not None
     found = jvm.java.util.Properties()

@@ -165,7 +165,7 @@ def test_a_batch_without_a_row_left_has_no_outputs(
     assert by_path(result)["a.ndjson"].outcome == "ingested"
 
 
-def test_the_first_of_each_key_is_kept_by_path_and_line(
+def test_deduplication_selects_the_first_row_by_path_and_line(
     world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     """Large files come first in their tasks, so the order must not be that of the tasks."""

@@ -32,7 +32,7 @@ def test_the_corpus_is_as_large_as_it_should_be() -> None:
     assert len(set(ATTACKS)) >= 100
 
 
-def test_what_people_write_is_accepted_and_runs(spark: SparkSession) -> None:
+def test_ordinary_transforms_are_accepted_and_run(spark: SparkSession) -> None:
     refused = {}
     for statement in HONEST:
         try:
@@ -46,7 +46,7 @@ def test_what_people_write_is_accepted_and_runs(spark: SparkSession) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_what_must_not_run_is_refused_in_one_line(spark: SparkSession) -> None:
+def test_unsafe_transforms_are_rejected_in_one_line(spark: SparkSession) -> None:
     accepted: list[str] = []
     for statement in ATTACKS:
         try:

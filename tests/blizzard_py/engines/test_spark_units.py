@@ -17,7 +17,7 @@ JAR = Path("/usr/share/java/postgresql.jar")
 VALUES = {"name": "survey", "list": "s1,it's"}
 
 
-def test_a_transform_and_duplicates_keep_slices_apart(
+def test_transform_and_deduplication_work_per_slice(
     spark_engine: SparkEngine, tmp_path: Path
 ) -> None:
     shop = UnitShop(tmp_path, values=VALUES, grace="3d", parallel=1)

@@ -46,7 +46,7 @@ def test_results_and_the_first_failure_are_those_of_map(
 
 
 @pytest.mark.parametrize(("depth", "budget", "taken"), [(3, 100, 4), (3, 2, 2), (9, 5, 5)])
-def test_no_more_is_taken_than_depth_and_budget_allow(depth: int, budget: int, taken: int) -> None:
+def test_prefetch_stays_within_depth_and_budget(depth: int, budget: int, taken: int) -> None:
     source = iter(range(100))
     with ThreadPoolExecutor(2) as pool:
         results = prefetch(abs, source, pool, depth, lambda _: 1, budget)

@@ -97,7 +97,7 @@ def test_unreadable_files_are_dead_letters_and_block_nothing(tmp_path: Path) -> 
 
 
 @pytest.mark.promise("G-189")
-def test_keys_that_clients_take_apart_are_ingested_once_each(tmp_path: Path, s3: S3Server) -> None:
+def test_keys_with_special_characters_are_ingested_once(tmp_path: Path, s3: S3Server) -> None:
     """Finding 15: s3fs cut keys at ``?versionId=`` and read another object twice."""
     scenario = Scenario(tmp_path, str(tmp_path))
     uri = f"s3://{s3.new_bucket()}/raw"

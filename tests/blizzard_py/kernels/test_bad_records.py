@@ -65,7 +65,7 @@ def test_a_letter_has_the_documented_fields(world: IngestJobHarness) -> None:
         (b"ab" + "🐎".encode() * RAW_BYTES, "ab" + "🐎" * (RAW_BYTES // 4 - 1), True),
     ],
 )
-def test_text_is_kept_as_text(tmp_path: Path, line: bytes, raw: str, truncated: bool) -> None:
+def test_raw_text_is_stored_as_text(tmp_path: Path, line: bytes, raw: str, truncated: bool) -> None:
     letter = staged(tmp_path, line)
     assert (letter["raw"], letter["truncated"], letter["length"]) == (raw, truncated, len(line))
     assert "raw_base64" not in letter
@@ -74,7 +74,7 @@ def test_text_is_kept_as_text(tmp_path: Path, line: bytes, raw: str, truncated: 
 @pytest.mark.parametrize(
     "line", [b"\xff", b"a\xe9b", b"\xc3", b"x" * RAW_BYTES + b"\xff", b"\xff" * RAW_BYTES * 2]
 )
-def test_anything_else_is_kept_as_base64(tmp_path: Path, line: bytes) -> None:
+def test_raw_bytes_are_stored_as_base64(tmp_path: Path, line: bytes) -> None:
     letter = staged(tmp_path, line)
     kept = line[:RAW_BYTES]
     if kept.isascii():  # what is not text was cut off
@@ -93,7 +93,7 @@ def staged(folder: Path, line: bytes) -> dict[str, object]:
     return found
 
 
-def test_records_of_a_file_that_was_given_up_are_forgotten(tmp_path: Path) -> None:
+def test_rewind_removes_the_records_of_a_failed_file(tmp_path: Path) -> None:
     letters = BadRecordWriter("s3://raw", 0.0)
     letters.add("a", BadRecord(0, 0, 1, b"a", "why"))
     mark = letters.mark()

@@ -85,7 +85,7 @@ class LateLetterHarness:
         return [json.loads(line) for line in self.sink.read(found.letters.staged).splitlines()]
 
 
-def test_late_lines_are_taken_from_their_files_in_order() -> None:
+def test_late_lines_are_dead_lettered_in_file_order() -> None:
     world = LateLetterHarness()
     world.put("b.json", b'{"n": 1}\n\n{"n": 3}\n')
     world.put("a.json.gz", gzip.compress(b'\xef\xbb\xbf{"n": 1}\r\n{"n": 2}'))
@@ -159,7 +159,7 @@ def test_nothing_late_stages_nothing() -> None:
     assert set(world.sink.objects) == before
 
 
-def test_a_file_that_has_shrunk_or_gone_ends_the_attempt() -> None:
+def test_attempt_ends_when_a_file_shrinks_or_disappears() -> None:
     world = LateLetterHarness()
     world.put("a.json", b"{}\n{}\n")
     world.stage((101, "a.json", 2))

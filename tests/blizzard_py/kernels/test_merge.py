@@ -163,7 +163,7 @@ def test_joined_files_have_all_rows_in_their_order(tmp_path: Path, days: int) ->
 
 
 @pytest.mark.usefixtures("worth_joining")
-def test_what_cannot_be_joined_is_written_again(
+def test_merge_rewrites_files_it_cannot_join(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = IngestJobHarness(tmp_path)

@@ -62,7 +62,7 @@ def test_the_fast_path_reports_all_names_the_exact_path_a_sample(*, fast: bool) 
     assert thorough.parse(plain).unexpected == frozenset()
 
 
-def test_names_within_structs_are_told_by_their_path() -> None:
+def test_unexpected_nested_names_include_their_path() -> None:
     chunk = rows({"id": 1, "user": {"name": "a", "age": 3}}, {"id": 2, "user": None})
     assert LineParser(RecordSchema(NESTED)).parse(chunk).unexpected == {"user.age"}
 
@@ -120,7 +120,7 @@ def test_only_values_that_give_a_type_are_reported(tmp_path: Path, size: int) ->
     assert found.keys() == {"n", "o", "always"}
 
 
-def test_names_beyond_those_that_are_told_are_passed_over(tmp_path: Path) -> None:
+def test_unexpected_names_are_limited_in_number_and_length(tmp_path: Path) -> None:
     world = IngestJobHarness(tmp_path, FLAT, evolves=True)
     for part in range(3):
         lines = ({"id": n, f"k{part}_{n:03}": n} for n in range(60))
@@ -139,7 +139,7 @@ def test_hostile_names_are_cut_and_harm_nobody(tmp_path: Path) -> None:
     assert all(field.path == "a.ndjson" for field in found.values())
 
 
-def test_values_that_are_told_are_bounded(tmp_path: Path) -> None:
+def test_unexpected_values_are_limited_in_bytes(tmp_path: Path) -> None:
     world = IngestJobHarness(tmp_path, FLAT, evolves=True)
     half = UNEXPECTED_VALUES_BYTES // 2 + 1
     world.put(

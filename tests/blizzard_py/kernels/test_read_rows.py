@@ -23,7 +23,7 @@ def stored_digests(found: RowFilter) -> int:
 
 @pytest.mark.parametrize("keep", ["at", "above"])
 @pytest.mark.parametrize("value", [2, "2026-05-01T01:00:00Z"])
-def test_digests_are_kept_where_values_cannot_be_compared(keep: Any, value: Any) -> None:
+def test_digests_are_stored_for_incomparable_values(keep: Any, value: Any) -> None:
     asked = DedupSpec(TOLD, keep, {"at": value})
     lines = RowFilter(asked, MemoryStorage("mem://lake"))
     assert lines.fresh_lines([b'{"id": 1, "at": "2026-05-01T01:00:00Z"}']).tolist() == [True]
@@ -46,7 +46,7 @@ def events(*rows: tuple[int, datetime | None]) -> pa.RecordBatch:
     )
 
 
-def test_rows_at_the_old_bound_alone_are_kept_and_told_again() -> None:
+def test_published_stores_digests_only_at_the_old_bound() -> None:
     published = Published(("id", "at"))
     first = events((1, AT - timedelta(1)), (2, AT), (3, AT), (4, None))
     assert published.fresh(first, "at", {"at": AT}).num_rows == 4
@@ -56,7 +56,7 @@ def test_rows_at_the_old_bound_alone_are_kept_and_told_again() -> None:
     assert fresh.column("id").to_pylist() == [5, 2]
 
 
-def test_versions_of_a_key_are_apart() -> None:
+def test_each_version_of_a_key_has_its_own_digest() -> None:
     published = Published(("id", "at"))
     published.fresh(events((1, AT)), "above", {"at": AT})
     assert (

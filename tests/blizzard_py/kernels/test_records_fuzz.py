@@ -131,7 +131,7 @@ def test_rows_and_bad_records_are_the_lines(
 
 @settings(max_examples=60)
 @given(damaged(), st.integers(0, 10_000), st.integers(0, 255), st.sampled_from(["cut", "flip"]))
-def test_a_damaged_gzip_is_quarantined_whole_or_read_whole(
+def test_damaged_gzip_is_quarantined_or_read_completely(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, at: int, by: int, how: str
 ) -> None:
     packed = bytearray(gzip.compress(data, mtime=0))

@@ -506,7 +506,7 @@ def test_a_row_without_a_valid_directory_is_a_bad_record(
 
 
 @pytest.mark.parametrize("policy", ["quarantine_file", "fail"])
-def test_such_a_row_condemns_its_file_where_bad_records_do(tmp_path: Path, policy: Any) -> None:
+def test_overlong_partition_value_quarantines_its_file(tmp_path: Path, policy: Any) -> None:
     world = IngestJobHarness(tmp_path, fields=specs(id="int64", t="string"), rules=BY_NAME)
     world.on_bad_record = policy
     world.put("a.ndjson", timed(1) + NAMELESS)

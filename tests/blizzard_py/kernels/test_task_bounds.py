@@ -51,7 +51,7 @@ def neighbours_are_ingested(world: IngestJobHarness, report: TaskReport) -> bool
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("attempt", [0, 2])
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_expands_too_far_is_quarantined_and_nothing_else(
+def test_excessive_expansion_quarantines_only_that_file(
     world: IngestJobHarness, monkeypatch: pytest.MonkeyPatch, codec: str, attempt: int, threads: int
 ) -> None:
     monkeypatch.setattr(expansion, "EXPANSION_FREE_BYTES", 100_000)
@@ -89,7 +89,7 @@ def test_empty_values_count_to_what_a_file_becomes(
 
 
 @pytest.mark.parametrize("group_bytes", [task.GROUP_BYTES, 0])
-def test_a_file_of_several_portions_is_ingested_whole(
+def test_file_of_several_portions_is_ingested_completely(
     world: IngestJobHarness, monkeypatch: pytest.MonkeyPatch, group_bytes: int
 ) -> None:
     monkeypatch.setattr(portions.portions, "__defaults__", (16 * 100, 16 * 1000))

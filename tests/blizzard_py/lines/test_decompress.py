@@ -85,7 +85,7 @@ def test_gzip_may_be_followed_by_white_space(tmp_path: Path, tail: bytes) -> Non
         ("{}".encode("utf-16"), "gzip", "ends with .gz, but it begins with ff fe 7b 00"),
     ],
 )
-def test_what_cannot_be_read_has_its_true_reason(
+def test_decompression_error_states_the_true_reason(
     tmp_path: Path, data: bytes, named: str, reason: str
 ) -> None:
     with pytest.raises(FileFailed, match=reason) as caught:
@@ -115,7 +115,7 @@ def test_too_many_layers_are_refused(tmp_path: Path) -> None:
         read(tmp_path, packed, "gzip")
 
 
-def test_what_an_inner_layer_expands_to_is_counted(tmp_path: Path) -> None:
+def test_inner_layer_counts_towards_the_expansion_limit(tmp_path: Path) -> None:
     """A stream of padding has no rows, and takes as long as its packed zeros last."""
     packed = gzipped(gzipped(TEXT) + bytes(256 << 20))
     with pytest.raises(FileFailed, match="becomes more than 10 times"):
@@ -142,7 +142,7 @@ def test_what_an_inner_layer_expands_to_is_counted(tmp_path: Path) -> None:
         (NOISE * 3, "none", NOISE * 3),
     ],
 )
-def test_complete_streams_are_read_whole(
+def test_complete_streams_are_read_to_the_end(
     tmp_path: Path, data: bytes, codec: str, expected: bytes
 ) -> None:
     blocks = read(tmp_path, data, codec)

@@ -86,7 +86,7 @@ STRUCT = FieldSpec("s", "struct", True, specs(a="int64", b="string", c="json"))
         ),
     ],
 )
-def test_what_a_line_weighs_is_told_from_its_columns(
+def test_row_shape_is_derived_from_the_columns(
     fields: tuple[FieldSpec, ...], shape: RowShape
 ) -> None:
     assert row_shape(fields) == shape

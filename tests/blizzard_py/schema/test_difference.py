@@ -59,7 +59,7 @@ def test_values_of_several_kinds_are_a_change_where_not_all_fit() -> None:
     assert found([column("c", "string")], '{"c":"x"}', '{"c":1}') == ([], [], ["c"])
 
 
-def test_what_is_nested_is_told_by_its_path() -> None:
+def test_nested_differences_are_named_by_path() -> None:
     inner = [{"name": "a", "type": "int64"}, {"name": "b", "type": "string"}]
     columns = [
         column("s", "struct", fields=inner),

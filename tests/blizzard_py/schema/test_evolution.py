@@ -74,7 +74,9 @@ def test_null_only_fields_and_existing_columns_are_not_added() -> None:
         (field("", "1"), "a column cannot have this name"),
     ],
 )
-def test_what_cannot_be_a_column_is_left_out_by_name(found: UnexpectedField, reason: str) -> None:
+def test_invalid_column_names_are_left_out_with_a_reason(
+    found: UnexpectedField, reason: str
+) -> None:
     result = evolve(found, field("fine", "1"))
     assert result.left_out.keys() == {found.name}
     assert reason in result.left_out[found.name]

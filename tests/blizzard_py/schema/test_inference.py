@@ -179,9 +179,7 @@ VALUES = st.recursive(
 @given(
     st.lists(st.dictionaries(st.sampled_from("xyz"), VALUES), min_size=1, max_size=5), st.booleans()
 )
-def test_what_was_inferred_from_takes_all_of_it(
-    records: list[dict[str, Any]], timestamps: bool
-) -> None:
+def test_inferred_schema_accepts_its_input(records: list[dict[str, Any]], timestamps: bool) -> None:
     lines = [json.dumps(record) for record in records]
     fields = inferred(*lines, timestamps=timestamps).fields
     assume(fields)  # a table without columns has no rows; such a source is not ingested
@@ -194,9 +192,7 @@ def test_what_was_inferred_from_takes_all_of_it(
 
 @pytest.mark.parametrize(("opening", "closing"), [('{"a":', "}"), ("[", "]"), ('[{"b":', "}]")])
 @pytest.mark.parametrize("depth", [INFERRED_LEVELS // 2, INFERRED_LEVELS, 200, 400, 900])
-def test_what_is_nested_deeply_is_json_from_some_depth_on(
-    opening: str, closing: str, depth: int
-) -> None:
+def test_deep_nesting_becomes_json(opening: str, closing: str, depth: int) -> None:
     line = f'{{"x":{opening * depth}1{closing * depth}}}'
     found = inferred(line)
     if found.skipped_lines:
@@ -214,7 +210,7 @@ def test_what_is_nested_deeply_is_json_from_some_depth_on(
     assert not parser.parse(line.encode() + b"\n").bad
 
 
-def test_columns_beyond_what_a_table_has_are_left_out_and_told() -> None:
+def test_excess_columns_are_left_out_with_a_reason() -> None:
     line = json.dumps({f"k{n}": n for n in range(60_000)})
     found = inferred('{"first":1}', line, '{"k1":1.5,"last":1}')
     names = [column.name for column in found.fields]
@@ -271,7 +267,7 @@ def test_the_sample_is_spread_from_the_oldest_to_the_newest() -> None:
         assert (sample[0], sample[-1]) == (files[0], files[100])
 
 
-def test_only_whole_lines_within_the_limit_are_read(tmp_path: Path) -> None:
+def test_first_lines_reads_complete_lines_within_the_limit(tmp_path: Path) -> None:
     (tmp_path / "a.ndjson").write_bytes(b'\xef\xbb\xbf{"a":1}\n{"a":2}\n{"a":3}')
     (tmp_path / "b.ndjson.gz").write_bytes(gzip.compress(b'{"a":1}\n' * 1_000_000))
     (tmp_path / "cut.ndjson.gz").write_bytes(gzip.compress(b'{"a":1}\n' * 10)[:-9])

@@ -138,7 +138,7 @@ def test_digests_match_exactly_for_equal_rows_in_any_batching(
     assert digests(reordered).to_pylist() == marks
 
 
-def test_only_the_columns_asked_for_count_and_must_be_there() -> None:
+def test_digests_use_only_the_requested_columns() -> None:
     batch = pa.record_batch({"id": [1, 1], "x": ["a", "b"]})
     first, second = digests(batch, ["id"]).to_pylist()
     assert first == second
@@ -182,7 +182,7 @@ TEXTS = pa.array([b"\xff\xfe", b"\xff\xfd"])
     ],
     ids=lambda column: str(column.type),
 )
-def test_what_python_has_not_has_digests_inside_of_others(inner: pa.Array) -> None:
+def test_nested_values_unknown_to_python_have_digests(inner: pa.Array) -> None:
     for column in (
         pa.StructArray.from_arrays([inner], ["x"]),
         pa.ListArray.from_arrays([0, 1, 2], inner),

@@ -167,7 +167,7 @@ def _total(kind: BoundKind, condition: Condition) -> tuple[int, int]:
 
 
 @pytest.mark.promise("G-130")
-def test_every_visible_and_settled_version_is_read_once() -> None:
+def test_safe_bound_reads_every_version_exactly_once() -> None:
     assert _total("settled", _designed) == (0, 0)
 
 
@@ -248,7 +248,7 @@ def test_without_reading_the_boundary_again_they_are_lost() -> None:
 
 @pytest.mark.promise("G-136")
 @pytest.mark.parametrize("days", [1, 40])
-def test_with_a_look_back_each_version_is_still_told_once(days: int) -> None:
+def test_look_back_passes_each_version_only_once(days: int) -> None:
     """`new_only`: digests of key and watermark columns, over a window that reaches back."""
     stored, published = {"at": NOW}, Published(("id", "at"))
     counts: Counter[tuple[int, datetime]] = Counter()

@@ -116,7 +116,7 @@ def test_texts_and_what_they_mean(text: Any, zone: str, expected: datetime) -> N
         [],
     ],
 )
-def test_what_is_no_instant_is_refused(text: Any) -> None:
+def test_resolve_rejects_invalid_instants(text: Any) -> None:
     with pytest.raises(UnitError):
         resolve(text, NOW)
 

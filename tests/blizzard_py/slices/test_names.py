@@ -111,7 +111,7 @@ def test_the_text_of_a_columns_slice() -> None:
 @pytest.mark.parametrize(
     "value", [float("nan"), float("inf"), Decimal("NaN"), 10**39, True, b"a", [1], 1e300]
 )
-def test_what_has_no_order_begins_no_slice(value: Any) -> None:
+def test_column_slice_rejects_values_without_an_order(value: Any) -> None:
     with pytest.raises(UnitError):
         column_slice("s", value)
 

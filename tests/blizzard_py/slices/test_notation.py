@@ -100,7 +100,7 @@ def test_a_marker_that_does_not_parse_yields_its_text(marker: str) -> None:
         pytest.param(10**5000, id="huge"),
     ],
 )
-def test_what_would_not_come_back_is_refused_when_written(value: Any) -> None:
+def test_serialize_rejects_values_that_do_not_round_trip(value: Any) -> None:
     with pytest.raises(WatermarkError):
         serialize({"a": {"b": [value]}})
 
@@ -116,7 +116,7 @@ def test_a_bottomless_watermark_is_refused() -> None:
 
 @pytest.mark.promise("G-139")
 @pytest.mark.parametrize("text", ["", " ", "{", "nope", '{"a": NaN}', '{"a": 1e999}', "{'a': 1}"])
-def test_what_is_not_json_is_an_error_and_never_empty(text: str) -> None:
+def test_deserialize_rejects_invalid_json(text: str) -> None:
     with pytest.raises(WatermarkError):
         deserialize(text)
 
@@ -137,7 +137,7 @@ def test_empty_is_none_no_columns_or_all_null() -> None:
     assert not is_empty({"a": False})
 
 
-def test_per_column_the_later_is_kept_and_null_replaces_nothing() -> None:
+def test_advanced_selects_the_later_value_of_each_column() -> None:
     assert advanced({"a": 2, "b": 1, "c": None}, {"a": 1, "b": None, "c": 3, "d": 4}) == {
         "a": 2,
         "b": 1,

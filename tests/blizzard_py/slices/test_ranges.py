@@ -42,7 +42,7 @@ def test_times_are_sent_as_the_api_takes_them(format_: str, aware: str, day: str
 
 
 @pytest.mark.parametrize("value", [5, 1.5, "20240115", "soon", "", True, time(1), None, [AWARE]])
-def test_what_is_no_time_is_an_error(value: Any) -> None:
+def test_invalid_time_raises_source_error(value: Any) -> None:
     with pytest.raises(SourceError):
         param(value, "iso")
     with pytest.raises(SourceError):

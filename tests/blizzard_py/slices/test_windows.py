@@ -113,7 +113,7 @@ def test_a_clock_that_falls_back_a_little_is_waited_out() -> None:
         ({"at": NOW}, {"at": datetime(2026, 6, 1)}),
     ],
 )
-def test_what_no_watermark_can_hold_is_refused_when_planned(stored: Any, bound: Any) -> None:
+def test_planning_rejects_values_unfit_for_a_watermark(stored: Any, bound: Any) -> None:
     with pytest.raises(WatermarkError):
         window(stored, bound, {}, NOW, "max")
 

@@ -32,7 +32,7 @@ def test_repeated_questions_are_held_back_for_a_short_time(
     assert 0.1 < sum(pauses) < 0.3
 
 
-def test_what_is_offered_meanwhile_is_answered_at_the_next_look(tmp_path: Path) -> None:
+def test_number_published_during_a_pause_is_returned(tmp_path: Path) -> None:
     pauses: list[float] = []
 
     def pause(secs: float) -> None:

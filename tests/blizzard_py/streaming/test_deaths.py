@@ -114,7 +114,7 @@ def test_a_process_continues_from_the_commit_after_an_error(
 
 
 @pytest.mark.promise("G-064")
-def test_who_was_replaced_commits_nothing_and_takes_nothing_away(world: EventTimeHarness) -> None:
+def test_fenced_writer_commits_and_deletes_nothing(world: EventTimeHarness) -> None:
     world.put([row(101)])
     old = world.pipeline()
     world.drain(old)

@@ -263,7 +263,7 @@ def test_a_join_survives_deaths(tmp_path: Path, spark_engine: SparkEngine) -> No
     assert sum(oracle.late.values()) > len(DEATHS)
 
 
-def test_what_waits_for_a_match_is_shown_side_by_side(
+def test_event_state_shows_rows_waiting_on_both_sides(
     tmp_path: Path, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blizzard_py.app.event_state.local_engine", lambda *_: spark_engine)

@@ -138,7 +138,7 @@ def test_names_in_grace_that_only_the_journal_had_need_a_word(
 
 
 @pytest.mark.promise("G-067")
-def test_a_checkpoint_that_is_older_or_gone_is_not_made_again(
+def test_rebuild_rejects_a_stale_damaged_or_missing_checkpoint(
     tmp_path: Path, spark_engine: SparkEngine
 ) -> None:
     world, oracle = world_of(tmp_path, spark_engine, ONE)

@@ -63,7 +63,7 @@ def history_of(world: EventTimeHarness, key: str) -> list[Any]:
 
 @pytest.mark.promise("G-074", "G-079")
 @pytest.mark.parametrize("seed", range(12))
-def test_random_feeds_are_told_as_brute_force_tells_them(tmp_path: Path, seed: int) -> None:
+def test_random_feeds_match_a_brute_force_model(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     world = world_of(tmp_path)
     world.files_per_batch = chance.choice([1, 2])
@@ -174,7 +174,7 @@ def test_each_source_has_its_own(tmp_path: Path) -> None:
     assert [line["rows"] for line in shown["app"]["history"]] == [1]
 
 
-def test_delay_may_change_and_another_column_begins_anew(tmp_path: Path) -> None:
+def test_delay_change_continues_and_column_change_restarts(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     world.put([row(100)])
     world.drain()
@@ -236,7 +236,7 @@ def test_a_query_is_not_replaced_by_an_observed_watermark(tmp_path: Path) -> Non
         Rebuild(parts).plan(None)
 
 
-def test_a_shorter_delay_is_told_by_the_newest_time_of_all() -> None:
+def test_shorter_delay_uses_the_newest_time_of_all_batches() -> None:
     known = StreamState(query=watched_query("ts"), watermark_ms=40, max_event_time_ms=100)
     times = EventTimes(1, 50, 50, 50.0, (1, *[0] * 12))
     found = after(
@@ -275,7 +275,7 @@ def test_sources_that_were_watched_do_not_come_to_share_a_query(tmp_path: Path) 
         world.drain()
 
 
-def test_what_a_request_brings_moves_and_counts_nothing(tmp_path: Path) -> None:
+def test_reingest_request_leaves_the_watermark_unchanged(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     name = world.put([row(100)])
     world.drain()

@@ -148,7 +148,7 @@ def test_another_spelling_is_the_same_query(
     ],
     ids=str,
 )
-def test_another_query_is_told_by_what_differs(
+def test_comparison_names_the_differing_parts(
     compared: Callable[..., list[str]], before: Query, now: Query, found: list[str]
 ) -> None:
     assert compared(before, now) == found
@@ -260,7 +260,7 @@ def test_a_respelled_query_goes_on_with_its_state(world: EventTimeHarness) -> No
     assert world.stream().query == world.pipeline().parts.query_fingerprint
 
 
-def test_spark_is_asked_once_and_only_about_another_spelling(
+def test_plans_are_compared_once_for_a_changed_spelling(
     world: EventTimeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []

@@ -74,7 +74,7 @@ def step(world: EventTimeHarness, oracle: Oracle, **rows: list[dict[str, Any]]) 
 
 
 @pytest.mark.promise("G-072")
-def test_what_only_one_source_has_is_null_in_rows_of_the_others(
+def test_field_of_one_source_is_null_in_rows_of_others(
     tmp_path: Path, spark_engine: SparkEngine
 ) -> None:
     amount = {"name": "amount", "type": "int64", "nullable": False}
@@ -265,7 +265,7 @@ def test_the_sources_of_a_query_are_neither_more_nor_fewer(
         alone.drain()
 
 
-def test_a_checkpoint_of_all_that_is_gone_begins_nothing_anew(
+def test_missing_shared_checkpoint_stops_the_pipeline(
     tmp_path: Path, spark_engine: SparkEngine
 ) -> None:
     world, oracle = world_of(tmp_path, spark_engine)

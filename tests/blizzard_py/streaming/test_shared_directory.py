@@ -19,7 +19,7 @@ from tests.support.event_time_harness import EventTimeHarness
 from tests.support.event_time_oracle import row
 
 
-def test_who_starts_a_query_removes_what_others_have_left_of_it(tmp_path: Path) -> None:
+def test_new_query_removes_leftovers_of_its_predecessor(tmp_path: Path) -> None:
     killed = SharedDirectory(tmp_path, "s3://lake/table", "pages_web")
     (killed.path / "query-1").mkdir()
     neighbours = [

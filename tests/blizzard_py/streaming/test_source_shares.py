@@ -58,14 +58,14 @@ def test_times_before_1970_move_no_watermark() -> None:
     assert ticks_of(StreamState(query={}), ALL, {"app"}, {"web": 1}) == {"app": 1}
 
 
-def test_what_an_operator_advances_to_is_of_all_sources() -> None:
+def test_advance_request_applies_to_all_sources() -> None:
     state = replace(known(), advance_to_ms=7, watermark_ms=3)
     assert ticks_of(state, ALL, (), {}) == {"app": 7_020, "bus": 7_000, "web": 7_010}
     assert ticks_of(state, ALL, {"app"}, {"web": 9_000}) == {"app": 9_000, "bus": 7000, "web": 7010}
     assert ticks_of(replace(state, watermark_ms=7), ALL, (), {}) == {}
 
 
-def test_what_is_known_of_each_source_after_a_batch() -> None:
+def test_sources_after_updates_each_source() -> None:
     found = {
         "app": [LatenessReport(late=1, newest_us=5_999)],
         "web": [LatenessReport(ahead=2, newest_us=None)],
@@ -82,7 +82,7 @@ def test_what_is_known_of_each_source_after_a_batch() -> None:
     assert sources_after(StreamState(query={}), {"web": []}, ["web"], (), 1.0) == {}
 
 
-def test_what_the_jobs_of_all_have_told_says_whose_it_is() -> None:
+def test_joined_report_names_the_source_of_each_item() -> None:
     one = IngestResult(
         (),
         (FinishedFile("a", "ingested"),),

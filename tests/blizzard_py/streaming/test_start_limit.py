@@ -37,7 +37,7 @@ def test_few_queries_start_at_a_time() -> None:
     assert max(at_once) == STARTS
 
 
-def test_who_waits_for_a_turn_can_be_told_to_stop() -> None:
+def test_waiting_for_a_turn_can_be_cancelled() -> None:
     def unwanted() -> None:
         raise Cancelled("stopped")
 

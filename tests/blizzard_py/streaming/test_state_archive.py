@@ -36,7 +36,7 @@ def content(root: Path) -> dict[str, bytes]:
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
-def test_what_was_packed_is_restored(store: MemoryStorage, tmp_path: Path) -> None:
+def test_restore_returns_the_packed_files(store: MemoryStorage, tmp_path: Path) -> None:
     copy = WorkingCopy(tmp_path / "a")
     write(copy.root, "offsets/0", b"zero")
     write(copy.root, "state/0/0/big.sst", b"x" * ALONE_BYTES)
@@ -159,9 +159,7 @@ def test_a_missing_object_is_named(store: MemoryStorage, tmp_path: Path, size: i
 
 
 @pytest.mark.parametrize("size", [1, ALONE_BYTES])
-def test_an_object_that_is_not_whole_is_named(
-    store: MemoryStorage, tmp_path: Path, size: int
-) -> None:
+def test_error_names_a_truncated_object(store: MemoryStorage, tmp_path: Path, size: int) -> None:
     packs, manifest = one_packed(store, tmp_path, size)
     name = manifest["state/x"].object
     store.put_atomic(name, store.read(name)[: size // 2])
@@ -223,7 +221,7 @@ def test_a_local_disk_that_is_full_is_named(
         packs.pack(copy, manifest, 1, "00000002")
 
 
-def test_a_manifest_cannot_write_beside_the_copy(store: MemoryStorage, tmp_path: Path) -> None:
+def test_restore_rejects_paths_outside_the_copy(store: MemoryStorage, tmp_path: Path) -> None:
     store.put_atomic("evil", b"x")
     with pytest.raises(StateError, match="outside"):
         StateArchive(store, FOLDER).restore({"../x": Packed("evil", 1, "d")}, tmp_path / "b")

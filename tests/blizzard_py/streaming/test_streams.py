@@ -183,7 +183,7 @@ def test_random_streams_equal_brute_force_over_restarts(
 
 
 @pytest.mark.promise("G-062")
-def test_of_duplicates_within_the_watermark_one_is_kept(world: EventTimeHarness) -> None:
+def test_deduplication_emits_one_row_within_the_watermark(world: EventTimeHarness) -> None:
     world.event_time = dict(UNIQUE)
     oracle = Oracle(UNIQUE)
     draw = random.Random(7)
@@ -441,7 +441,7 @@ def test_a_query_with_reset_state_publishes_nothing_again(
 
 
 @pytest.mark.promise("G-081")
-def test_what_a_query_forgets_is_shown_first(
+def test_event_time_reset_shows_the_state_it_removes(
     world: EventTimeHarness, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blizzard_py.app.event_state.local_engine", lambda *_: spark_engine)
@@ -471,7 +471,7 @@ def test_what_a_query_forgets_is_shown_first(
     assert "event time: 2 rows of state forgotten" in done.stdout
 
 
-def test_what_a_query_remembers_is_told_from_a_copy_beside_it(
+def test_event_state_reads_a_separate_copy_of_the_state(
     world: EventTimeHarness, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blizzard_py.app.event_state.local_engine", lambda *_: spark_engine)

@@ -70,7 +70,7 @@ ODD_TEXTS = ODD_TEXT | st.sampled_from(["NaN", "-Infinity", "\\ud800", "\\\ud800
     beside=ODD_TEXTS,
     indent=st.sampled_from([None, 1]),
 )
-def test_what_is_no_json_moves_nothing_else(
+def test_records_are_exact_despite_odd_text_and_floats(
     records: list[Any], beside: str, indent: int | None
 ) -> None:
     body = json.dumps({"b": beside, "rows": records}, indent=indent).encode()
@@ -80,7 +80,7 @@ def test_what_is_no_json_moves_nothing_else(
         assert AnswerText(body, "x").value("b") == beside
 
 
-def test_long_answers_come_in_pieces_of_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_answers_are_split_at_line_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_text, "CHUNK_BYTES", 30)
     body = json.dumps([{"a": n} for n in range(10)]).encode()
     answer = AnswerText(body, "x")
@@ -131,9 +131,7 @@ def test_errors_inside_a_record_are_left_to_the_line_parser() -> None:
         (b'{"\xff": 1}', "a", "not UTF-8"),
     ],
 )  # fmt: skip
-def test_an_answer_without_records_is_told_by_what_it_has(
-    body: bytes, path: str, told: str
-) -> None:
+def test_error_describes_an_answer_without_records(body: bytes, path: str, told: str) -> None:
     with pytest.raises(SourceError) as caught:
         cut(body, path)
     assert told in str(caught.value)
@@ -153,7 +151,7 @@ def test_half_a_pair_at_the_very_end_is_no_cut_answer(body: bytes) -> None:
     assert cut(body) == body.strip()[1:-1] + b"\n"
 
 
-def test_a_cursor_of_half_a_pair_is_told() -> None:
+def test_cursor_with_a_lone_surrogate_raises_source_error() -> None:
     with pytest.raises(SourceError, match="not JSON"):
         AnswerText(b'{"n": "\\ud800 and more"}', "x").value("n")
 
@@ -195,7 +193,7 @@ def test_too_many_values_are_refused_before_they_are_cut(monkeypatch: pytest.Mon
         ("9" * 5000, "9" * 5000),
     ],
 )
-def test_values_beside_the_records(text: str, value: object) -> None:
+def test_value_returns_fields_outside_the_records(text: str, value: object) -> None:
     body = b'{"meta": {"next":' + text.encode() + b"}}"
     assert AnswerText(body, "x").value("meta.next") == value
 

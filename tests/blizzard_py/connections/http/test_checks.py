@@ -126,7 +126,7 @@ def test_the_example_of_the_design_is_sound() -> None:
         ),
     ],
 )
-def test_what_does_not_go_together_is_told(source: HttpSource, told: str) -> None:
+def test_problems_report_each_invalid_setting(source: HttpSource, told: str) -> None:
     assert [told in problem for problem in problems(source)] == [True]
 
 

@@ -75,7 +75,7 @@ def connected(clock: FakeTime) -> Iterator[Connect]:
         yield connect
 
 
-def test_what_cannot_be_asked_is_no_connection(connected: Connect) -> None:
+def test_connection_rejects_a_watermark_without_push_from(connected: Connect) -> None:
     with pytest.raises(ConfigError, match=r"needs push.from"):
         connected(pushed("https://h", None))
 
@@ -102,7 +102,7 @@ def test_the_bound_is_the_servers_now_less_what_settles(
         (None, "2026-09-21T14:12:38.999999+00:00"),
     ],
 )
-def test_the_bound_is_what_the_api_can_be_told(
+def test_bound_is_lowered_to_the_precision_of_the_api(
     api: ApiServer, connected: Connect, end: PushTo | None, lowered: str
 ) -> None:
     api.date = lambda: NOW
@@ -122,7 +122,7 @@ def test_the_bound_of_a_date_column_is_a_date(api: ApiServer, connected: Connect
     assert found.value == {"updated_at": today - dt.timedelta(days=1)}
 
 
-def test_a_server_without_a_clock_is_told(api: ApiServer, connected: Connect) -> None:
+def test_bound_warns_when_the_server_sends_no_time(api: ApiServer, connected: Connect) -> None:
     api.date = None
     found = connected(pushed(api.url)).bound("clock", 0)
     assert found.value == {"updated_at": dt.datetime.fromtimestamp(NOW, UTC)}
@@ -147,12 +147,12 @@ def test_of_clocks_that_differ_much_the_lower_one_is_used(
     assert bool(found.warnings) is bool(told)
 
 
-def test_nobody_there_is_asked_later(connected: Connect) -> None:
+def test_unreachable_server_raises_unavailable(connected: Connect) -> None:
     with pytest.raises(Unavailable):
         connected(pushed("http://127.0.0.1:9")).bound("clock", 0)
 
 
-def test_without_a_watermark_nothing_is_asked(api: ApiServer, connected: Connect) -> None:
+def test_bound_sends_no_request_without_a_watermark(api: ApiServer, connected: Connect) -> None:
     assert connected(made(api.url)).bound("clock", 60) == ReadBound("clock")
     assert api.asked == []
 
@@ -270,7 +270,7 @@ def test_an_empty_page_before_others_is_no_empty_window(api: ApiServer, connecte
     assert len(connected(source).tasks(window(at(2), at(3)), WindowSplit())) == 1
 
 
-def test_a_first_window_is_not_asked_for_before(api: ApiServer, connected: Connect) -> None:
+def test_first_window_is_planned_without_a_request(api: ApiServer, connected: Connect) -> None:
     assert len(connected(pushed(api.url)).tasks(window(None, at(3)), WindowSplit())) == 1
     assert api.asked == []
 
@@ -290,7 +290,7 @@ def test_columns_are_those_of_a_first_page(api: ApiServer, connected: Connect) -
     assert len(api.asked) == 1
 
 
-def test_a_missing_driver_is_told_with_its_install_command(
+def test_missing_driver_error_shows_the_install_command(
     connected: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)

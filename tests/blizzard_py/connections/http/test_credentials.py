@@ -82,7 +82,7 @@ def test_a_key_in_the_query_is_sent_with_every_page(api: ApiServer, clock: FakeT
     assert [asked.params.get("key") for asked in api.asked] == [HUSH, HUSH, "theirs"]
 
 
-def test_a_token_is_asked_for_once_and_used_for_all_pages(api: ApiServer, clock: FakeTime) -> None:
+def test_token_is_requested_once_for_all_pages(api: ApiServer, clock: FakeTime) -> None:
     answer = guarded(["one"])
     pages = iter([{"n": "2"}, {"n": "3"}, {}])
 
@@ -166,7 +166,7 @@ def test_a_token_is_renewed_before_it_ends(api: ApiServer, clock: FakeTime) -> N
 
 
 @pytest.mark.parametrize("status", [400, 401, 403])
-def test_a_refused_client_is_told_without_its_secret(
+def test_rejected_client_error_hides_the_secret(
     api: ApiServer, clock: FakeTime, status: int
 ) -> None:
     api.script(reply({"error": "invalid_client", "error_description": HUSH}, status))
@@ -238,7 +238,7 @@ def leaving(api: ApiServer, other: ApiServer, how: str) -> HttpSource:
 
 
 @pytest.mark.parametrize("how", ["next_link", "link_header", "redirect"])
-def test_another_host_is_not_asked_unless_it_is_allowed(
+def test_links_to_other_hosts_fail_without_a_request(
     api: ApiServer, other: ApiServer, clock: FakeTime, how: str
 ) -> None:
     source = leaving(api, other, how)
@@ -337,7 +337,7 @@ def test_no_repr_of_what_travels_holds_a_secret(auth: Auth) -> None:
     assert pickle.loads(pickle.dumps(given)) == given
 
 
-def test_secrets_are_taken_out_of_foreign_text() -> None:
+def test_without_secrets_masks_secrets_in_foreign_text() -> None:
     assert without_secrets("a\n hush-hush b password=abc", ["hush-hush", "hush"]) == (
         "a *** b password=***"
     )

@@ -18,7 +18,7 @@ ROWS = [{"id": 1}, {"id": 2}]
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_what_may_pass_is_asked_for_again_with_doubling_pauses(
+def test_transient_errors_are_retried_with_doubling_pauses(
     api: ApiServer, clock: FakeTime, status: int
 ) -> None:
     api.script(*[reply({}, status)] * 3, reply(ROWS))
@@ -26,7 +26,7 @@ def test_what_may_pass_is_asked_for_again_with_doubling_pauses(
     assert clock.slept == [0.5, 1, 2]
 
 
-def test_what_does_not_pass_in_time_fails_for_now(api: ApiServer, clock: FakeTime) -> None:
+def test_persistent_503_raises_unavailable_after_all_tries(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply({}, 503))
     with pytest.raises(Unavailable, match=r"GET http://.*/rows, page 1: answered 503, 6 times"):
         rows_of(made(api.url), clock)
@@ -37,7 +37,7 @@ def test_what_does_not_pass_in_time_fails_for_now(api: ApiServer, clock: FakeTim
 @pytest.mark.parametrize(
     ("header", "secs"), [("3600", 60), (email.utils.formatdate(NOW + 5, usegmt=True), 5)]
 )
-def test_what_the_server_asks_for_is_kept(
+def test_retry_waits_for_the_retry_after_time(
     api: ApiServer, clock: FakeTime, header: str, secs: float
 ) -> None:
     api.date = lambda: NOW  # dates count by its own clock
@@ -74,7 +74,7 @@ def test_connections_that_break_for_ever_fail_for_now(
 
 
 @pytest.mark.parametrize("how", ["hang", "drip", "drip-head"])
-def test_an_answer_that_is_not_whole_in_time_fails_for_now(
+def test_slow_answer_is_retried_after_the_timeout(
     api: ApiServer, clock: FakeTime, how: How
 ) -> None:
     # Each byte comes well within the time, all of them do not.
@@ -83,7 +83,7 @@ def test_an_answer_that_is_not_whole_in_time_fails_for_now(
     assert clock.slept  # more than once where a machine is busy when the whole answer comes
 
 
-def test_an_answer_that_never_is_whole_in_time_says_so(api: ApiServer, clock: FakeTime) -> None:
+def test_slow_answer_raises_unavailable_after_all_tries(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply([{"id": n} for n in range(100)], how="drip"))
     with pytest.raises(Unavailable, match=r"no whole answer within 0.2 s"):
         rows_of(made(api.url, timeout_secs=0.2), clock)
@@ -125,7 +125,7 @@ def test_other_refusals_fail_with_what_the_api_says(
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_refused_credentials_are_told_as_such_without_them(
+def test_denied_access_error_hides_the_credentials(
     api: ApiServer, clock: FakeTime, status: int
 ) -> None:
     api.script(reply({"error": "hush-hush is unknown"}, status))
@@ -149,7 +149,7 @@ def test_no_content_is_no_records_and_the_end(api: ApiServer, clock: FakeTime) -
     assert len(api.asked) == 1
 
 
-def test_html_is_told_with_its_type(api: ApiServer, clock: FakeTime) -> None:
+def test_html_answer_error_names_the_content_type(api: ApiServer, clock: FakeTime) -> None:
     page = b"<!doctype html><title>Sign in</title> secret row"
     api.script(Reply(page, headers={"Content-Type": "text/html; charset=utf-8"}))
     with pytest.raises(SourceError, match=r"\(text/html; charset=utf-8\).*not JSON") as caught:
@@ -185,14 +185,14 @@ def test_an_answer_that_is_packed_once_more_than_it_says_is_read(
     assert rows_of(made(api.url), clock) == ROWS
 
 
-def test_an_answer_that_is_not_packed_as_it_says_is_told(api: ApiServer, clock: FakeTime) -> None:
+def test_wrong_content_encoding_raises_unavailable(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply(ROWS, Content_Encoding="gzip"))
     with pytest.raises(Unavailable, match="is not gzip, as its Content-Encoding says, 6 times"):
         rows_of(made(api.url), clock)
 
 
 @pytest.mark.parametrize("end", [b"", b", 3"])
-def test_a_length_below_that_of_the_body_is_no_whole_answer(
+def test_short_content_length_raises_source_error(
     api: ApiServer, clock: FakeTime, end: bytes
 ) -> None:
     body = b'{"items": [1, 2' + end + b'], "next": "x"}'
@@ -246,7 +246,7 @@ def test_an_answer_above_its_limit_fails_packed_or_not(api: ApiServer, clock: Fa
             rows_of(made(api.url, max_answer_bytes=2000), clock)
 
 
-def test_packings_that_were_not_asked_for_fail(api: ApiServer, clock: FakeTime) -> None:
+def test_unsupported_content_encoding_raises_source_error(api: ApiServer, clock: FakeTime) -> None:
     api.script(Reply(b"xx", headers={"Content-Encoding": "br"}))
     with pytest.raises(SourceError, match="packed as br"):
         rows_of(made(api.url), clock)

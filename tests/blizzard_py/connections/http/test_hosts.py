@@ -31,7 +31,7 @@ def test_links_to_the_own_origin(link: str, url: str | None) -> None:
     "link",
     ["https://files.example/x", "https://cdn.example:8443/x", "https://[::1]:99/x"],
 )
-def test_allowed_hosts_are_asked_and_get_no_credentials(link: str) -> None:
+def test_allowed_hosts_get_no_credentials(link: str) -> None:
     assert target(API, HERE, link, "page 1") == LinkTarget(link, ours=False)
 
 

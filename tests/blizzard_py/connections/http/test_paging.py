@@ -35,7 +35,9 @@ def test_every_record_comes_once(api: ApiServer, clock: FakeTime, kind: str, cou
 
 
 @pytest.mark.parametrize("kind", ["offset", "page", "cursor"])
-def test_pages_may_be_asked_for_in_the_body(api: ApiServer, clock: FakeTime, kind: str) -> None:
+def test_page_parameters_go_into_the_request_body(
+    api: ApiServer, clock: FakeTime, kind: str
+) -> None:
     api.answer = shop(ORDERS)
     pages = Pages(kind, kind, "meta.next", "limit", 2, location="body")  # type: ignore[arg-type]  # one of them
     source = made(api.url, "items", pages, request=HttpRequest(kind, "POST", body={"a": {"b": 1}}))
@@ -43,7 +45,7 @@ def test_pages_may_be_asked_for_in_the_body(api: ApiServer, clock: FakeTime, kin
     assert all(asked.json["limit"] == 2 and asked.params == {} for asked in api.asked)
 
 
-def test_page_numbers_begin_where_they_are_said_to(api: ApiServer, clock: FakeTime) -> None:
+def test_page_numbers_start_at_the_configured_first_page(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply([{"id": 1}]), reply([{"id": 2}]), reply([]))
     assert len(rows_of(made(api.url, pages=Pages("page", "p", first=0)), clock)) == 2
     assert [asked.params["p"] for asked in api.asked] == ["0", "1", "2"]
@@ -222,7 +224,7 @@ def test_a_cursor_of_another_kind_fails(api: ApiServer, clock: FakeTime, odd: ob
         rows_of(made(api.url, "items", CURSOR), clock)
 
 
-def test_a_page_is_gone_when_the_next_one_is_asked_for(api: ApiServer, clock: FakeTime) -> None:
+def test_reader_releases_a_page_before_the_next_request(api: ApiServer, clock: FakeTime) -> None:
     body = b'[{"a": "' + b"x" * 5_000_000 + b'"}]'
     held = []
 

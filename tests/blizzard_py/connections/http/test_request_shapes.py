@@ -117,7 +117,7 @@ def test_an_answer_tells_the_time_of_the_next_poll(api: ApiServer, clock: FakeTi
     assert len(api.asked) == 1 + 3  # only the first poll asks for the time
 
 
-def test_the_time_is_asked_again_after_minutes(api: ApiServer, clock: FakeTime) -> None:
+def test_server_time_is_requested_again_after_five_minutes(api: ApiServer, clock: FakeTime) -> None:
     Strict(api)
     with opened(strict(api.url, "GET"), clock) as connection:
         connection.bound("clock", 0)
@@ -138,7 +138,7 @@ def test_any_answer_tells_the_time(api: ApiServer, clock: FakeTime, status: int)
     assert len(api.asked) == 1
 
 
-def test_a_date_column_is_asked_with_dates(api: ApiServer, clock: FakeTime) -> None:
+def test_requests_send_dates_for_a_date_column(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply({"data": []}))
     with opened(strict(api.url, "GET"), clock, "date") as connection:
         connection.bound("clock", 0)
@@ -146,7 +146,7 @@ def test_a_date_column_is_asked_with_dates(api: ApiServer, clock: FakeTime) -> N
     assert {asked.params["end_time"] for asked in api.asked} == {"2026-09-21"}
 
 
-def test_columns_of_ranges_in_the_future_are_asked(api: ApiServer, clock: FakeTime) -> None:
+def test_columns_sends_a_request_for_future_ranges(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply({"data": [{"id": 1}]}))
     source = strict(api.url, "GET", split=CalendarSplit(dt.date(2099, 1, 1)))
     with opened(source, clock) as connection:

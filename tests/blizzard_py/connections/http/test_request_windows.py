@@ -97,7 +97,7 @@ def test_an_inclusive_end_is_lowered_only_in_the_request(inclusive: Inclusive, u
     assert given_window.up_to == {"at": B}
 
 
-def test_what_there_is_not_is_not_sent() -> None:
+def test_requests_omit_absent_window_ends() -> None:
     assert pieces(source(end=PushTo("until")), window(None, B)) == [
         {"until": "2026-05-05T00:00:00+00:00"}
     ]
@@ -106,7 +106,7 @@ def test_what_there_is_not_is_not_sent() -> None:
 
 
 @pytest.mark.parametrize("value", [7, 1.5, "seven", True, [1]])
-def test_what_is_no_time_is_an_error(value: object) -> None:
+def test_invalid_time_raises_source_error(value: object) -> None:
     with pytest.raises(SourceError, match="is no time"):
         pieces(source(), window(value, B))
 
@@ -221,7 +221,7 @@ def test_no_moment_of_a_window_is_left_out(
 
 
 @given(TIMES, st.sampled_from(get_args(TimeFormat)), st.sampled_from(get_args(Inclusive)))
-def test_lowered_ends_can_be_said_and_are_at_most_a_tick_lower(
+def test_lowered_end_is_stable_and_less_than_a_tick_below(
     value: dt.datetime, kind: TimeFormat, inclusive: Inclusive
 ) -> None:
     to = PushTo("until", kind, inclusive)

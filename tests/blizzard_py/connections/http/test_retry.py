@@ -34,7 +34,7 @@ def test_statuses_that_may_pass(status: int, *, again: bool) -> None:
         ("Sun, 06 Nov 2094 08:49:37 GMT", 60),
     ],
 )
-def test_what_the_server_asks_for_is_kept_up_to_a_minute(retry_after: str, secs: float) -> None:
+def test_pause_follows_retry_after_up_to_a_minute(retry_after: str, secs: float) -> None:
     assert pause(1, retry_after, NOW, chance=0.0) == secs
 
 

@@ -23,7 +23,7 @@ def pieces(data: bytes, size: int) -> list[bytes]:
 
 
 @given(st.binary(max_size=5000), st.integers(1, 700), st.booleans(), st.booleans())
-def test_every_body_comes_whole_however_it_was_cut_into_pieces(
+def test_body_is_complete_for_any_piece_size(
     data: bytes, size: int, packed: bool, twice: bool
 ) -> None:
     sent = gzip.compress(data) if packed else data
@@ -33,16 +33,14 @@ def test_every_body_comes_whole_however_it_was_cut_into_pieces(
 
 
 @given(st.binary(min_size=1, max_size=3000), st.integers(1, 700), st.data())
-def test_a_packed_body_that_ends_too_early_is_never_taken(
-    data: bytes, size: int, drawn: st.DataObject
-) -> None:
+def test_truncated_gzip_body_raises_damaged(data: bytes, size: int, drawn: st.DataObject) -> None:
     sent = gzip.compress(data)
     cut = drawn.draw(st.integers(1, len(sent) - 1))
     with pytest.raises(Damaged):
         body(pieces(sent[:cut], size), "gzip", 10_000)
 
 
-def test_broken_packing_is_told() -> None:
+def test_broken_gzip_body_raises_damaged() -> None:
     with pytest.raises(Damaged, match="not gzip, as its Content-Encoding says"):
         body([b"no gzip at all"], "gzip", 100)
     with pytest.raises(Damaged, match="is broken"):
@@ -56,7 +54,7 @@ def test_a_member_may_begin_between_two_pieces(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 1000])
-def test_packed_bytes_are_unpacked_whatever_is_said(size: int) -> None:
+def test_json_body_unpacks_gzip_regardless_of_its_header(size: int) -> None:
     packed = gzip.compress(b"[1]")
     assert json_body(pieces(packed, size), "", 100) == b"[1]"
     assert json_body(pieces(gzip.compress(packed), size), "gzip", 100) == b"[1]"

@@ -63,7 +63,7 @@ def test_names_that_could_be_two_columns_stay(header: str, own: dict[str, str]) 
 
 @pytest.mark.promise("G-004")
 @pytest.mark.parametrize("form", ["csv", "json"])
-def test_a_later_file_without_a_watermark_is_told(tmp_path: Path, form: str) -> None:
+def test_bound_warns_about_files_without_watermark_values(tmp_path: Path, form: str) -> None:
     source = poller(form, tmp_path)
     put(form, tmp_path / "a", [{"id": 1, "at": at(1)}])
     assert ids(source.poll()) == [1]

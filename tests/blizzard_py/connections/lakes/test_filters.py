@@ -73,7 +73,7 @@ NONSENSE = (
 
 
 @pytest.mark.parametrize("text", NONSENSE.split("|"))
-def test_what_is_not_understood_is_refused(text: str) -> None:
+def test_parse_rejects_unsupported_filters(text: str) -> None:
     with pytest.raises(SourceError, match="is not understood at"):
         parse(text)
 
@@ -104,7 +104,7 @@ def test_literals_have_the_type_of_their_column(text: str, column: pa.Array, kep
 
 
 @pytest.mark.parametrize("text", ["c = 'x'", "c = DATE '2026-01-01'", "c = TRUE"])
-def test_unlike_types_are_told(text: str) -> None:
+def test_filter_rejects_incompatible_types(text: str) -> None:
     found = parse(text)
     assert found is not None
     with pytest.raises(SourceError, match="c is int64"):

@@ -52,7 +52,7 @@ def test_a_pattern_without_a_time_is_refused(pattern: str) -> None:
         folders(pattern, ["2026"], None)
 
 
-def test_boundary_and_unknown_folders_are_kept_at_every_level() -> None:
+def test_folder_filter_passes_boundary_and_unknown_folders() -> None:
     names = ["2025", "2026", "2026/04", "2026/05", "2026/05/03", "2026/05/04", "2026/05/05", "tmp"]
     kept = ["2026", "2026/05", "2026/05/04", "2026/05/05", "tmp"]
     starts: list[Any] = [

@@ -146,7 +146,7 @@ def test_every_type_of_watermark(
         assert found == list(range(len(values)))
 
 
-def test_ties_are_read_again_when_asked(tmp_path: Path) -> None:
+def test_inclusive_window_reads_ties_again(tmp_path: Path) -> None:
     put(tmp_path / "a.parquet", [{"id": 1, "at": at(1)}, {"id": 2, "at": at(2)}])
     access = Access("parquet", str(tmp_path))
     connection = connect(access, ReadSelection(columns=("at",)))
@@ -208,7 +208,7 @@ def test_a_folder_that_cannot_be_listed_fails_the_plan(
 
 
 @pytest.mark.promise("G-145")
-def test_a_file_that_was_replaced_or_deleted_is_told(tmp_path: Path) -> None:
+def test_replaced_or_deleted_file_raises_source_error(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     put(path, [{"id": 1, "at": at(1)}])
     source = poller(tmp_path)
@@ -224,7 +224,7 @@ def test_a_file_that_was_replaced_or_deleted_is_told(tmp_path: Path) -> None:
         rows_of(read, source.access, tasks)
 
 
-def test_what_is_no_parquet_file_is_told(tmp_path: Path) -> None:
+def test_invalid_parquet_file_raises_source_error(tmp_path: Path) -> None:
     for data in (b"", b"PAR1", b"PAR1" + b"\xff" * 100 + b"PAR1", b"x" * 1000):
         (tmp_path / "a.parquet").write_bytes(data)
         with pytest.raises(SourceError, match=r"a\.parquet: cannot be read as Parquet"):
@@ -255,14 +255,14 @@ def test_columns_and_types_may_differ_between_files(tmp_path: Path) -> None:
     assert rows == [{"id": 1, "at": at(1), "v": None}, {"id": 2**40, "at": at(2), "v": "x"}]
 
 
-def test_types_without_a_common_order_are_told(tmp_path: Path) -> None:
+def test_incomparable_types_raise_source_error(tmp_path: Path) -> None:
     put(tmp_path / "a.parquet", [{"id": 1, "at": at(1)}])
     put(tmp_path / "b.parquet", [{"id": 2, "at": "2026-01-01"}])
     with pytest.raises(SourceError, match="cannot be compared"):
         poller(tmp_path).plan()
 
 
-def test_a_column_that_is_nowhere_is_told(tmp_path: Path) -> None:
+def test_missing_column_raises_source_error(tmp_path: Path) -> None:
     put(tmp_path / "a.parquet", [{"id": 1}])
     with pytest.raises(SourceError, match=r"no column at; there are id"):
         poller(tmp_path).plan()

@@ -86,7 +86,7 @@ def test_a_poll_without_news_scans_nothing(
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_file_that_was_replaced_is_told(tmp_path: Path, form: str) -> None:
+def test_replaced_or_deleted_file_raises_source_error(tmp_path: Path, form: str) -> None:
     put(form, tmp_path / "a", [{"id": 1, "at": at(1)}])
     source = poller(form, tmp_path)
     _, tasks = source.plan()
@@ -102,7 +102,7 @@ def test_a_file_that_was_replaced_is_told(tmp_path: Path, form: str) -> None:
 
 @pytest.mark.promise("G-145")
 @pytest.mark.parametrize("form", FORMS)
-def test_a_file_that_grows_while_it_is_read_is_told(tmp_path: Path, form: str) -> None:
+def test_file_growth_during_reading_raises_source_error(tmp_path: Path, form: str) -> None:
     put(form, tmp_path / "a", [{"id": n, "at": at(n)} for n in range(3)])
     source = poller(form, tmp_path)
     _, tasks = source.plan()
@@ -193,7 +193,7 @@ def test_watermarks_have_the_declared_type(
     ],
     ids=lambda spec: spec.type,
 )
-def test_what_python_alone_takes_for_a_number_is_no_watermark(
+def test_watermark_ignores_numbers_in_python_only_notation(
     tmp_path: Path, spec: FieldSpec, odd: str
 ) -> None:
     """The row is a bad one, and rows that come later would lie below it."""
@@ -252,7 +252,7 @@ def test_bad_lines_come_once_and_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_files_of_bad_lines_alone_are_told(tmp_path: Path, form: str) -> None:
+def test_bound_warns_about_files_with_only_bad_lines(tmp_path: Path, form: str) -> None:
     put(form, tmp_path / "a", [{"id": 1, "at": at(1)}])
     source = poller(form, tmp_path)
     source.poll()
@@ -363,7 +363,7 @@ def test_columns_are_proposed(tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_an_undeclared_watermark_is_told(tmp_path: Path, form: str) -> None:
+def test_watermark_must_be_declared_and_have_an_order(tmp_path: Path, form: str) -> None:
     with pytest.raises(SourceError, match="not in the schema"):
         poller(form, tmp_path, fields=(ID,))
     with pytest.raises(SourceError, match="has no order"):

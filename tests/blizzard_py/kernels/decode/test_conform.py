@@ -105,7 +105,9 @@ GOOD = [
 
 
 @pytest.mark.parametrize(("field", "array", "expected"), GOOD, ids=str)
-def test_what_fits_is_what_it_was(field: FieldSpec, array: pa.Array, expected: list[Any]) -> None:
+def test_conform_preserves_fitting_values(
+    field: FieldSpec, array: pa.Array, expected: list[Any]
+) -> None:
     assert conformed(field, array) == (expected, {})
 
 
@@ -145,9 +147,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("field", "array"), BAD, ids=str)
-def test_what_does_not_fit_is_bad_and_nothing_of_it_is_kept(
-    field: FieldSpec, array: pa.Array
-) -> None:
+def test_unfitting_values_become_bad_rows(field: FieldSpec, array: pa.Array) -> None:
     values, bad = conformed(field, array)
     assert values == []
     assert sorted(bad) == list(range(len(array)))
@@ -177,7 +177,7 @@ def test_a_type_that_never_fits_is_no_matter_of_rows(field: FieldSpec, array: pa
         conformed(field, array)
 
 
-def test_a_column_that_is_gone_is_named_with_those_there_are() -> None:
+def test_missing_column_error_names_the_existing_columns() -> None:
     batch = pa.RecordBatch.from_pydict({"a": [1], "b": [2]})
     with pytest.raises(SourceError, match=r"column 'v' no longer exists \(existing: a, b\)"):
         Conformer([DEC]).conform(batch)
@@ -226,7 +226,7 @@ UNKNOWN += [pa.StructArray.from_arrays([each], ["x"]) for each in UNKNOWN]
 
 
 @pytest.mark.parametrize("array", UNKNOWN, ids=lambda array: str(array.type))
-def test_what_python_or_json_does_not_know_costs_its_row_alone(array: pa.Array) -> None:
+def test_unconvertible_value_makes_only_its_row_bad(array: pa.Array) -> None:
     rows = pa.concat_arrays([array, pa.nulls(1, array.type)])
     for kind in ("json", "int32"):
         try:

@@ -79,7 +79,7 @@ def test_a_child_that_dies_says_of_what_and_the_next_call_works(nursery: ChildPr
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["dying", "dead"])
-def test_a_nursery_that_is_killed_is_started_anew(gone: bool) -> None:
+def test_child_process_restarts_after_it_is_killed(gone: bool) -> None:
     with ChildProcess() as nursery:
         parent = nursery.call(os.getppid)
         os.kill(parent, signal.SIGKILL)
@@ -122,7 +122,7 @@ def test_without_tolerance_the_first_bad_line_of_any_kind_counts(
         assert reason in caught.value.reason
 
 
-def test_a_file_that_kills_without_end_is_given_up(
+def test_file_fails_after_too_many_parser_deaths(
     nursery: ChildProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(isolate, "PARSER_DEATHS", 10)

@@ -163,7 +163,7 @@ def test_no_records_is_no_error(parser: LineParser, chunk: bytes) -> None:
     assert parsed.lines == chunk.count(b"\n")
 
 
-def test_a_reason_never_carries_a_whole_line(parser: LineParser) -> None:
+def test_reason_is_truncated_for_a_long_line(parser: LineParser) -> None:
     with pytest.raises(BadLine) as caught:
         parser.parse(b'{"id":1,"t":"' + b"x" * 100_000 + b'"}\n')
     assert len(caught.value.reason) <= 200

@@ -327,7 +327,7 @@ CAPTURED: list[tuple[str, str | None]] = [
 
 @pytest.mark.parametrize("nested_json", [False, True])
 @pytest.mark.parametrize(("text", "rescued"), CAPTURED)
-def test_what_no_column_takes_is_captured_or_refused(
+def test_unexpected_nested_fields_are_captured_or_rejected(
     text: str, rescued: str | None, nested_json: bool
 ) -> None:
     inner = [{"name": "a", "type": "int64"}]

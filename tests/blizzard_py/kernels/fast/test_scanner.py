@@ -59,7 +59,7 @@ def test_lines_are_read_without_it_if_it_cannot_be_loaded(
     assert "the fast path cannot be loaded" in record.getMessage()
 
 
-def test_it_is_not_asked_where_it_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parser_skips_the_scanner_when_fast_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object) -> None:
         raise AssertionError
 
@@ -118,14 +118,14 @@ def test_chunks_of_which_a_part_is_nested_are_tried(nested: LineParser) -> None:
 
 
 @pytest.mark.usefixtures("never_exact")
-def test_fields_in_structs_that_no_column_takes_are_told(nested: LineParser) -> None:
+def test_scanner_reports_unexpected_fields_in_structs(nested: LineParser) -> None:
     line = b'{"id":1,"s":"%s","more":1,"place":{"city":"x","street":"y"}}\n' % (b"x" * 99)
     parsed = nested.parse(line)
     assert parsed.unexpected == {"more", "place.street"}
 
 
 @pytest.mark.usefixtures("never_exact", "fresh")
-def test_what_capture_keeps_of_structs_is_kept() -> None:
+def test_scanner_captures_unexpected_fields_in_structs() -> None:
     parser = LineParser(RecordSchema(NESTED, "capture"), tolerant=True)
     parsed = parser.parse(NEST % 1 + b'{"id":2,"s":"x","place":{"street":"y"}}\n')
     assert parsed.table["_rescued"].to_pylist() == [None, '{"place":{"street":"y"}}']
@@ -177,7 +177,7 @@ def test_long_names_of_nested_columns_are_not_in_each_line() -> None:
 
 
 @pytest.mark.usefixtures("fresh")
-def test_a_chunk_of_which_few_lines_go_in_at_a_time_is_given_up() -> None:
+def test_scanner_is_skipped_after_a_chunk_of_long_lines() -> None:
     fields = tuple(FieldSpec(f"c{n}", "string", nullable=True) for n in range(1000))
     parser = LineParser(RecordSchema(fields), tolerant=True)
     data = b'{"c1":"%s"}\n' % (b"x" * 20_000) * 90
@@ -305,7 +305,7 @@ class Liar:
         ("offsets", 2, 2**30),
     ],
 )
-def test_what_cannot_be_is_not_given_to_arrow(
+def test_scanner_fails_on_impossible_program_output(
     caplog: pytest.LogCaptureFixture, where: str, at: int, value: int
 ) -> None:
     program = sandbox.compiled()

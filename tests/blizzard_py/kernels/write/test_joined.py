@@ -212,7 +212,7 @@ def first_chunk(tree: Tree) -> Tree:
         (of_all(lambda tree: tree.pop(2)), "no schema"),
     ],
 )
-def test_what_cannot_be_had_as_it_is_is_refused(
+def test_join_rejects_unknown_or_damaged_parquet_files(
     tmp_path: Path, spoiled: Callable[[bytes], bytes], why: str
 ) -> None:
     good = file_of(rows(0, 5))

@@ -165,7 +165,7 @@ def by_python(rows: list[dict[str, Any]], keys: tuple[SortKey, ...]) -> list[dic
 
 
 @given(ROWS, KEYS, st.integers(1, 50), st.integers(64, 2000))
-def test_each_file_is_sorted_as_a_whole(
+def test_each_output_file_is_fully_sorted(
     tmp_path_factory: pytest.TempPathFactory,
     values: list[tuple[Any, ...]],
     keys: list[SortKey],
@@ -371,7 +371,7 @@ def test_each_file_is_judged_by_its_own_rows(tmp_path: Path) -> None:
     ] == [True, False]
 
 
-def test_many_values_that_repeat_are_told_from_those_that_do_not() -> None:
+def test_repeating_finds_columns_with_repeated_values() -> None:
     rows = 200_000
     table = pa.table({"some": np.arange(rows) % 5000, "all": np.arange(rows)})
     assert repeating(table) == ["some"]

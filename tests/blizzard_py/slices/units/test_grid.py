@@ -174,7 +174,7 @@ def test_a_folded_cell_shows_the_worst_and_counts_all() -> None:
     assert found["counts"]["done"] == len(plan.partitions) - 4
 
 
-def test_rows_that_look_worst_are_shown_in_the_order_given() -> None:
+def test_grid_shows_the_worst_rows_in_input_order() -> None:
     names = [f"id{number}" for number in range(MOST_ROWS + 40)]
     plan = layout(months("2020-02-21"), *names)
     state = read(UnitsState(), plan, at("2020-02-21"), "id90", "id80")

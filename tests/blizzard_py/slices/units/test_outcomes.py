@@ -106,7 +106,7 @@ def test_reopened_unit_that_fails_stays_complete() -> None:
     assert state.open[KEY].high == feb(30)
 
 
-def test_marks_are_taken_off_by_success_and_end_a_pause() -> None:
+def test_success_clears_marks_and_marking_ends_a_pause() -> None:
     state = failed(UnitsState(), reading(1, to=21), NOW, "no")
     state = marked(state, [KEY, f"{feb(1)}/id2", KEY])
     assert state.redo == (KEY, f"{feb(1)}/id2")
@@ -142,7 +142,7 @@ def test_a_high_watermark_is_set_to_where_a_slice_begins() -> None:
         with_high(state, f"{feb(2)}/id1", PARTITION, None)
 
 
-def test_what_a_reading_replaces_and_its_slices_texts() -> None:
+def test_replaced_range_covers_all_slice_texts() -> None:
     one = reading(1, 18, to=21)
     first, behind = replaced("s", one)
     texts = slice_texts("s", one)
@@ -198,7 +198,7 @@ def test_a_unit_that_was_not_read_since_its_grace_is_not_closed() -> None:
     assert closed(state, DAYS, ["id1"], -2 * DAY).closed_to == {"id1": feb(2)}
 
 
-def test_what_was_opened_again_is_folded_away_again() -> None:
+def test_reopened_unit_is_closed_again() -> None:
     shut = UnitsState(closed_to={"id1": feb(9)})
     again = succeeded(shut, reading(3, to=4, key=f"{feb(3)}/id1"))
     assert f"{feb(3)}/id1" in again.open
@@ -207,7 +207,7 @@ def test_what_was_opened_again_is_folded_away_again() -> None:
     assert closed(forgotten, DAYS, ["id1"], timedelta(0)) == forgotten
 
 
-def test_what_a_moving_start_has_left_behind_goes() -> None:
+def test_units_before_a_moving_start_are_removed() -> None:
     state = marked(
         failed(read_days(2, 3, 4), reading(1, to=2, key=f"{feb(1)}/id1"), NOW, "no"),
         [f"{feb(1)}/id1", f"{feb(3)}/id1"],

@@ -100,6 +100,6 @@ def test_limits(text: Any, expected: int | None) -> None:
 @pytest.mark.parametrize(
     "text", ["5001", 5001, -2, "many", "1.5", 1.5, True, [], "1e3", "9" * 5000]
 )
-def test_what_is_no_limit_is_refused(text: Any) -> None:
+def test_limit_rejects_invalid_values(text: Any) -> None:
     with pytest.raises(UnitError, match="5,000"):
         limit(text)

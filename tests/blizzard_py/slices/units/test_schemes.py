@@ -128,7 +128,7 @@ def test_the_examples_of_the_specification() -> None:
     assert [low.hour for low, _ in hours_in] == [10, 10, 10]
 
 
-def test_a_part_that_is_not_whole_waits_unless_partial() -> None:
+def test_incomplete_part_waits_unless_partial_is_set() -> None:
     start, end = utc(2020, 1, 1), utc(2020, 3, 10)
     assert ends(partitions(start, end, "monthly", partial=False))[-1] == (
         "2020-02-01",
@@ -173,7 +173,7 @@ def test_partitions_stay_and_only_the_last_grows(
     ("text", "expected"),
     [("Monthly", "monthly"), (" DAILY ", "daily"), ("", "none"), (None, "none"), ("NONE", "none")],
 )
-def test_schemes_are_told_in_lower_case(text: Any, expected: str) -> None:
+def test_scheme_names_are_normalized_to_lower_case(text: Any, expected: str) -> None:
     assert scheme(text) == expected
 
 
@@ -252,7 +252,7 @@ def test_gaps_are_what_nothing_will_ever_read() -> None:
     assert ends(inside)[1] == ("2016-01-01", "2017-01-01")
 
 
-def test_what_only_waits_until_it_is_whole_is_no_gap() -> None:
+def test_waiting_part_is_not_reported_as_a_gap() -> None:
     parts = [
         ("yearly", utc(2015, 1, 1), utc(2015, 7, 1)),
         ("monthly", utc(2015, 7, 1), utc(2030, 1, 1)),

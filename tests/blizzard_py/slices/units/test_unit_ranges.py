@@ -122,7 +122,7 @@ def test_a_start_that_would_move_partitions_is_refused(start: str, by: str, zone
         ),
     ],
 )
-def test_problems_are_told_in_words(range_: UnitRange, problem: str) -> None:
+def test_problems_describe_each_invalid_range(range_: UnitRange, problem: str) -> None:
     found = problems(range_)
     assert any(problem in one for one in found), found
     with pytest.raises(UnitError):

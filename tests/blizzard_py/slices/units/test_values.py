@@ -86,7 +86,7 @@ def test_objects_name_their_fields() -> None:
         [10**5000],
     ],
 )
-def test_what_makes_no_units_is_refused(units: Any) -> None:
+def test_unit_list_rejects_invalid_values(units: Any) -> None:
     with pytest.raises(UnitError):
         unit_list("id", units)
 
@@ -97,7 +97,7 @@ def test_values_need_the_name_of_a_field(name: Any) -> None:
         unit_list(name, "a,b")
 
 
-def test_filters_match_the_whole_value_and_null_fails_them() -> None:
+def test_filters_match_full_values_and_never_null() -> None:
     assert units_from(ROWS, ["id"], {"status": "OK|Success"}) == [{"id": "a"}, {"id": "c"}]
     assert units_from(ROWS, ["id"], {"status": ".*"}) == [{"id": "a"}, {"id": "b"}, {"id": "c"}]
     assert units_from(ROWS, ["id"], {"status": "OK", "id": "b"}) == []

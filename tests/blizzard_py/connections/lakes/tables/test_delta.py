@@ -157,7 +157,7 @@ def test_the_change_feed_tells_what_became_of_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left_out", ["size", "partitionValues"])
-def test_what_the_log_leaves_out_of_removed_files(tmp_path: Path, left_out: str) -> None:
+def test_change_feed_needs_partition_values_but_not_sizes(tmp_path: Path, left_out: str) -> None:
     fed = {"delta.enableChangeDataFeed": "true"}
     rows = [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}]
     append(tmp_path, rows, configuration=fed, partition_by=["v"])
@@ -191,7 +191,7 @@ def test_without_the_feed_in_the_table_changes_stop_it(tmp_path: Path) -> None:
         source.poll()
 
 
-def test_a_log_that_was_cleaned_up_is_told(tmp_path: Path) -> None:
+def test_poll_rejects_a_log_that_was_cleaned_up(tmp_path: Path) -> None:
     append(tmp_path, [{"id": 1}])
     source = poller(tmp_path)
     source.poll()
@@ -203,7 +203,7 @@ def test_a_log_that_was_cleaned_up_is_told(tmp_path: Path) -> None:
         source.poll()
 
 
-def test_a_table_that_was_made_anew_is_told_at_any_version(tmp_path: Path) -> None:
+def test_poll_rejects_a_recreated_table_at_any_version(tmp_path: Path) -> None:
     folder = tmp_path / "t"
     append(folder, [{"id": 1}])
     append(folder, [{"id": 2}])
@@ -230,7 +230,7 @@ def test_a_table_that_was_made_anew_is_told_at_any_version(tmp_path: Path) -> No
         ({"version": 9}, "rolled back or recreated"),
     ],
 )
-def test_what_became_of_a_table_is_told_whichever_is_the_later(
+def test_tasks_reject_recreated_and_rolled_back_tables(
     tmp_path: Path, stored: dict[str, Any], told: str
 ) -> None:
     append(tmp_path, [{"id": 1}])
@@ -242,7 +242,7 @@ def test_what_became_of_a_table_is_told_whichever_is_the_later(
         connection.tasks(found, WindowSplit())
 
 
-def test_an_entry_of_the_log_that_is_cut_is_told(tmp_path: Path) -> None:
+def test_truncated_log_entry_raises_source_error(tmp_path: Path) -> None:
     for number in range(3):
         append(tmp_path, [{"id": number}])
     connection = DeltaConnection(access_to(tmp_path), ReadSelection())
@@ -296,7 +296,7 @@ def test_column_mapping_and_deletion_vectors_are_refused_by_name(tmp_path: Path)
         DeltaConnection(access_to(mapped), ReadSelection()).bound("version", 0)
 
 
-def test_a_planned_file_that_was_vacuumed_is_told(tmp_path: Path) -> None:
+def test_vacuumed_planned_file_raises_source_error(tmp_path: Path) -> None:
     append(tmp_path, [{"id": 1}])
     source = poller(tmp_path)
     _, tasks = source.plan()
@@ -307,7 +307,7 @@ def test_a_planned_file_that_was_vacuumed_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("G-145")
-def test_a_planned_file_that_was_replaced_is_told(tmp_path: Path) -> None:
+def test_replaced_planned_file_raises_source_error(tmp_path: Path) -> None:
     append(tmp_path, [{"id": 1}])
     source = poller(tmp_path)
     _, tasks = source.plan()
@@ -317,7 +317,7 @@ def test_a_planned_file_that_was_replaced_is_told(tmp_path: Path) -> None:
         rows_of(read, source.access, tasks)
 
 
-def test_a_file_that_is_damaged_is_told_without_its_rows(tmp_path: Path) -> None:
+def test_damaged_file_error_hides_its_rows(tmp_path: Path) -> None:
     append(tmp_path, [{"id": 1, "s": "secret value"}])
     source = poller(tmp_path)
     _, tasks = source.plan()
@@ -477,7 +477,7 @@ def test_a_missing_column_error_lists_existing_columns(tmp_path: Path) -> None:
         source.poll()
 
 
-def test_a_type_that_changes_is_told_with_both(tmp_path: Path) -> None:
+def test_changed_type_error_names_both_types(tmp_path: Path) -> None:
     append(tmp_path, [{"id": 1}])
     source = poller(tmp_path, columns=["id"])
     source.poll()
@@ -488,7 +488,7 @@ def test_a_type_that_changes_is_told_with_both(tmp_path: Path) -> None:
         source.poll()
 
 
-def test_what_delta_does_not_have_is_refused(tmp_path: Path) -> None:
+def test_unsupported_delta_selections_raise_source_error(tmp_path: Path) -> None:
     append(tmp_path, [{"id": 1, "l": [1]}])
     access = access_to(tmp_path)
     with pytest.raises(SourceError, match="transform"):
@@ -505,7 +505,7 @@ def test_what_delta_does_not_have_is_refused(tmp_path: Path) -> None:
         DeltaConnection(access_to(tmp_path / "none"), ReadSelection()).bound("version", 0)
 
 
-def test_rows_of_which_none_has_a_value_are_told_of(tmp_path: Path) -> None:
+def test_bound_warns_when_every_watermark_value_is_null(tmp_path: Path) -> None:
     append(tmp_path, [{"id": 1, "v": 5}])
     DeltaTable(tmp_path).update(updates={"v": "NULL"})
     told = DeltaConnection(access_to(tmp_path), ReadSelection(columns=("v",))).bound("max", 0)
@@ -527,7 +527,7 @@ def test_the_clock_is_a_bound_for_times_and_dates(tmp_path: Path) -> None:
     assert value["n"].tzinfo is None
 
 
-def test_columns_are_told_with_types_and_kinds(tmp_path: Path) -> None:
+def test_columns_have_types_and_kinds(tmp_path: Path) -> None:
     append(tmp_path, [{"id": 1, "at": START, "d": dt.date(2026, 1, 1), "s": "x", "l": [1.5]}])
     found = DeltaConnection(access_to(tmp_path), ReadSelection()).columns()
     assert {each.name: each.kind for each in found} == {

@@ -99,7 +99,7 @@ def test_rows_that_were_changed_stop_the_source(tmp_path: Path, what: str) -> No
         source.poll()
 
 
-def test_expired_snapshots_and_other_tables_are_told(tmp_path: Path) -> None:
+def test_poll_rejects_expired_snapshots_and_recreated_tables(tmp_path: Path) -> None:
     table = made(tmp_path)
     append(table, 1)
     source = poller(tmp_path)
@@ -116,7 +116,7 @@ def test_expired_snapshots_and_other_tables_are_told(tmp_path: Path) -> None:
         source.poll()
 
 
-def test_a_table_that_was_rolled_back_is_told(tmp_path: Path) -> None:
+def test_poll_rejects_a_rolled_back_table(tmp_path: Path) -> None:
     table = made(tmp_path)
     append(table, 1)
     append(table, 2)
@@ -151,7 +151,7 @@ def test_files_below_the_window_are_deleted_and_it_still_works(tmp_path: Path) -
     assert ids(source.poll()) == [9]
 
 
-def test_a_planned_file_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_missing_planned_file_raises_source_error(tmp_path: Path) -> None:
     table = made(tmp_path)
     append(table, 1)
     source = poller(tmp_path)
@@ -206,7 +206,7 @@ def test_columns_are_known_by_number(tmp_path: Path) -> None:
     assert ids(poller(tmp_path, ("changed",)).poll()) == [1]
 
 
-def test_a_nested_field_that_was_renamed_is_told(tmp_path: Path) -> None:
+def test_poll_rejects_a_renamed_nested_field(tmp_path: Path) -> None:
     inner = pa.struct([("a", pa.int64()), ("b", pa.int64())])
     schema = pa.schema([("id", pa.int64()), ("s", inner), ("l", pa.list_(inner))])
     table = made(tmp_path, schema)
@@ -219,7 +219,7 @@ def test_a_nested_field_that_was_renamed_is_told(tmp_path: Path) -> None:
         poller(tmp_path).poll()
 
 
-def test_a_column_that_disappears_is_told(tmp_path: Path) -> None:
+def test_poll_rejects_a_dropped_watermark_column(tmp_path: Path) -> None:
     table = made(tmp_path)
     append(table, 1)
     source = poller(tmp_path, ("at",))
@@ -277,7 +277,9 @@ def test_without_a_catalog_the_metadata_are_named(tmp_path: Path) -> None:
         found("none")
 
 
-def test_what_cannot_be_loaded_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_table_and_missing_driver_raise_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(SourceError, match="does not exist"):
         poller(tmp_path).poll()
     monkeypatch.setitem(__import__("sys").modules, "pyiceberg", None)

@@ -58,7 +58,7 @@ def test_a_checkpoint_tells_where_the_commits_were_cleaned_up(tmp_path: Path) ->
     assert seen(tmp_path).shape == shape
 
 
-def test_what_penguin_commits_nothing_to_is_told_by_name(tmp_path: Path) -> None:
+def test_objection_names_the_table_constraint(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path), ROWS)
     DeltaTable(str(tmp_path)).alter.add_constraint({"positive": "id > 0"})
     found = seen(tmp_path)

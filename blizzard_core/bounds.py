@@ -276,7 +276,7 @@ Test: test_peer_state.py::test_a_state_file_that_is_too_large_is_not_read
 SHOWN_BATCH_BYTES = 16 << 20
 """An object of the journal that the page shows
 Beyond: its age and its size are shown
-Test: test_source_page.py::test_what_is_no_batch_costs_the_history_itself_alone
+Test: test_source_page.py::test_damaged_batch_record_spoils_only_its_own_history_row
 """
 SHOWN_COMMIT_BYTES = 2 << 20
 """A commit of which the page tells

@@ -70,7 +70,7 @@ def _where(condition: str) -> list[tuple[Any, ...]]:
         ({"backward_closing_day": "10"}, None, {"closing_day": 10}),
     ],
 )
-def test_the_sources_own_replaces_the_connections_as_a_whole(
+def test_look_back_of_a_source_overrides_the_connection(
     connection: Any, source: Any, result: Any
 ) -> None:
     assert look_back(connection, source) == result
@@ -93,7 +93,7 @@ def test_the_sources_own_replaces_the_connections_as_a_whole(
         {"backward": {"days": 10**12}},
     ],
 )
-def test_what_is_negative_fractional_or_unknown_is_an_error(settings: Any) -> None:
+def test_invalid_look_back_raises_an_error(settings: Any) -> None:
     with pytest.raises(ConfigurationError):
         look_back(settings)
     with pytest.raises(ConfigurationError):
@@ -124,7 +124,7 @@ def test_null_and_missing_bounds_do_not_count() -> None:
     assert where({"a": ""}) == "a > ''"
 
 
-def test_the_filter_is_anded_to_the_whole_in_parentheses() -> None:
+def test_filter_is_added_in_parentheses_with_and() -> None:
     condition = where({"a": 4, "b": 25}, filter="a = 9 OR a = 1")
     assert condition == "(a > 4 OR b > 25) AND (a = 9 OR a = 1)"
     assert _where(condition) == [(9, 9)]
@@ -142,7 +142,7 @@ def test_upper_bound_excludes_rows_beyond_it_in_any_column() -> None:
     assert later == [(3, 99), (9, 9)]
 
 
-def test_a_query_is_wrapped_and_a_whole_table_needs_no_statement() -> None:
+def test_query_is_wrapped_and_plain_table_needs_no_statement() -> None:
     assert query("t") is None
     assert query("t", schema="s", lower={}) is None
     assert query("t", schema="s", filter="x") == "SELECT * FROM s.t WHERE (x)"
@@ -229,7 +229,7 @@ class _Provider:
         self.text, self.seen = text, {"key": key, **ids}
 
 
-def test_what_was_saved_is_loaded_and_ids_are_handed_on() -> None:
+def test_saved_watermark_loads_and_ids_reach_the_provider() -> None:
     provider = _Provider()
     assert load(provider, "orders") is None
     wm = {"at": datetime(2026, 5, 4, tzinfo=UTC)}
@@ -298,7 +298,7 @@ def test_a_missing_value_is_not_sent() -> None:
         params(mapping, wm, "rfc822")
 
 
-def test_what_ends_at_or_below_the_stored_value_is_finished() -> None:
+def test_chunks_up_to_the_stored_value_are_finished() -> None:
     months = chunks(date(2025, 1, 1), date(2025, 4, 1), {"months": 1})
     for nothing in (None, {}, {"d": None}):
         assert remaining(months, nothing) == months

@@ -68,12 +68,12 @@ def test_definitions_that_are_fine_have_no_problems(definitions: Any) -> None:
         (5, "no list"),
     ],
 )
-def test_problems_are_told_in_words(definitions: Any, problem: str) -> None:
+def test_check_describes_each_problem(definitions: Any, problem: str) -> None:
     found = check(definitions)
     assert any(problem in one for one in found), found
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_check_returns_all_problems_at_once() -> None:
     found = check([{**SYSTEM, "name": ""}, {**SURVEY, "units": ""}, 5])
     assert len(found) == 3
     assert [one[:11] for one in found] == ["watermark 1", "watermark 2", "watermark 3"]
@@ -250,7 +250,7 @@ RANGES = [(day(1), day(5))]
         (RANGES, None, {}, 0, 0, None, "many"),
     ],
 )
-def test_what_makes_no_plan_is_refused(arguments: tuple[Any, ...]) -> None:
+def test_invalid_plan_arguments_raise_an_error(arguments: tuple[Any, ...]) -> None:
     with pytest.raises(UnitError):
         plan(*arguments)
 

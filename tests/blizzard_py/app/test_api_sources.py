@@ -169,7 +169,7 @@ def test_a_look_back_of_an_api_publishes_each_version_once(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("format_", ["iso", "datetime", "datetime_ms"])
-def test_a_first_load_in_chunks_ends_where_the_api_can_be_told(
+def test_chunks_and_first_poll_neither_overlap_nor_leave_a_gap(
     tmp_path: Path, format_: str
 ) -> None:
     """Chunks and what comes after them neither overlap nor leave a row out at their ends."""
@@ -202,7 +202,7 @@ def test_a_first_load_in_chunks_ends_where_the_api_can_be_told(
 @pytest.mark.parametrize(
     ("to", "chunk"), [("2026-05-03T12:00", "days=1"), ("2026-05-03", "hours=6")]
 )
-def test_ends_that_the_api_cannot_be_told_are_refused_first(
+def test_range_ends_finer_than_the_api_format_are_rejected(
     tmp_path: Path, to: str, chunk: str
 ) -> None:
     push = {

@@ -41,7 +41,7 @@ def explained(scenario: Scenario, path: str) -> tuple[dict[str, Any], str]:
     return json.loads(done.stdout), call("explain", str(scenario.config), uri).stdout
 
 
-def test_explain_names_the_fields_that_were_not_taken(scenario: Scenario) -> None:
+def test_explain_names_the_fields_without_a_column(scenario: Scenario) -> None:
     path = f"{DAY}1/1.ndjson.gz"
     scenario.put(path, ndjson({"id": 1, "new": 1, "e\u202evil": 2}))
     found, _ = explained(scenario, path)
@@ -75,7 +75,7 @@ def test_explain_tells_of_columns_that_were_added_since(scenario: Scenario) -> N
     assert "added      new: a column since it was ingested" in text
 
 
-def test_no_difference_is_told_and_exits_with_0(scenario: Scenario) -> None:
+def test_schema_diff_exits_with_0_when_nothing_differs(scenario: Scenario) -> None:
     (scenario.folder / "raw").mkdir()
     assert diff(scenario, 0)["records"] == 0
     scenario.put_rows(f"{DAY}1/1.ndjson.gz", 1, 2)
@@ -86,7 +86,7 @@ def test_no_difference_is_told_and_exits_with_0(scenario: Scenario) -> None:
         scenario.ingest()
 
 
-def test_differences_are_told_with_the_yaml_that_closes_them(scenario: Scenario) -> None:
+def test_schema_diff_prints_the_yaml_that_adds_new_columns(scenario: Scenario) -> None:
     events = scenario.document["pipelines"]["events"]
     user = {"name": "user", "type": "struct", "fields": [{"name": "name", "type": "string"}]}
     events["schema"]["fields"].append(user)

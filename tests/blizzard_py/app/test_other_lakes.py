@@ -48,7 +48,7 @@ def test_another_spelling_goes_on(lakes: Path, spelling: str) -> None:
 
 
 @pytest.mark.parametrize(("form", "folder"), [("csv", "other"), ("json", "lake")])
-def test_another_lake_is_refused_until_it_is_said_to_be_the_same(
+def test_another_lake_is_refused_until_the_state_is_renamed(
     lakes: Path, form: str, folder: str
 ) -> None:
     other = config(lakes, form, str(lakes / folder))

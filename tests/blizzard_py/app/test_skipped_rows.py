@@ -69,7 +69,7 @@ def test_status_goes_on_telling_when_a_newer_date_folder_comes(tmp_path: Path, f
     assert notes(config) == []
 
 
-def test_what_cannot_be_read_is_told_as_that(tmp_path: Path) -> None:
+def test_unreadable_note_of_skipped_rows_is_reported(tmp_path: Path) -> None:
     sink = LocalStorage(str(tmp_path))
     note = SkippedNote(sink, "p_s")
     note.keep(("žluťoučký \udcff",))

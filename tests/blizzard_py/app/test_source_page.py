@@ -184,7 +184,7 @@ def brief(at: float, rows: int = 5) -> dict[str, Any]:
         (BEHIND_SECS, 5, None, False),
     ],
 )
-def test_rows_that_nobody_commits_are_told(
+def test_page_warns_when_rows_stay_uncommitted(
     done: float, rows: int, committed: float | None, *, warned: bool
 ) -> None:
     said = [] if committed is None else [{"updated": committed, "saved": committed}]
@@ -255,7 +255,7 @@ def test_an_overview_gives_the_reason_of_blocked_groups_once(
         (b" " * (SHOWN_BATCH_BYTES + 1), "too many to look into"),
     ],
 )
-def test_what_is_no_batch_costs_the_history_itself_alone(
+def test_damaged_batch_record_spoils_only_its_own_history_row(
     world: LocalFilesHarness, raw: bytes, told: str
 ) -> None:
     world.put("a.json", "1")
@@ -385,7 +385,7 @@ def commands(worker: SourcePipeline) -> list[str]:
     return [each.command for each in source_commands(CONFIG, worker.activity.to_json())]
 
 
-def test_commands_fit_what_is_wrong_and_are_whole(world: LocalFilesHarness) -> None:
+def test_page_shows_a_complete_command_for_each_problem(world: LocalFilesHarness) -> None:
     worker = world.drain()
     usual = commands(worker)
     assert usual[0] == "blizzard status '/etc/a b/config.yaml'"

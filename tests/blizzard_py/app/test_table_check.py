@@ -93,7 +93,7 @@ def test_a_type_conflict_stops_before_the_first_batch(
     assert sorted(DeltaTable(world.table).to_pyarrow_table()["id"].to_pylist()) == ["1", "one"]
 
 
-def test_all_of_it_is_told_at_once(world: TableCheckHarness) -> None:
+def test_validate_reports_all_table_problems_at_once(world: TableCheckHarness) -> None:
     write_deltalake(world.table, pa.table({"id": ["one"], "day": ["a"]}), partition_by=["day"])
     world.tables = {"schema_evolution": "strict"}
     world.fields = [{"name": "id", "type": "int64"}, {"name": "new", "type": "string"}]

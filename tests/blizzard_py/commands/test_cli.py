@@ -285,7 +285,7 @@ def test_a_command_that_is_interrupted_says_so_with_130() -> None:
     assert (done.exit_code, done.stderr) == (INTERRUPTED, "error: interrupted\n")
 
 
-def test_what_the_machine_refuses_is_no_bug_of_ours() -> None:
+def test_operating_system_errors_are_not_reported_as_bugs() -> None:
     done = broken_by(OSError(ENOSPC, "No space left on device"))
     assert done.exit_code == 1
     assert "No space left on device; see to that" in done.stderr

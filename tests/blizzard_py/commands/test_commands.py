@@ -701,7 +701,7 @@ def test_records_are_replayed_after_the_schema_was_changed(
     "text",
     ["\U0001f4c1/é", "a\u2028\x85\ufeff\x7f", "\\ud83d\\ude00", "\\\U0001f600", "$${X} ${Y}", '"'],
 )
-def test_what_init_writes_is_read_as_it_was(tmp_path: Path, text: str) -> None:
+def test_text_quoted_by_init_loads_unchanged(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(f"a: {quoted(text)}\n")
     assert load_yaml(path, {}).data == {"a": text}

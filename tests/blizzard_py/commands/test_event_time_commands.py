@@ -214,7 +214,7 @@ def test_the_watermark_is_advanced_by_the_next_batch(config: Path, tmp_path: Pat
         ({"mode": "complete"}, "2024-01-29", 1, "nothing waits for this pipeline's watermark"),
     ],
 )
-def test_where_the_watermark_cannot_go_is_said(
+def test_impossible_watermark_advance_is_refused_with_a_reason(
     config: Path, tmp_path: Path, change: dict[str, Any], to: str, code: int, said: str
 ) -> None:
     document = yaml.safe_load(config.read_text())
@@ -270,7 +270,7 @@ def test_state_is_read_with_the_query_that_wrote_it(
     assert asked == [(left, right)]
 
 
-def test_what_spark_cannot_read_is_forgotten_all_the_same(
+def test_reset_discards_query_state_that_spark_cannot_read(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def damaged(*_: object) -> None:
@@ -324,7 +324,7 @@ def test_a_pipeline_without_event_time_has_no_query_to_change(config: Path) -> N
     ],
     ids=lambda given: " ".join(given[:2]),
 )
-def test_what_would_pass_the_query_by_is_refused(
+def test_commands_that_bypass_the_query_are_refused(
     config: Path, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     words = [one.format(raw=tmp_path / "raw") for one in arguments]

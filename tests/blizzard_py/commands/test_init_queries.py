@@ -162,7 +162,7 @@ def test_without_an_index_the_key_is_proposed_with_a_reason(
     assert "no index gives the order of updated_at" in written()
 
 
-def test_a_composite_key_is_told_in_its_own_order(postgresql: PostgresqlServer) -> None:
+def test_composite_key_lists_its_columns_in_key_order(postgresql: PostgresqlServer) -> None:
     base = postgresql.new_database()
     postgresql.execute("CREATE TABLE t (a int, b int, c int, PRIMARY KEY (c, a))", database=base)
     connection = PostgresqlConnection(
@@ -195,7 +195,7 @@ def test_a_sqlite_table_runs_unchanged(base: Path) -> None:
     assert "modifiedAt" in found["query"]
 
 
-def test_a_primary_key_of_sqlite_is_told_and_its_index_is_known(here: Path) -> None:
+def test_init_uses_the_sqlite_primary_key_as_watermark_and_key(here: Path) -> None:
     with closing(sqlite3.connect(here / "a.db")) as session:
         session.execute("CREATE TABLE t (n TEXT, id INTEGER PRIMARY KEY, changed_on DATE)")
     init("--connection", f"sqlite://{here}/a.db", "--table", "t")
@@ -265,7 +265,7 @@ def test_a_mariadb_starter_runs_and_holds_no_password(
 # -- lakes -----------------------------------------------------------------------
 
 
-def test_a_delta_table_is_told_by_its_versions(here: Path) -> None:
+def test_init_reads_a_delta_table_by_its_versions(here: Path) -> None:
     rows = pa.table({"id": pa.array([1], pa.int64()), "s": pa.array(["x"])})
     deltalake.write_deltalake(str(here / "in" / "events"), rows)
     done = init("--connection", str(here / "in"), "--driver", "delta", "--table", "events")
@@ -274,7 +274,7 @@ def test_a_delta_table_is_told_by_its_versions(here: Path) -> None:
     assert planned()["window"]["up_to"]["version"] == 0
 
 
-def test_an_iceberg_table_is_told_by_its_versions(here: Path) -> None:
+def test_init_reads_an_iceberg_table_by_its_versions(here: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
     table = FolderCatalog("default", warehouse=str(here / "in")).create_table("db.events", schema)
     table.append(pa.table({"id": [1], "at": pa.array([1], schema.field("at").type)}, schema))
@@ -292,7 +292,7 @@ def test_an_iceberg_table_is_told_by_its_versions(here: Path) -> None:
     assert list(planned()["window"]["up_to"]) == ["at"]
 
 
-def test_parquet_files_are_told_by_a_time(here: Path) -> None:
+def test_init_reads_parquet_files_by_a_time_column(here: Path) -> None:
     (here / "in" / "a").mkdir(parents=True)
     at = pa.array([1], pa.timestamp("us", "UTC"))
     pq.write_table(pa.table({"id": [1], "at": at}), here / "in" / "a" / "1.parquet")
@@ -327,7 +327,7 @@ def test_an_api_runs_unchanged_and_its_token_stays_outside(
     assert planned()["request"]["params"]["state"] == "all"
 
 
-def test_an_api_without_records_cannot_be_told(api: ApiServer) -> None:
+def test_init_refuses_an_api_without_records(api: ApiServer) -> None:
     api.script(reply({"items": []}))
     wrong = invoke("init", "c.yaml", "--connection", f"{api.url}/o", "--records", "items",
                    "--since", "since")  # fmt: skip
@@ -367,7 +367,7 @@ def test_an_api_is_not_proposed_a_column_without_times(api: ApiServer) -> None:
         ),
     ],
 )
-def test_options_that_do_not_go_together_are_told(arguments: Sequence[str], told: str) -> None:
+def test_init_refuses_invalid_option_combinations(arguments: Sequence[str], told: str) -> None:
     wrong = invoke("init", "c.yaml", *arguments)
     assert (wrong.exit_code, told in wrong.stderr) == (2, True), wrong.output
 

@@ -62,7 +62,7 @@ def penguin(name: str, **told: Any) -> Committing:
     return Committing("/lake", name, NOW - 90, summarize_state(document))
 
 
-def test_both_daemons_are_told_of_and_what_is_wrong_is_red() -> None:
+def test_watch_shows_both_daemons_and_marks_problems_red() -> None:
     batch = {"phase": "running", "files": 40}
     sources = {
         "main": source(in_flight=[batch]),

@@ -92,7 +92,7 @@ def test_the_bad_line_is_shown_with_its_neighbours_and_harmless(scenario: Scenar
     )
 
 
-def test_a_file_that_is_gone_or_was_written_again_is_told(scenario: Scenario) -> None:
+def test_dlq_show_reports_a_file_that_no_longer_exists(scenario: Scenario) -> None:
     records = next(letter["id"] for letter in listed(scenario) if letter["kind"] == "records")
     scenario.source.delete(f"{DAY}/1.json")
     done = run_command(scenario, "dlq", "show", *WHERE, "--letter", records, "--line", "9")

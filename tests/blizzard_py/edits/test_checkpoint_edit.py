@@ -42,7 +42,7 @@ def test_a_moved_watermark_skips_or_repeats_and_reports_it() -> None:
     assert world.rows() == ["1", "2", "2", "3", "3", "6", "x"]
 
 
-def test_a_whole_partition_is_ingested_again_without_a_watermark() -> None:
+def test_empty_watermark_ingests_all_of_a_partition_again() -> None:
     world = ingested()
     told = set_to(world, "")
     assert len(told.again) == 3
@@ -52,7 +52,7 @@ def test_a_whole_partition_is_ingested_again_without_a_watermark() -> None:
     assert world.rows() == ["1", "1", "2", "2", "3", "3", "x"]
 
 
-def test_what_is_ingested_again_is_not_called_late_by_the_sweep() -> None:
+def test_sweep_skips_a_late_file_that_a_poll_ingests_first() -> None:
     world = PipelineHarness(grace_period="1s", late_files="ingest", late_sweep_interval="1000s")
     for name in ("1", "2", "9"):
         world.put(f"{DAY}/{name}.json", name)
@@ -353,7 +353,7 @@ def test_a_rebuild_after_a_reset_without_a_watermark() -> None:
 
 
 @pytest.mark.promise("G-054")
-def test_names_kept_by_a_set_watermark_survive_a_clock_repair(
+def test_names_in_grace_survive_a_clock_repair_after_a_set(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Of more names in grace than this the checkpoint leaves to the journal what it has.

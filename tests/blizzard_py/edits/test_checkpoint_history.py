@@ -47,7 +47,7 @@ def rolled_back(world: PipelineHarness, name: str) -> None:
     checkpoint_edit.change(source, seen, lambda _state: after, world.now, why="by mistake")
 
 
-def test_each_change_is_told_with_who_and_when() -> None:
+def test_history_shows_author_time_and_content_of_a_change() -> None:
     world, _ = changed()
     now, before = store(world).versions()
     assert (now.name, now.until) == ("now", None)
@@ -99,7 +99,7 @@ def test_files_skipped_by_mistake_come_once_after_a_rollback() -> None:
     assert world.checkpoint()["totals"]["files"] == 6
 
 
-def test_what_was_to_come_again_does_not_after_a_rollback() -> None:
+def test_rollback_cancels_a_pending_reingestion() -> None:
     world = ingested()
     rows = world.rows()
     world.now += 10
@@ -109,7 +109,7 @@ def test_what_was_to_come_again_does_not_after_a_rollback() -> None:
     assert world.rows() == rows
 
 
-def test_a_reset_is_undone_before_a_daemon_has_begun_anew() -> None:
+def test_rollback_undoes_a_reset_before_the_daemon_runs() -> None:
     world = ingested()
     rows = world.rows()
     world.now += 10
@@ -122,7 +122,7 @@ def test_a_reset_is_undone_before_a_daemon_has_begun_anew() -> None:
 
 
 @pytest.mark.promise("G-193")
-def test_what_was_published_since_refuses_a_rollback() -> None:
+def test_rollback_is_refused_after_a_later_publish() -> None:
     world, _ = changed()
     world.now += 10
     world.put("date=2024-01-03/1.json", "later")
@@ -145,7 +145,7 @@ def test_a_batch_between_the_look_and_the_change_refuses_it() -> None:
 
 
 @pytest.mark.promise("G-193")
-def test_segments_that_are_gone_refuse_a_rollback() -> None:
+def test_rollback_is_refused_when_segments_are_missing() -> None:
     world = PipelineHarness(use_watermark=False)
     world.put("a.json", "a")
     world.drain()

@@ -179,7 +179,7 @@ def test_a_lost_checkpoint_is_made_again_and_no_row_comes_twice(kept: bool) -> N
     assert len(world.letters()) == 1  # the one that was there
 
 
-def test_a_damaged_checkpoint_is_kept_beside_the_new_one() -> None:
+def test_rebuild_backs_up_a_damaged_checkpoint() -> None:
     world = several()
     world.sink.put_atomic(CHECKPOINT, b'{"schema_version": 1, "wat')
     found = Rebuild(world.parts())
@@ -218,7 +218,7 @@ def test_a_rebuild_fences_and_notices_a_running_daemon() -> None:
 
 
 @pytest.mark.promise("G-051")
-def test_a_refused_rebuild_leaves_nothing_of_what_was_said() -> None:
+def test_refused_rebuild_writes_nothing_and_can_be_planned_again() -> None:
     world = several()
     daemon = world.pipeline()
     daemon.cycle(threading.Event())
@@ -247,7 +247,7 @@ def test_somebody_who_begins_at_the_same_moment_is_noticed() -> None:
     assert world.sink.read(CHECKPOINT) == checkpoint[0]
 
 
-def test_what_a_request_has_brought_is_done() -> None:
+def test_rebuild_counts_requested_files_as_done() -> None:
     world = RequestHarness()
     world.put(f"{DAY}/3.json", "given")
     world.ingest(f"{DAY}/3.json")
@@ -468,7 +468,7 @@ def half_published() -> RequestHarness:
     return world
 
 
-def test_a_replay_refuses_what_was_given_up() -> None:
+def test_replay_refuses_files_whose_rows_are_uncertain() -> None:
     world = half_published()
     rebuilt(world)
     world.drain()
@@ -530,7 +530,7 @@ def test_own_batches_in_the_log_are_of_no_other_name() -> None:
     assert "other names" not in str(no.value)
 
 
-def test_a_segment_that_is_gone_is_a_doubt() -> None:
+def test_rebuild_is_refused_when_a_ledger_segment_is_missing() -> None:
     world = several()
     world.now += 90_000
     world.drain()
@@ -599,7 +599,7 @@ def test_the_command_says_what_it_found_and_the_daemon_goes_on(
 
 
 @pytest.mark.promise("G-052")
-def test_the_last_batch_is_told_by_the_store_and_not_by_machines(
+def test_rebuild_finds_the_last_batch_by_the_store_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = PipelineHarness(grace_period="1m")
@@ -625,7 +625,7 @@ def test_the_last_batch_is_told_by_the_store_and_not_by_machines(
 
 
 @pytest.mark.promise("G-056")
-def test_what_was_settled_is_done_whatever_endings_count_today() -> None:
+def test_rebuild_counts_files_as_done_whatever_their_ending() -> None:
     world = PipelineHarness(grace_period="1m", compression="auto")
     for day in "123":
         for name in ("a.json", "b.json.gz", "c.json"):

@@ -61,7 +61,7 @@ def test_names_in_grace_without_a_journal_stay_done(*, fails: bool) -> None:
 
 
 @pytest.mark.promise("G-211")
-def test_a_file_that_comes_late_after_a_rebuild_is_told() -> None:
+def test_late_file_after_a_rebuild_gets_a_dead_letter() -> None:
     world = lost_journal()
     rebuilt(world)
     world.now += 1000

@@ -71,7 +71,7 @@ def test_outputs_that_were_published_under_later_names_are_known(by: str) -> Non
 
 
 @pytest.mark.promise("G-194")
-def test_a_batch_that_the_ledger_has_taken_in_is_over() -> None:
+def test_rebuild_does_not_retry_a_batch_in_the_ledger() -> None:
     world = PipelineHarness(grace_period="1s", late_sweep_interval="10m")
     copy = publishing(world, "1")
     world.drain()
@@ -302,7 +302,7 @@ def test_a_restored_original_checkpoint_is_noticed_and_rebuilt(sweeps: int, copi
     assert world.letters() == []
 
 
-def test_what_an_operator_said_counts_in_the_next_rebuild_too() -> None:
+def test_next_rebuild_uses_names_that_an_operator_declared_done() -> None:
     world = PipelineHarness(grace_period="1s")
     world.put(f"{DAY}/1.json", "theirs")
     job = Rebuild(world.parts())

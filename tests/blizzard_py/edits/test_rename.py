@@ -367,7 +367,7 @@ def test_a_running_batch_is_dropped_and_its_files_come_again() -> None:
     assert world.rows() == [*ROWS, "new"]
 
 
-def test_what_makes_no_sense_is_refused_and_nothing_is_written() -> None:
+def test_invalid_renames_are_refused_and_write_nothing() -> None:
     world = RenameHarness()
     before = dict(world.sink.objects)
     with pytest.raises(

@@ -129,7 +129,7 @@ def test_the_nearest_source_is_named() -> None:
 
 
 @pytest.mark.parametrize("uri", ["ftp://x/y", "s3:///key", "s3://user:secret@b/k", "s3://[b/k"])
-def test_what_is_no_uri_is_refused(uri: str) -> None:
+def test_invalid_uri_is_refused_without_showing_secrets(uri: str) -> None:
     with pytest.raises(ConfigError) as caught:
         located(uri, ROOTS)
     assert "secret" not in str(caught.value)
@@ -267,7 +267,7 @@ def test_a_file_without_rows_is_in_no_output() -> None:
     assert (found.verdict, found.outputs) == ("ingested", ())
 
 
-def test_what_the_journal_no_longer_tells_is_done() -> None:
+def test_explain_reports_done_without_a_journal_entry() -> None:
     world = PipelineHarness()
     world.put("d=1/1.ndjson", "r")
     world.drain()
@@ -373,7 +373,7 @@ def test_a_checkpoint_that_was_set_back_takes_the_file_again() -> None:
     assert "the next poll ingests it again" in found.reason
 
 
-def test_a_source_without_watermark_is_asked_for_its_set() -> None:
+def test_explain_uses_the_processed_set_without_a_watermark() -> None:
     world = PipelineHarness(use_watermark=False)
     world.put("b.ndjson", "r")
     world.drain()
@@ -502,7 +502,7 @@ def test_the_log_is_read_up_to_a_bound() -> None:
     assert delta_versions(log, ["d=1/7.parquet"], 0, 8)[0] == {"d=1/7.parquet": 7}
 
 
-def test_who_decides_reads_the_newest_commits_by_whatever_clock() -> None:
+def test_newest_commits_are_read_whatever_their_clock() -> None:
     log = log_of(3, 4)  # a clock that was put back made them older than the file
     log.put_atomic(f"_delta_log/{5:020d}.json", b'{"remove":{"path":"d%3D1/4.parquet"}}')
     path = "d=1/4.parquet"

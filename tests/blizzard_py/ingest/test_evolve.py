@@ -81,7 +81,7 @@ def versions(scenario: Scenario) -> list[list[dict[str, Any]]]:
 # --- told -----------------------------------------------------------------------------------
 
 
-def test_a_new_field_is_told_once_and_not_again_after_a_restart(
+def test_new_field_is_logged_once_even_after_a_restart(
     scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
     schema(scenario, evolve="never")
@@ -213,7 +213,7 @@ def test_an_impossible_column_is_left_out_once(
     assert commit(scenario).columns == ["id", "text", "fine", "date"]
 
 
-def test_what_the_table_has_with_another_type_is_left_out(scenario: Scenario) -> None:
+def test_evolve_leaves_out_a_column_with_another_table_type(scenario: Scenario) -> None:
     fields = scenario.document["pipelines"]["events"]["schema"]["fields"]
     schema(scenario, fields=[*fields, {"name": "n", "type": "int32"}])
     scenario.put(f"{DAY}1/1.ndjson.gz", ndjson({"id": 1, "n": 1}))
@@ -439,7 +439,7 @@ def test_whoever_dies_with_a_new_column_leaves_it_to_the_next(
         ({"schema": {"infer": True, "evolve": "add", "unexpected_fields": "fail"}}, "contradict"),
     ],
 )
-def test_what_does_not_go_with_it_is_refused(
+def test_evolve_refuses_conflicting_settings(
     scenario: Scenario, changes: dict[str, Any], told: str
 ) -> None:
     scenario.document["pipelines"]["events"].update(changes)

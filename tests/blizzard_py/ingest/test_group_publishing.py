@@ -93,7 +93,7 @@ def batch(**output: object) -> Batch:
     return Batch("b", 1, "publishing", 0.0, (), 0.0, (planned,), group=PlannedGroup(1, WHOLE))
 
 
-def test_a_manifest_of_the_same_batch_is_taken_as_it_is() -> None:
+def test_existing_manifest_of_the_same_batch_stays_unchanged() -> None:
     sink = MemoryStorage()
     assert GroupManifests(sink, ID).put(batch(), 3) is None
     before = dict(sink.objects)

@@ -57,7 +57,7 @@ def names(fields: Sequence[Any]) -> list[tuple[str, str]]:
     return [(spec.name, spec.type) for spec in fields]
 
 
-def test_a_schema_is_inferred_once_and_kept() -> None:
+def test_schema_is_inferred_once_and_saved() -> None:
     place = Place()
     files = place.put("a.ndjson", '{"id":1,"Id":2}', "junk")
     assert names(place.view().fields(files)) == [("id", "int64")]
@@ -91,7 +91,7 @@ def test_of_two_concurrent_inferences_the_first_write_wins() -> None:
     assert names(place.view().fields(second)) == [("a", "int64")]
 
 
-def test_declared_columns_win_and_are_not_kept() -> None:
+def test_declared_columns_win_and_are_not_saved() -> None:
     place = Place(
         schema={
             "infer": True,
@@ -165,7 +165,7 @@ def test_an_unreadable_schema_is_an_error(content: bytes, told: str) -> None:
     assert place.table.read(PATH) == content
 
 
-def test_what_is_kept_is_read_back_as_it_was() -> None:
+def test_saved_schema_loads_unchanged() -> None:
     fields = (
         column("d", "decimal(38,0)"),
         column("any", "string", coerce=True),
@@ -243,7 +243,7 @@ def test_an_empty_source_waits_and_the_first_files_decide(scenario: Scenario) ->
     ]
 
 
-def test_what_schema_prints_can_be_pasted_as_fields(scenario: Scenario) -> None:
+def test_schema_command_prints_valid_fields(scenario: Scenario) -> None:
     record = {"id": 1, "any": None, "s": {"é": [1.5]}, "big": 2**64, "e\u202evil": 1, "n: [": "x"}
     scenario.put("date=2024-01-01/1.ndjson.gz", ndjson(record, {"id": 2, "a b": 1}))
     found = shown(scenario)
@@ -295,7 +295,7 @@ def test_two_sources_of_a_pipeline_have_the_same_columns(scenario: Scenario) -> 
     assert len(kept["fields"]) == 1
 
 
-def test_a_lost_batch_runs_again_with_the_kept_schema(scenario: Scenario) -> None:
+def test_lost_batch_runs_again_with_the_saved_schema(scenario: Scenario) -> None:
     scenario.put("date=2024-01-01/1.ndjson.gz", ndjson({"id": 1}))
     scenario.ingest()
     kept = (scenario.folder / "lake/events" / PATH).read_bytes()

@@ -184,7 +184,7 @@ def test_a_source_that_was_released_is_anybodys(shop: UnitShop) -> None:
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_who_was_replaced_releases_nothing(shop: UnitShop) -> None:
+def test_replaced_worker_releases_nothing(shop: UnitShop) -> None:
     with contextlib.closing(shop.worker()) as first, contextlib.closing(shop.worker()) as second:
         polls(first)
         polls(second)
@@ -346,7 +346,7 @@ def test_a_waiting_request_that_is_removed_is_forgotten(shop: UnitShop) -> None:
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_what_is_done_is_not_called_cancelled(
+def test_cancel_refuses_a_request_that_is_done(
     shop: UnitShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with contextlib.closing(shop.worker()) as daemon:

@@ -368,7 +368,7 @@ def test_a_source_whose_root_is_missing_has_removed_no_file() -> None:
 
 
 @pytest.mark.promise("G-008")
-def test_missing_files_wait_while_the_whole_listing_is_empty(
+def test_missing_files_wait_while_the_listing_is_empty(
     tmp_path: Path,
 ) -> None:
     """A mount point without its disk, which comes back, or has lost its files for good."""
@@ -733,7 +733,7 @@ def test_batches_named_by_a_clock_years_ahead_go_after_a_month(
     assert journal.prune(world.now + 31 * 86_400, folded) == len(folded)
 
 
-def test_a_batch_named_by_a_slow_clock_is_kept_for_a_month() -> None:
+def test_journal_retains_a_batch_of_a_slow_clock_for_a_month() -> None:
     """A replayed range takes its files, so a scan of later files would miss them."""
     world = source_with_hours()
     world.now = time.time() + 31 * 86_400.0  # the store's; batches are named by the real clock

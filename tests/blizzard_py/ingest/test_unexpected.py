@@ -27,7 +27,7 @@ def test_a_column_of_one_source_is_none_of_another() -> None:
     assert (again, told) == (state, [])
 
 
-def test_of_a_source_that_is_alone_each_is_told_once() -> None:
+def test_single_source_reports_each_unexpected_field_once() -> None:
     state, told = with_reported_fields(
         SourceState(), [unexpected("x", "1"), unexpected("y", "2")], (ID,), {}
     )

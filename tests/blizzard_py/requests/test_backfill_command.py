@@ -51,7 +51,7 @@ def scenario(
 
 @pytest.mark.promise("G-031")
 @pytest.mark.parametrize("scenario", ["local", "s3"], indirect=True)
-def test_history_is_filled_in_once_beside_the_live_daemon(scenario: Scenario) -> None:
+def test_backfill_ingests_once_and_leaves_new_files_to_polls(scenario: Scenario) -> None:
     done = backfill(scenario, day(6), day(4))
     assert (done.exit_code, "3 rows of 3 files are in." in done.stdout) == (0, True), done.output
     again = backfill(scenario, day(6), day(4))

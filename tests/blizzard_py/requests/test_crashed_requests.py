@@ -85,7 +85,7 @@ def test_rows_before_an_unexpected_error_of_a_request_stay(
 @pytest.mark.parametrize(
     "error", [FencedError("by another"), Cancelled("it stops"), KeyboardInterrupt(), SystemExit(1)]
 )
-def test_what_ends_the_owner_ends_no_request(
+def test_request_stays_running_when_its_owner_stops(
     monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     world = RequestHarness()

@@ -147,7 +147,7 @@ def test_no_machine_clock_decides_who_reads_a_due_partition(
 
 
 @pytest.mark.parametrize("name", ["6.json", "7.json"])
-def test_what_the_daemon_has_still_to_do_is_left_to_it(name: str) -> None:
+def test_request_leaves_pending_files_to_the_daemon(name: str) -> None:
     world = RequestHarness()
     world.put(f"{DAY}/{name}", "new")
     world.engine.flaky[f"{DAY}/7.json"] = 1
@@ -158,7 +158,7 @@ def test_what_the_daemon_has_still_to_do_is_left_to_it(name: str) -> None:
     assert world.rows() == [*BASE, "new"]
 
 
-def test_what_the_sweep_ingests_is_left_to_it_and_comes_once() -> None:
+def test_request_leaves_late_files_to_an_ingesting_sweep() -> None:
     world = RequestHarness(late_files="ingest")
     world.put(f"{DAY}/3.json", "late")
     assert world.ingest(f"{DAY}/3.json") == ["left"]
@@ -171,7 +171,7 @@ def test_what_the_sweep_ingests_is_left_to_it_and_comes_once() -> None:
 
 
 @pytest.mark.parametrize("late_files", ["report", "quarantine"])
-def test_what_the_sweep_has_told_of_is_taken(late_files: str) -> None:
+def test_request_ingests_a_late_file_that_the_sweep_reported(late_files: str) -> None:
     world = RequestHarness(late_files=late_files)
     world.put(f"{DAY}/3.json", "late")
     world.go_on()
@@ -182,7 +182,7 @@ def test_what_the_sweep_has_told_of_is_taken(late_files: str) -> None:
     assert world.rows() == [*BASE, "late"]
 
 
-def test_a_quarantined_file_is_taken_once_it_is_mended() -> None:
+def test_request_ingests_a_failed_file_after_it_is_mended() -> None:
     world = RequestHarness()
     world.put(f"{DAY}/6.json", "bad")
     world.drain()
@@ -321,7 +321,7 @@ def test_pages_of_a_large_request_come_one_after_the_other(
     assert world.rows() == [*BASE, *"abcd"]
 
 
-def test_a_name_that_is_given_twice_comes_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_listed_twice_is_ingested_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blizzard_py.app.request_selector.PAGE_FILES", 2)
     world = RequestHarness()
     first, second, third = (f"{DAY}/{name}.txt" for name in "abc")
@@ -515,7 +515,7 @@ def test_requested_files_are_known_without_the_journal(
 
 
 @pytest.mark.promise("G-032")
-def test_who_starts_over_takes_again_what_was_requested_before() -> None:
+def test_reset_ingests_earlier_requested_files_again() -> None:
     world = RequestHarness()
     world.put(f"{DAY}/2.json", "before")
     assert world.ingest(f"{DAY}/2.json") == ["ingested"]

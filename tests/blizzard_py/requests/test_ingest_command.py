@@ -73,7 +73,7 @@ def test_no_wait_leaves_the_request_to_the_daemon(scenario: Scenario) -> None:
     assert (done.exit_code, "1 present" in done.stdout) == (0, True)
 
 
-def test_nothing_is_brought_before_the_source_has_begun(tmp_path: Path) -> None:
+def test_ingest_is_refused_before_the_first_run_of_a_source(tmp_path: Path) -> None:
     fresh = Scenario(tmp_path, str(tmp_path))
     fresh.put_rows("date=2024-01-01/5.json.gz", 1)
     found = command(fresh, f"{fresh.place}/raw/date=2024-01-01/5.json.gz")

@@ -18,7 +18,7 @@ def test_a_file_that_is_replaced_takes_its_records_out() -> None:
     assert found == dict.fromkeys(paths, "replaced")
 
 
-def test_a_range_comes_again_beside_its_rows() -> None:
+def test_range_in_mode_again_adds_to_existing_rows() -> None:
     world = FailedFilesHarness()
     found = world.bring({"range": [DAY, DAY]}, mode="again")
     assert found[f"{DAY}/1.json"] == "ingested"

@@ -46,7 +46,7 @@ def vacuumed(scenario: Scenario, *, full: bool = True) -> list[str]:
 
 
 @pytest.mark.promise("G-102")
-def test_an_output_that_a_vacuum_took_is_told_and_brought_again(scenario: Scenario) -> None:
+def test_vacuumed_output_is_reported_and_ingested_again(scenario: Scenario) -> None:
     [gone] = vacuumed(scenario)
     done = penguins(scenario, "run", "--once")
     assert done.exit_code == REFUSED
@@ -84,7 +84,7 @@ def test_an_output_that_comes_back_is_committed(scenario: Scenario) -> None:
 
 
 @pytest.mark.promise("G-102")
-def test_what_waits_or_was_compacted_and_vacuumed_is_not_missing(scenario: Scenario) -> None:
+def test_waiting_and_compacted_outputs_are_not_missing(scenario: Scenario) -> None:
     vacuumed(scenario, full=False)
     assert penguins(scenario, "run", "--once").exit_code == 0
     assert scenario.ids() == [1, 2]

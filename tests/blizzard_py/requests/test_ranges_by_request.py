@@ -194,7 +194,7 @@ def test_without_a_watermark_a_range_comes_again_as_well() -> None:
     assert world.rows() == sorted([*BASE, "4", "new"])
 
 
-def test_what_was_ingested_by_hand_comes_again_and_is_remembered() -> None:
+def test_requested_file_is_ingested_again_and_recorded() -> None:
     world = RequestHarness()
     world.put(LATE, "three")
     assert world.ingest(LATE) == ["ingested"]
@@ -301,7 +301,9 @@ def appear_late(world: RequestHarness) -> None:
 @pytest.mark.promise("G-035")
 @pytest.mark.parametrize("mode", ["add", "again"])
 @pytest.mark.parametrize("late_files", ["ingest", "quarantine", "report"])
-def test_a_late_file_that_comes_beside_a_range_comes_once(late_files: str, mode: str) -> None:
+def test_late_file_is_ingested_once_when_it_appears_in_a_request(
+    late_files: str, mode: str
+) -> None:
     """A file appears, and is found by a sweep, requested by its name or by the range: by one."""
     at, reached = 0, True
     while reached:
@@ -358,7 +360,7 @@ def test_a_rebuild_within_a_range_brings_nothing_twice(mode: str, is_lost: bool)
     assert at > 30
 
 
-def test_what_polls_bring_while_a_range_comes_again_comes_once() -> None:
+def test_new_file_is_ingested_once_during_a_range_request() -> None:
     world = RequestHarness(checkpoint=CheckpointSettings(interval_files=1))
     delete_rows(world)
     new = f"{DAY}/6.json"

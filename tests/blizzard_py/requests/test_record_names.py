@@ -84,7 +84,7 @@ def test_a_record_that_fails_again_keeps_its_files_name() -> None:
     assert (line.path, line.state, line.before) == (PART, "replaced", 2)
 
 
-def test_a_digest_names_no_whole_file() -> None:
+def test_replay_refuses_a_file_known_only_by_a_digest() -> None:
     world = with_a_bad_record(LONG)
     batch = batch_of(world)
     home = f"{world.dlq.uri}/{RECORDS}"

@@ -189,7 +189,7 @@ def everything(scenario: Scenario) -> list[str]:
 
 
 @pytest.mark.promise("G-191")
-def test_what_was_refused_is_in_once_after_a_replay(scenario: Scenario) -> None:
+def test_replay_ingests_rejected_outputs_once(scenario: Scenario) -> None:
     refused(scenario)
     mended(scenario)
     before = everything(scenario)
@@ -311,7 +311,7 @@ def test_a_refused_concurrent_output_blocks_no_replay(
     assert run_command(scenario, "status").exit_code == 0
 
 
-def test_files_that_are_gone_are_named_and_nothing_is_done(scenario: Scenario) -> None:
+def test_replay_names_missing_files_and_changes_nothing(scenario: Scenario) -> None:
     refused(scenario)
     mended(scenario)
     scenario.source.delete(f"{DAY}/4.json.gz")
@@ -359,7 +359,7 @@ def second_source(scenario: Scenario) -> Path:
     return second
 
 
-def test_after_a_signal_nothing_more_is_given_up_or_requested(
+def test_replay_stops_after_a_signal_and_continues_when_repeated(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     give_up_here(monkeypatch)
@@ -406,7 +406,7 @@ def test_a_source_that_cannot_be_replayed_costs_itself_alone(
 
 
 @pytest.mark.parametrize("kind", ["asked", "event time"])
-def test_what_no_replay_brings_is_told_with_the_way_out(
+def test_replay_names_the_remedy_when_it_cannot_replace_outputs(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     refused(scenario)

@@ -75,7 +75,7 @@ def test_without_names_all_files_of_an_output_come_along_or_none() -> None:
     assert (group.source_files, len(group.outputs)) == ((), 1)
 
 
-def test_a_file_that_would_come_along_and_is_gone_is_named() -> None:
+def test_replacement_is_rejected_when_a_related_file_is_missing() -> None:
     world = ReplaceHarness(named=False)
     world.source.delete(f"{DAY}/5.json")
     assert is_rejected(world.only("1"), "Missing at the source")
@@ -98,7 +98,7 @@ def test_a_refused_request_passes_after_the_files_are_corrected() -> None:
     assert world.table() == ["1:b", "1:b+", "5", "52"]
 
 
-def test_files_are_taken_as_they_are_once_the_journal_was_read(
+def test_replacement_lists_files_after_it_has_read_the_journal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And nothing of a request that was cancelled while it was read for it."""
@@ -136,7 +136,7 @@ def test_files_are_taken_as_they_are_once_the_journal_was_read(
 
 
 @pytest.mark.promise("G-037")
-def test_what_cannot_be_ingested_keeps_its_rows_and_has_a_letter() -> None:
+def test_failed_file_keeps_its_rows_and_gets_a_dead_letter() -> None:
     world = ReplaceHarness()
     world.mend("b", "1")
     world.put(f"{DAY}/5.json", "bad")
@@ -150,7 +150,7 @@ def test_what_cannot_be_ingested_keeps_its_rows_and_has_a_letter() -> None:
     assert world.open_letters() == []
 
 
-def test_a_file_that_goes_while_it_is_taken_keeps_its_rows() -> None:
+def test_file_deleted_during_a_replacement_keeps_its_rows() -> None:
     world = ReplaceHarness()
     with overtaking(world.engine, lambda: world.source.delete(f"{DAY}/1.json")):
         done = world.replace()
@@ -175,7 +175,7 @@ def test_of_files_in_the_same_outputs_one_that_fails_keeps_all() -> None:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_what_cannot_be_read_for_now_is_tried_again(named: bool) -> None:
+def test_replacement_retries_a_temporarily_unreadable_file(named: bool) -> None:
     world = ReplaceHarness(named=named)
     world.mend("b", "1", "5", "52")
     world.engine.flaky[f"{DAY}/1.json"] = 2
@@ -183,7 +183,7 @@ def test_what_cannot_be_read_for_now_is_tried_again(named: bool) -> None:
     assert world.table() == sorted(f"{n}:b{m}" for n in ("1", "5", "52") for m in ("", "+"))
 
 
-def test_what_was_never_ingested_is_left_and_what_failed_comes() -> None:
+def test_replacement_leaves_new_files_and_ingests_failed_files() -> None:
     world = ReplaceHarness()
     world.put(f"{DAY}/6.json", "bad")
     world.drain()

@@ -54,7 +54,7 @@ def test_records_prove_no_rows_that_the_journal_lost() -> None:
     assert groups_of(world.sink) == []
 
 
-def test_letters_of_records_bring_their_whole_file_again() -> None:
+def test_replay_of_bad_records_replaces_all_rows_of_their_file() -> None:
     world = with_a_bad_record()
     world.mend("b", "6")
     assert world.replay_all_files().states == {"6": "replaced"}

@@ -116,7 +116,7 @@ def test_a_stale_checkpoint_replays_nothing() -> None:
 
 
 @pytest.mark.parametrize("mode", ["add", "replace", "again"])
-def test_the_letter_of_a_file_that_is_gone_stays_open(mode: str) -> None:
+def test_dead_letter_stays_open_while_its_file_is_missing(mode: str) -> None:
     world = FailedFilesHarness()
     ids = world.open_ids()
     world.mend()

@@ -157,7 +157,7 @@ def test_cut_records_are_read_again_from_their_file() -> None:
         (["b"], "has no line 2 any more"),
     ],
 )
-def test_an_unreadable_cut_record_is_refused_and_kept(
+def test_truncated_record_stays_open_when_its_line_is_unreadable(
     content: list[str] | None, message: str
 ) -> None:
     world = FailedFilesHarness()
@@ -173,7 +173,7 @@ def test_an_unreadable_cut_record_is_refused_and_kept(
     assert world.rows() == BASE
 
 
-def test_records_of_a_mended_file_are_taken_from_it_if_told_so() -> None:
+def test_replay_from_source_reads_records_from_a_mended_file() -> None:
     world = FailedFilesHarness()
     world.put_records({"path": uri(INGESTED), "line": 2, "raw": "broken"})
     world.put(INGESTED, "b", "mended", "z")
@@ -181,7 +181,7 @@ def test_records_of_a_mended_file_are_taken_from_it_if_told_so() -> None:
     assert world.rows() == [*BASE, "mended"]
 
 
-def test_records_of_a_file_that_is_gone_come_from_their_letter() -> None:
+def test_records_of_a_missing_file_come_from_the_dead_letter() -> None:
     world = FailedFilesHarness()
     world.source.delete(FIRST)
     world.put_records({"path": uri(FIRST), "raw": "r"})

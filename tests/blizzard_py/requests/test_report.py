@@ -47,6 +47,6 @@ def test_lines_are_read_as_they_were_written(lines: list[ReportLine]) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"{", b'{"path": 1, "state": "x"}', b'{"path": "a"}', b"[]"])
-def test_what_is_no_line_is_refused(raw: bytes) -> None:
+def test_invalid_report_line_raises_an_error(raw: bytes) -> None:
     with pytest.raises(RequestInvalid, match="report"):
         list(lines_of(raw, "report"))

@@ -108,7 +108,7 @@ def test_chunks_bring_each_row_once_and_move_no_watermark() -> None:
     assert set(outcomes_of(world.parts(), request).values()) == {"ingested"}
 
 
-def test_what_backfills_have_read_is_left_out_of_the_next() -> None:
+def test_backfill_skips_ranges_that_earlier_backfills_read() -> None:
     world = started_world()
     world.ask("5", "9")
     world.drain()
@@ -157,7 +157,7 @@ def test_of_one_that_read_everything_no_range_is_left() -> None:
     assert world.numbers() == ALL
 
 
-def test_one_that_has_not_begun_begins_where_the_range_ends() -> None:
+def test_new_source_starts_live_reading_at_the_end_of_the_range() -> None:
     world = ValueRangeHarness()
     parts = world.parts()
     plain = submit(parts, {"values": ["1", "21"]})
@@ -348,7 +348,7 @@ def test_settings_that_change_meanwhile_end_the_request() -> None:
     assert world.numbers() == ALL
 
 
-def test_a_source_that_replaces_by_now_brings_no_chunk_beside_it() -> None:
+def test_backfill_duplicates_no_rows_when_replacing_is_turned_on() -> None:
     world = started_world()
     request = world.ask("1", "21", chunk="step=4")
     pipeline = world.pipeline()

@@ -51,7 +51,7 @@ def test_history_first_and_the_live_source_from_there_on(shop: Shop) -> None:
 
 
 @pytest.mark.promise("G-170")
-def test_what_would_double_rows_is_refused_with_its_remedy(shop: Shop) -> None:
+def test_backfill_refuses_ranges_that_would_duplicate_rows(shop: Shop) -> None:
     shop.run()
     for arguments, why in (
         (("--from", "0", "--to", "2"), "reads everything from the beginning on"),
@@ -119,7 +119,7 @@ def test_a_range_that_ends_above_what_there_is_is_refused(shop: Shop) -> None:
     assert shop.ids() == [1, 2, 3]
 
 
-def test_a_lost_checkpoint_is_said_to_be_lost(shop: Shop) -> None:
+def test_backfill_reports_a_lost_checkpoint(shop: Shop) -> None:
     assert shop.command("backfill", *CHUNKS, "--begin-live-at-end").exit_code == 0
     (shop.folder / "lake/_blizzard/erp-orders_checkpoint.json").unlink()
     for more in (

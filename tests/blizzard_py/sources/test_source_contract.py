@@ -326,7 +326,7 @@ def test_plan_has_all_found_items_and_batches_respect_limits(world: Any) -> None
     assert names(work.files) == names(looked.files)
 
 
-def test_what_a_plan_has_learned_was_saved_and_survives(world: Any) -> None:
+def test_plan_saves_its_state_and_survives_a_restart(world: Any) -> None:
     owner = Owner(arrived(world))
     plan = owner.source.plan(owner.recover())
     assert [stored(state) for state in owner.saved] == [
@@ -359,9 +359,7 @@ def test_a_batch_alone_says_what_the_job_is_to_read(world: Any) -> None:
 
 @pytest.mark.parametrize("known", [True, False], ids=["planned", "recovered"])
 @pytest.mark.parametrize("chosen", [slice(0, 1), slice(1, 3), slice(3, 4), slice(0, 4)])
-def test_what_is_done_is_found_no_more_and_all_else_is(
-    world: Any, chosen: slice, known: bool
-) -> None:
+def test_source_finds_only_items_that_are_not_done(world: Any, chosen: slice, known: bool) -> None:
     owner = Owner(arrived(world))
     plan = owner.source.plan(owner.recover())
     files = tuple(plan.work.files)
@@ -409,7 +407,7 @@ def test_an_item_to_be_tried_again_is_not_passed(world: Any) -> None:
 
 
 @pytest.mark.parametrize("outcome", ["quarantined", "reported"])
-def test_an_item_that_is_given_up_is_passed_or_tried_on(world: Any, outcome: str) -> None:
+def test_failed_item_is_skipped_or_retried(world: Any, outcome: str) -> None:
     owner = Owner(arrived(world))
     plan = owner.source.plan(owner.recover())
     first, *others = plan.work.files
@@ -477,7 +475,7 @@ def worked_off(world: Any) -> None:
 
 
 @pytest.mark.parametrize("scene", [never_run, left_running, left_publishing, worked_off])
-def test_who_looks_writes_nothing_and_sees_the_same_again(world: Any, scene: Any) -> None:
+def test_preview_writes_nothing_and_repeats_its_result(world: Any, scene: Any) -> None:
     scene(arrived(world))
     stores = (world.source, world.sink, world.dlq)
     before = [dict(store.objects) for store in stores]

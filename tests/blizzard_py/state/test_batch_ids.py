@@ -34,6 +34,6 @@ def test_an_id_of_a_clock_put_back_comes_a_millisecond_later() -> None:
         last = found
 
 
-def test_two_ids_of_one_millisecond_are_told_apart_by_it() -> None:
+def test_second_id_of_a_millisecond_moves_to_the_next_one() -> None:
     first, second = OutputIdGenerator().fresh(2, NOW)
     assert millis_of(above(second, first)) == millis_of(first) + 1

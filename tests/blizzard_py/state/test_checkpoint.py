@@ -137,7 +137,7 @@ def test_checkpoint_without_partitions_uses_the_global_watermark() -> None:
         ({"writer": {"id": "x", "epoch": "1"}}, r"writer\.epoch: Expected `int`, got `str`"),
     ],
 )
-def test_what_is_not_understood_is_refused_with_its_place(
+def test_invalid_checkpoint_error_names_place_and_remedy(
     change: dict[str, Any], message: str
 ) -> None:
     remedy = "(restore it|run that one|run the release)"
@@ -147,7 +147,7 @@ def test_what_is_not_understood_is_refused_with_its_place(
         state_from_json({**REFERENCE, **change}, "s3://b/state.json")
 
 
-def test_of_many_names_the_wrong_one_is_told() -> None:
+def test_invalid_checkpoint_error_names_one_entry_among_many() -> None:
     done: dict[str, Any] = {f"{n:05}": 1.0 for n in range(2000)} | {"ä'b": None}
     recent = {f"d={n}": {"done": done if n == 7 else {}} for n in range(9)}
     with pytest.raises(StateError, match=r"""^x: recent\['d=7'\]\.done\["ä'b"\]: .*, got `null`"""):
@@ -291,7 +291,7 @@ def test_missing_journal_batch_is_an_error_not_a_fresh_start() -> None:
     assert len(world.engine.jobs) == 1
 
 
-def test_saving_is_whole_and_leaves_no_temporary_file(tmp_path: Path) -> None:
+def test_save_overwrites_and_leaves_no_temporary_file(tmp_path: Path) -> None:
     storage = LocalStorage(str(tmp_path))
     checkpoint.save(storage, "_blizzard/x.json", {"a": "ü"})
     checkpoint.save(storage, "_blizzard/x.json", {"a": 2})

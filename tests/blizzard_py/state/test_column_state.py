@@ -65,7 +65,7 @@ def test_checkpoints_of_files_are_as_they_were() -> None:
         ("window", {}, "window"),
     ],
 )
-def test_what_is_odd_is_refused_with_its_place(place: str, value: Any, told: str) -> None:
+def test_invalid_column_state_error_names_the_field(place: str, value: Any, told: str) -> None:
     odd = document(FULL)
     odd["columns"][place] = value
     with pytest.raises(StateError, match=told):

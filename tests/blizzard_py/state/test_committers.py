@@ -45,7 +45,7 @@ def test_status_tells_why_the_next_group_waits_until_it_is_in(
     assert [row["text"] for row in lake.rows()] == ["a", "b"]
 
 
-def test_what_is_not_understood_says_nothing() -> None:
+def test_unreadable_committer_states_are_ignored() -> None:
     sink = MemoryStorage()
     assert blocked_by(sink, ID) is None
     for number, text in enumerate([b"{", b"[]", b'{"blocked": 1}', b'{"blocked": {"answers": 1}}']):

@@ -73,7 +73,7 @@ def test_two_that_start_together_leave_the_later_epoch_alone() -> None:
     assert FenceFile(sink, "s").read() == FenceRecord(2, 1, "c1")
 
 
-def test_an_owner_is_told_of_who_has_taken_over() -> None:
+def test_older_owner_is_fenced_after_a_newer_one_starts() -> None:
     sink = MemoryStorage()
     FenceFile(sink, "s").check()  # before it takes anything
     first = owner(sink, 1, CommitPoint())

@@ -73,7 +73,7 @@ def test_status_tells_the_last_error_until_a_cycle_goes_well(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("error", [Cancelled("x"), FencedError("x"), Unfinished("x", 1.0)], ids=str)
-def test_what_is_no_failure_of_the_source_is_no_error(tmp_path: Path, error: Exception) -> None:
+def test_interruption_is_not_recorded_as_an_error(tmp_path: Path, error: Exception) -> None:
     world = world_of(tmp_path, error)
     world.put([row(100)])
     with pytest.raises(type(error)):

@@ -79,7 +79,7 @@ def test_putting_back_what_was_seen_changes_nothing(name: str) -> None:
     assert state_to_json(after, 1.0) == state_to_json(before, 1.0)
 
 
-def test_what_became_of_one_source_leaves_the_others_alone() -> None:
+def test_change_of_one_source_leaves_the_others_unchanged() -> None:
     own = of_source(state(), "web")
     mine = batch("b3", "x")
     changed = replace(
@@ -94,7 +94,7 @@ def test_what_became_of_one_source_leaves_the_others_alone() -> None:
     assert [one.batch for one in ended.in_flight] == ["b1"]
 
 
-def test_a_committed_batch_is_told_in_parts_and_its_outputs_once() -> None:
+def test_committed_batch_is_split_by_source_with_outputs_once() -> None:
     done = replace(
         batch("b1", "app:1", "web:2"),
         phase="publishing",
@@ -122,7 +122,7 @@ def test_a_committed_batch_is_told_in_parts_and_its_outputs_once() -> None:
     assert part_of(batch("b9", "web:1"), "app", is_first=True) is None
 
 
-def test_what_is_of_the_query_counts_with_the_first_source() -> None:
+def test_query_totals_count_with_the_first_source() -> None:
     stream = StreamState(
         query={},
         max_event_time_ms=9,

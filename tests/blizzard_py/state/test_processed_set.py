@@ -69,7 +69,7 @@ def test_the_empty_set_holds_nothing() -> None:
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_what_is_written_is_loaded_again(tmp_path: Path, on_disk: bool) -> None:
+def test_saved_set_loads_with_all_names(tmp_path: Path, on_disk: bool) -> None:
     storage: Storage = open_storage(str(tmp_path), {}) if on_disk else MemoryStorage()
     odd = ["root.json", "d=1/ü %=.json", "d=1/ü %=.json ", "undecodable\udcff.json", "x" * 1000]
     done = added(storage, ProcessedSet(), odd)
@@ -290,7 +290,7 @@ def forgot(
     return after
 
 
-def test_names_missing_twice_a_week_apart_are_dropped(
+def test_names_are_dropped_when_missing_again_after_a_week(
     full: tuple[MemoryStorage, ProcessedSet],
 ) -> None:
     storage, done = full
@@ -318,7 +318,7 @@ def test_a_disk_that_was_not_mounted_for_a_day_costs_nothing(
     assert names(1)[0] in done
 
 
-def test_names_that_came_back_are_kept(full: tuple[MemoryStorage, ProcessedSet]) -> None:
+def test_names_that_return_stay_in_the_set(full: tuple[MemoryStorage, ProcessedSet]) -> None:
     storage, done = full
     done = forgot(storage, done, names(100), NOW)
     done = forgot(storage, done, names(100, start=TAIL), NOW + FORGET_SECS)
@@ -337,7 +337,7 @@ def test_if_others_are_missing_now_nothing_is_dropped(
     assert all(s.missing_since is None for s in done.segments)
 
 
-def test_what_is_noted_as_missing_survives_additions(
+def test_missing_names_stay_marked_after_additions(
     full: tuple[MemoryStorage, ProcessedSet],
 ) -> None:
     storage, done = full

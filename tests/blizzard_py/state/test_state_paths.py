@@ -26,5 +26,5 @@ def test_a_checkpoint_is_known_by_its_path(name: str) -> None:
         "events_main_checkpoint.json",
     ],
 )
-def test_what_is_no_checkpoint_is_not_taken_for_one(path: str) -> None:
+def test_other_paths_are_not_recognized_as_checkpoints(path: str) -> None:
     assert StatePaths.of_checkpoint(path) is None

@@ -74,13 +74,13 @@ def stem(path: str) -> str:
 
 @pytest.mark.promise("G-118")
 @pytest.mark.parametrize("path", CHECKPOINTS, ids=named)
-def test_a_checkpoint_says_what_it_said(path: Path) -> None:
+def test_stored_checkpoint_loads_with_the_expected_content(path: Path) -> None:
     state = state_from_json(document(path), named(path))
     assert summary(state) == SUMMARIES[f"{path.parent.name}/{path.stem}"]
 
 
 @pytest.mark.parametrize("path", CHECKPOINTS, ids=named)
-def test_what_is_saved_of_it_is_read_as_the_same(path: Path) -> None:
+def test_saved_checkpoint_loads_unchanged(path: Path) -> None:
     saved = again(document(path))
     assert again(saved) == saved
     # What today's release writes comes back as it was, but for names that the journal has.
@@ -162,7 +162,7 @@ def test_a_journal_entry_says_what_became_of_files(path: Path) -> None:
 
 @pytest.mark.promise("G-118")
 @pytest.mark.parametrize("path", MIRRORS, ids=named)
-def test_a_mirror_says_what_it_said(path: Path) -> None:
+def test_stored_mirror_loads_with_the_expected_content(path: Path) -> None:
     memory = mirror_from_json(document(path), "x")
     assert memory.progress.value == "date=2024-01-29/broken.parquet"
     assert memory.progress.state == "Idle"
@@ -172,7 +172,7 @@ def test_a_mirror_says_what_it_said(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", COMMITS, ids=named)
-def test_a_commit_says_what_it_said(path: Path) -> None:
+def test_stored_commit_loads_with_the_expected_content(path: Path) -> None:
     memory = memory_of_commit(document(path)["commitInfo"]["penguin"], 2, ["id-a"], "x")
     assert memory.progress.value == "date=2024-01-29/broken.parquet"
     assert memory.output_ids == ("id-a", "id-c")

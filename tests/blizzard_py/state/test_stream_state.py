@@ -90,7 +90,7 @@ def test_counts_add_up_and_the_newest_time_never_falls() -> None:
     assert (state.batch, state.max_event_time_ms) == (3, 500)
 
 
-def test_an_older_release_kept_less_of_a_batch() -> None:
+def test_batch_history_of_an_older_release_loads() -> None:
     stream = after(StreamState(query=query()), batch(1, state_rows=3), 107_000)
     document = json.loads(json.dumps(state_to_json(SourceState(stream=stream), 5.0)))
     [line] = document["stream"]["history"]
@@ -199,7 +199,7 @@ def test_a_changed_type_is_refused_by_name() -> None:
         {"window": "5000 milliseconds"},
     ],
 )
-def test_what_the_state_does_not_depend_on_may_change(changed: dict[str, Any]) -> None:
+def test_settings_that_the_state_does_not_depend_on_may_change(changed: dict[str, Any]) -> None:
     check_query(SourceState(stream=StreamState(query=query())), query(**changed), "here")
 
 

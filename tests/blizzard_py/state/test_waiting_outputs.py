@@ -87,7 +87,7 @@ def test_one_footer_is_read_where_the_newest_is_ours() -> None:
     assert table.footers == 1
 
 
-def test_what_a_committer_has_passed_is_not_read() -> None:
+def test_outputs_that_a_committer_has_passed_are_not_read() -> None:
     table = Table()
     for number in range(50):
         table.put(number, MAIN, number)

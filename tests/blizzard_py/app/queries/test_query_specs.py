@@ -49,7 +49,7 @@ def test_plan_run_and_status_tell_of_windows(shop: Shop) -> None:
     assert found["state"] == "Idle"
 
 
-def test_offline_bounds_are_of_the_time_that_is_given(shop: Shop) -> None:
+def test_offline_plan_computes_the_bound_from_the_supplied_time(shop: Shop) -> None:
     shop.source["watermark"] = {"columns": ["at"], "bound": "clock", "settle": "1m"}
     shop.document["connections"]["shop"]["uri"] = str(shop.folder / "not there.db")
     now = dt.datetime(2026, 5, 4, 12, tzinfo=dt.UTC)
@@ -89,14 +89,14 @@ def test_explain_tells_window_statement_and_outputs(shop: Shop) -> None:
     assert inspection.explain(shop.config(), "orders/erp#000000000009#0").verdict == "missing"
 
 
-def test_what_is_for_files_only_is_refused_by_name(shop: Shop) -> None:
+def test_query_source_refuses_to_ingest_files_by_name(shop: Shop) -> None:
     with pytest.raises(ConfigError, match="has no files to ingest"):
         files_by_source(shop.config(), ["/x"], (None, None))
     assert watermark_columns(shop.config(), WHERE) == ("id",)
 
 
 @pytest.mark.promise("G-166")
-def test_a_server_that_is_gone_waits_and_shows_no_secret(shop: Shop) -> None:
+def test_unavailable_server_fails_the_run_and_the_plan(shop: Shop) -> None:
     shop.document["connections"]["shop"]["uri"] = str(shop.folder / "gone.db")
     with pytest.raises(Unavailable):
         shop.run()
@@ -132,7 +132,7 @@ def test_a_source_keeps_its_state_when_renamed_and_moved(shop: Shop) -> None:
     assert shop.ids() == [1, 2, 3]
 
 
-def test_a_row_is_told_whatever_came_with_it(shop: Shop) -> None:
+def test_seen_row_is_recognized_when_a_bad_row_came_with_it(shop: Shop) -> None:
     shop.document["pipelines"]["orders"]["schema"]["fields"][1]["type"] = "int64"
     shop.execute(
         "DROP TABLE orders",

@@ -43,7 +43,7 @@ def stored(*paths: str) -> MemoryStorage:
     return storage
 
 
-def test_what_waits_is_counted_and_the_oldest_named() -> None:
+def test_backlog_counts_waiting_files_and_dates_the_oldest() -> None:
     storage = stored("d=1/1.json", "d=1/2.json", "d=2/1.json", "d=2/_SUCCESS", "d=2/x.csv")
     done = {"d=1": PartitionProgress("1.json", "1.json")}
     progress = Progress("Active", "d=1/1.json", done, depth=1)
@@ -86,7 +86,7 @@ def test_directories_of_a_disk_are_all_looked_at(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("depth", [None, 1])
-def test_partitions_ahead_of_time_are_counted_apart(depth: int | None) -> None:
+def test_backlog_counts_future_partitions_separately(depth: int | None) -> None:
     storage = stored("d=2025-06-15/1.json", "d=9999-12-31/1.json", "d=9999-12-31/2.json")
     found = backlog(storage, Progress(depth=depth))
     assert (found.files, found.oldest_ts) == (1, 100.0)

@@ -45,7 +45,7 @@ def changing_world(**source: Any) -> PipelineHarness:
 
 @pytest.mark.promise("G-003")
 @pytest.mark.parametrize("late_files", ["quarantine", "report", "ingest"])
-def test_a_file_that_grows_is_told_once(log: io.StringIO, late_files: str) -> None:
+def test_growing_file_is_reported_once_per_change(log: io.StringIO, late_files: str) -> None:
     world = changing_world(late_files=late_files)
     swept(world, 2)
     assert changed_paths(log) == []
@@ -64,7 +64,7 @@ def test_a_file_that_grows_is_told_once(log: io.StringIO, late_files: str) -> No
     assert worker.source.shown(worker.load())["notes"][0].startswith("2 changes of files")
 
 
-def test_another_size_is_told_whatever_the_time(log: io.StringIO) -> None:
+def test_change_of_size_is_reported_whatever_the_file_time(log: io.StringIO) -> None:
     world = changing_world()
     world.source.objects[PATH] = (b"9", 1e9)
     swept(world, 2)
@@ -72,7 +72,7 @@ def test_another_size_is_told_whatever_the_time(log: io.StringIO) -> None:
 
 
 @pytest.mark.promise("G-003")
-def test_a_change_long_after_the_journal_is_told(log: io.StringIO) -> None:
+def test_change_is_reported_after_the_journal_is_deleted(log: io.StringIO) -> None:
     world = changing_world()
     swept(world, 2)
     for path in [p for p in world.sink.objects if p.startswith("_blizzard/journal/")]:
@@ -96,7 +96,7 @@ def test_a_restart_or_a_time_ahead_tells_of_no_change(log: io.StringIO) -> None:
     assert "ahead" in world.rows()
 
 
-def test_what_has_no_rows_is_not_told_to_be_changed(log: io.StringIO) -> None:
+def test_change_of_a_file_without_rows_is_not_reported(log: io.StringIO) -> None:
     world = changing_world()
     path = "date=2024-01-01/3.json"
     world.put(path, "bad")
@@ -107,7 +107,7 @@ def test_what_has_no_rows_is_not_told_to_be_changed(log: io.StringIO) -> None:
     assert changed_paths(log) == []
 
 
-def test_without_a_watermark_a_change_is_told_as_well(log: io.StringIO) -> None:
+def test_change_is_reported_without_a_watermark(log: io.StringIO) -> None:
     world = changing_world(use_watermark=False)
     for _ in range(2):
         world.now += 86_401
@@ -119,7 +119,7 @@ def test_without_a_watermark_a_change_is_told_as_well(log: io.StringIO) -> None:
     assert world.rows() == ["1", "2", "x"]
 
 
-def test_what_is_offered_again_is_read_and_not_told(log: io.StringIO) -> None:
+def test_offered_file_is_read_again_and_not_reported(log: io.StringIO) -> None:
     world = OfferedFilesHarness(days=0)
     world.now += 86_401
     world.drain()

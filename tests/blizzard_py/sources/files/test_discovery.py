@@ -106,7 +106,7 @@ def test_filtered_cold_start_sets_a_floor_that_later_polls_keep() -> None:
     assert discover(storage, source(2), a_month_on).files == ()
 
 
-def test_a_whole_cold_start_reads_everything() -> None:
+def test_cold_start_without_lookback_reads_everything() -> None:
     storage = MemoryStorage()
     for day in range(1, 29):
         storage.objects[f"date=2024-01-{day:02d}/a.json"] = (b"", NOW)
@@ -223,7 +223,7 @@ def test_an_empty_component_makes_no_later_file_late() -> None:
 
 
 @pytest.mark.promise("G-121")
-def test_partitions_without_a_time_are_all_ingested_and_told() -> None:
+def test_partitions_without_a_time_are_ingested_and_noted() -> None:
     world = PipelineHarness(grace_period="10s", max_tracked_partitions=4)
     rows = []
     worker = world.pipeline()
@@ -239,7 +239,7 @@ def test_partitions_without_a_time_are_all_ingested_and_told() -> None:
     assert worker.discover(worker.load()).notes == (note,)
 
 
-def test_closing_what_is_in_use_is_told() -> None:
+def test_closing_an_active_partition_is_logged() -> None:
     out = io.StringIO()
     configure("info", out)
     world = PipelineHarness(grace_period="10s", max_tracked_partitions=2)

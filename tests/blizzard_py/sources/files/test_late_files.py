@@ -85,7 +85,7 @@ def counted() -> float:
 # -- what becomes of them ------------------------------------------------------------
 
 
-def test_a_late_file_is_quarantined_once_unless_told_otherwise() -> None:
+def test_late_file_gets_one_dead_letter_by_default() -> None:
     world = late_world()
     before = counted()
     world.drain()
@@ -100,7 +100,7 @@ def test_a_late_file_is_quarantined_once_unless_told_otherwise() -> None:
     assert world.checkpoint()["partition_watermarks"] == {"d=1": "3.ndjson"}
 
 
-def test_a_late_file_is_reported_once_when_told_so() -> None:
+def test_late_file_is_reported_once_when_configured() -> None:
     world = late_world(late_files="report")
     before = counted()
     world.drain()
@@ -111,7 +111,7 @@ def test_a_late_file_is_reported_once_when_told_so() -> None:
     assert counted() == before + 1
 
 
-def test_a_late_file_is_ingested_once_when_told_so() -> None:
+def test_late_file_is_ingested_once_when_configured() -> None:
     world = late_world(late_files="ingest")
     world.drain()
     again(world)
@@ -263,7 +263,7 @@ def sliced(monkeypatch: pytest.MonkeyPatch, late_files: str = "quarantine") -> P
     return world
 
 
-def test_a_sweep_goes_on_slice_by_slice_and_polls_beside_it(
+def test_sweep_continues_by_slices_while_polls_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = sliced(monkeypatch)

@@ -119,7 +119,7 @@ def test_a_file_without_rows_before_comes_with_its_mended_ones() -> None:
     assert world.table() == ["1", "5", "52", "6:b", "6:b+"]
 
 
-def test_changed_file_is_not_read_after_its_journal_is_gone() -> None:
+def test_changed_file_is_not_read_after_its_journal_is_deleted() -> None:
     world = OfferedFilesHarness()
     world.now += 2 * DAY_SECS
     world.drain()  # folds
@@ -148,7 +148,7 @@ def test_rows_from_before_they_named_their_file_are_left_alone() -> None:
     assert world.table() == ["1", "5", "52"]
 
 
-def test_what_a_request_replaces_counts_as_taken() -> None:
+def test_replaced_file_is_not_read_again_by_the_daemon() -> None:
     world = OfferedFilesHarness()
     world.now += 8 * DAY_SECS
     world.mend("b", "1")
@@ -298,7 +298,7 @@ def test_request_for_a_changed_file_survives_death_at_any_change(what: str) -> N
 
 
 @pytest.mark.promise("G-041")
-def test_a_name_that_was_gone_for_weeks_is_no_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_returns_after_weeks_replaces_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blizzard_py.state.processed_set.TAIL", 1)
     world = OfferedFilesHarness(days=0)
     names = [f"{DAY}/1{number}.json" for number in range(20)]
@@ -337,7 +337,7 @@ def test_changed_file_without_journal_and_ledger_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("older", [60.0, 10 * DAY_SECS])
-def test_a_mended_file_with_an_older_time_is_taken_as_well(older: float) -> None:
+def test_mended_file_with_an_older_time_replaces_its_rows(older: float) -> None:
     world = OfferedFilesHarness(days=1)
     world.now += 2 * DAY_SECS
     world.drain()

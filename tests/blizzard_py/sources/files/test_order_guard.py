@@ -94,7 +94,7 @@ def test_copy_in_random_order_raises_no_finding(namer: Namer) -> None:
     assert check(copied) == ()
 
 
-def test_of_a_bulk_copy_of_random_names_nothing_can_be_said() -> None:
+def test_bulk_copy_of_random_names_raises_no_finding() -> None:
     rng = random.Random(1)
     copied = [Entry(e.path, 1, float(int(START + rng.uniform(0, 250)))) for e in files(uuid4, 500)]
     assert check(copied) == ()

@@ -143,7 +143,7 @@ def test_listing_clamps_each_request_to_the_range() -> None:
     assert names("", "b.json") == names("a", "b") == names("c.json", None) == names("d", None) == []
 
 
-def test_gaps_beside_the_range_cost_no_request() -> None:
+def test_gaps_outside_the_range_need_no_listing() -> None:
     store = MemoryStorage()
     listing = RangeListing(store, NameRange("b", "c"))
     assert list(listing.list_range("", "a")) == list(listing.list_range("d", None)) == []
@@ -176,7 +176,7 @@ def test_death_at_any_change_brings_each_row_once(use_watermark: bool) -> None:
     assert 10 < deaths < 199
 
 
-def test_late_file_in_the_range_is_told_and_others_are_not() -> None:
+def test_late_file_gets_a_dead_letter_only_inside_the_range() -> None:
     world = year_world(late_sweep_interval="1d")
     worker = polls(world, poll(world), 3)
     world.put("date=2023-06-01/3.json", "x")
@@ -247,7 +247,7 @@ def with_range(world: PipelineHarness, ends: dict[str, str] | None) -> PipelineH
         None,
     ],
 )
-def test_another_range_is_refused_once_it_has_begun(
+def test_another_range_is_refused_after_the_first_start(
     use_watermark: bool, ends: dict[str, str] | None
 ) -> None:
     world = year_world(use_watermark=use_watermark)

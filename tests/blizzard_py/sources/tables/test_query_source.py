@@ -327,7 +327,7 @@ def test_rows_go_to_the_directories_of_their_values() -> None:
     assert {path.partition("/")[0] for path in outputs} == {"text=a", "text=b"}
 
 
-def test_who_is_asked_for_its_state_asks_nobody() -> None:
+def test_showing_the_state_sends_no_statement() -> None:
     world = numbers()
     put(world, (1, "a"))
     worker = world.drain()

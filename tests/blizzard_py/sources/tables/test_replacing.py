@@ -34,7 +34,7 @@ def test_each_snapshot_takes_the_place_of_the_one_before(tmp_path: Path) -> None
     assert not inspection.status(shop.config())[1]
 
 
-def test_a_look_back_replaces_whole_slices(tmp_path: Path) -> None:
+def test_look_back_replaces_complete_slices(tmp_path: Path) -> None:
     shop = windows(tmp_path)
     shop.put(("2020-01-01", "s", "far"), ("2020-01-09", "s", "old"), ("2020-01-10", "s", "top"))
     shop.run()
@@ -70,7 +70,7 @@ LOOK_BACK = {"columns": ["day"], "bound": "max", "backward": {"days": 3}}
 
 @pytest.mark.parametrize("reread", [None, "new_only"])
 @pytest.mark.parametrize("begun", [snapshots, windows])
-def test_what_was_published_to_be_replaced_is_not_added_to(
+def test_change_from_replacing_to_appending_is_refused(
     tmp_path: Path, begun: Callable[[Path], UnitShop], reread: str | None
 ) -> None:
     shop = begun(tmp_path)
@@ -86,7 +86,7 @@ def test_what_was_published_to_be_replaced_is_not_added_to(
 
 
 @pytest.mark.parametrize("now", [snapshots, windows])
-def test_what_was_published_to_stay_is_not_replaced(
+def test_change_from_appending_to_replacing_is_refused(
     tmp_path: Path, now: Callable[[Path], UnitShop]
 ) -> None:
     shop = now(tmp_path)
@@ -102,7 +102,7 @@ def test_what_was_published_to_stay_is_not_replaced(
     assert shop.texts() == ["a"]
 
 
-def test_a_first_window_begins_where_somebody_said(tmp_path: Path) -> None:
+def test_first_window_starts_at_the_value_of_checkpoint_set(tmp_path: Path) -> None:
     shop = windows(tmp_path)
     shop.put(*((f"2020-01-{day:02d}", "s", f"d{day:02d}") for day in range(1, 20)))
     place = [str(shop.path()), "--pipeline", "p", "--source", "answers", "--yes"]

@@ -46,7 +46,7 @@ def longer_grace(shop: UnitShop) -> None:
 
 @pytest.mark.parametrize("grace", [0, 3])
 @pytest.mark.parametrize("whole", [forget, again, longer_grace, lambda _: None])
-def test_units_that_were_read_as_a_whole_since(
+def test_stale_checkpoint_ingests_once_after_units_were_read(
     tmp_path: Path, grace: int, whole: Callable[[UnitShop], None]
 ) -> None:
     shop = UnitShop(tmp_path, now="2020-01-10T00:00:00", grace=f"{grace}d")
@@ -135,7 +135,7 @@ def test_any_version_of_a_checkpoint_can_be_brought_back(
 
 
 @pytest.mark.promise("G-158")
-def test_what_was_published_since_must_be_known(tmp_path: Path) -> None:
+def test_stale_checkpoint_is_refused_when_a_group_is_missing(tmp_path: Path) -> None:
     shop = UnitShop(tmp_path, now="2020-01-10T00:00:00")
     texts = days(shop, 1, 30)
     shop.run()
@@ -157,7 +157,7 @@ def test_what_was_published_since_must_be_known(tmp_path: Path) -> None:
     assert shop.texts() == texts[:11]
 
 
-def test_a_state_from_before_a_beginning_anew_holds_no_more(
+def test_checkpoint_from_before_a_units_reset_is_refused(
     tmp_path: Path, versions: list[bytes]
 ) -> None:
     """Also one in which a batch was being published can be reset."""

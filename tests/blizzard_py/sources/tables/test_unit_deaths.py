@@ -78,7 +78,7 @@ def filled(**options: Any) -> UnitQueryHarness:
     return world
 
 
-def test_what_was_planned_is_read_again_after_a_death() -> None:
+def test_planned_slices_are_read_again_after_a_crash() -> None:
     world = filled()
     killed(world, is_running_batch(world))
     planned = world.checkpoint()["units"]["readings"]

@@ -55,7 +55,7 @@ def test_late_rows_in_grace_take_the_place_of_what_was_published(tmp_path: Path)
 
 
 @pytest.mark.promise("G-165")
-def test_another_spec_stops_until_units_begin_anew(shop: UnitShop) -> None:
+def test_changed_unit_spec_stops_until_the_units_are_reset(shop: UnitShop) -> None:
     shop.put(("2020-01-05", "s1", "a"), ("2020-02-03", "s2", "b"))
     shop.run()
     shop.units["partition"] = "yearly"

@@ -20,7 +20,7 @@ Key: pipelines.NAME.error_handling.advanced.max_expansion
 Test: test_task_bounds.py::test_excessive_expansion_quarantines_only_that_file
 """
 EXPANSION_FREE_BYTES = 16 << 20
-"""What any file may become, however small it is
+"""The decompressed size that any file may have, however small it is
 Beyond: the expansion counts
 Test: test_task_bounds.py::test_small_files_may_expand_as_far_as_they_like
 """
@@ -71,12 +71,12 @@ Beyond: as with their number
 Test: test_task_bounds.py::test_letters_of_long_lines_are_bounded_by_their_bytes
 """
 RAW_BYTES = 64 << 10
-"""What a letter holds of a line
+"""The part of a line that its letter holds
 Beyond: `truncated`; a replay reads the file again
 Test: test_bad_records.py::test_a_line_above_the_limit_is_only_a_bad_record
 """
 ROW_BYTES = 512 << 10
-"""What a letter holds of a row of a table or an API
+"""The part of a row of a table or an API that its letter holds
 Beyond: `truncated`
 Test: test_query_source.py::test_bad_rows_become_dead_letters_with_row_and_query
 """
@@ -182,8 +182,8 @@ Beyond: the source stops with the names of file and column
 Test: test_hostile_parquet.py::test_a_row_that_is_too_large_is_refused
 """
 TABLE_READER_BYTES = 256 << 20
-"""What the process that decodes a Parquet file of a table may take, beside the 100 MB of any and
-64 MiB that files before have left
+"""Memory of the process that decodes a Parquet file of a table, besides the 100 MB of any process
+and 64 MiB left by earlier files
 Beyond: the source stops with the names of file and column
 Test: test_hostile_parquet.py::test_small_files_cost_bounded_memory
 """

@@ -69,7 +69,7 @@ class AuthAdvanced(Settings):
     audience: str | None = Field(default=None, examples=["https://api.example.com"])
     """Requested audience."""
     send_as: Literal["basic", "form"] = "basic"
-    """How the client authenticates at `token_url`."""
+    """The client's way to authenticate at `token_url`."""
 
 
 class AuthSettings(Settings):

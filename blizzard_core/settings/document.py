@@ -270,7 +270,7 @@ class GlobalSettings(Settings):
     """Limits that all pipelines of a process share."""
 
     shutdown_grace: Seconds = Field(default=25, ge=0)
-    """How long a batch may run on after SIGTERM; keep it below the container's termination grace
+    """Time for a batch to end after SIGTERM; keep it below the container's termination grace
     period."""
     advanced: GlobalAdvanced = GlobalAdvanced()
     """Rarely needed."""

@@ -234,7 +234,7 @@ class EventTimeSettings(Settings):
     column: str = Field(min_length=1, examples=["time"])
     """Event time: a timestamp field with `nullable: false`."""
     delay: Delay = Field(examples=["10m"])
-    """How much later than the newest row a row may arrive."""
+    """The greatest delay of a row behind the newest row."""
     deduplicate: list[str] = Field(default_factory=list, examples=[["id"]])
     """Keep one row for each value of these fields until the watermark passes it."""
     window: WindowSettings | None = Field(default=None, examples=["5m"])

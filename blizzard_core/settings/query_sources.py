@@ -76,7 +76,7 @@ class QuerySource(CommonSource):
     snapshot: bool = False
     """true, instead of a watermark: each poll reads everything and replaces the previous result."""
     watermark: QueryWatermark | None = None
-    """How new rows are found."""
+    """The way to find new rows."""
 
     # What only file sources have.
     event_time: ClassVar[None] = None
@@ -173,7 +173,7 @@ class TableSourceSettings(QuerySource):
     filter: str = Field(default="", examples=["status <> 'draft'"])
     """Condition on the rows, in the server's SQL."""
     watermark: TableWatermark | None = Field(default=None, examples=[{"columns": ["updated_at"]}])
-    """How new rows are found."""
+    """The way to find new rows."""
     split: SplitSettings = SplitSettings()
     """Parallel tasks of a window."""
 
@@ -243,7 +243,7 @@ class PagesSettings(Settings):
     size: int | None = Field(default=None, ge=1, examples=[500])
     """Records per page."""
     in_: Literal["params", "body"] = Field(default="params", alias="in")
-    """Where to send `param` and `limit_param`."""
+    """The part of the request that carries `param` and `limit_param`."""
     advanced: PagesAdvanced = PagesAdvanced()
     """Rarely needed."""
 
@@ -298,7 +298,7 @@ class PushSettings(Settings):
     to: PushEnd | None = Field(default=None, examples=[{"param": "until"}])
     """Upper end."""
     in_: Literal["params", "body", "headers"] = Field(default="params", alias="in")
-    """Where to send them."""
+    """The part of the request that carries them."""
 
     @model_validator(mode="after")
     def _two_parameters(self) -> Self:
@@ -332,7 +332,7 @@ class HttpWatermark(QueryWatermark):
     """A time column by which an API is read in windows."""
 
     push: PushSettings = Field(examples=[{"from": {"param": "since"}}])
-    """How the window is sent to the API."""
+    """The parameters that carry the window to the API."""
     split: RangeSettings | None = Field(default=None, examples=[{"start": "2023-07-01"}])
     """Split windows; needs `push.to`."""
 
@@ -371,9 +371,9 @@ class HttpSourceSettings(QuerySource):
     records: str = Field(examples=["data.items"])
     """Path to the records in the response, with dots; `""` is the root."""
     pages: PagesSettings = PagesSettings()
-    """How to read further pages."""
+    """The way to read further pages."""
     watermark: HttpWatermark | None = Field(default=None, examples=[{"columns": ["time"]}])
-    """How new rows are found."""
+    """The way to find new rows."""
 
     @property
     def uri(self) -> str:

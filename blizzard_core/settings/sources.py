@@ -35,7 +35,7 @@ class PartitionFilter(Settings):
     prefix_template: str = Field(examples=["date=%Y-%m-%d/hour=%H"])
     """A strftime template of fixed width for the folder names, such as `date=%Y-%m-%d/hour=%H`."""
     lookback: int | None = Field(default=None, ge=0, examples=[48])
-    """How far back from now, in the template's finest unit (hours, days, months, years); default:
+    """Distance back from now, in the template's finest unit (hours, days, months, years); default:
     everything."""
 
     @model_validator(mode="after")
@@ -77,8 +77,8 @@ class FileUnits(Settings):
     """
 
     cooldown: Seconds = Field(default=0, ge=0, examples=["7d"])
-    """How long a file is left alone after it was read; at most 28d, because journals are kept for
-    30 days."""
+    """Time in which a file is not read again after a reading; at most 28d, because journals are
+    kept for 30 days."""
 
     @field_validator("cooldown")
     @classmethod
@@ -181,7 +181,7 @@ class SourceSettings(CommonSource):
     )
     """Read only these names; default: all."""
     grace_period: Annotated[Seconds, Field(ge=0)] | Literal["auto"] = Field(default=5 * MINUTE)
-    """How long files may still appear below the watermark; `auto`: measured."""
+    """Time in which files may still appear below the watermark; `auto`: measured."""
     late_files: Literal["report", "quarantine", "ingest"] = "quarantine"
     """For files after the grace period: only report them, write a dead letter for each, or ingest
     them."""

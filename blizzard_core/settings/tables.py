@@ -256,7 +256,7 @@ class VacuumSettings(Settings):
     interval: Seconds = Field(default=DAY, gt=0)
     """Time between runs."""
     retention: Seconds | None = Field(default=None, ge=0, examples=["7d"])
-    """How long unused files are kept for readers of older versions; default and minimum:
+    """Age up to which unused files stay for readers of older versions; default and minimum:
     `delta.deletedFileRetentionDuration` of the table."""
 
 
@@ -274,7 +274,7 @@ class TableAdvanced(Settings):
     max_tracked_partitions: int = Field(default=64, ge=1)
     """Dated partitions that are listed; older ones are closed. Each costs one LIST a poll."""
     grace_period: Seconds = Field(default=5 * MINUTE, ge=0)
-    """How long files may still appear below the watermark."""
+    """Time in which files may still appear below the watermark."""
     reconcile_interval: Seconds = Field(default=HOUR, ge=0)
     """Time between full comparisons of directory and log; 0: never."""
     reconcile_horizon: Seconds = Field(default=2 * DAY, ge=0)
@@ -316,7 +316,7 @@ class TableSettings(Settings):
     partition_filter: PartitionFilter | None = Field(
         default=None, examples=[{"prefix_template": "date=%Y-%m-%d", "lookback": 30}]
     )
-    """How far back to look for files."""
+    """The part of the table to look for files in."""
     optimize: OptimizeSettings | None = None
     """Compaction of small files; default: off."""
     vacuum: VacuumSettings | None = None

@@ -2,8 +2,7 @@
 
 A file's rows are all or nothing. They wait in memory until its end is known to be valid. Then they
 go to the outputs that the task's files share. A file too large to wait writes its own outputs,
-which are deleted if it fails. Its bad records (`bad_records`) wait and are forgotten in the same
-way.
+which are deleted if it fails. Its bad records (`bad_records`) go the same way.
 
 Small files are parsed together, because the parser's fixed cost per call is that of some hundred
 rows. Chunks of large files are parsed by several threads if there are fewer tasks than cores.

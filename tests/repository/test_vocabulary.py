@@ -20,6 +20,7 @@ WORDS = Words(frozenset({"told", "kept"}), frozenset({"what"}))
         ("files", "def what_was_told(): ...", "name"),
         ("files", '"""What this module does."""', "opening"),
         ("files", 'def read():\n    """What is read."""', "opening"),
+        ("files", 'class File:\n    size: int\n    """What it weighs."""', "opening"),
         ("test_files", f"def test_{'a' * 60}(): ...", "test name"),
     ],
 )

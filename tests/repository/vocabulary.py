@@ -15,6 +15,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 GLOSSARY = Path("docs/reference/glossary.md")
@@ -62,13 +63,15 @@ def read_words(glossary: Path = GLOSSARY) -> Words:
 def check_file(path: Path, source: str, words: Words) -> Iterator[Problem]:
     """Yield the problems of one module."""
     tree = ast.parse(source)
+    for line, docstring in _docstrings(tree):
+        first = re.match(r"[A-Za-z]+", docstring)
+        if first and first[0].lower() in words.openings:
+            yield Problem("opening", path, line, docstring.splitlines()[0])
     for word in _words_of(path.stem) & words.names:
         yield Problem("module name", path, 1, f"{word!r} in {path.stem}")
-    yield from _check_opening(path, tree, 1, words)
     for node in ast.walk(tree):
         if not isinstance(node, _DEFINED):
             continue
-        yield from _check_opening(path, node, node.lineno, words)
         is_test = node.name.startswith("test_")
         if is_test and len(node.name) > TEST_NAME_AT_MOST:
             yield Problem("test name", path, node.lineno, f"{len(node.name)} characters")
@@ -76,13 +79,17 @@ def check_file(path: Path, source: str, words: Words) -> Iterator[Problem]:
             yield Problem("name", path, node.lineno, f"{word!r} in {node.name}")
 
 
-def _check_opening(path: Path, node: ast.AST, line: int, words: Words) -> Iterator[Problem]:
-    if not isinstance(node, (*_DEFINED, ast.Module)):
-        return
-    docstring = ast.get_docstring(node) or ""
-    first = re.match(r"[A-Za-z]+", docstring)
-    if first and first[0].lower() in words.openings:
-        yield Problem("opening", path, line, docstring.splitlines()[0])
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the docstrings of the module, its definitions and their attributes, by line."""
+    for node in ast.walk(tree):
+        if not isinstance(node, (*_DEFINED, ast.Module)):
+            continue
+        yield getattr(node, "lineno", 1), ast.get_docstring(node) or ""
+        for before, text in pairwise(node.body):
+            if isinstance(before, (ast.Assign, ast.AnnAssign)) and isinstance(text, ast.Expr):
+                value = getattr(text.value, "value", None)
+                if isinstance(value, str):
+                    yield text.lineno, value
 
 
 def _words_of(name: str) -> set[str]:

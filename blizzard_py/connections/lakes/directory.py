@@ -1,9 +1,8 @@
 """Directories of files as a source: the planning side, for any file format.
 
-A `Form` is a file format: it reads the values of the watermark columns in a file. That is done once
-for each file, and the result is kept as long as the file exists. So a poll reads only new files,
-and a window reads only files that can have rows of it. Files are written once: a file that is
-replaced after planning fails its task.
+A `Form` is a file format: it reads the values of the watermark columns, once for each file. So a
+poll reads only new files, and a window only files that can have its rows. A file that is replaced
+after planning fails its task.
 """
 
 from __future__ import annotations

@@ -198,8 +198,8 @@ class Rebuild:
     def _with_segments(self, rebuilt: Rebuilt) -> SourceState:
         """Return the state with its names in permanent segments.
 
-        Of a checkpoint that is not the newest a daemon that went on with a newer one may have
-        replaced segments, and be about to remove them, also after it was fenced.
+        If the checkpoint is stale, a daemon with a newer one may still remove segments that it
+        has replaced, even after it was fenced.
         """
         state, old = rebuilt.state, rebuilt.found.state or SourceState()
         after = {parts.source_name: own for parts, own in members_of(self._parts, state)}
@@ -210,9 +210,8 @@ class Rebuild:
             states = stay, after[parts.source_name]
             if states[0] == states[1] and not (said or rebuilt.reported):
                 continue  # it was left as it is
-            own = with_segments(
-                self._sink, parts.id, states, (said, settled, rebuilt.reported), rebuilt.epoch
-            )
+            done = said, settled, rebuilt.reported
+            own = with_segments(self._sink, parts.id, states, done, rebuilt.epoch)
             state = with_source(state, parts.source_name, own) if self._parts.members else own
         return state
 

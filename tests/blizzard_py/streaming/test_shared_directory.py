@@ -63,7 +63,7 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 def test_a_volume_that_is_not_mounted_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match=r"state_path '.*/mnt' is no directory here: mount"):
+    with pytest.raises(EngineError, match=r"state_path '.*/mnt' is not a directory here: mount"):
         SharedDirectory(tmp_path / "mnt", "s3://lake/table", "pages_web")
     assert not (tmp_path / "mnt").exists()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
+from urllib.parse import unquote
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -11,6 +12,22 @@ from blizzard_core.settings.base import MINUTE, LookBack, Options, Seconds, Sett
 
 DatabaseDriver = Literal["postgresql", "sqlite", "mysql", "jdbc"]
 LakeDriver = Literal["delta", "iceberg", "parquet", "csv", "json"]
+BoundKind = Literal["settled", "clock", "version", "max", "rows"]
+
+# The read bounds of each driver; docs/reference/tables.md says what each can miss.
+_DATABASE_BOUNDS: Mapping[DatabaseDriver, tuple[BoundKind, ...]] = {
+    "postgresql": ("settled", "clock", "max"),
+    "sqlite": ("clock", "max"),
+    "mysql": ("clock", "max"),
+    "jdbc": ("clock", "max"),
+}
+_LAKE_BOUNDS: Mapping[LakeDriver, tuple[BoundKind, ...]] = {
+    "delta": ("version", "max", "clock"),
+    "iceberg": ("version", "max", "clock"),
+    "parquet": ("max", "rows", "clock"),
+    "csv": ("rows",),
+    "json": ("rows",),
+}
 
 
 class WithBackward(Settings):
@@ -34,6 +51,25 @@ class DatabaseConnectionSettings(WithBackward):
     options: Options = Field(default_factory=dict, repr=False, examples=[{"sslmode": "require"}])
     """The driver's options; for jdbc those of `spark.read.jdbc`."""
 
+    source_kind: ClassVar[str] = "table"
+    has_queries: ClassVar[bool] = True
+    needs_split_column: ClassVar[bool] = True
+    storage_options: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def bounds(self) -> tuple[BoundKind, ...]:
+        """The read bounds that it supports."""
+        return _DATABASE_BOUNDS[self.driver]
+
+    @property
+    def secret_values(self) -> Iterator[str | None]:
+        """The passwords, as written and as meant."""
+        yield self.password
+        address, at, _ = self.uri.rpartition("@")
+        if at:
+            written = address.partition("://")[2].partition(":")[2]
+            yield from (written, unquote(written))
+
     @property
     def reader_options(self) -> dict[str, Any]:
         """The options of its reader, with the account."""
@@ -54,6 +90,16 @@ class LakeConnectionSettings(WithBackward):
     """Options of the store; missing ones come from its credential chain."""
     options: Options = Field(default_factory=dict, repr=False, examples=[{"warehouse": "main"}])
     """The format's options: catalog properties for iceberg, the dialect for csv."""
+
+    source_kind: ClassVar[str] = "table"
+    has_queries: ClassVar[bool] = False
+    needs_split_column: ClassVar[bool] = False
+    secret_values: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def bounds(self) -> tuple[BoundKind, ...]:
+        """The read bounds that it supports."""
+        return _LAKE_BOUNDS[self.driver]
 
     @property
     def reader_options(self) -> dict[str, Any]:
@@ -138,6 +184,21 @@ class HttpConnectionSettings(WithBackward):
     """Sent with each request."""
     advanced: HttpAdvanced = HttpAdvanced()
     """Rarely needed."""
+
+    source_kind: ClassVar[str] = "http"
+    has_queries: ClassVar[bool] = False
+    needs_split_column: ClassVar[bool] = False
+    bounds: ClassVar[tuple[BoundKind, ...]] = ("clock",)
+    options: ClassVar[Mapping[str, str]] = {}
+    storage_options: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def secret_values(self) -> Iterator[str | None]:
+        """The credentials, and the values of all headers."""
+        auth = self.auth
+        if auth is not None:
+            yield from (auth.token, auth.password, auth.value, auth.client_secret)
+        yield from self.headers.values()
 
 
 def _family(data: Any) -> str:

@@ -20,7 +20,8 @@ from blizzard_core.settings.event_time import (
     SourceEventTime,
     WatchedColumn,
 )
-from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
+from blizzard_core.settings.http_sources import HttpSourceSettings
+from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.schema import COLUMNS, FieldSettings, SchemaSettings
 from blizzard_core.settings.sources import OnBadRecord, SourceSettings
 from blizzard_core.settings.tables import SinkSettings, TableSettings
@@ -36,7 +37,9 @@ def _kind_of(data: Any) -> str:
     return str(kind)
 
 
-# Told apart by `kind`, which is `files` where nothing is said.
+QuerySettings: TypeAlias = TableSourceSettings | HttpSourceSettings
+
+# `kind` decides which one it is; the default is `files`.
 AnySource: TypeAlias = Annotated[
     Annotated[SourceSettings, Tag("files")]
     | Annotated[TableSourceSettings, Tag("table")]
@@ -170,13 +173,13 @@ class PipelineSettings(Settings):
     @property
     def file_sources(self) -> dict[str, SourceSettings]:
         """The sources that read files, by name."""
-        return {n: each for n, each in self.sources.items() if isinstance(each, SourceSettings)}
+        return {n: each for n, each in self.sources.items() if each.kind == "files"}
 
     @property
-    def query_sources(self) -> dict[str, TableSourceSettings | HttpSourceSettings]:
+    def query_sources(self) -> dict[str, QuerySettings]:
         """The sources that read a table or an API, by name."""
         found = self.sources.items()
-        return {n: each for n, each in found if not isinstance(each, SourceSettings)}
+        return {n: each for n, each in found if each.kind != "files"}
 
     @property
     def query(self) -> EventTimeSettings | None:

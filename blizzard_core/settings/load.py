@@ -16,7 +16,6 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, get_args, get_origin
-from urllib.parse import unquote
 
 from pydantic import BaseModel, ValidationError
 
@@ -25,7 +24,6 @@ from blizzard_core.errors import ConfigError
 from blizzard_core.settings.checks import CHECKS, Check
 from blizzard_core.settings.checks.event_time import unknown_key_hint
 from blizzard_core.settings.checks.places import conflicts
-from blizzard_core.settings.connections import HttpConnectionSettings, LakeConnectionSettings
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.yaml_file import Key, load_yaml
 from blizzard_core.text import did_you_mean
@@ -177,8 +175,7 @@ def _storage_options(config: Config) -> Iterator[Mapping[str, str]]:
         for source in pipeline.sources.values():
             yield source.storage_options
     for connection in config.connections.values():
-        if isinstance(connection, LakeConnectionSettings):
-            yield connection.storage_options
+        yield connection.storage_options
     for table in config.tables.values():
         yield table.storage_options
 
@@ -189,25 +186,8 @@ def _learn_secrets(config: Config) -> None:
     for options in _storage_options(config):
         redact.learn(options)
     for connection in config.connections.values():
-        if isinstance(connection, HttpConnectionSettings):
-            auth = connection.auth
-            if auth is not None:
-                redact.learn_values([auth.token, auth.password, auth.value, auth.client_secret])
-            redact.learn_values(connection.headers.values())
-        elif isinstance(connection, LakeConnectionSettings):
-            redact.learn(connection.options)
-        else:
-            redact.learn_values([connection.password, *_secrets_of(connection.uri)])
-            redact.learn(connection.options)
-
-
-def _secrets_of(uri: str) -> list[str]:
-    """Return the password in a database's address, as written and as meant."""
-    _, at, _ = uri.rpartition("@")
-    if not at:
-        return []
-    written = uri.partition("://")[2].rpartition("@")[0].partition(":")[2]
-    return [written, unquote(written)]
+        redact.learn(connection.options)
+        redact.learn_values(connection.secret_values)
 
 
 # What a block may be one of: the kind is a step in pydantic's locations, and none in the file.

@@ -43,9 +43,10 @@ from blizzard_core.settings.connections import (
     LakeConnectionSettings,
 )
 from blizzard_core.settings.document import Config
+from blizzard_core.settings.http_sources import HttpSourceSettings
 from blizzard_core.settings.limits import limits_reference
 from blizzard_core.settings.load import models_in
-from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
+from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.sources import FileUnits, SourceSettings, UnitSettings
 
 _EXAMPLE_HEAD = """\

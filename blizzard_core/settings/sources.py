@@ -141,6 +141,21 @@ class CommonSource(Settings):
     poll_interval: Seconds = Field(default=MINUTE, gt=0)
     """Time between polls."""
 
+    @property
+    def as_files(self) -> SourceSettings | None:
+        """The settings of a source of files; None for another kind."""
+        return None
+
+    @property
+    def has_files(self) -> bool:
+        """True for a source of files."""
+        return self.as_files is not None
+
+    @property
+    def is_by_units(self) -> bool:
+        """True if a query source is read in work units."""
+        return False
+
 
 class SourceAdvanced(Settings):
     """Directory listing and unusual names."""
@@ -205,6 +220,11 @@ class SourceSettings(CommonSource):
     """Rarely needed."""
 
     has_unit_column: ClassVar[bool] = False
+
+    @property
+    def as_files(self) -> SourceSettings:
+        """These settings."""
+        return self
 
     @property
     def uri(self) -> str:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from blizzard_core.errors import UnitError
 from blizzard_core.settings import load
-from blizzard_core.settings.checks.sources import QuerySettings
-from blizzard_core.settings.document import Config, PipelineSettings
+from blizzard_core.settings.document import Config, PipelineSettings, QuerySettings
 from blizzard_core.settings.sources import UnitSettings
 from blizzard_core.settings.yaml_file import Key, SettingProblem
 from blizzard_py.app.queries.kinds import kind_of

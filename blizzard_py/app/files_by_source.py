@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.operations import sources_of
 from blizzard_py.app.wiring import source_of
@@ -21,9 +20,9 @@ def files_by_source(
     Raises `ConfigError` for a URI that lies below no source's root, or below several.
     """
     roots = {
-        where: source.source_uri
+        where: source.uri
         for where in sources_of(config, *names)
-        if isinstance(source := source_of(config, where), SourceSettings)
+        if (source := source_of(config, where)).has_files
     }
     if not roots:
         raise ConfigError(

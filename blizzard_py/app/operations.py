@@ -122,12 +122,6 @@ def rename_of(
     return Rename(live, live.id if old_id is None else old_id, moved_from)
 
 
-def is_query_source(config: Config, where: tuple[str, str]) -> bool:
-    """Return whether a source is a table or an API. Raises `ConfigError` for an unknown one."""
-    source_of(config, where)
-    return where[1] in config.pipelines[where[0]].query_sources
-
-
 def watermark_columns(config: Config, where: tuple[str, str]) -> tuple[str, ...]:
     """Return the watermark's columns. Raises `ConfigError` for a source of files."""
     source_of(config, where)

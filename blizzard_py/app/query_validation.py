@@ -6,8 +6,7 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 
 from blizzard_core.errors import BlizzardError, ConfigError, SourceError, StorageError
-from blizzard_core.settings.checks.sources import QuerySettings
-from blizzard_core.settings.document import Config, PipelineSettings
+from blizzard_core.settings.document import Config, PipelineSettings, QuerySettings
 from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.plan import PROMISES
 from blizzard_py.app.queries.query_spec import query_spec_of

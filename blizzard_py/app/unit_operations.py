@@ -30,13 +30,6 @@ from blizzard_py.state.source_state import SourceState
 Edit = Callable[[SourceState], SourceState]
 
 
-def is_by_units(config: Config, where: tuple[str, str]) -> bool:
-    """Return whether a source is read by work units. Raises `ConfigError` for an unknown one."""
-    source_of(config, where)
-    source = config.pipelines[where[0]].query_sources.get(where[1])
-    return source is not None and source.units is not None
-
-
 def high_edit(found: SourcePipeline, unit: str, high: str) -> Edit:
     """Return the edit of ``checkpoint set --unit NAME --high T``; ``none`` forgets the unit.
 

@@ -18,9 +18,9 @@ from blizzard_core.storage.protocol import order_key
 from blizzard_py.app import unit_operations
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_time import refuse_rows
-from blizzard_py.app.operations import is_query_source
 from blizzard_py.app.reingest import bring
 from blizzard_py.app.submit import RequestOrder, Waits, submit_and_follow
+from blizzard_py.app.wiring import source_of
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.reingest_options import (
     answer,
@@ -120,20 +120,21 @@ def backfill(
     loaded, where = load_config(config), (pipeline, source)
     refuse_rows(loaded, where, "a backfill")
     how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)
-    by_units, asked = unit_operations.is_by_units(loaded, where), is_query_source(loaded, where)
-    if (by_units or asked) and (again or once_more or assume_missing or assume_named):
+    settings = source_of(loaded, where)
+    by_units, has_files = settings.is_by_units, settings.has_files
+    if not has_files and (again or once_more or assume_missing or assume_named):
         raise click.UsageError(
             "--again, --once-more and --assume-… are not for tables, APIs and units"
         )
     if values and not by_units:
         raise click.UsageError("--values is for sources of work units")
-    if (chunk or begin_live_at_end) and (by_units or not asked):
+    if (chunk or begin_live_at_end) and (by_units or has_files):
         raise click.UsageError("--chunk and --begin-live-at-end are for tables and APIs")
-    if not last and not (asked and replace):
+    if not last and (has_files or not replace):
         raise click.UsageError("give --to, where the range ends")
     if by_units:
         return _units(loaded, where, (first, last), values, why, how, as_json=as_json)
-    if asked:
+    if not has_files:
         options: dict[str, object] = {"chunk": chunk} if chunk else {}
         options |= {"begin_live_at_end": True} if begin_live_at_end else {}
         options["mode"] = "replace" if replace else "add"

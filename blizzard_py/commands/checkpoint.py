@@ -24,6 +24,7 @@ from blizzard_py.app import unit_operations
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_time import refuse_edit
 from blizzard_py.app.operations import owner_of, pipeline_of, rebuild_of, watermark_columns
+from blizzard_py.app.wiring import source_of
 from blizzard_py.commands.checkpoint_history import diff, log, rollback
 from blizzard_py.commands.checkpoint_output import (
     print_effect,
@@ -243,7 +244,7 @@ def reset(
             raise click.UsageError("--event-time goes without --units")
         return forget(load_config(config), (pipeline, source), why, yes=yes, dry_run=dry_run)
     if units:
-        if not unit_operations.is_by_units(load_config(config), (pipeline, source)):
+        if not source_of(load_config(config), (pipeline, source)).is_by_units:
             raise click.UsageError("--units is for sources with `units:`")
         edit = partial(unit_edits.started_over, adopt=adopt)
     return _edit(config, (pipeline, source), edit, why, yes=yes, dry_run=dry_run)

@@ -23,7 +23,8 @@ from blizzard_core.redact import redacted
 from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_time import refuse_edit
-from blizzard_py.app.operations import is_query_source, owner_of, pipeline_of
+from blizzard_py.app.operations import owner_of, pipeline_of
+from blizzard_py.app.wiring import source_of
 from blizzard_py.commands.options import confirmed, source_options
 from blizzard_py.edits import checkpoint_edit, history
 from blizzard_py.edits.checkpoint_edit import Effect
@@ -125,7 +126,7 @@ def diff(config: Path, pipeline: str, source: str, before: str, after: str, as_j
         old, new = store.version(before), store.version(after)
         told = history.differences(old.state, new.state)
         effect = None
-        if not is_query_source(loaded, where):
+        if source_of(loaded, where).has_files:
             effect = checkpoint_edit.effect(found, old.state, new.state)
     if as_json:
         lines = [{"what": what, "before": a, "after": b} for what, a, b in told]
@@ -187,7 +188,7 @@ def rollback(
         after = history.rolled_back(found, seen, to)
         rows = [list(line) for line in history.differences(seen.state, after)]
         print_table(("what", NOW, to.name), rows)
-        if not is_query_source(loaded, where):
+        if source_of(loaded, where).has_files:
             _print_effect(checkpoint_edit.effect(found, seen.state, after), "from then on")
         if dry_run:
             return 0

@@ -23,10 +23,11 @@ from blizzard_core.text import counted, printable
 from blizzard_py.app import unit_operations
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_time import refuse_rows
-from blizzard_py.app.operations import LetterFilter, is_query_source, letters_chosen
+from blizzard_py.app.operations import LetterFilter, letters_chosen
 from blizzard_py.app.refused_files import bring_refused
 from blizzard_py.app.reingest import ReingestResult, bring
 from blizzard_py.app.submit import RequestOrder, Waits
+from blizzard_py.app.wiring import source_of
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.reingest_options import answer, exit_code_of, how_to_wait, request_options
 from blizzard_py.commands.requests import following, print_result
@@ -117,11 +118,12 @@ def replay(
         )
     where = (pipeline, source)
     refuse_rows(loaded, where, "a replay")
-    if replace and (from_source or is_query_source(loaded, where)):
+    settings = source_of(loaded, where)
+    if replace and (from_source or not settings.has_files):
         raise click.UsageError("--replace takes whole files of a source of files")
     if assume_named and not replace:
         raise click.UsageError("--assume-named goes with --replace")
-    if unit_operations.is_by_units(loaded, where):
+    if settings.is_by_units:
         if from_source or wanted != LetterFilter(letter):
             raise click.UsageError("letters of work units are chosen by --all or --letter alone")
         return _units(loaded, where, letter, why, how, as_json=as_json)

@@ -103,25 +103,22 @@ class SourceContext:
     @property
     def has_files(self) -> bool:
         """True for a source of files."""
-        return self._files is not None
+        return self.source.has_files
 
     @property
     def files(self) -> SourceSettings:
         """The settings of a source of files. Raises `BlizzardError` for one of another kind."""
-        if self._files is None:
-            raise BlizzardError(f"{self.name} is no source of files; this is for such only")
-        return self._files
-
-    @property
-    def _files(self) -> SourceSettings | None:
-        return self.source if isinstance(self.source, SourceSettings) else None
+        found = self.source.as_files
+        if found is None:
+            raise BlizzardError(f"{self.name} is no source of files; only files can do this")
+        return found
 
     @property
     def limits(self) -> BatchLimits:
         """The limits of a batch; a window of a table or an API is published as one batch."""
-        if self._files is None:
+        if not self.has_files:
             return BatchLimits(sys.maxsize, sys.maxsize, math.inf)
-        limits = self._files.checkpoint
+        limits = self.files.checkpoint
         return BatchLimits(limits.interval_files, limits.max_bytes_per_batch, limits.interval)
 
     @property
@@ -158,6 +155,6 @@ class SourceContext:
     def identity(self) -> Identity:
         """The identity of the source, as the checkpoint keeps it."""
         lake = None if self.query_spec is None else self.query_spec.lake
-        bounds = None if self._files is None else self._files.range
+        bounds = self.files.range if self.has_files else None
         names = None if bounds is None else NameRange(bounds.from_ or "", bounds.to or "")
         return Identity(self.pipeline, self.source_name, self.stores.source.uri, lake, names)

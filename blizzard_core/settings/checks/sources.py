@@ -7,55 +7,16 @@ one column, of one type.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Collection, Iterator
 
-from blizzard_core.settings.connections import (
-    ConnectionSettings,
-    DatabaseConnectionSettings,
-    HttpConnectionSettings,
-    LakeConnectionSettings,
-)
-from blizzard_core.settings.document import Config, PipelineSettings
-from blizzard_core.settings.query_sources import (
-    HttpSourceSettings,
-    SplitSettings,
-    TableSourceSettings,
-)
+from blizzard_core.settings.connections import ConnectionSettings
+from blizzard_core.settings.document import Config, PipelineSettings, QuerySettings
 from blizzard_core.settings.schema import RESCUED, FieldSettings, check_readable
 from blizzard_core.settings.yaml_file import Key, SettingProblem
 from blizzard_core.storage.opening import normalize_uri
 
-QuerySettings: TypeAlias = TableSourceSettings | HttpSourceSettings
-
 # The column that says which rows a reading replaces; see `blizzard_core.handover.groups`.
 UNIT_COLUMN = "_unit"
-
-# What the watermark's column of an API may be.
-_API_TIMES = frozenset({"timestamp", "date"})
-
-# The bounds that a driver can tell; docs/reference/tables.md says what each can miss.
-_BOUNDS = {
-    "postgresql": ("settled", "clock", "max"),
-    "sqlite": ("clock", "max"),
-    "mysql": ("clock", "max"),
-    "jdbc": ("clock", "max"),
-    "delta": ("version", "max", "clock"),
-    "iceberg": ("version", "max", "clock"),
-    "parquet": ("max", "rows", "clock"),
-    "csv": ("rows",),
-    "json": ("rows",),
-}
-
-
-def look_back(connection: ConnectionSettings, source: QuerySettings) -> dict[str, int]:
-    """Return the look-back in force: the source's, else the connection's; empty: none."""
-    if source.watermark is None:
-        return {}
-    chosen = source.marks.backward
-    if chosen is None:
-        chosen = connection.backward
-    return chosen or {}
 
 
 def query_problems(config: Config) -> Iterator[SettingProblem]:
@@ -91,16 +52,8 @@ def _of_pipeline(
             f"{UNIT_COLUMN!r} is the column by which rows of source {here[3]!r} are replaced;"
             " rename the field",
         )
-    if (
-        isinstance(source, TableSourceSettings)
-        and source.units is not None
-        and source.split != SplitSettings()
-    ):
-        yield SettingProblem(
-            (*here, "split"), "cuts windows, and units are read whole; leave it out"
-        )
-    if isinstance(source, HttpSourceSettings) and source.watermark is not None:
-        yield from _of_api_column(pipeline.schema_.fields, here, source)
+    for text in source.column_problems(pipeline.schema_.fields):
+        yield SettingProblem((*here, "watermark", "columns"), text)
     by = pipeline.sink.partition_by
     if by is not None and by.prefix_template and by.column is None:
         yield SettingProblem(
@@ -115,64 +68,33 @@ def _of_pipeline(
         )
 
 
-def _of_api_column(
-    fields: Sequence[FieldSettings], here: Key, source: HttpSourceSettings
-) -> Iterator[SettingProblem]:
-    """Check the watermark column of an API, which is always sent a time.
-
-    The names of a path are looked up as they are written, the structs one below the other.
-    """
-    [column] = source.marks.columns
-    kind, inner = "", fields
-    for name in column.split("."):
-        found = next((field for field in inner if field.name == name), None)
-        kind, inner = ("", ()) if found is None else (found.type, found.fields or ())
-    if kind not in _API_TIMES:
-        there = f"is {kind}" if kind else "is not a field of the schema"
-        yield SettingProblem(
-            (*here, "watermark", "columns"),
-            f"{column!r} {there}, and an API is asked for windows of time: name a field of type"
-            " timestamp or date (ISO 8601 text is a timestamp, a number since 1970 one with"
-            " unit); where records have no time, use units, or snapshot: true",
-        )
-
-
 def _of_connection(
     connection: ConnectionSettings, here: Key, source: QuerySettings, declared: Collection[str]
 ) -> Iterator[SettingProblem]:
-    if isinstance(connection, HttpConnectionSettings) != isinstance(source, HttpSourceSettings):
-        kind = "http" if isinstance(connection, HttpConnectionSettings) else "table"
+    if connection.source_kind != source.kind:
         yield SettingProblem(
             (*here, "kind"),
             f"connection {source.connection!r} is of driver {connection.driver}: kind must be"
-            f" {kind}",
+            f" {connection.source_kind}",
         )
         return
     if source.watermark is not None:
         yield from _of_watermark(connection, (*here, "watermark"), source, declared)
-    if isinstance(source, TableSourceSettings):
-        if source.query is not None and isinstance(connection, LakeConnectionSettings):
-            yield SettingProblem((*here, "query"), "a lake has no queries; give table, and filter")
-        if (
-            source.split.tasks > 1
-            and not source.split.by
-            and isinstance(connection, DatabaseConnectionSettings)
-        ):
-            yield SettingProblem((*here, "split", "by"), "is required where tasks is above 1")
+    for key, text in source.connection_problems(connection):
+        yield SettingProblem((*here, *key.split(".")), text)
 
 
 def _of_watermark(
     connection: ConnectionSettings, here: Key, source: QuerySettings, declared: Collection[str]
 ) -> Iterator[SettingProblem]:
     mark = source.marks
-    known = _BOUNDS.get(connection.driver)
     bound = mark.bound
-    if bound is not None and known is not None and bound not in known:
+    if bound is not None and bound not in connection.bounds:
         yield SettingProblem(
             (*here, "bound"),
-            f"{connection.driver} cannot tell {bound}; use one of {', '.join(known)}",
+            f"{connection.driver} cannot tell {bound}; use one of {', '.join(connection.bounds)}",
         )
-    versions = connection.driver in {"delta", "iceberg"} and bound in {None, "version"}
+    versions = "version" in connection.bounds and bound in {None, "version"}
     if not mark.columns and not versions:
         yield SettingProblem(
             (*here, "columns"),
@@ -182,7 +104,7 @@ def _of_watermark(
         yield SettingProblem(
             (*here, "columns"), "with bound: version the table's versions tell; leave it out"
         )
-    back = look_back(connection, source)
+    back = source.look_back(connection)
     if back and not mark.columns:
         yield SettingProblem(
             (*here, "backward"), "versions are not looked back on; set backward: 0"

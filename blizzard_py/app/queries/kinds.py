@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from blizzard_core.settings.checks.sources import QuerySettings
 from blizzard_core.settings.connections import ConnectionSettings
-from blizzard_core.settings.document import PipelineSettings
+from blizzard_core.settings.document import PipelineSettings, QuerySettings
 from blizzard_core.settings.query_sources import QuerySource
 from blizzard_core.settings.sources import UnitSettings
 from blizzard_core.settings.yaml_file import Key

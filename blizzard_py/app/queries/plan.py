@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from blizzard_core.errors import SourceError
-from blizzard_core.settings.checks.sources import QuerySettings
 from blizzard_core.settings.connections import ConnectionSettings
+from blizzard_core.settings.document import QuerySettings
 from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.connections.protocol import ReadBound, ReadSelection
 from blizzard_py.connections.sqlite.clock import is_time, until

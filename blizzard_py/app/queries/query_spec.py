@@ -9,8 +9,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from blizzard_core.errors import ConfigError
-from blizzard_core.settings.checks.sources import QuerySettings, look_back
-from blizzard_core.settings.document import Config, PipelineSettings
+from blizzard_core.settings.document import Config, PipelineSettings, QuerySettings
 from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.units import units_of
 from blizzard_py.connections.drivers import connect
@@ -42,7 +41,7 @@ def query_spec_of(
         bound=mark.bound,
         settle_secs=mark.advanced.settle,
         nulls=mark.advanced.nulls,
-        backward=look_back(settings, source),
+        backward=source.look_back(settings),
         new_only=mark.reread == "new_only",
         key=tuple(mark.key),
         split=kind.split(source),

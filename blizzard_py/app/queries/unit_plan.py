@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from blizzard_core.errors import SourceError
-from blizzard_core.settings.checks.sources import QuerySettings
+from blizzard_core.settings.document import QuerySettings
 from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.connections.protocol import ReadSelection, SourceConnection
 from blizzard_py.connections.query_spec import Units

@@ -6,8 +6,7 @@ import datetime as dt
 import posixpath
 import re
 
-from blizzard_core.settings.checks.sources import QuerySettings
-from blizzard_core.settings.document import PipelineSettings
+from blizzard_core.settings.document import PipelineSettings, QuerySettings
 from blizzard_core.settings.sources import UnitSettings, UnitsOfTable
 from blizzard_core.settings.tables import SinkSettings
 from blizzard_py.app.queries.kinds import kind_of

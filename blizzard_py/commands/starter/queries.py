@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from blizzard_core.errors import ConfigError, SourceError
-from blizzard_core.settings.checks.sources import QuerySettings
 from blizzard_core.settings.connections import (
     ConnectionSettings,
     DatabaseConnectionSettings,
     HttpConnectionSettings,
     LakeConnectionSettings,
 )
-from blizzard_core.settings.query_sources import COLUMN, HttpSourceSettings, TableSourceSettings
+from blizzard_core.settings.document import QuerySettings
+from blizzard_core.settings.http_sources import HttpSourceSettings
+from blizzard_core.settings.query_sources import COLUMN, TableSourceSettings
 from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.plan import PROMISES
 from blizzard_py.commands.starter.target import LAKES, StarterTarget
@@ -84,7 +85,7 @@ def describe(target: StarterTarget, since: str | None, column: str | None) -> De
 def _check_sent(target: StarterTarget, column: SourceColumn) -> None:
     """Refuse a column that is no time, because an API is sent a time."""
     if target.driver == "http" and column.kind not in {"time", "date"}:
-        problem = f"{column.name!r} is {column.type}, and an API is asked for windows of time"
+        problem = f"{column.name!r} is {column.type}, and an API is read in windows of time"
         raise ConfigError("--column", [problem])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -12,7 +12,12 @@ import yaml
 from blizzard_core import redact
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.base import parse_look_back
-from blizzard_core.settings.checks.sources import look_back
+from blizzard_core.settings.connections import (
+    DatabaseConnectionSettings,
+    DatabaseDriver,
+    LakeConnectionSettings,
+    LakeDriver,
+)
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
 from blizzard_core.settings.sources import SourceSettings
@@ -132,6 +137,7 @@ WRONG = [
     (erp(watermark__reread=...), f"{ERP}.watermark.reread", "required with a look-back"),
     (erp(watermark__backward=0), f"{ERP}.watermark.reread", "counts with a look-back only"),
     (erp(watermark__key=["nr"]), f"{ERP}.watermark.reread", "'nr', which is not a field"),
+    (erp(units={"partition": "monthly"}, watermark=...), ERP, "leave split out"),
     (erp(watermark__bound="version"), f"{ERP}.watermark.bound", "cannot tell version"),
     (erp(watermark__bound="exact"), f"{ERP}.watermark.bound", "must be '"),
     (erp(watermark__settle=-1), f"{ERP}.watermark.settle", "must be at least 0"),
@@ -233,7 +239,7 @@ def test_a_sources_look_back_replaces_the_connections(tmp_path: Path) -> None:
         config = load(tmp_path, document)
         source = config.pipelines["orders"].sources["erp"]
         assert not isinstance(source, SourceSettings)
-        return look_back(config.connections["shop"], source)
+        return source.look_back(config.connections["shop"])
 
     assert in_force(GOOD) == {"hours": 72}
     assert in_force(erp(watermark__backward={"months": 1})) == {"months": 1}
@@ -285,3 +291,13 @@ def test_a_look_back_is_a_duration_or_a_day(given: object, expected: dict[str, i
 def test_a_look_back_that_is_none_is_refused(given: object, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parse_look_back(given)
+
+
+@pytest.mark.parametrize("driver", get_args(DatabaseDriver))
+def test_every_database_driver_has_read_bounds(driver: DatabaseDriver) -> None:
+    assert DatabaseConnectionSettings(driver=driver, uri="x").bounds
+
+
+@pytest.mark.parametrize("driver", get_args(LakeDriver))
+def test_every_lake_driver_has_read_bounds(driver: LakeDriver) -> None:
+    assert LakeConnectionSettings(driver=driver, uri="x").bounds

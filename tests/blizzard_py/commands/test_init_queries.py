@@ -16,8 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from blizzard_core.errors import ConfigError
+from blizzard_core.settings.http_sources import HttpSourceSettings
 from blizzard_core.settings.load import load_config
-from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
+from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.commands.starter.target import Wanted, target
 from blizzard_py.commands.starter.watermark import ColumnFacts, proposed
@@ -346,7 +347,7 @@ def test_an_api_is_not_proposed_a_column_without_times(api: ApiServer) -> None:
     wrong = invoke("init", "c.yaml", "--connection", f"{api.url}/none", "--records", "items",
                    "--since", "since_id", "--column", "id")  # fmt: skip
     assert wrong.exit_code == 2
-    assert "'id' is int64, and an API is asked for windows of time" in wrong.stderr
+    assert "'id' is int64, and an API is read in windows of time" in wrong.stderr
 
 
 # -- options ---------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from blizzard_core.errors import SourceError
-from blizzard_core.settings.query_sources import PagesSettings
+from blizzard_core.settings.http_sources import PagesSettings
 from blizzard_py.connections.http.checks import problems
 from blizzard_py.connections.http.model import EndSign, PageKind, Pages
 from tests.blizzard_py.connections.http.world import FakeTime, made, rows_of

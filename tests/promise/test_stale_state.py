@@ -382,7 +382,7 @@ def test_older_state_is_refused_when_a_clock_was_put_back(
     drill.arrive(0)
     with monkeypatch.context() as machine:
         ahead = OutputIdGenerator().fresh(1, time.time() + 7200)[0]
-        machine.setattr("blizzard_py.ingest.source_pipeline.uuid7", lambda: ahead)
+        machine.setattr("blizzard_py.ingest.batch_loop.uuid7", lambda: ahead)
         assert drill.start_once() == 0
     shutil.copytree(drill.lake, drill.copy(0))
     for number in (1, 2):

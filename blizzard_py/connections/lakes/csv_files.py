@@ -34,7 +34,8 @@ from blizzard_py.connections.lakes.declared_columns import (
     declare_columns,
     watermark_columns,
 )
-from blizzard_py.connections.lakes.directory import DirectoryConnection, FileFacts
+from blizzard_py.connections.lakes.directory import DirectoryConnection
+from blizzard_py.connections.lakes.file_facts import FileFacts
 from blizzard_py.connections.lakes.file_plan import PlannedFile, files_of, window_of
 from blizzard_py.connections.lakes.filters import Filter, parse
 from blizzard_py.connections.lakes.locations import (

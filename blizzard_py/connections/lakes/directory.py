@@ -11,14 +11,13 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
-from blizzard_core.text import counted
 from blizzard_py.connections.lakes.bounds import (
     clock_bound,
     plain_selection,
@@ -28,10 +27,17 @@ from blizzard_py.connections.lakes.bounds import (
 )
 from blizzard_py.connections.lakes.date_folders import folder_period, folder_time
 from blizzard_py.connections.lakes.fields import check_there, columns_of, instants_in, undeclared
+from blizzard_py.connections.lakes.file_facts import (
+    FileFacts,
+    files_with_nulls,
+    highest_value,
+    null_remarks,
+    united_schema,
+    unreadable_values,
+)
 from blizzard_py.connections.lakes.file_plan import FilePlan, PlannedFile, tasks_of, unit_plans
 from blizzard_py.connections.lakes.listing import Directory
 from blizzard_py.connections.lakes.locations import StorageCache, storage_options, translate_errors
-from blizzard_py.connections.lakes.parquet_files.file import later
 from blizzard_py.connections.lakes.values import ColumnOrder, Key
 from blizzard_py.connections.lakes.window import Range, RowWindow, ends_in, may_meet
 from blizzard_py.connections.placeholders import Values
@@ -44,19 +50,6 @@ _AT_ONCE = 8
 _SAMPLE_FILES = 12
 # The most skipped files whose names are kept.
 _REMEMBERED = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class FileFacts:
-    """Facts about a file: its schema, and order and **exact** range of each watermark column.
-
-    ``unread`` counts rows whose watermark cannot be read as its type: they count as null.
-    """
-
-    schema: pa.Schema
-    orders: Mapping[str, ColumnOrder]
-    ranges: Mapping[str, Range]
-    unread: int = 0
 
 
 class Form(Protocol):
@@ -114,7 +107,7 @@ class DirectoryConnection:
         """Return the columns of the newest files."""
         files = sorted(self._directory.files(self._stores), key=lambda file: file.modified)[-5:]
         facts = [self._look(file, ()) for file in reversed(files)]
-        return columns_of(_united(facts))
+        return columns_of(united_schema(facts))
 
     def bound(self, kind: BoundKind, settle_secs: float) -> ReadBound:
         """Return the highest values in all files; with date folders, in the newest ones."""
@@ -142,13 +135,13 @@ class DirectoryConnection:
             if any(facts.ranges[name].values for facts in found for name in names):
                 break  # older folders hold lower values
         orders = self._orders(found)
-        looked = [file for group in groups for file in group][: len(found)]
-        highs = {name: _highest(facts.ranges[name] for facts in found) for name in orders}
+        seen = [file for group in groups for file in group][: len(found)]
+        highs = {name: highest_value(facts.ranges[name] for facts in found) for name in orders}
         value = {name: orders[name].value(key) for name, key in highs.items() if key is not None}
-        odd = self._outside_folder(looked, found)
-        known = {file.name.path for file in looked}
+        odd = self._outside_folder(seen, found)
+        known = {file.name.path for file in seen}
         again = [file for file in files if file.name.path in self._again - known]
-        skipped, named = self._skipped([*again, *looked], [*self._known(again), *found])
+        skipped, named = self._skipped([*again, *seen], [*self._known(again), *found])
         self._again = frozenset(named)
         warnings = (*skipped, *([odd] if odd else []))
         return ReadBound(kind, value, warnings=warnings, skipped=skipped, skipped_files=named)
@@ -166,7 +159,7 @@ class DirectoryConnection:
         orders = self._orders(facts)
         if self._form.has_schema and facts:
             check_there(
-                self._directory.root, selected_columns(self._selection), _united(facts).names
+                self._directory.root, selected_columns(self._selection), united_schema(facts).names
             )
         rows = RowWindow.of(window, names, self._selection.nulls) if names else None
         # Without look-back: invalid rows are read once, even if valid rows are read again.
@@ -175,14 +168,14 @@ class DirectoryConnection:
             if rows is None
             else RowWindow.of(replace(window, low=window.after), names, self._selection.nulls)
         )
-        kept = [
+        chosen = [
             replace(file, has_bad=news is None or ends_in(news, orders, known.ranges))
             for file, known in zip(files, facts, strict=True)
             if rows is None or may_meet(rows, orders, known.ranges)
         ]
-        columns = undeclared(self._selection, _united(facts).names)
+        columns = undeclared(self._selection, united_schema(facts).names)
         return tasks_of(
-            FilePlan(kept, columns, rows, self._selection.filter, self._form.extra()),
+            FilePlan(chosen, columns, rows, self._selection.filter, self._form.extra()),
             split,
             self._directory.root,
         )
@@ -193,7 +186,7 @@ class DirectoryConnection:
         Invalid rows belong to every unit.
         """
         files = self._directory.files(self._stores)
-        schema = _united(self._known(files)) if files else pa.schema([])
+        schema = united_schema(self._known(files)) if files else pa.schema([])
         if self._form.has_schema and files:
             check_there(self._directory.root, selected_columns(self._selection), schema.names)
         if files:
@@ -230,18 +223,18 @@ class DirectoryConnection:
         """Return remarks on rows that no window reads, or none after the first, and their files."""
         names = self._selection.columns
         is_exact = self._form.driver != "parquet"
-        is_told = self._selection.nulls == "first"
-        empty, some = _without(files, facts, names) if is_told else ([], [])
+        has_nulls = self._selection.nulls == "first"
+        empty, some = files_with_nulls(files, facts, names) if has_nulls else ([], [])
         if not is_exact:  # a footer may not say whether there are nulls
             some = []
-        without = _remarks(empty, some, ", ".join(names))
-        return (*_warnings(facts, names), *without), tuple([*empty, *some][:_REMEMBERED])
+        without = null_remarks(empty, some, ", ".join(names))
+        return (*unreadable_values(facts, names), *without), tuple([*empty, *some][:_REMEMBERED])
 
     def _follows_folders(self) -> bool:
         """Return whether date folders and watermark have the same time: one time or date column."""
         types = {each.name: each.type for each in self._selection.fields}
-        told = [types.get(name) for name in self._selection.columns]
-        return bool(self._directory.pattern) and told in (["timestamp"], ["date"])
+        found = [types.get(name) for name in self._selection.columns]
+        return bool(self._directory.pattern) and found in (["timestamp"], ["date"])
 
     def _outside_folder(self, files: Sequence[PlannedFile], facts: Sequence[FileFacts]) -> str:
         """Return the first file with rows of another time than its folder; ``""`` if none has."""
@@ -313,7 +306,7 @@ class DirectoryConnection:
                     )
         missing = [name for name in self._selection.columns if name not in found]
         if missing and facts and self._form.has_schema:
-            check_there(self._directory.root, missing, _united(facts).names)
+            check_there(self._directory.root, missing, united_schema(facts).names)
         return found
 
     def _forget(self, files: Sequence[PlannedFile]) -> None:
@@ -343,59 +336,3 @@ def _is_outside(
 
 def _format_key(order: ColumnOrder, key: Key | None) -> str:
     return "?" if key is None else str(order.value(key))
-
-
-def _highest(ranges: Iterable[Range]) -> Key | None:
-    best: Key | None = None
-    for each in ranges:
-        best = later(best, each.high)
-    return best
-
-
-def _united(facts: Sequence[FileFacts]) -> pa.Schema:
-    """Return all columns, each as in the first file that has it."""
-    found: dict[str, pa.Field] = {}
-    for each in {id(each): each for each in facts}.values():
-        for column in each.schema:
-            found.setdefault(column.name, column)
-    return pa.schema(list(found.values()))
-
-
-def _warnings(facts: Sequence[FileFacts], names: Sequence[str]) -> tuple[str, ...]:
-    unread = sum(each.unread for each in facts)
-    if not unread:
-        return ()
-    rows = counted(unread, "row")
-    return (f"{rows} without a readable value of {', '.join(names)}: treated as null",)
-
-
-def _without(
-    files: Sequence[PlannedFile], facts: Sequence[FileFacts], names: Sequence[str]
-) -> tuple[list[str], list[str]]:
-    """Return files in which no row has a watermark, and those that may have rows without one."""
-    empty: list[str] = []
-    some: list[str] = []
-    for file, known in zip(files, facts, strict=True):
-        ranges = [known.ranges.get(name, Range()) for name in names]
-        if all(each.nulls for each in ranges):
-            (some if any(each.values for each in ranges) else empty).append(file.name.path)
-    return empty, some
-
-
-def _remarks(empty: Sequence[str], some: Sequence[str], told: str) -> list[str]:
-    """Return remarks on files with rows without a watermark, which only the first window reads."""
-    found = []
-    if empty:
-        found.append(
-            f"{counted(len(empty), 'file')} without any value of {told}, such as {empty[-1]}: its"
-            " rows belong to the first window and are not read after it. Correct the file's"
-            " header or keys (only CSV ignores case and outer blanks of names), or the option"
-            " delimiter. If its values are below the watermark by then, read it by a backfill"
-        )
-    if some:
-        found.append(
-            f"{counted(len(some), 'file')} with rows that have no value of {told}, such as"
-            f" {some[-1]}: such rows are read with the first window and never after it; fill the"
-            " column, choose another one, or set nulls: never or nulls: fail"
-        )
-    return found

@@ -605,7 +605,7 @@ def test_rebuild_finds_the_last_batch_by_the_store_clock(
     world = PipelineHarness(grace_period="1m")
     ahead = 3600.0
     monkeypatch.setattr(
-        "blizzard_py.ingest.source_pipeline.uuid7",
+        "blizzard_py.ingest.batch_loop.uuid7",
         lambda: OutputIdGenerator().fresh(1, world.now + ahead)[0],
     )
     for number in range(3):

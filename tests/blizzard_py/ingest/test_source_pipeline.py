@@ -243,7 +243,7 @@ def test_a_temporary_failure_holds_the_watermark() -> None:
     document = world.checkpoint()
     assert document["partition_watermarks"] == {}
     assert document["retries"] == {"d=1/1.ndjson": {"count": 1, "after": world.now + 15}}
-    with pytest.raises(Unfinished, match=r"wait for another try, among them d=1/1\.ndjson"):
+    with pytest.raises(Unfinished, match=r"wait for a retry, among them d=1/1\.ndjson"):
         pipeline.cycle(threading.Event())
     assert len(world.engine.jobs) == 2
     world.now += 15
@@ -722,7 +722,7 @@ def test_batches_named_by_a_clock_years_ahead_go_after_a_month(
     world.now = time.time()
     with monkeypatch.context() as machine:
         ahead = OutputIdGenerator().fresh(1, world.now + 10 * 365 * 86_400.0)[0]
-        machine.setattr("blizzard_py.ingest.source_pipeline.uuid7", lambda: ahead)
+        machine.setattr("blizzard_py.ingest.batch_loop.uuid7", lambda: ahead)
         world.drain()
     world.put("date=2024-01-09/hour=00/1.ndjson", "later")
     world.drain()  # its id goes on from there

@@ -12,7 +12,7 @@ import pytest
 
 from blizzard_core.errors import OrderError, StateError
 from blizzard_core.log import configure
-from blizzard_py.ingest import source_pipeline
+from blizzard_py.ingest import batch_loop
 from blizzard_py.ingest.publish import OutputIdGenerator
 from blizzard_py.sources.files import late_files
 from blizzard_py.state import ledger, processed_set
@@ -167,7 +167,7 @@ def test_a_ledger_without_a_watermark_follows_the_source(
     for folded in (processed_set, ledger):
         monkeypatch.setattr(folded, "TAIL", 8)
     names = OutputIdGenerator()
-    for made in (source_pipeline, late_files):
+    for made in (batch_loop, late_files):
         monkeypatch.setattr(made, "uuid7", lambda: names.fresh(1, world.now)[0])
     world = set_world()
     world.put("d=1/stays.ndjson", "stays")

@@ -1,0 +1,85 @@
+"""Facts about files of a directory: schema, value ranges, and rows without a watermark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from blizzard_core.text import counted
+from blizzard_py.connections.lakes.file_plan import PlannedFile
+from blizzard_py.connections.lakes.parquet_files.file import later
+from blizzard_py.connections.lakes.values import ColumnOrder, Key
+from blizzard_py.connections.lakes.window import Range
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """Facts about a file: its schema, and order and **exact** range of each watermark column.
+
+    ``unread`` counts rows whose watermark cannot be read as its type: they count as null.
+    """
+
+    schema: pa.Schema
+    orders: Mapping[str, ColumnOrder]
+    ranges: Mapping[str, Range]
+    unread: int = 0
+
+
+def highest_value(ranges: Iterable[Range]) -> Key | None:
+    """Return the highest value in any range; None if all are empty."""
+    best: Key | None = None
+    for each in ranges:
+        best = later(best, each.high)
+    return best
+
+
+def united_schema(facts: Sequence[FileFacts]) -> pa.Schema:
+    """Return all columns, each as in the first file that has it."""
+    found: dict[str, pa.Field] = {}
+    for each in {id(each): each for each in facts}.values():
+        for column in each.schema:
+            found.setdefault(column.name, column)
+    return pa.schema(list(found.values()))
+
+
+def unreadable_values(facts: Sequence[FileFacts], names: Sequence[str]) -> tuple[str, ...]:
+    """Return a warning if values of the watermark columns are unreadable, else nothing."""
+    unread = sum(each.unread for each in facts)
+    if not unread:
+        return ()
+    rows = counted(unread, "row")
+    return (f"{rows} without a readable value of {', '.join(names)}: treated as null",)
+
+
+def files_with_nulls(
+    files: Sequence[PlannedFile], facts: Sequence[FileFacts], names: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Return files in which no row has a watermark, and those that may have rows without one."""
+    empty: list[str] = []
+    some: list[str] = []
+    for file, known in zip(files, facts, strict=True):
+        ranges = [known.ranges.get(name, Range()) for name in names]
+        if all(each.nulls for each in ranges):
+            (some if any(each.values for each in ranges) else empty).append(file.name.path)
+    return empty, some
+
+
+def null_remarks(empty: Sequence[str], some: Sequence[str], columns: str) -> list[str]:
+    """Return remarks on files with rows without a watermark, which only the first window reads."""
+    found = []
+    if empty:
+        found.append(
+            f"{counted(len(empty), 'file')} without any value of {columns}, such as {empty[-1]}."
+            " Rows without a value are read with the first window and never after it. Correct the"
+            " file's header or keys (only CSV ignores case and outer blanks of names), or the"
+            " option delimiter. If its values are then below the watermark, run a backfill"
+        )
+    if some:
+        found.append(
+            f"{counted(len(some), 'file')} with rows that have no value of {columns}, such as"
+            f" {some[-1]}. These rows are read with the first window and never after it. Fill the"
+            " column, choose another one, or set nulls: never or nulls: fail"
+        )
+    return found

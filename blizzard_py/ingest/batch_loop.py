@@ -1,0 +1,110 @@
+"""The batches of one poll: while one is published, the next is ingested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from uuid_utils import uuid7
+
+from blizzard_core.daemon import StopEvent
+from blizzard_core.errors import BlizzardError, PipelineStopped, SourceError
+from blizzard_core.log import get_logger
+from blizzard_py.ingest.batch_runner import BatchRunner, Ingesting
+from blizzard_py.ingest.request_steps import fail_request
+from blizzard_py.ingest.turns import Turns
+from blizzard_py.job import FinishedFile
+from blizzard_py.sources.context import SourceContext
+from blizzard_py.sources.protocol import CheckpointServices, Requested, Work
+from blizzard_py.state.journal_tally import above
+from blizzard_py.state.source_state import Batch, SourceState
+from blizzard_py.state.transitions import begin_batch
+
+# Errors of a job that a second attempt would have again. They end the request of the batch.
+REFUSALS = (PipelineStopped, SourceError)
+
+
+class BatchLoop:
+    """Ingests the work of a poll batch by batch.
+
+    ``is_called`` says whether new requests wait; then no further batch starts.
+    """
+
+    def __init__(
+        self,
+        parts: SourceContext,
+        batches: BatchRunner,
+        services: CheckpointServices,
+        is_called: Callable[[], bool],
+    ) -> None:
+        self._parts = parts
+        self._batches = batches
+        self._save = services.save
+        self._clock = services.clock
+        self._is_called = is_called
+        self._limits = parts.limits
+        self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
+
+    def run(
+        self, state: SourceState, work: Work, requested: Requested, seen_ts: float, stop: StopEvent
+    ) -> tuple[SourceState, list[FinishedFile]]:
+        """Ingest all files, or stop after a batch without any readable file.
+
+        The save that commits a batch also has the next batch. Returns the outcomes of live files.
+        """
+        finished: list[FinishedFile] = []
+        if stop.is_set():
+            return state, finished
+        parts, more = self._parts, requested.work
+        parts.meter.found(len(work) + len(more), work.size + more.size)
+        due = parts.monotonic() + parts.source.poll_interval
+        turns = Turns(work, requested, self._limits, lambda: parts.monotonic() >= due)
+        state, following = self._next_batch(state, turns, seen_ts, in_flight=None)
+        while following is not None:
+            self._save(state)
+            ingesting: Ingesting | None = self._batches.start(state, following)
+            following = None
+            try:
+                while ingesting is not None:
+                    try:
+                        state, ready, started = self._batches.prepare(state, ingesting)
+                    except REFUSALS as error:
+                        return self.fail_request(state, ingesting.batch, error), finished
+                    ingesting = None
+                    # If no file of a batch is readable, the store is probably down. Do not try
+                    # the other files one after the other.
+                    is_readable = any(file.outcome != "retry" for file in ready.finished)
+                    goes_on = is_readable and not stop.is_set() and not self._is_called()
+                    if goes_on:
+                        state, following = self._next_batch(state, turns, seen_ts, in_flight=ready)
+                    self._save(state)
+                    if following is not None:
+                        ingesting = self._batches.start(state, following)
+                    state = self._batches.finish(state, ready, started, work)
+                    following = None
+                    finished += () if ready.request else ready.finished
+                if goes_on:
+                    state, following = self._next_batch(state, turns, seen_ts, in_flight=None)
+            except BaseException:
+                if ingesting is not None:
+                    self._batches.abandon(ingesting)
+                raise
+        return state, finished
+
+    def fail_request(self, state: SourceState, batch: Batch, error: BlizzardError) -> SourceState:
+        """End the batch's request with an error; save and return the state."""
+        after = fail_request(state, batch, error, self._clock())
+        self._log.error("request_failed", request=batch.request, reason=str(error))
+        return self._save(after)
+
+    def _next_batch(
+        self, state: SourceState, turns: Turns, seen_ts: float, *, in_flight: Batch | None
+    ) -> tuple[SourceState, Batch | None]:
+        """Return the state with the next batch in it, if one can start now."""
+        is_beside = in_flight is not None and bool(in_flight.request)
+        turn = turns.next(self._batches.bytes_per_sec, is_beside_request=is_beside)
+        if turn is None:
+            return state, None
+        name = above(str(uuid7()), state.last_batch)
+        begun = self._clock()
+        batch = Batch(name, 1, "running", begun, turn.files, seen_ts, request=turn.request)
+        return begin_batch(state, batch), batch

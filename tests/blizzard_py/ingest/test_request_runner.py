@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from blizzard_core.checkpoint.writer import Writer
 from blizzard_core.errors import AccessDenied, ColdStartRefused, FencedError
+from blizzard_core.settings.load import load_config
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
 from blizzard_py.app import submit as wired
@@ -396,6 +397,39 @@ def test_the_fingerprint_is_of_what_decides_rows(shop: UnitShop) -> None:
     assert fingerprint() == before
     shop.source["filter"] = "survey = 's1'"
     assert fingerprint() != before
+
+
+# Each job setting of the digest differs from its default.
+ALL_SETTINGS = """
+pipelines:
+  p:
+    sources: {main: {source_uri: /nowhere/raw}}
+    schema:
+      unexpected_fields: capture
+      fields:
+        - {name: n, type: int64, nullable: false}
+        - {name: d, type: "decimal(10,2)"}
+        - {name: t, type: timestamp}
+        - {name: s, type: struct, fields: [{name: x, type: string}]}
+        - {name: l, type: list, items: int64}
+    deduplicate_by: [n]
+    transform: SELECT *, 1 AS y FROM source
+    error_handling: {on_bad_record: fail, max_bad_fraction: 0.25}
+    sink:
+      table_uri: /nowhere/lake
+      metadata_columns: [_source_file, _ingested_at]
+      sort_by: [n]
+      partition_by: {columns: [n, {column: t, transform: date}]}
+"""
+
+
+@pytest.mark.promise("G-215")
+def test_the_fingerprint_of_a_stored_request_stays(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(ALL_SETTINGS)
+    parts = owner_context(load_config(file), ("p", "main"), NoEngine())
+    # Requests wait with this digest while Blizzard is upgraded.
+    assert fingerprint_of(parts) == "sha256:5a1894ee15d96fdc9fe10c979a4916d9"
 
 
 @pytest.mark.parametrize("unit", [JANUARY, "2020-13-01"])

@@ -21,7 +21,16 @@ from benchmarks.ingest_limits import LIMITS, limit
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.gateway import quick_start_settings
-from blizzard_py.job import FieldSpec, IngestJob, IngestResult, IngestSettings, JobFile, Place
+from blizzard_py.job import (
+    FieldSpec,
+    IngestJob,
+    IngestResult,
+    IngestSettings,
+    JobFile,
+    OutputLayout,
+    Place,
+    RowSchema,
+)
 from blizzard_py.kernels.decode.child_process import prepare_process
 from blizzard_py.kernels.job_tasks import IngestTask, tasks_of
 from blizzard_py.kernels.merge import SMALL_SHARE, MergeTask, merge_tasks, run_merge, with_merged
@@ -54,7 +63,10 @@ def job_of(fields: Fields, source: Path, sink: Path) -> IngestJob:
     """Return the daemon's engine job for all files of the folder."""
     return IngestJob(
         IngestSettings(
-            Place(str(source)), Place(str(sink)), fields, "snappy", file_bytes=128 << 20
+            Place(str(source)),
+            Place(str(sink)),
+            RowSchema(fields),
+            OutputLayout("snappy", file_bytes=128 << 20),
         ),
         "_blizzard/staging/bench/1/1",
         "bench/source/1/1",
@@ -135,8 +147,9 @@ def _stop() -> None:
 def _bare(pool: Executor, cores: int, fields: Fields, fast: bool, source: Path, sink: Path) -> int:
     """Run the kernels of both jobs without Spark, as the measure for the engine."""
     job = job_of(fields, source, sink)
-    job = replace(job, settings=replace(job.settings, fast_path=fast))
-    small = job.settings.file_bytes // SMALL_SHARE
+    schema = replace(job.settings.schema, fast_path=fast)
+    job = replace(job, settings=replace(job.settings, schema=schema))
+    small = job.settings.layout.file_bytes // SMALL_SHARE
     tasks = tasks_of(job, pack(job.files, task_count(job.files, cores, small)))
     result = merged(pool.map(_bare_task, tasks))
     merges = merge_tasks(job, result, cores)

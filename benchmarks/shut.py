@@ -30,6 +30,7 @@ from pathlib import Path
 from benchmarks.ingest_contenders import bare_pool, job_of
 from benchmarks.ingest_shapes import FIELDS, Shape, write_shape
 from blizzard_py.engines.spark.engine import SparkEngine
+from blizzard_py.job import SqlSteps
 from tests.support.spark_servers import standalone_cluster
 
 _CORES = 2
@@ -111,7 +112,7 @@ def _start(folder: Path, conf: dict[str, str], standalone: bool) -> None:
 def _run(source: Path, sink: Path, keys: tuple[str, ...]) -> tuple[float, float]:
     """Seconds, and seconds of a core in all that this process has started."""
     job = job_of(FIELDS, source, sink)
-    job = dataclasses.replace(job, settings=dataclasses.replace(job.settings, deduplicate_by=keys))
+    job = dataclasses.replace(job, settings=dataclasses.replace(job.settings, sql=SqlSteps(keys)))
     start, worked = time.perf_counter(), _core_secs()
     _engine.ingest(job)
     return time.perf_counter() - start, _core_secs() - worked

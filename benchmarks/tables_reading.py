@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from benchmarks.tables_shapes import COLUMNS, FIELDS, SCHEMA
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.connections.drivers import reader_of
-from blizzard_py.job import IngestSettings, Place
+from blizzard_py.job import IngestSettings, OutputLayout, Place, RowSchema
 from blizzard_py.kernels.decode.child_process import prepare_process
 from blizzard_py.kernels.read_task import ReadingTask, run_read_task
 from blizzard_py.reading import Access, DedupSpec, ReadTask
@@ -49,9 +49,8 @@ def settings(folder: str) -> IngestSettings:
     return IngestSettings(
         source=Place("shop:orders"),
         sink=Place(folder),
-        fields=FIELDS,
-        parquet_compression="snappy",
-        file_bytes=128 << 20,
+        schema=RowSchema(FIELDS),
+        layout=OutputLayout("snappy", file_bytes=128 << 20),
     )
 
 

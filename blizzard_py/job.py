@@ -1,4 +1,4 @@
-"""The contract of an ingest job: what it is told, and what it reports.
+"""The contract of an ingest job: its settings, its files and its result.
 
 These values travel to Spark executors inside the job's closure, so they are
 plain, picklable and free of pydantic. Storage options may hold secrets: their
@@ -7,7 +7,8 @@ plain, picklable and free of pydantic. Storage options may hold secrets: their
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from blizzard_core.bounds import DIRECTORIES, EXPANSION, LETTERS
@@ -16,6 +17,10 @@ from blizzard_core.settings.sources import MetadataColumn, OnBadRecord
 from blizzard_core.settings.tables import ParquetCompression
 from blizzard_core.storage.protocol import StorageOptions
 from blizzard_py.reading import Reading, ReadMarks
+
+# The size of a file between two jobs of a batch: more files are more requests, and a task of the
+# later job reads whole files.
+_STAGED_FILE_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +77,12 @@ class SortKey:
 
 
 @dataclass(frozen=True, slots=True)
-class FileBounds:
-    """Limits of one file: bytes for each byte stored, letters, directories of the table."""
+class FileLimits:
+    """Limits of one source file.
+
+    ``expansion`` is the number of decompressed bytes for each stored byte, ``letters`` that of its
+    dead letters, and ``directories`` that of the table's directories that its rows go to.
+    """
 
     expansion: int = EXPANSION
     letters: int = LETTERS
@@ -81,44 +90,113 @@ class FileBounds:
 
 
 @dataclass(frozen=True, slots=True)
-class IngestSettings:
-    """The part of a job that is the same for every batch of a source.
+class RowSchema:
+    """The columns of a source's records, and what happens to other fields.
 
-    With ``partition_rules`` each row goes to the directory that they give for it, null
-    to ``key=__HIVE_DEFAULT_PARTITION__``. Without them every file brings its directory
-    along in `JobFile.partition`, made from ``partition_template`` if there is one.
-    ``file_bytes`` is when a file is full, as stored; ``row_group_bytes`` counts Arrow
-    data in memory.
-
-    ``deduplicate_by`` and ``transform`` (a Spark SQL query over ``source``) are applied to the
-    records of a batch in that order. With ``unit_column`` rows say which slice they are of
-    (`blizzard_core.handover.groups.UNIT_COLUMN`), and no file holds rows of two. With
-    ``emitted_batch`` rows of a query over event time say which batch they came out with. With
-    ``evolves`` unexpected fields are reported with values, but for those that are ``left_out`` for
-    good.
+    ``unexpected_fields`` is the rule for a field without a column. With ``evolves`` such fields
+    are reported with their values, from which the driver makes columns. Fields that are
+    ``left_out`` never become columns and are not reported. ``fast_path`` allows the compiled
+    parser; the rows are the same without it.
     """
 
-    source: Place
-    sink: Place
     fields: tuple[FieldSpec, ...]
-    parquet_compression: ParquetCompression
+    unexpected_fields: UnexpectedFields = "ignore"
+    evolves: bool = False
+    left_out: tuple[str, ...] = ()
+    fast_path: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AddedColumns:
+    """The columns that Blizzard adds to those of the records.
+
+    ``metadata`` are the columns with a row's origin. With ``unit`` each row names its slice
+    (`blizzard_core.handover.groups.UNIT_COLUMN`), by which rows are replaced, and no file holds
+    rows of two slices. With ``emitted_batch`` each row of a query over event time names the batch
+    that published it.
+    """
+
+    metadata: tuple[MetadataColumn, ...] = ()
+    unit: bool = False
+    emitted_batch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SqlSteps:
+    """The steps that Spark SQL applies to the accepted records of a batch, in this order.
+
+    The first record of each key stays, where ``deduplicate_by`` names the key's columns. Then
+    ``transform`` is run, a query over the view ``source``. Without either, a batch is one job.
+    """
+
+    deduplicate_by: tuple[str, ...] = ()
+    transform: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorTolerance:
+    """The errors in source files that a job accepts.
+
+    ``on_bad_record`` is the rule for a record that does not fit. A file fails if more than
+    ``max_bad_fraction`` of its records (0 to 1) are bad, or if it exceeds one of its ``limits``.
+    """
+
+    on_bad_record: OnBadRecord = "quarantine_record"
+    max_bad_fraction: float = 0.1
+    limits: FileLimits = FileLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLayout:
+    """The form of the Parquet files, and the directories of the table that they go to.
+
+    A file is full at ``file_bytes``, as stored. A row group is full at ``row_group_bytes`` of
+    Arrow data in memory. The rows of each file are in the order of ``sort_by``.
+
+    With ``partition_rules`` each row decides its directory; null goes to
+    ``key=__HIVE_DEFAULT_PARTITION__``. Without them each source file brings its directory in
+    `JobFile.partition`, made from ``partition_template`` (strftime) if there is one.
+    """
+
+    compression: ParquetCompression
     file_bytes: int
     row_group_bytes: int = 64 << 20
     partition_template: str = ""
     partition_rules: tuple[PartitionRule, ...] = ()
     sort_by: tuple[SortKey, ...] = ()
-    on_bad_record: OnBadRecord = "quarantine_record"
-    max_bad_fraction: float = 0.1
-    bounds: FileBounds = FileBounds()
-    metadata_columns: tuple[MetadataColumn, ...] = ()
-    unexpected_fields: UnexpectedFields = "ignore"
-    fast_path: bool = True
-    transform: str = ""
-    deduplicate_by: tuple[str, ...] = ()
-    unit_column: bool = False
-    emitted_batch: bool = False
-    evolves: bool = False
-    left_out: tuple[str, ...] = ()
+
+    def for_staging(self) -> OutputLayout:
+        """Return the layout of files that a later job of the batch reads, and none publishes."""
+        return replace(
+            self,
+            compression="lz4",
+            file_bytes=_STAGED_FILE_BYTES,
+            partition_template="",
+            partition_rules=(),
+            sort_by=(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IngestSettings:
+    """The part of a job that is the same for every batch of a source.
+
+    A function takes only the part that it needs. Rows are made in this order: records of
+    ``source`` get the columns of ``schema`` within the ``tolerance`` for errors, then the
+    ``added_columns``, then pass the ``sql`` steps, and are written to ``sink`` in its ``layout``.
+    """
+
+    source: Place
+    sink: Place
+    schema: RowSchema
+    layout: OutputLayout
+    added_columns: AddedColumns = AddedColumns()
+    sql: SqlSteps = SqlSteps()
+    tolerance: ErrorTolerance = ErrorTolerance()
+
+    def with_fields(self, fields: Iterable[FieldSpec]) -> IngestSettings:
+        """Return the settings with other columns of the records."""
+        return replace(self, schema=replace(self.schema, fields=tuple(fields)))
 
 
 @dataclass(frozen=True, slots=True)

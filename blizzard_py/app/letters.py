@@ -83,7 +83,7 @@ def _around(
     entry = None if store is None else store.stat(path)
     if store is None or entry is None:
         return {}, "the file is gone"
-    lines = read_lines(store, path, entry.size, numbers, live.ingest.bounds.expansion)
+    lines = read_lines(store, path, entry.size, numbers, live.ingest.tolerance.limits.expansion)
     written = dt.datetime.fromisoformat(letter.timestamp).timestamp()
     note = "the file was written again since; its lines are of now"
     return lines, note if entry.modified > written else ""

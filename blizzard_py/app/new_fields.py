@@ -75,7 +75,7 @@ def with_untaken(config: Config, parts: SourceContext, found: Explanation) -> Ex
         return found
     schema = inferred_schema(parts.pipeline, pipeline, parts.stores)
     kept = schema.stored() if pipeline.schema_.is_found_out else None
-    columns = parts.ingest.fields if kept is None else schema.combined(kept)
+    columns = parts.ingest.schema.fields if kept is None else schema.combined(kept)
     entry = Entry(found.path, found.file.size, found.file.modified_ts)
     limit = pipeline.schema_.advanced.sample_bytes_per_file
     try:
@@ -123,7 +123,7 @@ def _diff_of(config: Config, name: str) -> dict[str, Any] | None:
     parts, files = max(sampled, key=lambda each: max((f.modified for f in each[1]), default=-1.0))
     schema = inferred_schema(name, pipeline, parts.stores)
     kept, records = schema.compared(files)
-    columns = schema.combined(kept) if kept else parts.ingest.fields
+    columns = schema.combined(kept) if kept else parts.ingest.schema.fields
     known = bool(kept) or not pipeline.schema_.infer
     found = difference(columns, records.fields, records.nulls)
     if not records.records or not known:  # of nothing nothing is missing
@@ -162,6 +162,6 @@ def _table(
     # Only this command needs what reads a table's log.
     from blizzard_py.app.table_check import table_differences  # noqa: PLC0415  # see above
 
-    if parts.ingest.transform or parts.event_time is not None:
+    if parts.ingest.sql.transform or parts.event_time is not None:
         return {}
-    return table_differences(config, name, replace(parts.ingest, fields=columns))
+    return table_differences(config, name, parts.ingest.with_fields(columns))

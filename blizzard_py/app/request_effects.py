@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections.abc import Callable, Container, Mapping
-from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -21,6 +20,7 @@ from blizzard_py.connections.query_spec import Units
 from blizzard_py.edits import unit_edits
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.ingest.request_steps import Applied, RequestEffects, RequestRefused
+from blizzard_py.job import IngestSettings
 from blizzard_py.requests.document import Request
 from blizzard_py.slices.compare import shown
 from blizzard_py.slices.units.state import key_parts
@@ -32,17 +32,6 @@ from blizzard_py.sources.tables.unit_plans import UnitOutlook
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.source_state import SourceState
 
-_DECIDES_ROWS = (
-    "fields",
-    "partition_template",
-    "partition_rules",
-    "on_bad_record",
-    "max_bad_fraction",
-    "metadata_columns",
-    "unexpected_fields",
-    "transform",
-    "deduplicate_by",
-)
 _DECIDES_READING = {
     "connection",
     "query",
@@ -90,9 +79,8 @@ def effects_of(parts: SourceContext, source: Source[Any]) -> RequestEffects:
 
 def fingerprint_of(parts: SourceContext) -> str:
     """Return a digest of the settings that decide which rows come of an item, and of no secret."""
-    ingest = asdict(parts.ingest)
     found = {
-        "rows": {name: ingest[name] for name in _DECIDES_ROWS},
+        "rows": _settings_of_rows(parts.ingest),
         "source": parts.source.model_dump(
             mode="json", include=_DECIDES_READING, exclude=_DECIDES_NOTHING
         ),
@@ -100,6 +88,24 @@ def fingerprint_of(parts: SourceContext) -> str:
     }
     document = msgspec.json.encode(found, enc_hook=repr, order="sorted")
     return f"sha256:{hashlib.sha256(document).hexdigest()[:32]}"
+
+
+def _settings_of_rows(ingest: IngestSettings) -> dict[str, Any]:
+    """Return the job settings of the digest.
+
+    Requests carry the digest, so neither the names nor the form of the values may change.
+    """
+    return {
+        "fields": ingest.schema.fields,
+        "unexpected_fields": ingest.schema.unexpected_fields,
+        "metadata_columns": ingest.added_columns.metadata,
+        "deduplicate_by": ingest.sql.deduplicate_by,
+        "transform": ingest.sql.transform,
+        "on_bad_record": ingest.tolerance.on_bad_record,
+        "max_bad_fraction": ingest.tolerance.max_bad_fraction,
+        "partition_template": ingest.layout.partition_template,
+        "partition_rules": ingest.layout.partition_rules,
+    }
 
 
 def _mark_units(

@@ -23,7 +23,7 @@ from blizzard_core.storage.opening import normalize_uri, open_storage
 from blizzard_core.table.pipeline_fit import Fit, pipeline_fit
 from blizzard_core.table.schema_fit import SchemaRules
 from blizzard_py.connections.lakes.tables.sink_table import SinkTable, sink_table
-from blizzard_py.job import FieldSpec, IngestSettings
+from blizzard_py.job import FieldSpec, IngestSettings, Place
 from blizzard_py.kernels.write.metadata import Metadata
 from blizzard_py.kernels.write.parquet import output_format
 from blizzard_py.schema.evolution import Takes
@@ -46,7 +46,7 @@ def check_table(
     for told in fit.warnings:
         get_logger(pipeline=pipeline).warning("table_may_refuse", reason=told)
     if fit.refused:
-        where = _where(pipeline, settings)
+        where = _where(pipeline, settings.sink)
         raise ConfigError("configuration", [f"{where}: {each}" for each in fit.refused])
 
 
@@ -62,7 +62,7 @@ def check_tables(
     problems: dict[str, None] = {}
     notes: dict[str, None] = {}
     for name, settings, made in pipelines:
-        where = _where(name, settings)
+        where = _where(name, settings.sink)
         try:
             fit = _fit_of(config, name, settings, made)
         except StorageError as error:
@@ -80,11 +80,11 @@ def takes_columns(config: Config, pipeline: str, settings: IngestSettings) -> Ta
 
     Raises `StateError`, `StorageError` if its log cannot be read.
     """
-    table = _table_of(settings)
+    table = _table_of(settings.sink)
     rules = _rules_of(config, config.pipelines[pipeline])
 
     def refusal(rules: SchemaRules, fields: Sequence[FieldSpec]) -> str:
-        fit = _fit(table, _written(replace(settings, fields=tuple(fields)), None), rules)
+        fit = _fit(table, _written(settings.with_fields(fields), None), rules)
         return "; ".join(fit.refused)
 
     shape = None if table is None else table.shape
@@ -98,7 +98,7 @@ def table_differences(config: Config, pipeline: str, settings: IngestSettings) -
 
     Raises `StateError`, `StorageError` where its log cannot be read.
     """
-    table = _table_of(settings)
+    table = _table_of(settings.sink)
     if table is None:
         return {}
     written = _written(settings, None)
@@ -116,11 +116,11 @@ def table_differences(config: Config, pipeline: str, settings: IngestSettings) -
 def _fit_of(config: Config, pipeline: str, settings: IngestSettings, made: pa.Schema | None) -> Fit:
     rules = _rules_of(config, config.pipelines[pipeline])
     written = _written(settings, made)
-    return _fit(_table_of(settings), written, rules, exact_nulls=made is None)
+    return _fit(_table_of(settings.sink), written, rules, exact_nulls=made is None)
 
 
-def _table_of(settings: IngestSettings) -> SinkTable | None:
-    return sink_table(open_storage(settings.sink.uri, settings.sink.options))
+def _table_of(sink: Place) -> SinkTable | None:
+    return sink_table(open_storage(sink.uri, sink.options))
 
 
 def _fit(
@@ -132,17 +132,18 @@ def _fit(
     return pipeline_fit(shape, written, rules, exact_nulls=exact_nulls)
 
 
-def _where(pipeline: str, settings: IngestSettings) -> str:
-    return f"pipelines.{pipeline}: {settings.sink.uri}"
+def _where(pipeline: str, sink: Place) -> str:
+    return f"pipelines.{pipeline}: {sink.uri}"
 
 
 def _written(settings: IngestSettings, made: pa.Schema | None) -> pa.Schema:
     """Return the columns of the Parquet files: declared or ``made``, and ours."""
     if made is None:
-        declared = table_schema(settings.fields, rescued=settings.unexpected_fields == "capture")
-        metadata = Metadata(settings.metadata_columns, "", 0, unit_column=settings.unit_column)
+        schema, added = settings.schema, settings.added_columns
+        declared = table_schema(schema.fields, rescued=schema.unexpected_fields == "capture")
+        metadata = Metadata(added.metadata, "", 0, unit_column=added.unit)
         made = metadata.schema(declared)
-    return output_format(settings, made).schema
+    return output_format(settings.layout, made).schema
 
 
 def _rules_of(config: Config, pipeline: PipelineSettings) -> SchemaRules:

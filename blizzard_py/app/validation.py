@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -72,7 +71,7 @@ def table_problems(config: Config) -> tuple[list[str], list[str]]:
     known = (
         (name, settings)
         for name, settings in _known(config)
-        if not settings.transform and config.pipelines[name].query is None
+        if not settings.sql.transform and config.pipelines[name].query is None
     )
     return _held(config, [(name, settings, None) for name, settings in known])
 
@@ -95,11 +94,11 @@ def _known(config: Config) -> Iterator[tuple[str, IngestSettings]]:
         seen: set[bool] = set()
         for source_name, source in pipeline.sources.items():
             settings = ingest_settings(pipeline, source)
-            if settings.unit_column in seen:
+            if settings.added_columns.unit in seen:
                 continue
             found = _inferred(config, (name, source_name), settings)
             if found is not None:
-                seen.add(settings.unit_column)
+                seen.add(settings.added_columns.unit)
                 yield name, of_all_sources(pipeline, found)
 
 
@@ -122,7 +121,7 @@ def _inferred(
     found = kept or (_sampled(parts, schema) if pipeline.schema_.infer else None)
     if found is None:
         return None if pipeline.schema_.infer else settings
-    return replace(settings, fields=schema.combined(found))
+    return settings.with_fields(schema.combined(found))
 
 
 def _sampled(parts: SourceContext, schema: InferredSchema) -> StoredSchema | None:
@@ -148,10 +147,10 @@ def _made_by_queries(
     chosen = {
         name: settings
         for name, settings in known
-        if settings.transform or config.pipelines[name].query is not None
+        if settings.sql.transform or config.pipelines[name].query is not None
     }
     unknown = {
-        name: ingest_settings(pipeline, next(iter(pipeline.sources.values())))
+        name: pipeline.transform
         for name, pipeline in config.pipelines.items()
         if pipeline.transform and name not in chosen
     }
@@ -163,13 +162,13 @@ def _made_by_queries(
     problems: list[str] = []
     made: dict[str, pa.Schema] = {}
     try:
-        for name, settings in (chosen | unknown).items():
+        for name in [*chosen, *unknown]:
             try:
                 if name in unknown:
-                    engine.check_written(name, settings)
+                    engine.check_written(name, unknown[name])
                     continue
                 columns = query_columns(engine, config.pipelines[name])
-                made[name] = columns(name, settings)
+                made[name] = columns(name, chosen[name])
             except ConfigError as error:
                 problems += [f"{error.source}: {problem}" for problem in error.problems]
     finally:

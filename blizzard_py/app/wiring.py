@@ -30,14 +30,19 @@ from blizzard_py.ingest.inferred_schema import InferredSchema
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import (
+    AddedColumns,
     Engine,
-    FileBounds,
+    ErrorTolerance,
+    FileLimits,
     IngestJob,
     IngestResult,
     IngestSettings,
+    OutputLayout,
     PartitionRule,
     Place,
+    RowSchema,
     SortKey,
+    SqlSteps,
     UnexpectedField,
 )
 from blizzard_py.kernels.fast.sandbox import compiled
@@ -53,33 +58,40 @@ DLQ_FOLDER = join(STATE_FOLDER, "dlq")
 
 def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSettings:
     """Return what the ingest job needs of a pipeline and one of its sources."""
-    sink = pipeline.sink
+    sink, schema, errors = pipeline.sink, pipeline.schema_, pipeline.error_handling
     by = sink.partition_by
     own = [] if source.schema_ is None else source.schema_.fields
     return IngestSettings(
         source=Place(source.uri, dict(source.storage_options)),
         sink=Place(sink.table_uri, sink.storage_options),
-        fields=tuple(map(field_spec, [*pipeline.schema_.fields, *own])),
-        parquet_compression=sink.compression,
-        file_bytes=sink.file_size_mb * 1024 * 1024,
-        row_group_bytes=sink.advanced.row_group_size_bytes,
-        partition_template=by.prefix_template or "" if by and by.column is None else "",
-        partition_rules=_partition_rules(by) if by else (),
-        sort_by=tuple(SortKey(*key) for key in sink.sort_keys),
-        on_bad_record=pipeline.error_handling.on_bad_record,
-        max_bad_fraction=pipeline.error_handling.max_bad_fraction,
-        bounds=FileBounds(
-            expansion=pipeline.error_handling.advanced.max_expansion,
-            directories=pipeline.error_handling.advanced.max_directories_per_file,
+        schema=RowSchema(
+            fields=tuple(map(field_spec, [*schema.fields, *own])),
+            unexpected_fields=schema.unexpected_fields,
+            evolves=schema.evolve == "add",
+            fast_path=schema.advanced.fast_path,
         ),
-        metadata_columns=tuple(c for c in sink.metadata_columns if c != "_emitted_batch"),
-        unexpected_fields=pipeline.schema_.unexpected_fields,
-        evolves=pipeline.schema_.evolve == "add",
-        fast_path=pipeline.schema_.advanced.fast_path,
-        transform=pipeline.transform or "",
-        deduplicate_by=tuple(pipeline.deduplicate_by),
-        emitted_batch=EMITTED_BATCH in sink.metadata_columns,
-        unit_column=source.has_unit_column,
+        layout=OutputLayout(
+            compression=sink.compression,
+            file_bytes=sink.file_size_mb * 1024 * 1024,
+            row_group_bytes=sink.advanced.row_group_size_bytes,
+            partition_template=by.prefix_template or "" if by and by.column is None else "",
+            partition_rules=_partition_rules(by) if by else (),
+            sort_by=tuple(SortKey(*key) for key in sink.sort_keys),
+        ),
+        added_columns=AddedColumns(
+            metadata=tuple(c for c in sink.metadata_columns if c != "_emitted_batch"),
+            unit=source.has_unit_column,
+            emitted_batch=EMITTED_BATCH in sink.metadata_columns,
+        ),
+        sql=SqlSteps(tuple(pipeline.deduplicate_by), pipeline.transform or ""),
+        tolerance=ErrorTolerance(
+            errors.on_bad_record,
+            errors.max_bad_fraction,
+            FileLimits(
+                expansion=errors.advanced.max_expansion,
+                directories=errors.advanced.max_directories_per_file,
+            ),
+        ),
     )
 
 
@@ -87,7 +99,7 @@ def of_all_sources(pipeline: PipelineSettings, settings: IngestSettings) -> Inge
     """Return the settings with the columns of all sources that share a query."""
     if pipeline.query is None:
         return settings
-    return replace(settings, fields=tuple(map(field_spec, pipeline.fields)))
+    return settings.with_fields(map(field_spec, pipeline.fields))
 
 
 def _partition_rules(by: PartitionBy) -> tuple[PartitionRule, ...]:
@@ -275,7 +287,7 @@ def _check_table(
     from blizzard_py.app.table_check import check_table  # noqa: PLC0415  # see above
 
     found = config.pipelines[pipeline]
-    has_query = settings.transform or found.query is not None
+    has_query = settings.sql.transform or found.query is not None
     check_table(config, pipeline, query_columns(engine, found) if has_query else None, settings)
 
 
@@ -288,7 +300,8 @@ def _evolve(
 ) -> IngestSettings:
     from blizzard_py.app.table_check import takes_columns  # noqa: PLC0415  # see `_check_table`
 
-    return inferred.evolve(settings, found, takes_columns(config, pipeline, settings))
+    takes = takes_columns(config, pipeline, settings)
+    return replace(settings, schema=inferred.evolve(settings.schema, found, takes))
 
 
 def query_columns(

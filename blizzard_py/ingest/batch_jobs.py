@@ -68,9 +68,10 @@ class BatchJobs:
         A bad row of a table has no file that could have a letter instead; it ends the request.
         """
         settings = self.settle(batch.files)
-        if not batch.request or not self.parts.has_files or settings.on_bad_record != "fail":
+        tolerance = settings.tolerance
+        if not batch.request or not self.parts.has_files or tolerance.on_bad_record != "fail":
             return settings
-        return replace(settings, on_bad_record="quarantine_file")
+        return replace(settings, tolerance=replace(tolerance, on_bad_record="quarantine_file"))
 
     def _job(
         self, batch: Batch, prefix: str, files: Sequence[JobFile], settings: IngestSettings

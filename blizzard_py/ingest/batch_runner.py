@@ -116,7 +116,7 @@ class BatchRunner:
             settings = self._parts.ingest
             if self._parts.schema.infer is not None:
                 own = [file for file in files if not is_of_records(file.path)]
-                settings = replace(settings, fields=self._parts.schema.infer(own))
+                settings = settings.with_fields(self._parts.schema.infer(own))
             if self._parts.schema.check_table is not None:
                 self._parts.schema.check_table(settings)
             self._settings = settings
@@ -276,7 +276,7 @@ class BatchRunner:
                 break
             before, settings = settings, evolve(settings, ingested.result.unexpected)
             self._settings = settings
-            if settings.fields == before.fields:
+            if settings.schema.fields == before.schema.fields:
                 break
             if not self._wanted:  # between two jobs there was none to cancel
                 raise Cancelled(f"{self._parts.name}: cancelled")
@@ -294,8 +294,8 @@ class BatchRunner:
 
     def _log_unexpected_fields(self, state: SourceState, result: IngestResult) -> SourceState:
         """Say which fields no column takes, once; the caller saves which were said."""
-        fields = () if self._settings is None else self._settings.fields
-        members = {each.source_name: each.ingest.fields for each in self._parts.members}
+        fields = () if self._settings is None else self._settings.schema.fields
+        members = {each.source_name: each.ingest.schema.fields for each in self._parts.members}
         state, told = with_reported_fields(state, result.unexpected, fields, members)
         for fresh, first in told:
             self._log.warning("fields_not_taken", fields=list(fresh), file=first)
@@ -354,8 +354,8 @@ class BatchRunner:
         parts = self._parts
         ingest = parts.ingest
         has_files = (parts.has_files and not parts.members) or has_records(batch)
-        named = has_files and SOURCE_FILE_COLUMN in ingest.metadata_columns
-        as_read = not (ingest.transform or ingest.deduplicate_by)
+        named = has_files and SOURCE_FILE_COLUMN in ingest.added_columns.metadata
+        as_read = not (ingest.sql.transform or ingest.sql.deduplicate_by)
         root = self._record_files.uri if has_records(batch) else parts.stores.source.uri
         return f"{root}/" if named and as_read else ""
 

@@ -37,7 +37,7 @@ from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.settings.schema import RESCUED, FieldSettings
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.text import counted
-from blizzard_py.job import FieldSpec, IngestSettings, UnexpectedField
+from blizzard_py.job import FieldSpec, RowSchema, UnexpectedField
 from blizzard_py.schema.evolution import Takes, evolved
 from blizzard_py.schema.inference import Inference, Inferred, Rules
 from blizzard_py.schema.types import field_document, field_spec
@@ -167,14 +167,14 @@ class InferredSchema:
         return self.combined(kept)
 
     def evolve(
-        self, settings: IngestSettings, found: Sequence[UnexpectedField], takes: Takes
-    ) -> IngestSettings:
-        """Return the fields with a column for each new field that can be one.
+        self, schema: RowSchema, found: Sequence[UnexpectedField], takes: Takes
+    ) -> RowSchema:
+        """Return the schema with a column for each new field that can be one.
 
         Raises `StateError`, `StorageError`; `Conflict` where others change the file all the time.
         """
         for last in (*[False] * _TRIES, True):
-            kept, version = self._versioned(settings)
+            kept, version = self._versioned(schema.fields)
             columns = self.combined(kept)
             fresh = [each for each in found if each.name not in kept.left_out]
             rules = replace(self._rules, taken=frozenset())
@@ -199,16 +199,16 @@ class InferredSchema:
                     continue
                 self._log_changes(result.added, left_out)
             break
-        return replace(settings, fields=self.combined(kept), left_out=tuple(kept.left_out))
+        return replace(schema, fields=self.combined(kept), left_out=tuple(kept.left_out))
 
-    def _versioned(self, settings: IngestSettings) -> tuple[StoredSchema, str | None]:
+    def _versioned(self, fields: Sequence[FieldSpec]) -> tuple[StoredSchema, str | None]:
         """Return the stored schema, or without it the table's columns of running jobs."""
         where = f"{self._sink.uri}/{self.path}"
         try:
             raw, version = self._sink.read_versioned(self.path)
         except NotFound:
             declared = {spec.name for spec in self._declared}
-            rest = tuple(spec for spec in settings.fields if spec.name not in declared)
+            rest = tuple(spec for spec in fields if spec.name not in declared)
             return StoredSchema(rest), None
         return StoredSchema.from_json(checkpoint.parsed(raw, where), where), version
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from blizzard_py.job import FileBounds, FinishedFile, JobFile
+from blizzard_py.job import FileLimits, FinishedFile, JobFile
 from blizzard_py.kernels.decode.grouping import FileShare
 from blizzard_py.kernels.decode.isolate import IsolatedParser
 from blizzard_py.kernels.decode.parse import BadLine, LineParser, Parsed
@@ -45,7 +45,7 @@ class FileTally:
     """
 
     file: JobFile
-    bounds: FileBounds
+    limits: FileLimits
     expansion: Expansion = field(init=False)
     chunks: Iterator[LineChunk | LongLine] = field(default_factory=lambda: iter(()))
     bytes_read: int = 0
@@ -59,7 +59,7 @@ class FileTally:
 
     def __post_init__(self) -> None:
         """Begin to count what it becomes."""
-        self.expansion = Expansion(self.file.size, self.bounds.expansion)
+        self.expansion = Expansion(self.file.size, self.limits.expansion)
 
     def counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the blocks and count them; ``ended`` is set when there are no more."""
@@ -98,7 +98,7 @@ class FileTally:
         of, then = str(total), ""
         if so_far:
             of = f"the first {total}"
-            then = f"; with more than {self.bounds.letters:,} bad lines the rest is not read"
+            then = f"; with more than {self.limits.letters:,} bad lines the rest is not read"
         raise FileFailed(
             "parse",
             f"{self.bad} of {of} lines are bad, which is more than"
@@ -108,10 +108,10 @@ class FileTally:
     def went_to(self, directories: Iterable[str]) -> None:
         """Add directories of rows. Raises `FileFailed` if there are too many now."""
         self.directories.update(directories)
-        if len(self.directories) > self.bounds.directories:
+        if len(self.directories) > self.limits.directories:
             raise FileFailed(
                 "partition",
-                f"its rows go to more than {self.bounds.directories:,} directories of the table,"
+                f"its rows go to more than {self.limits.directories:,} directories of the table,"
                 " each with its own output; if that is intended, raise"
                 " error_handling.advanced.max_directories_per_file",
             )
@@ -144,6 +144,6 @@ def check_directories(places: RowDirectories, kept: Sequence[tuple[FileTally, Fi
     end = 0
     for content, share in kept:
         start, end = end, end + share.rows
-        if len(places.directories) > content.bounds.directories:
+        if len(places.directories) > content.limits.directories:
             codes = np.unique(places.codes[start:end])
             content.went_to(places.directories[code] for code in codes.tolist())

@@ -96,7 +96,7 @@ def run_lateness_task(
     Raises `StorageError`, also if a source file cannot be read any more.
     """
     wanted: dict[str, _Wanted] = {}
-    most = task.settings.bounds.letters
+    most = task.settings.tolerance.limits.letters
     late = ahead = partly = 0
     newest: int | None = None
     for batch in _staged(task, sink):
@@ -150,7 +150,7 @@ def _lettered(
     counts = []
     with closing(BadRecordWriter(source.uri, task.started_ts)) as writer:
         for file, text in sorted(found, key=_by_path):
-            letters = FileLetters(writer, file.path, task.settings.bounds.letters)
+            letters = FileLetters(writer, file.path, task.settings.tolerance.limits.letters)
             each = wanted[text]
             known = text in files
             read = (

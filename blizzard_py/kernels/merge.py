@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_core.table.schema_fit import SchemaMismatch
-from blizzard_py.job import IngestJob, IngestResult, IngestSettings, StagedOutput
+from blizzard_py.job import IngestJob, IngestResult, IngestSettings, OutputLayout, StagedOutput
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write.joined_file import JoinedFile
 from blizzard_py.kernels.write.outputs import OutputSet, StagedNames
@@ -73,7 +73,7 @@ def merge_groups(
 
 def merge_tasks(job: IngestJob, result: IngestResult, parallelism: int) -> list[MergeTask]:
     """Return the merge tasks of a job's result; empty if nothing is worth it. Pure."""
-    groups = merge_groups(result.outputs, job.settings.file_bytes)
+    groups = merge_groups(result.outputs, job.settings.layout.file_bytes)
     costs = [sum(output.size + _FILE_COST_BYTES for output in group) for group in groups]
     count = max(1, min(len(groups), 2 * parallelism, sum(costs) // MIN_TASK_BYTES))
     packed: list[list[tuple[StagedOutput, ...]]] = [[] for _ in range(count)]
@@ -87,13 +87,13 @@ def merge_tasks(job: IngestJob, result: IngestResult, parallelism: int) -> list[
     ]
 
 
-def is_joinable(group: Sequence[StagedOutput], settings: IngestSettings) -> bool:
+def is_joinable(group: Sequence[StagedOutput], layout: OutputLayout) -> bool:
     """Return whether files can be joined unchanged: unsorted, and no row group is small.
 
     Pure.
     """
-    least = max(MIN_JOINED_BYTES, settings.file_bytes // JOINED_SHARE)
-    return not settings.sort_by and all(output.size >= least for output in group)
+    least = max(MIN_JOINED_BYTES, layout.file_bytes // JOINED_SHARE)
+    return not layout.sort_by and all(output.size >= least for output in group)
 
 
 def run_merge(task: MergeTask, sink: Storage, attempt_id: int) -> TaskReport:
@@ -101,7 +101,8 @@ def run_merge(task: MergeTask, sink: Storage, attempt_id: int) -> TaskReport:
     names = StagedNames(task.staging, task.output_prefix, f"m{task.index:05d}", attempt_id)
     outputs: list[StagedOutput] = []
     for group in task.groups:
-        joined = _joined(task, group, names, sink) if is_joinable(group, task.settings) else None
+        can_join = is_joinable(group, task.settings.layout)
+        joined = _joined(task, group, names, sink) if can_join else None
         outputs += [joined] if joined else _written_again(task, group, names, sink)
     return TaskReport(task.index, os.getpid(), tuple(outputs), ())
 
@@ -140,7 +141,7 @@ def _joined(
         for output in group:
             data = sink.read(output.staged)
             if file is None:
-                form = output_format(task.settings, pq.read_schema(pa.BufferReader(data)))
+                form = output_format(task.settings.layout, pq.read_schema(pa.BufferReader(data)))
                 file = JoinedFile(sink, form, staged, output_id)
             file.add(data)
         assert file is not None  # noqa: S101  # a group has members
@@ -166,7 +167,7 @@ def _written_again(
         for output in group:
             for table in _tables(sink, output):
                 if outputs is None:
-                    form = output_format(task.settings, table.schema)
+                    form = output_format(task.settings.layout, table.schema)
                     outputs = OutputSet(sink, names, form, output.unit)
                 outputs.add(output.partition, table)
         return outputs.close() if outputs is not None else []

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from blizzard_core.bounds import UNEXPECTED_FIELDS, UNEXPECTED_VALUES_BYTES
-from blizzard_py.job import IngestSettings, UnexpectedField
+from blizzard_py.job import RowSchema, UnexpectedField
 from blizzard_py.kernels.decode.extract import OBJECT
 from blizzard_py.kernels.decode.parse import LineNumbers, Parsed
 from blizzard_py.kernels.decode.unexpected import shown_name
@@ -36,10 +36,10 @@ class _Found:
 class NewFields:
     """Collects over one task. A file's fields are taken when the file is ingested."""
 
-    def __init__(self, settings: IngestSettings) -> None:
-        self._settings = settings
-        self._columns = frozenset(spec.name for spec in settings.fields)
-        self._left_out = frozenset(settings.left_out)
+    def __init__(self, schema: RowSchema) -> None:
+        self._evolves = schema.evolves
+        self._columns = frozenset(spec.name for spec in schema.fields)
+        self._left_out = frozenset(schema.left_out)
         self._telling = NewKinds()
         self._found: dict[str, _Found] = {}
         self._room = UNEXPECTED_VALUES_BYTES
@@ -52,7 +52,7 @@ class NewFields:
         names = parsed.unexpected - self._left_out
         if not names or not len(rows):
             return
-        if self._settings.evolves:
+        if self._evolves:
             self._values(names, rows, parts)
         for name in sorted(names - self._found.keys()):
             if len(self._found) >= UNEXPECTED_FIELDS:

@@ -162,25 +162,25 @@ class _Run:
     def __init__(
         self, task: ReadingTask, sink: Storage, attempt_id: int, letters: BadRecordWriter
     ) -> None:
-        settings = task.settings
+        schema, added = task.settings.schema, task.settings.added_columns
+        self._layout = task.settings.layout
+        self._tolerance = task.settings.tolerance
         self._task = task
         self._sink = sink
         self._letters = letters
         self._stem = join(task.staging, f"{task.index:05d}-{attempt_id}")
-        self._schema = RecordSchema(settings.fields, settings.unexpected_fields)
-        self._parser = LineParser(self._schema, tolerant=True, fast=settings.fast_path)
-        self._unexpected = NewFields(settings)
-        self._conformer = Conformer(
-            settings.fields, rescued=settings.unexpected_fields == "capture"
-        )
+        self._schema = RecordSchema(schema.fields, schema.unexpected_fields)
+        self._parser = LineParser(self._schema, tolerant=True, fast=schema.fast_path)
+        self._unexpected = NewFields(schema)
+        self._conformer = Conformer(schema.fields, rescued=schema.unexpected_fields == "capture")
         self._filter = RowFilter(task.dedup, sink)
         self._metadata = Metadata(
-            settings.metadata_columns,
-            settings.source.uri,
+            added.metadata,
+            task.settings.source.uri,
             task.started_ts,
-            unit_column=settings.unit_column,
+            unit_column=added.unit,
         )
-        self._form = output_format(settings, self._metadata.schema(self._schema.table))
+        self._form = output_format(self._layout, self._metadata.schema(self._schema.table))
         self._names = StagedNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
         self._slice = UnitSlice("", task.read)
         self._outputs = OutputSet(sink, self._names, self._form)
@@ -285,7 +285,7 @@ class _Run:
         self, table: pa.Table, rows_at: LineNumbers, numbers: LineNumbers, refused: _Refused
     ) -> None:
         """Add rows to the outputs; rows without a place are ``refused``, by index and number."""
-        rules = self._task.settings.partition_rules
+        rules = self._layout.partition_rules
         where: str | RowDirectories = ""
         if rules:
             try:
@@ -305,7 +305,7 @@ class _Run:
 
     def _letter(self, bad: BadRecord) -> None:
         reason = f"row {bad.index + 1}: {bad.reason}"
-        if self._task.settings.on_bad_record == "fail":
+        if self._tolerance.on_bad_record == "fail":
             raise PipelineStopped(
                 f"{self._task.item}: stopped at a bad record (error_handling.on_bad_record is"
                 " fail); nothing was skipped; correct the schema or the row, or set"
@@ -317,7 +317,7 @@ class _Run:
 
     def _check(self) -> None:
         """Raise `PipelineStopped` if too many rows are bad."""
-        limit = self._task.settings.max_bad_fraction
+        limit = self._tolerance.max_bad_fraction
         total = self._rows + self._bad
         if self._bad > SLIPS and self._bad / total > limit:
             raise PipelineStopped(

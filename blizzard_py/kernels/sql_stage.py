@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from blizzard_core.handover.groups import UNIT_COLUMN
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.job import IngestSettings, JobFile
+from blizzard_py.job import IngestSettings, JobFile, OutputLayout
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write.outputs import SLICE, OutputSet, StagedNames
 from blizzard_py.kernels.write.parquet import output_format
@@ -38,9 +38,9 @@ class RowRefused(ValueError):
     """A row that no table can hold; the same rows will be refused again."""
 
 
-def by_path(settings: IngestSettings) -> bool:
+def by_path(layout: OutputLayout) -> bool:
     """Return whether a record's file decides its directory."""
-    return bool(settings.partition_template) and not settings.partition_rules
+    return bool(layout.partition_template) and not layout.partition_rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def write_rows(
     Raises `StorageError` for the sink, `RowRefused`, and `ValueError` for a transform that changes
     `PARTITION`.
     """
-    form = output_format(second.settings, second.schema)
+    form = output_format(second.settings.layout, second.schema)
     names = StagedNames(second.staging, second.output_prefix, f"{index:05d}", attempt_id)
     outputs = OutputSet(sink, names, form)
     try:
@@ -124,13 +124,14 @@ def _by_slice(second: SqlStage, table: pa.Table) -> Iterator[tuple[str | RowDire
 
 
 def _pieces(second: SqlStage, table: pa.Table) -> Iterator[tuple[str | RowDirectories, pa.Table]]:
-    if second.settings.partition_rules:
+    layout = second.settings.layout
+    if layout.partition_rules:
         try:
-            yield place_rows(table, second.settings.partition_rules), table
+            yield place_rows(table, layout.partition_rules), table
         except Unplaceable as error:
             raise RowRefused(error.reason) from error
         return
-    if not by_path(second.settings):
+    if not by_path(layout):
         yield "", table
         return
     given = table.column(PARTITION)

@@ -104,7 +104,10 @@ class _Run:
         letters: BadRecordWriter,
         pool: Executor,
     ) -> None:
-        settings = task.settings
+        schema = task.settings.schema
+        self._layout = task.settings.layout
+        self._tolerance = task.settings.tolerance
+        self._evolves = schema.evolves
         self._task = task
         self._source = source
         self._sink = sink
@@ -114,17 +117,17 @@ class _Run:
         self._pool = pool
         self._lettered: list[tuple[str, int]] = []
         self._letters_path = join(task.staging, f"{task.index:05d}-{attempt_id}.letters.ndjson")
-        self._schema = RecordSchema(settings.fields, settings.unexpected_fields)
-        self._shape = row_shape(settings.fields)
-        self._tolerant = settings.on_bad_record == "quarantine_record"
-        fast = settings.fast_path and not attempt
+        self._schema = RecordSchema(schema.fields, schema.unexpected_fields)
+        self._shape = row_shape(schema.fields)
+        self._tolerant = self._tolerance.on_bad_record == "quarantine_record"
+        fast = schema.fast_path and not attempt
         self._parser = LineParser(
-            self._schema, tolerant=self._tolerant, fast=fast, thorough=settings.evolves
+            self._schema, tolerant=self._tolerant, fast=fast, thorough=self._evolves
         )
-        self._unexpected = NewFields(settings)
-        self._metadata = Metadata(settings.metadata_columns, source.uri, task.started_ts)
+        self._unexpected = NewFields(schema)
+        self._metadata = Metadata(task.settings.added_columns.metadata, source.uri, task.started_ts)
         self._names = StagedNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
-        self._format = output_format(settings, self._metadata.schema(self._schema.table))
+        self._format = output_format(self._layout, self._metadata.schema(self._schema.table))
         self._shared = self._output_set()
         self._outputs: list[StagedOutput] = []
         self._finished: dict[str, FinishedFile] = {}
@@ -134,7 +137,7 @@ class _Run:
     def run(self) -> TaskReport:
         group_bytes = 0 if self._attempt else GROUP_BYTES
         for file in self._task.files:
-            content = FileTally(file, self._task.settings.bounds)
+            content = FileTally(file, self._tolerance.limits)
             try:
                 self._read(content)
             except FileFailed as error:
@@ -161,9 +164,9 @@ class _Run:
 
     def _read(self, content: FileTally) -> None:
         """Ingest one file; a small one is read and added to the group."""
-        settings = self._task.settings
         if self._attempt > 1:
-            check_readable(self._nursery, settings, content.file)
+            source = self._task.settings.source
+            check_readable(self._nursery, source, content.file, content.limits)
         with opened(self._source, content.file, content.expansion) as blocks:
             whole_lines = framed(content.counted(blocks))
             chunks = content.weighed(portions(whole_lines, self._shape))
@@ -186,7 +189,7 @@ class _Run:
         private: OutputSet | None = None
         mark = self._letters.mark()
         letters = self._letters_of(content)
-        unexpected = NewFields(self._task.settings)
+        unexpected = NewFields(self._task.settings.schema)
         content.recount()
         try:
             for piece in self._pieces_of_file(content, letters, unexpected):
@@ -200,7 +203,7 @@ class _Run:
                     for held in waiting:
                         private.add(*held)
                     waiting.clear()
-            content.check(self._task.settings.max_bad_fraction)
+            content.check(self._tolerance.max_bad_fraction)
             letters.close()
             if private is not None:
                 self._outputs += private.close()
@@ -238,13 +241,13 @@ class _Run:
             content.lines += parsed.lines
             rows_of = [(content.file.path, parsed.table.num_rows)]
             rows = self._metadata.added(parsed.table, rows_of, parsed.rows_at + number)
-            yield where, without_moved(rows, self._task.settings.partition_rules)
+            yield where, without_moved(rows, self._layout.partition_rules)
 
     def _placed(
         self, content: FileTally, chunk: bytes, parsed: Parsed
     ) -> tuple[Parsed, str | RowDirectories]:
         """Return the directories of a chunk's rows; rows without one become bad records."""
-        rules = self._task.settings.partition_rules
+        rules = self._layout.partition_rules
         if not rules:
             return parsed, content.file.partition
         try:
@@ -265,7 +268,7 @@ class _Run:
                 self._nursery,
                 self._schema,
                 tolerant=self._tolerant,
-                thorough=self._task.settings.evolves,
+                thorough=self._evolves,
             )
             return map(functools.partial(outcome_of, alone), chunks)
         work = functools.partial(outcome_of, self._parser)
@@ -285,7 +288,7 @@ class _Run:
         hopeless = letters.full(len(bad))
         content.note_bad(content.lines + bad[0].index + 1, bad[0].reason, len(bad))
         if hopeless:
-            content.check(self._task.settings.max_bad_fraction, so_far=True)
+            content.check(self._tolerance.max_bad_fraction, so_far=True)
         for number, record in enumerate(bad):
             if letters.full(1):
                 letters.pass_over(len(bad) - number)
@@ -294,7 +297,7 @@ class _Run:
             letters.add(replace(record, index=index, offset=offset + record.offset))
 
     def _letters_of(self, content: FileTally) -> FileLetters:
-        return FileLetters(self._letters, content.file.path, content.bounds.letters)
+        return FileLetters(self._letters, content.file.path, content.limits.letters)
 
     def _ingest_group(self) -> None:
         """Ingest the small files read so far: together, or one by one if that fails."""
@@ -323,7 +326,7 @@ class _Run:
             pieces = list(self._pieces_of(table, kept))
         except (BadLine, FileFailed):
             return False
-        if lost and parsed.unexpected and self._task.settings.evolves:
+        if lost and parsed.unexpected and self._evolves:
             return False  # one by one shows which of them have the fields
         parts = [(content.file.path, chunk.data) for content, chunk in group]
         self._unexpected.see(parsed, parsed.rows_at, parts)
@@ -351,7 +354,7 @@ class _Run:
             if share.bad:
                 content.note_bad(share.bad[0].index + 1, share.bad[0].reason, len(share.bad))
             try:
-                content.check(self._task.settings.max_bad_fraction)
+                content.check(self._tolerance.max_bad_fraction)
             except FileFailed as error:
                 lost.append((content, error))
             else:
@@ -362,7 +365,7 @@ class _Run:
         self, table: pa.Table, kept: Sequence[tuple[FileTally, FileShare]]
     ) -> Iterator[_Piece]:
         """Yield the rows of the kept files, by directory."""
-        if rules := self._task.settings.partition_rules:
+        if rules := self._layout.partition_rules:
             slices = [table.slice(share.start, share.rows) for _, share in kept]
             rows = pa.concat_tables(slices or [table.slice(0, 0)])
             places = place_rows(rows, rules)

@@ -181,7 +181,7 @@ class LetterFiles:
         if is_of_records(path):
             store, place = self.parts.stores.dlq, self._records.place(path)
         numbers = [each.line for each in cut]
-        most = self.parts.ingest.bounds.expansion
+        most = self.parts.ingest.tolerance.limits.expansion
         try:
             lines = read_lines(store, place, entry.size, numbers, most)
         except FileFailed as error:

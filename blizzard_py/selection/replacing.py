@@ -54,7 +54,7 @@ class Replaceable:
 
     def _check_insisted(self) -> None:
         ingest = self.parts.ingest
-        if SOURCE_FILE_COLUMN not in ingest.metadata_columns or ingest.deduplicate_by:
+        if SOURCE_FILE_COLUMN not in ingest.added_columns.metadata or ingest.sql.deduplicate_by:
             raise RequestRefused(
                 f"{self.parts.name}: --assume-named says that each row names the one file that it"
                 f" is of, so {SOURCE_FILE_COLUMN} has to be among sink.metadata_columns, and there"
@@ -80,7 +80,7 @@ class Replaceable:
 
         The table has the column then, and takes no group that lacks it.
         """
-        if SOURCE_FILE_COLUMN in self.parts.ingest.metadata_columns:
+        if SOURCE_FILE_COLUMN in self.parts.ingest.added_columns.metadata:
             return
         named = [path for path, each in earlier.items() if any(b.named for b in each.batches)]
         if named:

@@ -93,13 +93,14 @@ class RecordFiles:
         return replace(
             settings,
             source=Place(self.uri, settings.sink.options),
-            on_bad_record="quarantine_record",
-            max_bad_fraction=1.0,
+            tolerance=replace(
+                settings.tolerance, on_bad_record="quarantine_record", max_bad_fraction=1.0
+            ),
         )
 
     def placed(self, entries: Sequence[Entry]) -> tuple[list[JobFile], list[FinishedFile]]:
         """Return the job's files with their table directories, and the outcomes of the others."""
-        template = self.parts.ingest.partition_template
+        template = self.parts.ingest.layout.partition_template
         found = self.parts.files.partition_filter if self.parts.has_files else None
         files: list[JobFile] = []
         lost: list[FinishedFile] = []

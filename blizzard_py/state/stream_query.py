@@ -63,10 +63,10 @@ def fingerprint(
         "aggregates": dict(given.aggregates),
         "mode": given.mode,
         "partitions": given.advanced.partitions,
-        "transform": ingest.transform,
+        "transform": ingest.sql.transform,
         "zone": zone,
         # As text: only equality of types matters here.
-        "fields": {each.name: _type(each) for each in ingest.fields},
+        "fields": {each.name: _type(each) for each in ingest.schema.fields},
     }
 
 

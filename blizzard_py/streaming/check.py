@@ -35,14 +35,15 @@ def definition_of(
     accept = decode_settings(settings)
     if found := refusal(root, given):
         raise ConfigError(f"pipelines.{pipeline}.event_time.aggregates.{found[0]}", [found[1]])
-    schema = check(root, pipeline, accept) if accept.transform else record_schema(accept)
+    is_transformed = bool(accept.sql.transform)
+    schema = check(root, pipeline, accept) if is_transformed else record_schema(accept)
     where = f"pipelines.{pipeline}"
-    problems = list(_input_problems(given, branches, schema, transformed=bool(accept.transform)))
+    problems = list(_input_problems(given, branches, schema, transformed=is_transformed))
     if problems:
         raise ConfigError(f"{where}.event_time", problems)
-    wanted = [name for name in PLACE if name in settings.metadata_columns]
+    wanted = [name for name in PLACE if name in settings.added_columns.metadata]
     passing = tuple(n for n in schema.names if n not in PLACE or n in wanted)
-    return Definition(given, branches, schema, passing, settings.emitted_batch)
+    return Definition(given, branches, schema, passing, settings.added_columns.emitted_batch)
 
 
 def _input_problems(
@@ -118,7 +119,9 @@ def check_query(
         raise ConfigError(where, [spark_message(str(error))]) from None
     if found := aggregate_refusal(frame, set(asked[0].aggregates)):
         raise ConfigError(f"{where}.aggregates.{found[0]}", [found[1]])
-    if why := schema_refusal(definition.written(frame.schema), settings):
+    if why := schema_refusal(
+        definition.written(frame.schema), settings.layout, settings.added_columns
+    ):
         raise ConfigError(where, [why])
     with TemporaryDirectory(prefix="blizzard-check-") as folder:
         query = StreamQuery(root, definition, Path(folder), 0, pipeline)

@@ -11,21 +11,17 @@ from blizzard_py.job import IngestJob, IngestSettings
 # The columns with a row's position, by which late rows become dead letters.
 PLACE: tuple[MetadataColumn, ...] = ("_source_file", "_source_line")
 
-_FILE_BYTES = 32 << 20
 _FOLDER = "accepted"
 
 
 def decode_settings(settings: IngestSettings) -> IngestSettings:
     """Return the settings of that job: as declared and transformed, into unpublished files."""
-    wanted = settings.metadata_columns
+    added = settings.added_columns
+    metadata = (*added.metadata, *(name for name in PLACE if name not in added.metadata))
     return replace(
         settings,
-        parquet_compression="lz4",
-        file_bytes=_FILE_BYTES,
-        partition_template="",
-        partition_rules=(),
-        sort_by=(),
-        metadata_columns=(*wanted, *(name for name in PLACE if name not in wanted)),
+        layout=settings.layout.for_staging(),
+        added_columns=replace(added, metadata=metadata),
     )
 
 

@@ -107,7 +107,8 @@ class _Comparison:
     def _can_compute(self, kept: Mapping[str, Any]) -> bool:
         """Return whether the stored query can run over the present columns."""
         given = self._given.model_copy(update={"aggregates": kept["aggregates"]})
-        settings = replace(self._settings, transform=kept["transform"])
+        sql = replace(self._settings.sql, transform=kept["transform"])
+        settings = replace(self._settings, sql=sql)
         try:
             definition_of(self._root, self._pipeline, (given, self._branches), settings)
         except ConfigError:
@@ -122,10 +123,9 @@ class _Comparison:
 
     def _transformed(self, statement: str, zone: str) -> _Plan:
         self._session.conf.set(SESSION_ZONE, zone)
-        settings = replace(decode_settings(self._settings), transform=statement)
         # Names go into the table only if rows pass unchanged.
         ignores_case = bool(self._given.aggregates) or self._given.join is not None
-        with transformed(self._session, self._records, settings) as frame:
+        with transformed(self._session, self._records, statement) as frame:
             return _Plan(frame, ignores_case=ignores_case)
 
     def _aggregated(self, aggregates: Mapping[str, str], zone: str) -> _Plan:

@@ -31,9 +31,7 @@ def jobs_of(job: IngestJob, members: Sequence[SourceContext]) -> dict[str, Inges
         parts.source_name: replace(
             job,
             settings=replace(
-                job.settings,
-                source=parts.ingest.source,
-                fields=parts.ingest.fields,
+                job.settings.with_fields(parts.ingest.schema.fields), source=parts.ingest.source
             ),
             staging=join(job.staging, parts.source_name),
             files=tuple(replace(file, path=p) for file, n, p in files if n == parts.source_name),
@@ -44,9 +42,9 @@ def jobs_of(job: IngestJob, members: Sequence[SourceContext]) -> dict[str, Inges
 
 def missing_columns(lead: SourceContext) -> dict[str, frozenset[str]]:
     """Return for each of the lead's members the columns that only others have."""
-    names = {field.name for field in lead.ingest.fields}
+    names = {field.name for field in lead.ingest.schema.fields}
     return {
-        parts.source_name: frozenset(names - {field.name for field in parts.ingest.fields})
+        parts.source_name: frozenset(names - {field.name for field in parts.ingest.schema.fields})
         for parts in lead.members
     }
 

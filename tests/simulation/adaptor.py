@@ -16,7 +16,7 @@ from blizzard_core.settings.tables import TableAdvanced, TableSettings
 from blizzard_core.storage.clock import StoreClock
 from blizzard_py.app import wiring
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.job import Engine, FieldSpec, IngestSettings, Place
+from blizzard_py.job import Engine, FieldSpec, IngestSettings, OutputLayout, Place, RowSchema
 from blizzard_py.sources.context import SourceContext, Stores
 from penguin_py.app import probe_store
 from penguin_py.pipeline import TablePipeline
@@ -98,10 +98,8 @@ def source_parts(
     ingest = IngestSettings(
         source=Place(uri),
         sink=Place(SINK),
-        fields=(FieldSpec("row", "string", nullable=True),),
-        parquet_compression="snappy",
-        file_bytes=1 << 20,
-        partition_template=template,
+        schema=RowSchema((FieldSpec("row", "string", nullable=True),)),
+        layout=OutputLayout("snappy", file_bytes=1 << 20, partition_template=template),
     )
     return SourceContext(
         PIPELINE,

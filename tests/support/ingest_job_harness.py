@@ -15,17 +15,22 @@ from blizzard_core.settings.sources import MetadataColumn, OnBadRecord
 from blizzard_core.settings.tables import ParquetCompression
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.job import (
+    AddedColumns,
     Engine,
+    ErrorTolerance,
     FieldSpec,
-    FileBounds,
+    FileLimits,
     FinishedFile,
     IngestJob,
     IngestResult,
     IngestSettings,
     JobFile,
+    OutputLayout,
     PartitionRule,
     Place,
+    RowSchema,
     SortKey,
+    SqlSteps,
 )
 from blizzard_py.kernels.job_tasks import tasks_of
 from blizzard_py.kernels.report import TaskReport
@@ -62,7 +67,7 @@ class IngestJobHarness:
     partitions: Mapping[str, str] = field(default_factory=dict)
     transform: str = ""
     deduplicate_by: tuple[str, ...] = ()
-    bounds: FileBounds = field(default_factory=FileBounds)
+    limits: FileLimits = field(default_factory=FileLimits)
     unexpected_fields: UnexpectedFields = "ignore"
     evolves: bool = False
     left_out: tuple[str, ...] = ()
@@ -93,22 +98,18 @@ class IngestJobHarness:
             IngestSettings(
                 source=Place(str(self.source)),
                 sink=Place(str(self.table)),
-                fields=self.fields,
-                parquet_compression=self.parquet,
-                file_bytes=self.file_bytes,
-                row_group_bytes=self.row_group_bytes,
-                partition_template=self.template,
-                partition_rules=self.rules,
-                sort_by=self.sort_by,
-                on_bad_record=self.on_bad_record,
-                max_bad_fraction=self.max_bad_fraction,
-                metadata_columns=self.metadata,
-                transform=self.transform,
-                deduplicate_by=self.deduplicate_by,
-                bounds=self.bounds,
-                unexpected_fields=self.unexpected_fields,
-                evolves=self.evolves,
-                left_out=self.left_out,
+                schema=RowSchema(self.fields, self.unexpected_fields, self.evolves, self.left_out),
+                layout=OutputLayout(
+                    compression=self.parquet,
+                    file_bytes=self.file_bytes,
+                    row_group_bytes=self.row_group_bytes,
+                    partition_template=self.template,
+                    partition_rules=self.rules,
+                    sort_by=self.sort_by,
+                ),
+                added_columns=AddedColumns(self.metadata),
+                sql=SqlSteps(self.deduplicate_by, self.transform),
+                tolerance=ErrorTolerance(self.on_bad_record, self.max_bad_fraction, self.limits),
             ),
             STAGING,
             PREFIX,

@@ -23,12 +23,15 @@ from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import (
     Engine,
+    ErrorTolerance,
     FieldSpec,
     FinishedFile,
     IngestJob,
     IngestResult,
     IngestSettings,
+    OutputLayout,
     Place,
+    RowSchema,
     StagedBadRecords,
     StagedOutput,
 )
@@ -146,11 +149,9 @@ class PipelineHarness:
         ingest = IngestSettings(
             source=Place("mem://raw"),
             sink=Place("mem://lake"),
-            fields=(FieldSpec("a", "string", nullable=True),),
-            parquet_compression="snappy",
-            file_bytes=1 << 20,
-            partition_template=self.template,
-            on_bad_record=errors.on_bad_record,
+            schema=RowSchema((FieldSpec("a", "string", nullable=True),)),
+            layout=OutputLayout("snappy", file_bytes=1 << 20, partition_template=self.template),
+            tolerance=ErrorTolerance(errors.on_bad_record),
         )
         return SourceContext(
             "events",

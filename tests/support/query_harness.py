@@ -48,7 +48,7 @@ class KernelEngine:
         return merged(
             read_item(
                 task,
-                lambda spec: read(reading.access, spec, job.settings.fields),
+                lambda spec: read(reading.access, spec, job.settings.schema.fields),
                 self.sink,
                 next(self._attempts),
             )
@@ -84,7 +84,8 @@ class QueryHarness(PipelineHarness):
         asked = QuerySpec(
             ToyConnection(self.table), self.table.access, (self.table.column,), **self.asking
         )
-        ingest = replace(found.ingest, fields=self.fields, partition_rules=self.by, **self.job)
+        layout = replace(found.ingest.layout, partition_rules=self.by)
+        ingest = replace(found.ingest.with_fields(self.fields), layout=layout, **self.job)
         return replace(found, source=source, query_spec=asked, ingest=ingest)
 
     def pipeline(self) -> SourcePipeline:

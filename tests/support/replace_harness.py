@@ -48,7 +48,8 @@ class ReplaceHarness(RequestHarness):
     def parts(self) -> SourceContext:
         parts = super().parts()
         columns: tuple[MetadataColumn, ...] = ("_source_file",) if self.named else ()
-        return replace(parts, ingest=replace(parts.ingest, metadata_columns=columns))
+        added = replace(parts.ingest.added_columns, metadata=columns)
+        return replace(parts, ingest=replace(parts.ingest, added_columns=added))
 
     def drain(self, pipeline: SourcePipeline | None = None) -> SourcePipeline:
         """Drain as the daemon's loop does, which retries unreadable files."""

@@ -111,7 +111,7 @@ class RowSource:
         self._table = table
         self._parts = parts
         self._clock = upkeep.clock
-        self._template = parts.ingest.partition_template
+        self._template = parts.ingest.layout.partition_template
 
     # -- for everyone who looks ----------------------------------------------------
 

@@ -24,7 +24,15 @@ from blizzard_core.settings.sources import CheckpointSettings, SourceSettings
 from blizzard_core.storage.protocol import ListingPage
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.job import FieldSpec, IngestJob, IngestResult, IngestSettings, Place
+from blizzard_py.job import (
+    FieldSpec,
+    IngestJob,
+    IngestResult,
+    IngestSettings,
+    OutputLayout,
+    Place,
+    RowSchema,
+)
 from blizzard_py.sources.context import SourceContext, Stores
 from tests.support.browser import chromium
 from tests.support.memory_store import MemoryStorage
@@ -96,10 +104,8 @@ def source(name: str, world: StatusPictureHarness) -> tuple[SourcePipeline, Stor
     ingest = IngestSettings(
         source=Place(raw.uri),
         sink=Place(lake.uri),
-        fields=(FieldSpec("a", "string", nullable=True),),
-        parquet_compression="snappy",
-        file_bytes=1 << 27,
-        partition_template="",
+        schema=RowSchema((FieldSpec("a", "string", nullable=True),)),
+        layout=OutputLayout("snappy", file_bytes=1 << 27),
     )
     stores = Stores(raw, lake, Store(f"s3://lake/{pipeline}/_blizzard/dlq", world))
     parts = SourceContext(

@@ -58,7 +58,6 @@ from blizzard_py.reading import Access
 _CANCEL_INTERVAL_SECS = 0.1
 # The output of the first of two jobs: below the batch's staging, and fast to read.
 _FIRST = "first"
-_FIRST_FILE_BYTES = 32 << 20
 
 
 class SparkEngine:
@@ -89,7 +88,7 @@ class SparkEngine:
         if not job.files:
             return IngestResult((), (), 0)
         with self._job(job) as running:
-            if needs_second(job.settings):
+            if needs_second(job.settings.sql):
                 result = self._run_with_quarantine(running.job, running)
             else:
                 result = merged(self._first(running.job, running))
@@ -107,14 +106,14 @@ class SparkEngine:
             self._drop_if_dead(session)
             raise EngineError(f"{pipeline}: {reason_of(error)}") from None
 
-    def check_written(self, pipeline: str, settings: IngestSettings) -> None:
+    def check_written(self, pipeline: str, transform: str) -> None:
         """Check a transform before there are columns. Starts Spark.
 
         Raises as `columns`.
         """
         session = self._opened()
         try:
-            check_written(session.spark, pipeline, settings)
+            check_written(session.spark, pipeline, transform)
         except FAILURES as error:
             self._drop_if_dead(session)
             raise EngineError(f"{pipeline}: {reason_of(error)}") from None
@@ -214,7 +213,7 @@ class SparkEngine:
         if job.reading is not None:
             return read_items(job, job.reading, running)
         slots = running.session.parallelism()
-        small = job.settings.file_bytes // SMALL_SHARE
+        small = job.settings.layout.file_bytes // SMALL_SHARE
         packed = pack(job.files, task_count(job.files, slots, small))
         run = functools.partial(run_partition, tasks_of(job, packed, slots))
         return on_ids(running, len(packed), run)
@@ -278,7 +277,7 @@ class SparkEngine:
         )
         write = functools.partial(write_partition, second)
         try:
-            with transformed(session.spark, frame, job.settings) as rows:
+            with transformed(session.spark, frame, job.settings.sql.transform) as rows:
                 written = merged(collected(running, reports(rows, write)))
         except FAILURES as error:
             if running.cancelled.is_set() or not is_data_failure(error):
@@ -337,7 +336,7 @@ def _check_directories(job: IngestJob, written: IngestResult) -> None:
     Rows of the result no longer have a file. If all files together have too many, so does one half
     of them, so the search ends at the files that cause it.
     """
-    most = job.settings.bounds.directories
+    most = job.settings.tolerance.limits.directories
     if len({output.partition for output in written.outputs}) > most * len(job.files):
         raise DataFailure(
             f"its rows go to more than {most:,} directories of the table, each with its own"
@@ -347,16 +346,14 @@ def _check_directories(job: IngestJob, written: IngestResult) -> None:
 
 def _first_job(job: IngestJob) -> IngestJob:
     """Return the first job: records as declared, into files that are never published."""
+    settings = job.settings
+    metadata = staged_metadata(settings.added_columns, settings.sql)
     return dataclasses.replace(
         job,
         settings=dataclasses.replace(
-            job.settings,
-            parquet_compression="lz4",
-            file_bytes=_FIRST_FILE_BYTES,
-            partition_template="",
-            partition_rules=(),
-            sort_by=(),
-            metadata_columns=staged_metadata(job.settings),
+            settings,
+            layout=settings.layout.for_staging(),
+            added_columns=dataclasses.replace(settings.added_columns, metadata=metadata),
         ),
         staging=join(job.staging, _FIRST),
         output_prefix=f"{job.output_prefix}/{_FIRST}",

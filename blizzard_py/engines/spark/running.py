@@ -52,7 +52,7 @@ class RunningJob:
         session = self._session
         if session is None:
             return None
-        steps = 2 if needs_second(self.job.settings) else 1
+        steps = 2 if needs_second(self.job.settings.sql) else 1
         with contextlib.suppress(*FAILURES):  # only for display; the job reports the error
             done = session.tasks_done(self.group)[:steps]
             return sum(done) / steps if done else None

@@ -43,7 +43,7 @@ from blizzard_py.engines.spark.transform_guard import (
     wrapped,
 )
 from blizzard_py.engines.spark.worker import nothing, read_partition
-from blizzard_py.job import IngestSettings, JobFile
+from blizzard_py.job import AddedColumns, IngestSettings, JobFile, OutputLayout, SqlSteps
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.sql_stage import DIRECTORY, PARTITION, by_path
 from blizzard_py.kernels.write.metadata import Metadata
@@ -72,25 +72,25 @@ _PLAIN = (
 _IN_A_PATH = (BooleanType, DateType, IntegerType, LongType, StringType, TimestampType)
 
 
-def needs_second(settings: IngestSettings) -> bool:
+def needs_second(sql: SqlSteps) -> bool:
     """Return whether the records of a batch go through Spark SQL."""
-    return bool(settings.transform or settings.deduplicate_by)
+    return bool(sql.transform or sql.deduplicate_by)
 
 
-def staged_metadata(settings: IngestSettings) -> tuple[MetadataColumn, ...]:
+def staged_metadata(added: AddedColumns, sql: SqlSteps) -> tuple[MetadataColumn, ...]:
     """Return the metadata columns of the first job: the wanted ones and a record's position."""
-    wanted = settings.metadata_columns
-    if not settings.deduplicate_by:
-        return wanted
-    return (*wanted, *(name for name in _ORDER if name not in wanted))
+    if not sql.deduplicate_by:
+        return added.metadata
+    return (*added.metadata, *(name for name in _ORDER if name not in added.metadata))
 
 
 def record_schema(settings: IngestSettings) -> pa.Schema:
     """Return the schema of `read_records`: declared columns, and columns that only pass through."""
-    declared = RecordSchema(settings.fields, settings.unexpected_fields).table
-    metadata = Metadata(staged_metadata(settings), "", 0, unit_column=settings.unit_column)
+    declared = RecordSchema(settings.schema.fields, settings.schema.unexpected_fields).table
+    added = settings.added_columns
+    metadata = Metadata(staged_metadata(added, settings.sql), "", 0, unit_column=added.unit)
     schema = metadata.schema(declared)
-    if by_path(settings):
+    if by_path(settings.layout):
         schema = schema.append(DIRECTORY)
     return schema
 
@@ -113,16 +113,17 @@ def without_duplicates(frame: DataFrame, settings: IngestSettings, tasks: int) -
     Null is no value, so two nulls are not known to be equal. If rows are replaced by slice, each
     slice keeps one record: another slice may be removed later.
     """
-    if not settings.deduplicate_by:
+    added, sql = settings.added_columns, settings.sql
+    if not sql.deduplicate_by:
         return frame
-    keys = [_quoted(name) for name in settings.deduplicate_by]
+    keys = [_quoted(name) for name in sql.deduplicate_by]
     unknown = " OR ".join(f"{key} IS NULL" for key in keys)
     # Its position makes a record without a key unique, and distributes such records.
     place = ", ".join(_ORDER)
     alone = f"CASE WHEN {unknown} THEN struct({place}) END AS {_ALONE}"
-    group = [*keys, _ALONE, *([UNIT_COLUMN] if settings.unit_column else [])]
+    group = [*keys, _ALONE, *([UNIT_COLUMN] if added.unit else [])]
     rank = f"row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {place}) AS {_RANK}"
-    helpers = set(_ORDER) - set(settings.metadata_columns)
+    helpers = set(_ORDER) - set(added.metadata)
     columns = [_quoted(name) for name in frame.columns if name not in helpers]
     return (
         frame.selectExpr("*", alone)
@@ -134,19 +135,17 @@ def without_duplicates(frame: DataFrame, settings: IngestSettings, tasks: int) -
 
 
 @contextlib.contextmanager
-def transformed(
-    spark: SparkSession, frame: DataFrame, settings: IngestSettings
-) -> Iterator[DataFrame]:
+def transformed(spark: SparkSession, frame: DataFrame, statement: str) -> Iterator[DataFrame]:
     """Yield the result of the pipeline's statement; without a statement the frame itself.
 
     Raises `PySparkException` if Spark refuses the statement. The frame is valid inside the block
     only.
     """
-    if not settings.transform:
+    if not statement:
         yield frame
         return
     with _view(frame) as view:
-        yield spark.sql(wrapped(settings.transform, view))
+        yield spark.sql(wrapped(statement, view))
 
 
 def check(spark: SparkSession, name: str, settings: IngestSettings) -> pa.Schema:
@@ -155,8 +154,9 @@ def check(spark: SparkSession, name: str, settings: IngestSettings) -> pa.Schema
     Reads no record: the statement is analysed over an empty frame of the declared columns. ``name``
     is the pipeline's. Raises `ConfigError` for a statement that cannot be used.
     """
-    names = {field.name for field in settings.fields}
-    missing = [column for column in settings.deduplicate_by if column not in names]
+    sql, layout = settings.sql, settings.layout
+    names = {field.name for field in settings.schema.fields}
+    missing = [column for column in sql.deduplicate_by if column not in names]
     if missing:
         raise ConfigError(
             f"pipelines.{name}.deduplicate_by",
@@ -167,68 +167,68 @@ def check(spark: SparkSession, name: str, settings: IngestSettings) -> pa.Schema
             ],
         )
     empty = without_duplicates(records(spark, settings, ()), settings, 1)
-    if not settings.transform:
-        return _output_schema(empty.schema, settings)
+    if not sql.transform:
+        return _output_schema(empty.schema, layout)
     schema: StructType | None = None
     try:
         with _view(empty) as view:
-            refusal = refusal_of(spark, settings.transform, view)
+            refusal = refusal_of(spark, sql.transform, view)
             if refusal is None:
-                schema = spark.sql(wrapped(settings.transform, view)).schema
+                schema = spark.sql(wrapped(sql.transform, view)).schema
     except PySparkException as error:
         # A constant of the statement may fail during analysis.
         if not isinstance(error, AnalysisException) and not is_data_failure(error):
             raise
         refusal = spark_message(str(error))
     if schema is not None:
-        refusal = schema_refusal(schema, settings)
+        refusal = schema_refusal(schema, layout, settings.added_columns)
     if schema is None or refusal is not None:
         raise ConfigError(f"pipelines.{name}.transform", [str(refusal)])
-    return _output_schema(schema, settings)
+    return _output_schema(schema, layout)
 
 
-def check_written(spark: SparkSession, name: str, settings: IngestSettings) -> None:
+def check_written(spark: SparkSession, name: str, statement: str) -> None:
     """Raise `ConfigError` for a statement that is no query, whatever the columns will be."""
-    refusal = query_refusal(spark, settings.transform)
+    refusal = query_refusal(spark, statement)
     if refusal is not None:
         raise ConfigError(f"pipelines.{name}.transform", [refusal])
 
 
-def _output_schema(schema: StructType, settings: IngestSettings) -> pa.Schema:
+def _output_schema(schema: StructType, layout: OutputLayout) -> pa.Schema:
     """Return the Parquet files' schema: times are microseconds in UTC."""
-    gone = {PARTITION} if by_path(settings) else set()
+    gone = {PARTITION} if by_path(layout) else set()
     kept = StructType([field for field in schema.fields if field.name not in gone])
     return to_arrow_schema(kept, timezone="UTC")
 
 
-def schema_refusal(schema: StructType, settings: IngestSettings) -> str | None:
+def schema_refusal(schema: StructType, layout: OutputLayout, added: AddedColumns) -> str | None:
     """Return why a table cannot have such columns; None if it can."""
     names = [field.name for field in schema.fields]
     lowered = [name.lower() for name in names]
     twice = [name for name in names if lowered.count(name.lower()) > 1]
     if twice:
         return f"gives column {twice[0]!r} twice (Delta ignores case); rename one with AS"
-    if by_path(settings) and PARTITION not in names:
+    if by_path(layout) and PARTITION not in names:
         return (
             f"must select {PARTITION}, the directory that sink.partition_by gives a record's file"
             f" (SELECT {PARTITION}, …); it is not written to the files"
         )
-    if settings.unit_column and UNIT_COLUMN not in names:
+    if added.unit and UNIT_COLUMN not in names:
         return (
             f"must select {UNIT_COLUMN}, the column by which rows of its sources are replaced"
             f" (SELECT {UNIT_COLUMN}, …)"
         )
-    if set(names) <= ({PARTITION} if by_path(settings) else set()):
+    if set(names) <= ({PARTITION} if by_path(layout) else set()):
         return "gives no column for the table"
     for field in schema.fields:
         if (unfit := _unfit(field.dataType)) is not None:
             return f"column {field.name!r} has type {unfit}, {_REMEDIES.get(unfit, _NO_REMEDY)}"
-    return _partition_refusal(schema, settings)
+    return _partition_refusal(schema, layout)
 
 
-def _partition_refusal(schema: StructType, settings: IngestSettings) -> str | None:
+def _partition_refusal(schema: StructType, layout: OutputLayout) -> str | None:
     types = {field.name: field.dataType for field in schema.fields}
-    for rule in settings.partition_rules:
+    for rule in layout.partition_rules:
         kind = types.get(rule.column)
         if kind is None:
             return f"must give the column {rule.column!r}, which sink.partition_by names"
@@ -239,24 +239,24 @@ def _partition_refusal(schema: StructType, settings: IngestSettings) -> str | No
                 f"gives {rule.column!r} as {first_line(kind.simpleString())}, which"
                 " sink.partition_by cannot make a directory of; CAST it to STRING"
             )
-    for sorted_by in settings.sort_by:
+    for sorted_by in layout.sort_by:
         kind = types.get(sorted_by.column)
         if not isinstance(kind, (*_IN_A_PATH, FloatType, DoubleType)):
             return f"must give the column {sorted_by.column!r} with an order: sink.sort_by names it"
-    moved = {rule.column for rule in settings.partition_rules if rule.moves}
+    moved = {rule.column for rule in layout.partition_rules if rule.moves}
     lowered = {name.lower(): name for name in types if name not in moved}
-    for key in _partition_keys(settings):
+    for key in _partition_keys(layout):
         if key.lower() in lowered:
             return f"gives column {lowered[key.lower()]!r}, which is a key of sink.partition_by"
     return None
 
 
-def _partition_keys(settings: IngestSettings) -> Iterator[str]:
-    templates = [rule.template for rule in settings.partition_rules]
-    for template in filter(None, (*templates, settings.partition_template)):
+def _partition_keys(layout: OutputLayout) -> Iterator[str]:
+    templates = [rule.template for rule in layout.partition_rules]
+    for template in filter(None, (*templates, layout.partition_template)):
         for part in template.split("/"):
             yield part.partition("=")[0]
-    yield from (rule.key for rule in settings.partition_rules if rule.key)
+    yield from (rule.key for rule in layout.partition_rules if rule.key)
 
 
 _NO_REMEDY = "which a Delta table does not support; CAST it to another type"

@@ -74,7 +74,7 @@ def run_reading(
         task = restore_secrets(tasks[number])
 
         def read(spec: Mapping[str, Any], task: ReadingTask = task) -> Iterable[Rows]:
-            return reader_of(access.driver)(access, spec, task.settings.fields)
+            return reader_of(access.driver)(access, spec, task.settings.schema.fields)
 
         sink = storage_of(task.settings.sink)
         yield read_item(task, read, sink, context.taskAttemptId()).to_json()

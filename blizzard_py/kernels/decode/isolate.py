@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from blizzard_core.bounds import PARSER_DEATHS
 from blizzard_core.storage.opening import open_source
-from blizzard_py.job import IngestSettings, JobFile
+from blizzard_py.job import FileLimits, JobFile, Place
 from blizzard_py.kernels.decode.child_process import ChildProcess, Died
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.parse import BadLine, BadRecord, LineParser, Parsed
@@ -84,11 +84,11 @@ class IsolatedParser:
             ) from died
 
 
-def check_readable(nursery: ChildProcess, settings: IngestSettings, file: JobFile) -> None:
+def check_readable(nursery: ChildProcess, source: Place, file: JobFile, limits: FileLimits) -> None:
     """Raise `FileFailed` if reading and decompressing the file kills two children."""
     for _ in range(2):
         try:
-            nursery.call(_read_through, settings, file)
+            nursery.call(_read_through, source, file, limits)
         except Died as died:
             how = died.how
         else:
@@ -101,9 +101,9 @@ def _parse(schema: RecordSchema, chunk: bytes, *, tolerant: bool, thorough: bool
     return parser.parse(chunk)
 
 
-def _read_through(settings: IngestSettings, file: JobFile) -> None:
-    storage = open_source(settings.source.uri, dict(settings.source.options))
-    expansion = Expansion(file.size, settings.bounds.expansion)
+def _read_through(source: Place, file: JobFile, limits: FileLimits) -> None:
+    storage = open_source(source.uri, dict(source.options))
+    expansion = Expansion(file.size, limits.expansion)
     try:
         with opened(storage, file, expansion) as blocks:
             for _ in blocks:

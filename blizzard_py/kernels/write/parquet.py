@@ -16,7 +16,7 @@ from blizzard_core.settings.tables import ParquetCompression
 from blizzard_core.storage.file_sink import FileSink
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.extent import leaves
-from blizzard_py.job import IngestSettings, SortKey
+from blizzard_py.job import OutputLayout, SortKey
 
 # Enough to distinguish a column of some thousand values from one that never repeats.
 _SAMPLE_ROWS = 1 << 14
@@ -160,15 +160,15 @@ def _sorting_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> list[pq.Sort
     return list(pq.SortingColumn.from_ordering(schema, order, null_placement="at_end"))
 
 
-def output_format(settings: IngestSettings, schema: pa.Schema) -> ParquetFormat:
+def output_format(layout: OutputLayout, schema: pa.Schema) -> ParquetFormat:
     """Return the format of files with such rows: without columns that are in the directory."""
-    moved = {rule.column for rule in settings.partition_rules if rule.moves}
+    moved = {rule.column for rule in layout.partition_rules if rule.moves}
     return ParquetFormat(
         pa.schema([field for field in schema if field.name not in moved]),
-        settings.parquet_compression,
-        settings.file_bytes,
-        settings.row_group_bytes,
-        settings.sort_by,
+        layout.compression,
+        layout.file_bytes,
+        layout.row_group_bytes,
+        layout.sort_by,
     )
 
 

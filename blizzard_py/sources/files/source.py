@@ -110,7 +110,7 @@ class FileSource(ABC):
         entry = self._storage.stat(name) if name else None
         folder = None
         with contextlib.suppress(PartitionError):  # the table was partitioned in another way then
-            folder = self._folder(name) if self._parts.ingest.partition_template else None
+            folder = self._folder(name) if self._parts.ingest.layout.partition_template else None
         why = ignored(name, self._source.advanced.compression)
         why = why or outside(self._parts.identity.range, name) or None
 
@@ -162,7 +162,7 @@ class FileSource(ABC):
     def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
         """Return the batch's files with their table directories, and the outcomes of the others."""
         theirs = self._theirs(state, batch)
-        template = self._parts.ingest.partition_template
+        template = self._parts.ingest.layout.partition_template
         files: list[JobFile] = []
         lost: list[FinishedFile] = []
         for entry in batch.files:
@@ -276,7 +276,7 @@ class FileSource(ABC):
         """Return the table's directory for the file's rows. Raises `PartitionError`."""
         source_filter = self._source.partition_filter
         source_template = source_filter.prefix_template if source_filter else None
-        return partition_of(path, self._parts.ingest.partition_template, source_template)
+        return partition_of(path, self._parts.ingest.layout.partition_template, source_template)
 
 
 def _lowest(state: SourceState, batch: Batch, work: FileWork | None) -> Lowest:

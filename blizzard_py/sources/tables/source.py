@@ -224,7 +224,9 @@ class WindowSource(SlicedSource):
         seen = [(segment_path(self._parts.id, one), one) for one in known.seen]
         told = DedupSpec()
         if not known.slices:
-            told = windows.dedup(self._query_spec, self._parts.ingest.fields, known.window, seen)
+            told = windows.dedup(
+                self._query_spec, self._parts.ingest.schema.fields, known.window, seen
+            )
         tasks = {item_name(known.seq, task.name): task for task in known.tasks}
         items = {e.path: tasks[e.path] for e in batch.files}
         slices = {}
@@ -287,7 +289,9 @@ class WindowSource(SlicedSource):
         for warning in self._unheard(bound.warnings):
             self._log.warning("bound", reason=warning)
         self._bound = bound
-        kept = windows.planned(known, query_spec, self._parts.ingest.fields, bound, self._clock())
+        kept = windows.planned(
+            known, query_spec, self._parts.ingest.schema.fields, bound, self._clock()
+        )
         if kept is None:
             return known, 1
         if query_spec.replaces:

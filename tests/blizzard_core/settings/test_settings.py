@@ -489,7 +489,7 @@ def test_rows_decide_their_partition_by_columns(tmp_path: Path) -> None:
     )
     config = load(tmp_path, document)
     pipeline = config.pipelines["events"]
-    rules = ingest_settings(pipeline, pipeline.sources["main"]).partition_rules
+    rules = ingest_settings(pipeline, pipeline.sources["main"]).layout.partition_rules
     assert rules == (
         PartitionRule("country", key="country"),
         PartitionRule("shop", key="store"),
@@ -524,10 +524,10 @@ def test_the_sink_settles_how_files_are_made(tmp_path: Path) -> None:
         sort_by=["country", "-time"],
     )
     pipeline = load(tmp_path, document).pipelines["events"]
-    settings = ingest_settings(pipeline, pipeline.sources["main"])
-    assert settings.parquet_compression == "uncompressed"
-    assert (settings.file_bytes, settings.row_group_bytes) == (2 << 20, 1 << 20)
-    assert settings.sort_by == (SortKey("country"), SortKey("time", descending=True))
+    layout = ingest_settings(pipeline, pipeline.sources["main"]).layout
+    assert layout.compression == "uncompressed"
+    assert (layout.file_bytes, layout.row_group_bytes) == (2 << 20, 1 << 20)
+    assert layout.sort_by == (SortKey("country"), SortKey("time", descending=True))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from blizzard_py.app.wiring import computes_in_driver
 from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.engines.spark import gateway
 from blizzard_py.engines.spark.gateway import quick_start_settings
-from blizzard_py.job import IngestJob, IngestResult, IngestSettings, Place
+from blizzard_py.job import IngestJob, IngestResult, IngestSettings, OutputLayout, Place, RowSchema
 
 # Runs a command line in a fresh interpreter and says what it loaded.
 PROBE = """\
@@ -36,7 +36,7 @@ print(json.dumps({{"code": code, "modules": sorted(sys.modules)}}))
 # Hundreds of milliseconds each; the stores' clients are for those who use them.
 STORES = {"adlfs", "azure", "botocore", "gcsfs", "google.auth", "s3fs"}
 SPARK = {"grpc", "pandas", "py4j", "pyspark"}
-SETTINGS = IngestSettings(Place("raw", {}), Place("lake", {}), (), "snappy", 1, "", None)
+SETTINGS = IngestSettings(Place("raw"), Place("lake"), RowSchema(()), OutputLayout("snappy", 1))
 
 
 def loaded_by_a_run(package: str, config: Path) -> set[str]:

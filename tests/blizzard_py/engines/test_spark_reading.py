@@ -24,7 +24,16 @@ from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.connections.sqlite.connection import SqliteConnection
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.failures import reading_error
-from blizzard_py.job import FieldSpec, IngestJob, IngestSettings, JobFile, Place
+from blizzard_py.job import (
+    ErrorTolerance,
+    FieldSpec,
+    IngestJob,
+    IngestSettings,
+    JobFile,
+    OutputLayout,
+    Place,
+    RowSchema,
+)
 from blizzard_py.reading import Access, Reading, ReadTask, Window
 from tests.support.mariadb_server import PASSWORD as MARIADB_PASSWORD
 from tests.support.mariadb_server import mariadb_server
@@ -47,10 +56,9 @@ def job(folder: Path, reading: Reading, *fields: FieldSpec) -> IngestJob:
     settings = IngestSettings(
         source=Place("shop:orders"),
         sink=Place(str(folder / "lake")),
-        fields=fields or FIELDS,
-        parquet_compression="snappy",
-        file_bytes=1 << 20,
-        max_bad_fraction=0.5,
+        schema=RowSchema(fields or FIELDS),
+        layout=OutputLayout("snappy", file_bytes=1 << 20),
+        tolerance=ErrorTolerance(max_bad_fraction=0.5),
     )
     files = tuple(JobFile(name, 0) for name in reading.tasks)
     return IngestJob(settings, "staging", "p/s/b/1", files, 1.0, reading)

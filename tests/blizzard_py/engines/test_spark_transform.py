@@ -18,7 +18,7 @@ from blizzard_core.errors import ConfigError, EngineError
 from blizzard_py.__main__ import main
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.failures import is_data_failure
-from blizzard_py.job import FileBounds, PartitionRule, SortKey
+from blizzard_py.job import FileLimits, PartitionRule, SortKey
 from tests.support.ingest_job_harness import PREFIX, STAGING, IngestJobHarness, by_path, specs
 
 FIELDS = specs(id="int64", name="string", time="timestamp", tags="string")
@@ -349,7 +349,7 @@ def test_a_result_with_too_many_directories_costs_its_file(
     world.put("2-many.ndjson", records_of(*((number, f"m{number}") for number in range(30))))
     world.transform = "SELECT id, name FROM source"
     world.rules = (PartitionRule("name", key="name"),)
-    world.bounds = FileBounds(directories=5)
+    world.limits = FileLimits(directories=5)
     result = world.ingest(engine=spark_engine)
     files = by_path(result)
     assert {path for path, file in files.items() if file.outcome == "ingested"} == {

@@ -12,7 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from blizzard_core.errors import Unavailable
-from blizzard_py.job import FileBounds, IngestSettings, JobFile, Place
+from blizzard_py.job import (
+    ErrorTolerance,
+    FileLimits,
+    IngestSettings,
+    JobFile,
+    OutputLayout,
+    Place,
+    RowSchema,
+)
 from blizzard_py.kernels.late_letters import LatenessReport, LatenessTask, run_lateness_task
 from blizzard_py.kernels.lateness import Limits, Rule
 from tests.support.memory_store import MemoryStorage
@@ -59,10 +67,9 @@ class LateLetterHarness:
         settings = IngestSettings(
             source=Place(uri),
             sink=Place("mem://lake"),
-            fields=(),
-            parquet_compression="snappy",
-            file_bytes=1,
-            bounds=FileBounds(letters=most),
+            schema=RowSchema(()),
+            layout=OutputLayout("snappy", file_bytes=1),
+            tolerance=ErrorTolerance(limits=FileLimits(letters=most)),
         )
         task = LatenessTask(
             0,

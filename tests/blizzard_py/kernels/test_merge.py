@@ -133,10 +133,10 @@ def worth_joining(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_outputs_are_joined_unless_they_are_tiny_or_sorted(
     tmp_path: Path, sizes: list[int], order: tuple[SortKey, ...], joinable: bool
 ) -> None:
-    settings = IngestJobHarness(tmp_path, sort_by=order).job().settings
+    layout = IngestJobHarness(tmp_path, sort_by=order).job().settings.layout
     group = [output(number, size) for number, size in enumerate(sizes)]
-    assert is_joinable(group, settings) == joinable
-    least = replace(settings, file_bytes=1)  # and a megabyte is worth it, at least
+    assert is_joinable(group, layout) == joinable
+    least = replace(layout, file_bytes=1)  # and a megabyte is worth it, at least
     assert is_joinable([output(1, 1 << 20), output(2, (1 << 20) - 1)], least) is False
     assert is_joinable([output(1, 1 << 20), output(2, 1 << 20)], replace(least, sort_by=())) is True
 
@@ -299,7 +299,8 @@ def test_a_merge_that_fails_leaves_nothing_behind(
 
 def test_work_is_divided_when_there_is_much(tmp_path: Path) -> None:
     job = IngestJobHarness(tmp_path).job()
-    job = replace(job, settings=replace(job.settings, file_bytes=128 << 20))
+    layout = replace(job.settings.layout, file_bytes=128 << 20)
+    job = replace(job, settings=replace(job.settings, layout=layout))
     outputs = tuple(
         output(number, 1 << 20, f"d={number % 100:03d}", rows=5) for number in range(400)
     )

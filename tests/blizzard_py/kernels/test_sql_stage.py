@@ -49,7 +49,7 @@ def test_records_come_with_their_place_in_the_source(world: IngestJobHarness) ->
     world.deduplicate_by = ("id",)
     world.template, world.metadata = "date=%Y-%m-%d", ("_ingested_at",)
     settings = world.job().settings
-    world.metadata = staged_metadata(settings)
+    world.metadata = staged_metadata(settings.added_columns, settings.sql)
     _, report = first(world)
     schema = record_schema(settings)
     assert schema.names == ["id", "_ingested_at", "_source_file", "_source_line", PARTITION]

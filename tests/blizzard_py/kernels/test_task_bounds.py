@@ -19,7 +19,7 @@ from blizzard_core.bounds import EXPANSION_FREE_BYTES, REASON_CHARACTERS
 from blizzard_core.errors import Unavailable
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.dead_letters.reader import DeadLetterObject, read
-from blizzard_py.job import FileBounds, PartitionRule
+from blizzard_py.job import FileLimits, PartitionRule
 from blizzard_py.kernels import bad_records, task
 from blizzard_py.kernels.job_tasks import tasks_of
 from blizzard_py.kernels.report import TaskReport
@@ -57,7 +57,7 @@ def test_excessive_expansion_quarantines_only_that_file(
     monkeypatch.setattr(expansion, "EXPANSION_FREE_BYTES", 100_000)
     data = CODECS[codec](lines(7) * 300_000)
     world.put(f"b.ndjson.{codec}", data)
-    world.bounds = FileBounds(expansion=100)
+    world.limits = FileLimits(expansion=100)
     report = world.run_task(attempt=attempt, threads=threads)
     bad = by_path(report)[f"b.ndjson.{codec}"]
     assert (bad.outcome, bad.stage) == ("quarantined", "decompress")
@@ -66,7 +66,7 @@ def test_excessive_expansion_quarantines_only_that_file(
     assert bad.bytes_read < 3 << 20
     assert neighbours_are_ingested(world, report)
     assert world.ids(report) == [1, 2]
-    world.bounds = FileBounds(expansion=10**6)
+    world.limits = FileLimits(expansion=10**6)
     assert by_path(world.run_task())[f"b.ndjson.{codec}"].rows == 300_000
 
 
@@ -114,7 +114,7 @@ def test_letters_of_a_file_are_bounded_and_the_rest_is_counted(
 ) -> None:
     if not grouped:
         monkeypatch.setattr(task, "SMALL_FILE_BYTES", 0)
-    world.bounds = FileBounds(letters=3)
+    world.limits = FileLimits(letters=3)
     world.put("b.ndjson", lines(3) + b"oops\n" * 10 + lines(4))
     world.put("c.ndjson", b"oops\n" * 3)
     report = world.run_task()
@@ -148,7 +148,7 @@ def test_letters_of_long_lines_are_bounded_by_their_bytes(
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_hopeless_file_is_not_read_to_its_end(world: IngestJobHarness, threads: int) -> None:
     world.max_bad_fraction = 0.5
-    world.bounds = FileBounds(letters=1000)
+    world.limits = FileLimits(letters=1000)
     world.put("b.ndjson", b"oops\n" * (4 << 20))
     report = world.run_task(threads=threads)
     bad = by_path(report)["b.ndjson"]
@@ -199,7 +199,7 @@ def test_only_a_file_with_too_many_directories_is_quarantined(
     if not grouped:
         monkeypatch.setattr(task, "SMALL_FILE_BYTES", 0)
     world.rules = (PartitionRule("id", key="of"),)
-    world.bounds = FileBounds(directories=20)
+    world.limits = FileLimits(directories=20)
     world.put("b.ndjson", lines(*range(100, 121)))
     world.put("c.ndjson", lines(*range(100, 120)) * 3)
     report = world.run_task(attempt=attempt)
@@ -210,7 +210,7 @@ def test_only_a_file_with_too_many_directories_is_quarantined(
     assert neighbours_are_ingested(world, report)
     assert len(report.outputs) == 22
     assert by_path(report)["c.ndjson"].rows == 60
-    world.bounds = FileBounds(directories=21)
+    world.limits = FileLimits(directories=21)
     assert by_path(world.run_task())["b.ndjson"].rows == 21
 
 

@@ -279,8 +279,8 @@ def test_a_replay_is_stopped_by_nothing_that_stops_a_source() -> None:
     found = world.replay()
     assert found == dict.fromkeys([FIRST, SECOND, record_name(INGESTED)], "quarantined")
     settings = {job.settings.source.uri: job.settings for job in world.engine.jobs}
-    assert settings["mem://raw"].on_bad_record == "quarantine_file"
-    records = settings[f"mem://dlq/{SOURCE_ID}~records"]
+    assert settings["mem://raw"].tolerance.on_bad_record == "quarantine_file"
+    records = settings[f"mem://dlq/{SOURCE_ID}~records"].tolerance
     assert (records.on_bad_record, records.max_bad_fraction) == ("quarantine_record", 1)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from blizzard_core.errors import BlizzardError, Cancelled, FencedError, StateError
 from blizzard_py.edits import checkpoint_edit
-from blizzard_py.job import FieldSpec
+from blizzard_py.job import AddedColumns, ErrorTolerance, FieldSpec, SqlSteps
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.requests.records import End
@@ -264,7 +264,7 @@ def test_rows_that_are_all_bad_end_the_request_alone() -> None:
     world.table.task_rows = 100
     for row in world.table.rows:
         row["text"] = row["text"] if row["n"] > 20 else None
-    world.job = {"max_bad_fraction": 0.1}
+    world.job = {"tolerance": ErrorTolerance(max_bad_fraction=0.1)}
     world.fields = (world.fields[0], FieldSpec("text", "string", nullable=False))
     world.begin()
     request = world.ask("1", "21")
@@ -306,7 +306,7 @@ def test_a_replacing_table_is_read_again_from_a_time_on() -> None:
     start = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
     table = ToyTable("timed ranges", "at", kind="clock", schema=TIMED)
     world = QueryHarness(table, TIME_FIELDS, replaces=True, backward={"hours": 1})
-    world.job = {"unit_column": True}
+    world.job = {"added_columns": AddedColumns(unit=True)}
     table.rows += [{"at": start + dt.timedelta(hours=h), "text": f"t{h}"} for h in range(10)]
     world.drain()
     for row in table.rows:
@@ -338,7 +338,7 @@ def test_settings_that_change_meanwhile_end_the_request() -> None:
     while "covered" not in world.known():
         pipeline.cycle(threading.Event())
     changed = world.job
-    world.job = {"deduplicate_by": ("n",)}
+    world.job = {"sql": SqlSteps(("n",))}
     world.drain()
     assert world.end(request).state == "failed"
     assert "configuration of this source changed" in world.end(request).reason
@@ -400,7 +400,7 @@ def test_a_chunk_is_one_batch_however_large(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_bad_row_ends_a_request_that_may_pass_none() -> None:
     world = ValueRangeHarness()
     world.table.rows[4]["text"] = None
-    world.job = {"on_bad_record": "fail"}
+    world.job = {"tolerance": ErrorTolerance("fail")}
     world.fields = (world.fields[0], FieldSpec("text", "string", nullable=False))
     world.begin()
     request = world.ask("1", "21")

@@ -11,7 +11,7 @@ import pytest
 from blizzard_core.errors import StateError
 from blizzard_core.settings.event_time import Branch, EventTimeSettings
 from blizzard_core.watermark.progress import Progress
-from blizzard_py.job import FieldSpec, IngestSettings, Place
+from blizzard_py.job import FieldSpec, IngestSettings, OutputLayout, Place, RowSchema, SqlSteps
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.event_times import EventTimes, merged_behind, merged_times
 from blizzard_py.state.source_state import SourceState, Totals
@@ -41,10 +41,9 @@ def query(
     ingest = IngestSettings(
         source=Place("a"),
         sink=Place("b"),
-        fields=fields,
-        parquet_compression="snappy",
-        file_bytes=1,
-        transform=transform,
+        schema=RowSchema(fields),
+        layout=OutputLayout("snappy", file_bytes=1),
+        sql=SqlSteps(transform=transform),
     )
     branches = changed.pop("branches", None)
     given = EventTimeSettings.model_validate(GIVEN | changed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import os
 import signal
@@ -15,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 import pytest
 
-from blizzard_py.job import JobFile, Place
+from blizzard_py.job import FileLimits, JobFile, Place
 from blizzard_py.kernels.decode import isolate
 from blizzard_py.kernels.decode.child_process import ChildProcess, Died
 from blizzard_py.kernels.decode.columns import RecordSchema
@@ -165,11 +164,8 @@ def test_a_file_that_kills_its_reader_twice_is_quarantined(tmp_path: Path) -> No
 
     killer = threading.Thread(target=kill_readers)
     killer.start()
-    settings = dataclasses.replace(
-        IngestJobHarness(tmp_path).job().settings, source=Place(str(tmp_path))
-    )
     with ChildProcess() as own, pytest.raises(FileFailed) as caught:
-        check_readable(own, settings, JobFile("endless.ndjson", 1 << 42))
+        check_readable(own, Place(str(tmp_path)), JobFile("endless.ndjson", 1 << 42), FileLimits())
     killer.join()
     assert (caught.value.stage, caught.value.outcome) == ("decompress", "quarantined")
     assert caught.value.reason == "a process that reads it dies: signal 9 (SIGKILL)"

@@ -23,7 +23,7 @@ from blizzard_core.errors import (
 from blizzard_py.connections.protocol import ReadBound
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_store import EditRefused
-from blizzard_py.job import FieldSpec, PartitionRule
+from blizzard_py.job import ErrorTolerance, FieldSpec, PartitionRule
 from blizzard_py.sources.tables import windows
 from blizzard_py.state import seen_rows
 from blizzard_py.state.column_state import ColumnState
@@ -306,7 +306,7 @@ def test_bad_rows_stop_where_they_are_to_or_are_no_slips() -> None:
     world = numbers()
     world.fields = (FIELDS[0], FieldSpec("text", "int64", nullable=True))
     put(world, (1, "x"))
-    world.job = {"on_bad_record": "fail"}
+    world.job = {"tolerance": ErrorTolerance("fail")}
     with pytest.raises(PipelineStopped, match="stopped at a bad record"):
         world.drain()
     world.job = {}

@@ -12,7 +12,7 @@ import pytest
 
 from blizzard_core.errors import Unavailable
 from blizzard_py.connections.query_spec import QuerySpec, Units
-from blizzard_py.job import FieldSpec
+from blizzard_py.job import AddedColumns, FieldSpec
 from blizzard_py.slices.units.due import Terms
 from blizzard_py.slices.units.ranges import UnitRange
 from blizzard_py.sources.context import SourceContext
@@ -36,7 +36,7 @@ class UnitQueryHarness(QueryHarness):
 
     def __init__(self, grace: float = 0, **units: Any) -> None:
         super().__init__(ToyTable("unit rows", "at", schema=SCHEMA), FIELDS)
-        self.job["unit_column"] = True
+        self.job["added_columns"] = AddedColumns(unit=True)
         listed = tuple({"name": name} for name in ("x", "y"))
         self.units = Units(
             UnitRange("2025-06-13", "-", partition="daily"),

@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     silence()
     if chosen.guards:
-        # The seeds that docs/reference/guarantees.md names.
+        # The seeds that tests/simulation/GUARDS.md names.
         chosen.first = chosen.first or 1
         return _hunt(chosen)
     if chosen.first is None:

@@ -1,7 +1,7 @@
 """Guards of the product that can be removed for a run: the test of the simulator.
 
 A guard's removal is a patch of the product. If no seed finds it, either the simulator misses a
-fault or the guard is useless. ``docs/reference/guarantees.md`` lists every guard.
+fault or the guard is useless. ``tests/simulation/GUARDS.md`` lists every guard.
 """
 
 from tests.simulation.guards import commit, penguin, requests, scans, stale, state

@@ -1,8 +1,8 @@
-"""The corpus of inputs, and the table of ``docs/reference/records-corpus.md`` with their outcomes.
+"""The corpus of inputs, and the tables of ``docs/reference/records-corpus.md`` with their outcomes.
 
-    python -m tests.support.corpus        # writes the table anew, from what the kernels do
+    python -m tests.support.corpus        # writes the tables anew, from what the kernels do
 
-`tests/blizzard_py/kernels/test_corpus.py` fails if the table in the document is not the one made
+`tests/blizzard_py/kernels/test_corpus.py` fails if the tables in the document are not those made
 here.
 """
 
@@ -33,6 +33,11 @@ FIELDS = (
 DOCUMENT = Path(__file__).parents[2] / "docs/reference/records-corpus.md"
 START, END = "<!-- corpus: python -m tests.support.corpus -->\n", "<!-- end of the corpus -->"
 _SHOWN = 60
+_TITLES = (
+    ("Ingested", "rows"),
+    ("Bad records", "reason"),
+    ("Quarantined files", "stage and reason"),
+)
 
 
 @dataclass(frozen=True)
@@ -278,21 +283,26 @@ def _by_name(found: list[dict[str, Any]], key: str) -> dict[str, list[dict[str, 
 
 
 def table(outcome: Outcome) -> str:
-    """Return the document's table."""
-    rows = ["| input | for example | what becomes of it |", "|---|---|---|"]
+    """Return the document's tables: one for each fate, with a row for each reason."""
+    reasons: dict[Fate, dict[str, list[str]]] = {"ingested": {}, "record": {}, "file": {}}
     for number, case in enumerate(CASES):
         name = name_of(number)
         found = outcome.files[name]
-        fate = f"{found.rows} rows" if case.suffix else "ingested"
+        fate: Fate = "ingested"
+        reason = f"{found.rows} rows" if case.suffix else "1 row"
         if found.outcome != "ingested":
-            fate = f"**file** quarantined ({found.stage}): {_text(found.error)}"
+            fate, reason = "file", f"{found.stage}: {_text(found.error)}"
         elif outcome.letters.get(name):
-            count = f"{found.rows} rows, " if case.suffix else ""
-            many = f"{found.bad_rows} **records**" if found.bad_rows > 1 else "**record**"
-            fate = f"{count}{many} quarantined: {_text(outcome.letters[name][0]['error'])}"
-        example = "" if case.suffix.endswith(("gz", "zst")) else f"`{_shown(case.data)}`"
-        rows.append(f"| {case.title} | {example} | {fate} |")
-    return "\n".join(rows) + "\n"
+            count = f"; {found.rows} rows, {found.bad_rows} bad" if case.suffix else ""
+            fate, reason = "record", f"{_text(outcome.letters[name][0]['error'])}{count}"
+        is_packed = case.suffix.endswith(("gz", "zst"))
+        example = "" if is_packed or not case.data else f" `{_shown(case.data)}`"
+        reasons[fate].setdefault(reason, []).append(f"{case.title}{example}")
+    parts = []
+    for (title, of), found_reasons in zip(_TITLES, reasons.values(), strict=True):
+        parts += [f"\n## {title}\n", f"| {of} | input |", "|---|---|"]
+        parts += [f"| {why} | {'<br>'.join(inputs)} |" for why, inputs in found_reasons.items()]
+    return "\n".join(parts) + "\n\n"
 
 
 def _shown(data: bytes) -> str:

@@ -15,17 +15,26 @@ from blizzard_core.table.contract import (
 )
 
 DOCS = Path(__file__).parents[2] / "docs/reference/penguin.md"
+# The text above the table says it once.
+WAITING = "; if it asks you to wait, run it again after 24 hours"
 BEGIN, END = "<!-- features -->\n", "<!-- /features -->\n"
 
 
 def table() -> str:
-    """Every feature of the protocol that is known here, and what becomes of it."""
+    """Every feature of the protocol that is known here, and what becomes of it.
+
+    Features with the same reason and remedy share a row.
+    """
+    shared: dict[tuple[bool, str, str], list[str]] = {}
+    for name, feature in FEATURES.items():
+        remedy = feature.remedy.removeprefix("run ").replace(WAITING, "")
+        for spelling in (f"'{name}'", name):
+            remedy = remedy.replace(f"FEATURE {spelling}", "FEATURE …")
+        shared.setdefault((feature.takes, feature.why.partition(";")[0], remedy), []).append(name)
     lines = ["| feature | | | what to do |\n|---|---|---|---|\n"]
-    for name, feature in sorted(FEATURES.items(), key=lambda item: not item[1].takes):
-        taken = "taken" if feature.takes else "refused"
-        lines.append(
-            f"| `{name}` | {taken} | {feature.why.partition(';')[0]} | {feature.remedy} |\n"
-        )
+    for (takes, why, remedy), names in sorted(shared.items(), key=lambda item: not item[0][0]):
+        taken = "taken" if takes else "refused"
+        lines.append(f"| {', '.join(f'`{n}`' for n in names)} | {taken} | {why} | {remedy} |\n")
     lines.append("| any other | refused | it is not known here | |\n\n")
     versions = [", ".join(map(str, found)) for found in (READER_VERSIONS, WRITER_VERSIONS)]
     lines.append(f"Reader versions: {versions[0]}; writer versions: {versions[1]}. ")

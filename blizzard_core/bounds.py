@@ -13,31 +13,31 @@ bounds, what happens beyond it, its key, and the test that shows it
 # --- Source files ----------------------------------------------------------------------------
 
 EXPANSION = 256
-"""Expansion: what a file becomes once it is unpacked, for each byte stored. An empty value of a
-row counts as a quarter of a byte
+"""Unpacked bytes of a file for each stored byte. An empty value of a row counts as a quarter of a
+byte
 Beyond: the file is quarantined, stage `decompress`
 Key: pipelines.NAME.error_handling.advanced.max_expansion
 Test: test_task_bounds.py::test_excessive_expansion_quarantines_only_that_file
 """
 EXPANSION_FREE_BYTES = 16 << 20
-"""The decompressed size that any file may have, however small it is
+"""Unpacked bytes that any file may have
 Beyond: the expansion counts
 Test: test_task_bounds.py::test_small_files_may_expand_as_far_as_they_like
 """
 LINE_BYTES = 64 << 20
 """A line
-Beyond: a bad record; the line is passed over without being held
+Beyond: a bad record, never held in memory
 Test: test_framing.py::test_a_line_above_the_limit_is_passed_over
 """
 LINE_CELLS = 16 << 20
-"""Values of a line: columns, and for each object in it those that a list or map of objects has
+"""Values of a line: columns, and those of each object in a list or map of objects
 Beyond: a bad record
 Test: test_portions.py::test_a_line_of_too_many_values_is_passed_over
 """
 CHUNK_CELLS = 2 << 20
-"""Rows times columns that are parsed at once. A row counts as 16 columns at least, a column of
+"""Rows times columns that are parsed at once. A row counts as at least 16 columns, a column of
 raw JSON as 8
-Beyond: the rest of the chunk is parsed after it
+Beyond: the rest follows
 Test: test_portions.py::test_chunks_of_many_rows_are_cut
 """
 PARSER_DEATHS = 500
@@ -46,13 +46,13 @@ Beyond: the file is quarantined, stage `parse`
 Test: test_isolate.py::test_file_fails_after_too_many_parser_deaths
 """
 DIRECTORIES = 1000
-"""Directories of the table that a file's rows go to, and so the outputs that it makes small
+"""Table directories for a file's rows
 Beyond: the file is quarantined, stage `partition`
 Key: pipelines.NAME.error_handling.advanced.max_directories_per_file
 Test: test_task_bounds.py::test_only_a_file_with_too_many_directories_is_quarantined
 """
 COMPONENT_BYTES = 255
-"""The name of a directory that is made of a value
+"""A directory name made of a value
 Beyond: a bad record, stage `partition`
 Test: test_partition.py::test_a_value_that_no_directory_can_have_names_its_rows
 """
@@ -60,23 +60,23 @@ Test: test_partition.py::test_a_value_that_no_directory_can_have_names_its_rows
 # --- Dead letters ----------------------------------------------------------------------------
 
 LETTERS = 100_000
-"""Letters of a file's bad records; of its rows out of time as many in each task
-Beyond: the rest is counted: in the last letter, `bad_rows` and the file's error. A file of which
-more than `max_bad_fraction` is bad up to there is quarantined without reading on
+"""Letters of a file's bad records; of its rows out of time in each task
+Beyond: the rest is counted: in the last letter, `bad_rows` and the file's error. A file that
+exceeds `max_bad_fraction` up to there is quarantined without reading on
 Test: test_task_bounds.py::test_letters_of_a_file_are_bounded_and_the_rest_is_counted
 """
 LETTERS_BYTES = 64 << 20
-"""Letters of a file's bad records, together
-Beyond: as with their number
+"""All letters of a file's bad records
+Beyond: the same
 Test: test_task_bounds.py::test_letters_of_long_lines_are_bounded_by_their_bytes
 """
 RAW_BYTES = 64 << 10
-"""The part of a line that its letter holds
+"""A line in its letter
 Beyond: `truncated`; a replay reads the file again
 Test: test_bad_records.py::test_a_line_above_the_limit_is_only_a_bad_record
 """
 ROW_BYTES = 512 << 10
-"""The part of a row of a table or an API that its letter holds
+"""A row of a table or an API in its letter
 Beyond: `truncated`
 Test: test_query_source.py::test_bad_rows_become_dead_letters_with_row_and_query
 """
@@ -99,7 +99,7 @@ Beyond: left out, with a warning; declare what is wanted
 Test: test_inference.py::test_excess_columns_are_left_out_with_a_reason
 """
 INFERRED_VALUES = 4000
-"""Values of a row, fields of objects counted: a line of a megabyte has room for 100,000
+"""Values of a row, fields of objects counted
 Beyond: objects behind them are `json`
 Test: test_inference.py::test_objects_beyond_what_a_row_may_hold_are_json
 """
@@ -120,13 +120,13 @@ Beyond: `json`
 Test: test_inference.py::test_values_have_the_narrowest_type_that_keeps_them
 """
 UNEXPECTED_FIELDS = 100
-"""Fields without a column that are told of a source, and that a batch makes columns of at once
-Beyond: not told; a batch looks again for what is left, ten times
+"""Fields without a column that are reported for a source, and that become columns at once
+Beyond: not reported; a batch looks again for the rest, ten times
 Test: test_new_fields.py::test_unexpected_names_are_limited_in_number_and_length
 """
 UNEXPECTED_VALUES_BYTES = 256 << 10
-"""Values of new fields that a task tells the driver, for their types
-Beyond: the values behind do not count for the type
+"""Values of new fields that a task reports to decide their types
+Beyond: later values do not count for the type
 Test: test_new_fields.py::test_unexpected_values_are_limited_in_bytes
 """
 
@@ -161,7 +161,7 @@ Beyond: the window fails and is asked for again; ask for smaller pages
 Test: test_answer_text.py::test_too_many_values_are_refused_before_they_are_cut
 """
 REQUEST_RANGES = 10_000
-"""Requests that a window of an API is cut into
+"""Requests for a window of an API
 Beyond: the source stops with the remedy: a longer range for each
 Test: test_request_windows.py::test_too_many_ranges_are_refused
 """
@@ -171,9 +171,9 @@ Beyond: the source stops with the file's name
 Test: test_text_files.py::test_a_header_of_too_many_columns_is_refused_at_once
 """
 CSV_BAD_ROWS = 100_000
-"""Rows of a CSV file that have another number of fields than its header, without one in 8 MiB
-that has it, or in 8 MiB
-Beyond: the source stops with the file's name: most likely it has another delimiter
+"""Rows of a CSV file with another number of fields than its header, in 8 MiB or without a good
+one in 8 MiB
+Beyond: the source stops with the file's name; the delimiter is probably wrong
 Test: test_text_files.py::test_a_file_of_bad_rows_alone_is_not_held
 """
 TABLE_ROW_BYTES = 64 << 20
@@ -182,13 +182,13 @@ Beyond: the source stops with the names of file and column
 Test: test_hostile_parquet.py::test_a_row_that_is_too_large_is_refused
 """
 TABLE_READER_BYTES = 256 << 20
-"""Memory of the process that decodes a Parquet file of a table, besides the 100 MB of any process
-and 64 MiB left by earlier files
+"""Memory to decode a Parquet file of a table, besides the 100 MB of any process and 64 MiB left
+by earlier files
 Beyond: the source stops with the names of file and column
 Test: test_hostile_parquet.py::test_small_files_cost_bounded_memory
 """
 TABLE_READER_PER_BYTE = 8
-"""And for each byte of the file: some writers make a page of a whole row group
+"""And for each byte of the file
 Beyond: the same
 Test: test_hostile_parquet.py::test_a_valid_file_with_row_group_sized_pages_is_read
 """
@@ -207,7 +207,7 @@ Test: test_hostile_parquet.py::test_a_long_footer_is_not_read
 
 REQUEST_BYTES = 1 << 20
 """A request of an operator
-Beyond: the command refuses to send it, and the owner of the source rejects it unread
+Beyond: the command refuses to send it, and the owner of the source rejects it
 Test: test_request_document.py::test_a_large_request_is_refused
 """
 REQUEST_CHARACTERS = 500
@@ -231,7 +231,7 @@ Beyond: the request is refused; mark fewer at once
 Test: test_request_document.py::test_too_many_units_are_refused
 """
 REQUEST_CHUNKS = 10_000
-"""Chunks of a range of values that a request reads, each a page and a commit
+"""Chunks of a range of values that a request reads
 Beyond: the request is rejected; give a longer --chunk
 Test: test_value_ranges.py::test_a_range_that_would_double_rows_is_rejected
 """
@@ -239,48 +239,48 @@ Test: test_value_ranges.py::test_a_range_that_would_double_rows_is_rejected
 # --- Listings and the status page ------------------------------------------------------------
 
 PAGE_KEYS = 1000
-"""Names of a page of a listing (Azure: 5,000)
+"""Names in a page of a listing (Azure: 5,000)
 Beyond: the next page
 Test: test_storage.py::test_a_listing_over_many_pages_is_complete
 """
 FIRST_PAGE_KEYS = 100
-"""Names of the first page, since most polls find little
+"""Names in the first page
 Beyond: the next page
 Test: test_storage.py::test_a_stopped_listing_costs_one_small_page
 """
 SCAN_FILES = 50_000
-"""New files that a look for files holds
-Beyond: the rest comes with the next look
+"""New files that a scan holds
+Beyond: the rest comes with the next scan
 Test: test_costs.py::test_discovery_memory_is_bounded_by_the_scan
 """
 CONNECTIONS = 64
 """Connections to the status page
-Beyond: the one that was heard of least lately is cut off
+Beyond: the longest idle one is cut off
 Test: test_web.py::test_excess_connections_cut_off_the_longest_silent_one
 """
 STORY_CHARACTERS = 2048
-"""Characters of a URI that the page is asked about
+"""Characters of a URI in a question to the page
 Beyond: the question is refused
 Test: test_page.py::test_a_question_is_bounded_in_length_and_in_who_asks
 """
 STORY_REQUESTS = 3000
-"""Requests to stores that questions to the page may cause at once; 10 a second come back
-Beyond: the question is refused with the command that asks on a terminal
+"""Requests to stores for questions to the page at once; 10 a second come back
+Beyond: the question is refused, with the command for a terminal
 Test: test_source_page.py::test_questions_cost_no_more_requests_than_are_allowed
 """
 SHOWN_STATE_BYTES = 8 << 20
-"""A state file of the other daemon that the page shows
+"""A state file of the other daemon on the page
 Beyond: only its age is shown
 Test: test_peer_state.py::test_a_state_file_that_is_too_large_is_not_read
 """
 SHOWN_BATCH_BYTES = 16 << 20
-"""An object of the journal that the page shows
-Beyond: its age and its size are shown
+"""An object of the journal on the page
+Beyond: only its age and size are shown
 Test: test_source_page.py::test_damaged_batch_record_spoils_only_its_own_history_row
 """
 SHOWN_COMMIT_BYTES = 2 << 20
-"""A commit of which the page tells
-Beyond: its beginning is told of, with a + behind the numbers
+"""A commit on the page
+Beyond: only its beginning is shown, with a + behind the numbers
 Test: test_commits.py::test_a_long_commit_is_summarized_by_its_beginning
 """
 
@@ -295,7 +295,7 @@ Test: test_file_contract.py::test_file_with_a_footer_of_a_gigabyte_is_rejected
 """
 FOOTERS_DECODED_BYTES = 96 << 20
 """Footers of a batch, decoded
-Beyond: the files behind wait for the next batch
+Beyond: the other files wait for the next batch
 Test: test_file_contract.py::test_long_footers_are_read_a_few_at_a_time
 """
 FILE_COLUMNS = 10_000
@@ -327,22 +327,22 @@ Beyond: the file is quarantined
 Test: test_footers.py::test_no_footer_ends_the_process
 """
 GROUP_ROWS = (1 << 31) - 1
-"""Rows of a row group: readers count them in 32 bits
+"""Rows of a row group
 Beyond: the file is quarantined
 Test: test_file_contract.py::test_a_row_count_that_cannot_be_is_not_committed
 """
 ROWS_PER_BYTE = 1 << 16
-"""Rows for each byte of a file: a page of one repeated value takes some 20 bytes
+"""Rows for each byte of a file
 Beyond: the file is quarantined
 Test: test_file_contract.py::test_a_row_count_that_cannot_be_is_not_committed
 """
 OUTPUT_ID_BYTES = 1024
-"""An output id: thousands are in each commit and in the mirror
+"""An output id
 Beyond: the file is quarantined
 Test: test_footers.py::test_an_output_id_that_is_none_is_refused
 """
 QUARANTINE_BYTES = 1 << 19
-"""The short object of the quarantine: some 2,500 lines
-Beyond: its lines move to an object of their own
+"""The short object of the quarantine
+Beyond: its lines move to another object
 Test: test_quarantine.py::test_the_short_object_moves_when_it_has_grown
 """

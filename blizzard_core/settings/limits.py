@@ -15,10 +15,8 @@ _HEAD = """\
 # Limits
 
 Files, answers, configurations and connections are accepted up to these limits. Data beyond a limit
-costs neither the process nor other sources. `make docs` writes this page from
-`blizzard_core/bounds.py`, where the code takes the numbers from; each limit there names its test.
-
-A limit that honest data may reach has a configuration key; the number is its default.
+costs neither the process nor other sources. A limit that honest data may reach has a configuration
+key; the number is its default.
 """
 
 _MIB, _KIB = 1 << 20, 1 << 10

@@ -1,4 +1,4 @@
-"""The corpus of inputs, and the tables of ``docs/reference/records-corpus.md`` with their outcomes.
+"""The corpus of inputs; its outcomes are in ``tests/blizzard_py/kernels/CORPUS.md``.
 
     python -m tests.support.corpus        # writes the tables anew, from what the kernels do
 
@@ -30,7 +30,7 @@ FIELDS = (
     FieldSpec("id", "int64", nullable=False),
     *specs(s="string", i="int32", f="float64", g="float32", b="boolean", t="timestamp", d="date"),
 )
-DOCUMENT = Path(__file__).parents[2] / "docs/reference/records-corpus.md"
+DOCUMENT = Path(__file__).parents[2] / "tests/blizzard_py/kernels/CORPUS.md"
 START, END = "<!-- corpus: python -m tests.support.corpus -->\n", "<!-- end of the corpus -->"
 _SHOWN = 60
 _TITLES = (

@@ -1,4 +1,4 @@
-"""Every input of the corpus ends as `docs/reference/records-corpus.md` says, with json's values."""
+"""Every input of the corpus ends as `CORPUS.md` says, with json's values."""
 
 from __future__ import annotations
 

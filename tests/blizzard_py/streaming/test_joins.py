@@ -130,7 +130,9 @@ def test_each_side_may_have_fields_and_a_time_of_its_own(
     assert "amount" in other
 
 
-def test_full_outer_join_publishes_when_no_match_can_come(tmp_path: Path, spark_engine: SparkEngine) -> None:
+def test_full_outer_join_publishes_when_no_match_can_come(
+    tmp_path: Path, spark_engine: SparkEngine
+) -> None:
     """Unmatched rows come once the watermark passed their bounds."""
     world, oracle = world_of(tmp_path, spark_engine, joining("full_outer"))
     a, b, c, d, e, f = range(6)

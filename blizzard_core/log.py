@@ -10,7 +10,7 @@ this order:
 
 Levels: *debug* every poll; *info* finished work; *warning* a problem that the daemon handles (it
 retries, it quarantines a file); *error* a problem that it cannot handle.
-``docs/guides/operations.md`` lists every event.
+``docs/reference/log-events.md`` lists every event.
 """
 
 from __future__ import annotations

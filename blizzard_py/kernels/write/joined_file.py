@@ -4,8 +4,8 @@
 has their new positions and the columns with NaN; the rest equals the footer of a file without rows.
 If that is impossible, `SchemaMismatch` is raised, and the caller rewrites the rows.
 
-Reading and writing rows again takes as long as parsing them did. Copying them takes a tenth of that
-(`docs/design/benchmarks.md`).
+Reading and writing rows again takes as long as parsing them did. Copying them takes a tenth of
+that.
 
 Format: https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift. Fields
 with positions in the file are identified by number. An unknown field is refused, since it might be

@@ -23,19 +23,20 @@ BEGIN, END = "<!-- features -->\n", "<!-- /features -->\n"
 def table() -> str:
     """Every feature of the protocol that is known here, and what becomes of it.
 
-    Features with the same reason and remedy share a row.
+    Refused features with the same remedy share a row.
     """
-    shared: dict[tuple[bool, str, str], list[str]] = {}
+    taken = [f"`{name}`" for name, feature in FEATURES.items() if feature.takes]
+    shared: dict[str, list[str]] = {}
     for name, feature in FEATURES.items():
         remedy = feature.remedy.removeprefix("run ").replace(WAITING, "")
         for spelling in (f"'{name}'", name):
             remedy = remedy.replace(f"FEATURE {spelling}", "FEATURE …")
-        shared.setdefault((feature.takes, feature.why.partition(";")[0], remedy), []).append(name)
-    lines = ["| feature | | | what to do |\n|---|---|---|---|\n"]
-    for (takes, why, remedy), names in sorted(shared.items(), key=lambda item: not item[0][0]):
-        taken = "taken" if takes else "refused"
-        lines.append(f"| {', '.join(f'`{n}`' for n in names)} | {taken} | {why} | {remedy} |\n")
-    lines.append("| any other | refused | it is not known here | |\n\n")
+        if not feature.takes:
+            shared.setdefault(remedy, []).append(f"`{name}`")
+    lines = [f"Taken: {', '.join(taken)}.\n\n"]
+    lines.append("| refused feature | what to do |\n|---|---|\n")
+    lines += [f"| {', '.join(names)} | {remedy} |\n" for remedy, names in shared.items()]
+    lines.append("| any other | it is not known here |\n\n")
     versions = [", ".join(map(str, found)) for found in (READER_VERSIONS, WRITER_VERSIONS)]
     lines.append(f"Reader versions: {versions[0]}; writer versions: {versions[1]}. ")
     lines.append(f"Types of partition columns: {', '.join(f'`{t}`' for t in PARTITION_TYPES)}.\n")

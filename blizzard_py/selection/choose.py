@@ -7,6 +7,7 @@ the source has still to do it  left                left                        l
 it is gone                     missing             missing                     missing
 its rows are in                present             taken, with its batches     taken
 settled without a row          taken               taken                       taken
+its batch was lost             refused (insist)    refused (insist)            taken
 passed before the ledger       refused, unless     refused, unless rows name   taken
                                insisted on         their file (insist)
 never settled                  taken               left                        taken
@@ -77,7 +78,10 @@ def choose(
         if line is None:
             line = _line(candidate, claims, mode, insist=insist)
             if mode == "again" and line.state == "taken" and path in since:
+                claim = claims.of(path)
                 line = ReportLine(path, "present", _BROUGHT)
+                if claim.standing == "doubtful":
+                    line = ReportLine(path, "refused", claim.reason)
             lines[path] = line
         if line.state in {"left", "refused", "missing"}:
             left.add(candidate.letter)
@@ -114,17 +118,21 @@ def _line(candidate: Candidate, claims: Claims, mode: Mode, *, insist: bool) -> 
 def _added(candidate: Candidate, claim: Claim, insist: bool) -> tuple[str, str]:
     if claim.standing == "rows":
         return "present", claim.reason
-    if claim.standing != "unknown" or insist:
+    if insist or claim.standing not in {"unknown", "doubtful"}:
         return "taken", ""
     if candidate.kept:
         return "refused", _KEPT
-    # The letter of a whole file says itself that no rows came of it.
-    return ("taken", "") if candidate.failed else ("refused", claim.reason)
+    # The letter of a whole file says itself that no rows came of it, unless a batch came later.
+    if candidate.failed and claim.standing == "unknown":
+        return "taken", ""
+    return "refused", claim.reason
 
 
 def _replaced(candidate: Candidate, claim: Claim, insist: bool) -> tuple[str, str]:
     if claim.standing == "free" and not candidate.failed:
         return "left", _NEVER
+    if claim.standing == "doubtful" and not insist:
+        return "refused", claim.reason
     if claim.standing == "unknown" and not (candidate.failed or insist):
         return "refused", claim.reason
     return "taken", ""

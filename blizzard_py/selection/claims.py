@@ -28,9 +28,14 @@ from blizzard_py.state.transitions import is_below_origin
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 _UNKNOWN = (
-    "unknown whether its rows are in the table: it was passed before there was a ledger, or a"
-    " rebuild gave it up. Look into the table, and give it to `blizzard ingest --assume-missing` if"
-    " they are not"
+    "unknown whether its rows are in the table: it was passed before there was a ledger. Look into"
+    " the table, and give it to `blizzard ingest --assume-missing` if they are not"
+)
+
+_DOUBTFUL = (
+    "unknown whether its rows are in the table: its batch was lost or given up by a rebuild. Look"
+    " into the table, delete what is there of its rows, and give it to `blizzard ingest"
+    " --assume-missing`"
 )
 
 
@@ -40,10 +45,11 @@ class Claim:
 
     ``waits``: the source has still to do it, or another one does it. ``rows``: its rows are in.
     ``empty``: it was settled without a row. ``unknown``: it was passed before there was a ledger,
-    and only an operator can know. ``free``: nobody has settled it and nobody is going to.
+    and only an operator can know. ``doubtful``: its batch was lost or given up, so that not even
+    its dead letter tells. ``free``: nobody has settled it and nobody is going to.
     """
 
-    standing: Literal["free", "waits", "rows", "empty", "unknown"]
+    standing: Literal["free", "waits", "rows", "empty", "unknown", "doubtful"]
     reason: str = ""
 
 
@@ -98,6 +104,8 @@ class Claims:
             return Claim("waits", waits)
         if settled == "rows" or path in self._replaced:
             return Claim("rows", self._replaced.get(path, "its rows are in"))
+        if settled == "unknown":
+            return Claim("doubtful", _DOUBTFUL)
         if settled == "none":
             return Claim("empty", "it was settled without a row")
         return Claim("unknown", _UNKNOWN) if self._is_older(path, settled) else Claim("free")
@@ -113,7 +121,8 @@ class Claims:
         """Return what the source has still to do with the file; empty if nothing."""
         if path in self._under_way:
             return "it is queued, in a batch, or waits for another try"
-        if self._finds(path):
+        # Polls leave a file that a request has claimed, also where its batch was lost.
+        if settled != "unknown" and self._finds(path):
             return "polls have still to do it"
         if settled != "rows" and self._sweep_takes(path):
             return "the next late sweep ingests it (late_files: ingest)"

@@ -64,7 +64,7 @@ class Replaceable:
     def _check_known(self, unknown: Sequence[str], cut: Sequence[str]) -> None:
         """Raise `RequestRefused` for files whose rows of before nobody can tell."""
         for paths, why in (
-            (unknown, "were passed before there was a ledger"),
+            (unknown, "were passed before there was a ledger, or their batch was lost"),
             (cut, "were ingested in batches that the journal no longer holds (it keeps 30 days)"),
         ):
             if paths:

@@ -2,12 +2,16 @@
 
 A request reads its selection a page at a time, and the source goes on between two pages. Files that
 its polls, its sweeps and other requests ingest meanwhile are in the table once. So are files of a
-request that is accepted again because its checkpoint was lost. The journal shows them.
+request that is accepted again because its checkpoint was lost. The journal shows them, and reports
+of requests where the journal has lost the batch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from blizzard_core.storage.protocol import order_key
+from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.journal_tally import above
@@ -30,6 +34,7 @@ class BroughtSince:
 
     def __init__(self, parts: SourceContext) -> None:
         self._journal = Journal(parts.stores.sink, parts.id, parts.concurrency)
+        self._mailbox = Mailbox(parts.stores.sink, parts.id)
         self._since = self._beyond = ""
         self._read: set[str] = set()
         self._names: set[str] = set()
@@ -37,15 +42,28 @@ class BroughtSince:
     def names(self, since: str, beyond: str) -> set[str]:
         """Return those above the path ``beyond`` of batches from ``since`` on.
 
-        Raises `StateError`, `StorageError`.
+        Raises `RequestInvalid`, `StateError`, `StorageError`.
         """
+        journaled = self._journal.since(since)
         if since != self._since or order_key(beyond) < order_key(self._beyond):
-            self._read, self._names = set(), set()
+            self._read = set()
+            self._names = self._reported(since, journaled)
         self._since, self._beyond = since, beyond
-        fresh = [batch for batch in self._journal.since(since) if batch not in self._read]
+        fresh = [batch for batch in journaled if batch not in self._read]
         for record in self._journal.read(fresh):
             self._names |= {p for p, outcome in record.outcomes.items() if outcome == "ingested"}
             self._read.add(record.batch)
         key = order_key(beyond)
         self._names = {path for path in self._names if order_key(path) > key}
         return self._names
+
+    def _reported(self, since: str, journaled: Sequence[str]) -> set[str]:
+        """Return names in reports of batches that the journal has lost."""
+        known = set(journaled)
+        return {
+            line.path
+            for batch, entry in self._mailbox.outcomes()
+            if batch >= since and batch not in known
+            for line in self._mailbox.lines(entry)
+            if line.state == "ingested"
+        }

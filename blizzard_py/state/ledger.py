@@ -12,7 +12,8 @@ set contains each folded batch itself. Other facts are kept as digests of the pa
 path           a batch has processed it
 ``none``       … without any row: a dead letter, or a report
 ``rows``       … and another time with rows
-``noted``      it was passed before there was a ledger, or given up: its rows are unknown
+``unknown``    its batch was given up or lost: it is unknown whether its rows are in
+``noted``      it was passed before there was a ledger: the same, but by no batch of ours
 ``history``    it lies below the origin of the cold start, so it was not requested
 ``changed``    a sweep has reported that it was changed, in its present version
 =============  =================================================================
@@ -35,16 +36,17 @@ from blizzard_py.state.processed_set import Segment, digests_of
 from blizzard_py.state.processed_tracker import ProcessedTracker
 from blizzard_py.state.state_paths import StatePaths
 
-Settled = Literal["rows", "none", "noted"]
+Settled = Literal["rows", "none", "noted", "unknown"]
 
 # No path of a listing begins like these.
 _BATCH = "\0batch/"
 _NONE = "\0none/"
 _ROWS = "\0rows/"
+_UNKNOWN = "\0unknown/"
 _NOTED = "\0noted/"
 _HISTORY = "\0history/"
 _CHANGED = "\0changed/"
-_MARKS = ("", _NONE, _ROWS, _NOTED, _HISTORY)
+_MARKS = ("", _NONE, _ROWS, _UNKNOWN, _NOTED, _HISTORY)
 
 
 class Ledger:
@@ -105,12 +107,12 @@ class Ledger:
         if expected is not None:
             counted = (b for b in fresh if b not in ignored and not (last and b > last))
             check_tally(expected, counted, self._journal.where)
-        self.take(self._journal.read(fresh))
-
-    def take(self, records: Iterable[Record]) -> None:
-        """Add batches that the journal has lost, for this process only."""
-        for record in records:
+        for record in self._journal.read(fresh):
             self._beside.update(self._names_of(record))
+
+    def add_unknown(self, paths: Iterable[str]) -> None:
+        """Add paths whose batch the journal has lost, for this process only."""
+        self._beside.update(f"{_UNKNOWN}{path}" for path in paths)
 
     def _names_of(self, record: Record) -> set[str]:
         settled = record.done_paths
@@ -118,7 +120,7 @@ class Ledger:
             settled = [path for path in settled if record.outcomes[path] == "ingested"]
         fresh = set(self._without("", settled))
         empty = set(settled) - set(self._without(_NONE, settled))
-        names = {f"{_BATCH}{record.batch}", *(f"{_NOTED}{path}" for path in record.unknown)}
+        names = {f"{_BATCH}{record.batch}", *(f"{_UNKNOWN}{path}" for path in record.unknown)}
         settled = [path for path in settled if path not in record.unknown]
         names.update(settled)
         for path in settled:
@@ -130,13 +132,13 @@ class Ledger:
                 names.add(f"{_ROWS}{path}")
         return names
 
-    def note(self, paths: Iterable[str], lost: Iterable[Record] = ()) -> tuple[Segment, ...] | None:
+    def note(self, paths: Iterable[str], unknown: Iterable[str] = ()) -> tuple[Segment, ...] | None:
         """Note paths that must not be reported again. Return the segments to save.
 
-        ``lost`` are batches that the journal has lost. Call `saved` after the save.
+        ``unknown`` are paths whose batch the journal has lost. Call `saved` after the save.
         """
         names = {f"{_NOTED}{path}" for path in paths}
-        return self._set.adding(names.union(*map(self._names_of, lost)))
+        return self._set.adding(names.union(f"{_UNKNOWN}{path}" for path in unknown))
 
     def note_history(self, paths: Iterable[str]) -> tuple[Segment, ...] | None:
         """Note paths below the cold start's origin. Save the segments, then call `saved`."""
@@ -181,20 +183,22 @@ class Ledger:
         return self._journal.prune(now, folded)
 
     def unprocessed(self, paths: Sequence[str]) -> list[str]:
-        """Return the paths that no batch has processed and that were not noted."""
-        return self._without(_NOTED, self._without("", paths))
+        """Return the paths that no batch has processed, given up or lost, and that nobody noted."""
+        return self._without(_UNKNOWN, self._without(_NOTED, self._without("", paths)))
 
     def not_history(self, paths: Sequence[str]) -> list[str]:
         """Return the paths that were not noted as history."""
         return self._without(_HISTORY, paths)
 
     def outcome_of(self, path: str) -> Settled | None:
-        """Return a path's outcome: rows, none, or noted if unknown. None: not processed yet."""
+        """Return a path's outcome; None if it was not processed yet."""
         if not self._without(_ROWS, [path]):
             return "rows"
         is_settled = not self._without("", [path])
         if is_settled and self._without(_NONE, [path]):
             return "rows"
+        if not self._without(_UNKNOWN, [path]):
+            return "unknown"
         if not self._without(_NOTED, [path]):
             return "noted"
         return "none" if is_settled else None

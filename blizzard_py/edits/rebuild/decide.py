@@ -21,7 +21,6 @@ from blizzard_core.watermark.progress import (
 from blizzard_core.watermark.scan import FLAT_KEYS
 from blizzard_py.job import ROWS_UNKNOWN, FinishedFile
 from blizzard_py.sources.files.sweep import is_passed
-from blizzard_py.state.journal import Record
 from blizzard_py.state.source_state import Batch, Replaced, SourceState, under_way
 from blizzard_py.state.transitions import is_below_origin
 
@@ -243,7 +242,7 @@ class Rebuilt:
     ``new`` names those that the next polls will find. ``said`` are those that are
     done only because the operator, or the checkpoint that is there, says so.
     ``is_newest`` tells whether the checkpoint that is there is known to be the newest one.
-    ``reported`` are batches that only the report of their request tells of.
+    ``reported`` are files of batches that only the report of their request tells of.
     """
 
     found: FoundCheckpoint
@@ -256,4 +255,4 @@ class Rebuilt:
     batches: tuple[BatchDecision, ...]
     settled: tuple[str, ...]
     is_newest: bool = True
-    reported: tuple[Record, ...] = ()
+    reported: frozenset[str] = frozenset()

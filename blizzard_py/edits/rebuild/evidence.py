@@ -8,12 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from blizzard_core.delta_json import commits
+from blizzard_core.errors import StateError
 from blizzard_core.handover.published import first_name
 from blizzard_core.storage.protocol import Entry, Storage, listed, read_each
 from blizzard_core.table.committed import added, committed_versions
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.edits.rebuild.decide import Doubt, Place
 from blizzard_py.ingest.group_publishing import GroupManifests
+from blizzard_py.requests.codec import RequestInvalid
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.stale import World, newer_work, world_of
@@ -63,8 +65,11 @@ class Evidence:
         self.unfolded = self.ledger.not_folded(self.batches)
         self.folded = frozenset(self.batches).difference(self.unfolded)
         self.ledger.look()
+        staged = (path for path in self._staged_paths() if path.count("/") > 1)
+        self._staged = frozenset(path.split("/")[1] for path in staged)
+        self._lost = self._lost_reports()
         self.reported = self._reported()
-        self.ledger.take(self.reported)
+        self.ledger.add_unknown(self.reported)
         self.world = world or world_of(parts, state)
         self._groups = GroupManifests(self._sink, parts.letters_id)
         self.records: list[Record] = [
@@ -73,7 +78,7 @@ class Evidence:
 
     @property
     def is_any(self) -> bool:
-        """Return whether the source has left anything under its name."""
+        """Return whether the source has left a trace."""
         return bool(self.batches or any(self._found))
 
     @property
@@ -96,35 +101,34 @@ class Evidence:
         """Return which of the paths the source itself has not settled."""
         return self._set.unseen(self.ledger.unprocessed(paths))
 
-    def _reported(self) -> tuple[Record, ...]:
-        """Return the rows that requests report for batches missing from the journal.
+    def _lost_reports(self) -> dict[str, Entry]:
+        """Return the reports of requests by their batch, if nothing else tells of that batch.
 
-        A replay would bring these rows once more. Nothing from before a start over counts, nor
-        what may not be published yet.
+        Not those from before a start over, nor of a batch that the checkpoint publishes.
+        """
+        state = self._state or SourceState()
+        known = {batch.batch for batch in state.in_flight if batch.phase == "publishing"}
+        reports = dict(Mailbox(self._sink, self._parts.id).outcomes())
+        later = {batch for batch, entry in reports.items() if self._reset_ts < entry.modified}
+        unknown = sorted(later - self._written.keys() - known)
+        return {batch: reports[batch] for batch in self.ledger.not_folded(unknown)}
+
+    def _reported(self) -> frozenset[str]:
+        """Return the files in reports of batches that the journal has lost.
+
+        A report is written before its batch is published, so it proves no rows. A file that was
+        given up is reported as quarantined.
         """
         mailbox = Mailbox(self._sink, self._parts.id)
-        told = {
-            batch: entry
-            for batch, entry in mailbox.outcomes()
-            if self._reset_ts < min(entry.modified, moment_of(batch))
-        }
-        waiting = {path.split("/")[1] for path in self._staged_paths() if path.count("/") > 1}
-        if self._state is not None:
-            waiting.update(batch.batch for batch in self._state.in_flight)
-        lost = self.ledger.not_folded(sorted(told.keys() - self._written.keys() - waiting))
-        return tuple(
-            Record(
-                batch,
-                seen_ts=0.0,
-                finished_ts=told[batch].modified,
-                outcomes={
-                    line.path: line.state
-                    for line in mailbox.lines(told[batch])
-                    if line.state == "ingested"
-                },
+        try:
+            return frozenset(
+                line.path
+                for entry in self._lost.values()
+                for line in mailbox.lines(entry)
+                if line.state in {"ingested", "quarantined"}
             )
-            for batch in lost
-        )
+        except RequestInvalid as error:
+            raise StateError(str(error)) from error
 
     def epochs(self) -> int:
         """Return the highest epoch in which anything of the source was written."""
@@ -141,8 +145,8 @@ class Evidence:
         ``more`` are these. A batch of a request moves no mark, and polls may still reach its files.
         """
         own = {p for r in self.records if not r.request for p in r.done_paths}
-        records = [*self.reported, *(r for r in self.records if r.request)]
-        return {p for r in records for p in r.done_paths}.union(more) - own
+        requested = {p for r in self.records if r.request for p in r.done_paths}
+        return requested.union(self.reported, more) - own
 
     def last_written(self) -> float | None:
         """Return the store's time of the source's last trace; None without a trace.
@@ -225,11 +229,10 @@ class Evidence:
 
         One that was brought back from a copy says nothing of what came after it.
         """
-        staged = {path.split("/")[1] for path in self._staged_paths() if path.count("/") > 1}
         state = self._state or SourceState()
         last, begun = state.last_batch, {batch.batch for batch in state.in_flight}
         since = {batch for batch in self.batches if batch > last} if last else self._last()
-        return since | (staged | begun).intersection(self.batches)
+        return since | (self._staged | begun).intersection(self.batches)
 
     def _last(self) -> set[str]:
         """Return the batches that were written last, by the store's time.
@@ -330,8 +333,8 @@ class Evidence:
         """Commit points of which neither journal nor ledger have the batch."""
         flying = () if self._state is None else self._state.in_flight
         known = {*self.batches, *(batch.batch for batch in flying)}
-        # Who died before its journal entry has published nothing: all of it is staged still.
-        known.update(path.split("/")[1] for path in self._staged_paths() if path.count("/") > 1)
+        # Who died before its journal entry has published nothing; a report comes after that entry.
+        known |= self._staged - self._lost.keys()
         record = self.world.record
         if record is not None and record.batch and record.batch not in known:
             for batch in self.ledger.not_folded([record.batch]):

@@ -14,7 +14,6 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import accepts
 from blizzard_py.state import processed_set
 from blizzard_py.state.fence_record import FenceRecord
-from blizzard_py.state.journal import Record
 from blizzard_py.state.journal_tally import JournalTally, tally_of
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.source_state import Batch, SourceState
@@ -45,14 +44,14 @@ def with_segments(
     sink: Storage,
     source_id: str,
     states: tuple[SourceState, SourceState],
-    done: tuple[Iterable[str], Iterable[str], Iterable[Record]],
+    done: tuple[Iterable[str], Iterable[str], Iterable[str]],
     epoch: int,
 ) -> SourceState:
     """Return the second state, the successor of the first, with permanent segments.
 
-    ``done`` are names that somebody said, all that are settled, and batches that the journal has
-    lost. What the checkpoint did not name a daemon that runs takes for rubbish of an older epoch,
-    also after it was fenced: such segments are written again in an epoch of ours.
+    ``done`` are names that somebody said, all that are settled, and those whose batch the journal
+    has lost. A running daemon takes segments that the checkpoint did not name for rubbish of an
+    older epoch, also after it was fenced. So they are written again in an epoch of ours.
     """
     old, state = states
     said, settled, reported = done

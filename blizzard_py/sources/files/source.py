@@ -50,6 +50,12 @@ from blizzard_py.state.source_state import (
     under_way,
 )
 
+# What a request has settled before polls reach it, by its outcome in the ledger.
+_AHEAD = {
+    "rows": "a request has brought it",
+    "unknown": "a request has claimed it, and its batch was lost or given up",
+}
+
 
 class NameLookup(Protocol):
     """A state, asked about names that the source's listings take."""
@@ -252,7 +258,8 @@ class FileSource(ABC):
         if batch.request or not paths:
             return {}
         ledger = read_ledger(self._parts.stores.sink, self._parts.id)
-        return {p: "a request has brought it" for p in paths if ledger.outcome_of(p) == "rows"}
+        settled = {path: ledger.outcome_of(path) for path in paths}
+        return {path: _AHEAD[kind] for path, kind in settled.items() if kind in _AHEAD}
 
     @abstractmethod
     def _status_of(self, state: SourceState, entry: Entry) -> ItemStatus:

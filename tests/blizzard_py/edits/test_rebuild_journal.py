@@ -124,24 +124,6 @@ def test_names_in_grace_that_the_journal_lacks_are_listed(monkeypatch: pytest.Mo
     assert not world.letters()
 
 
-def test_files_of_a_requests_lost_batch_do_not_come_again() -> None:
-    world = RequestHarness()
-    world.put(f"{DAY}/6.json", "bad")
-    world.drain()
-    [letter] = world.open_letters()
-    before = {path for path in world.sink.objects if path.startswith(JOURNAL)}
-    world.put(f"{DAY}/6.json", "mended")
-    assert world.ingest(f"{DAY}/6.json") == ["ingested"]
-    [lost] = {path for path in world.sink.objects if path.startswith(JOURNAL)} - before
-    del world.sink.objects[lost]
-    # Without its checkpoint only the output is in doubt: no table has committed it here.
-    assert ["output" in doubt.what for doubt in Evidence(world.parts(), None).doubts()] == [True]
-    rebuilt(world)
-    assert world.replay(letter.id) == {f"{DAY}/6.json": "present"}
-    world.go_on()
-    assert world.rows() == ["1", "5", "52", "mended"]
-
-
 def test_a_report_of_an_unfinished_batch_does_not_count() -> None:
     world = RequestHarness()
     world.put(f"{DAY}/3.json", "3")

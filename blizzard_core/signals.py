@@ -39,22 +39,22 @@ def stop_on_signals(stop: Stoppable, grace_secs: float) -> Iterator[None]:
     A handler interrupts the main thread, which may hold the lock of ``stop``: `threading.Event.set`
     would wait for ever. So another thread sets it, and handlers only use a reentrant queue.
     """
-    told = False
-    asked: SimpleQueue[bool] = SimpleQueue()
+    was_interrupted = False
+    signals: SimpleQueue[bool] = SimpleQueue()
     setter = threading.Thread(
-        target=_set_when_signalled, args=(stop, asked), name="stop", daemon=True
+        target=_set_when_signalled, args=(stop, signals), name="stop", daemon=True
     )
     setter.start()
 
     def terminate(_number: int, _frame: FrameType | None) -> None:
-        asked.put(True)
+        signals.put(True)
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
-        nonlocal told
-        if told:
+        nonlocal was_interrupted
+        if was_interrupted:
             _end_at_once()
-        told = True
-        asked.put(True)
+        was_interrupted = True
+        signals.put(True)
         _write_to_terminal(
             f"stopping; what runs now may finish within {grace_secs:g} seconds. Press Ctrl-C again"
             " to end at once: nothing is lost, the next start does it again\n"
@@ -69,12 +69,12 @@ def stop_on_signals(stop: Stoppable, grace_secs: float) -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-        asked.put(False)
+        signals.put(False)
         setter.join()
 
 
-def _set_when_signalled(stop: Stoppable, asked: SimpleQueue[bool]) -> None:
-    while asked.get():
+def _set_when_signalled(stop: Stoppable, signals: SimpleQueue[bool]) -> None:
+    while signals.get():
         stop.set()
 
 

@@ -359,9 +359,9 @@ def high(rows: Iterable[Row], columns: Sequence[str]) -> dict[str, Any]:
     return {column: found[column] for column in columns if column in found}
 
 
-def _operator(asked: Any, known: Sequence[str]) -> str:
+def _operator(name: Any, known: Sequence[str]) -> str:
     """Return the operator if it is known, otherwise the first known one."""
-    return next((op for op in known if op == asked), known[0])
+    return next((op for op in known if op == name), known[0])
 
 
 def _selected(origin: str, condition: str) -> str:

@@ -89,12 +89,12 @@ def plan(
         for name, values in named.items():
             high = highs.get((begin, name))
             if high is None:
-                told = unread = unread or verdict(pair, None, cut_off, shift)
+                verdict_found = unread = unread or verdict(pair, None, cut_off, shift)
             elif high == end:
-                told = whole = whole or verdict(pair, high, cut_off, shift)
+                verdict_found = whole = whole or verdict(pair, high, cut_off, shift)
             else:
-                told = verdict(pair, high, cut_off, shift)
-            execute, low, reason = told
+                verdict_found = verdict(pair, high, cut_off, shift)
+            execute, low, reason = verdict_found
             found.append(PlannedUnit(values, name, pair, low, end, high, execute, reason))
     return Plan(cut_off, limited(found, most))
 
@@ -160,11 +160,15 @@ def _problems(definition: Mapping[Any, Any], types: list[str]) -> list[str]:
 
 
 def _range(definition: Mapping[Any, Any]) -> list[str]:
-    told = definition["range"]
-    if not isinstance(told, Mapping):
-        return [f"{shown(told)} is no range: it has from and to"]
-    missing = [f"the range needs {key}" for key in ("from", "to") if told.get(key) is None]
-    return missing or range_problems(told["from"], told["to"], told.get("zone") or "UTC")
+    definition_range = definition["range"]
+    if not isinstance(definition_range, Mapping):
+        return [f"{shown(definition_range)} is no range: it has from and to"]
+    missing = [
+        f"the range needs {key}" for key in ("from", "to") if definition_range.get(key) is None
+    ]
+    return missing or range_problems(
+        definition_range["from"], definition_range["to"], definition_range.get("zone") or "UTC"
+    )
 
 
 def _units(definition: Mapping[Any, Any]) -> list[str]:
@@ -196,17 +200,17 @@ def _days(value: Any, what: str) -> timedelta:
 
 def _pairs(ranges: Any) -> list[Pair]:
     try:
-        told = sorted((in_utc(low, "range"), in_utc(high, "range")) for low, high in ranges)
+        pairs = sorted((in_utc(low, "range"), in_utc(high, "range")) for low, high in ranges)
     except (TypeError, ValueError) as error:
         raise UnitError(f"{shown(ranges)} are no ranges: pairs of times") from error
     reached = _FIRST
-    for low, high in told:
+    for low, high in pairs:
         if low < reached or low >= high:
             raise UnitError(
                 f"the range from {stamp(low)} to {stamp(high)} is empty, or overlaps another"
             )
         reached = high
-    return told
+    return pairs
 
 
 def _named(units: Any) -> dict[str, Mapping[str, Any]]:

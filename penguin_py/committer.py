@@ -70,10 +70,10 @@ class Committer:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def begin(self, taken: Iterable[Entry], overdue: Sequence[Entry], now: float) -> None:
+    def begin(self, accepted: Iterable[Entry], overdue: Sequence[Entry], now: float) -> None:
         """Add a new poll's files, oldest first; ``overdue`` ones count only with an output id."""
         self._overdue.update(entry.path for entry in overdue)
-        self._queue.add([*self._foreign.due(taken, now), *overdue])
+        self._queue.add([*self._foreign.due(accepted, now), *overdue])
         self._failed.clear()
         self._done = 0
 

@@ -109,9 +109,9 @@ class Maintenance:
         for entry in self._delta.known_paths(state.version):
             if spelled(entry.path) in records:
                 committed.append(spelled(entry.path))
-            lying = unknown.pop(entry.path, None)
-            if lying is not None:
-                pairs.append((lying, entry))
+            unknown_file = unknown.pop(entry.path, None)
+            if unknown_file is not None:
+                pairs.append((unknown_file, entry))
         grouped = [unknown.pop(path) for path in list(unknown) if is_grouped(path)]
         horizon = safe_horizon(self._table.advanced.reconcile_horizon, state.removal_retention_secs)
         copied = copied_at(pairs, now)

@@ -50,9 +50,9 @@ class _SourceStates:
             self._known[name] = (store, StateFiles(store))
         store, files = self._known[name]
         names = dict(_saved(store, table.source_ids))
-        told_by = dict(files.look(names.values()))
+        documents = dict(files.look(names.values()))
         return [
-            {"name": source_id, "saved": entry.modified, **told_by[entry]}
+            {"name": source_id, "saved": entry.modified, **documents[entry]}
             for source_id, entry in names.items()
         ]
 

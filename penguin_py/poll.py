@@ -55,7 +55,7 @@ class TablePoller:
         self._activity = activity
         self._log = get_logger(table=table.name)
         self._scanned = ScanTimes(0.0, 0.0)
-        self._left_out: tuple[str, ...] = ()
+        self._excluded: tuple[str, ...] = ()
 
     @property
     def ended(self) -> float:
@@ -65,7 +65,7 @@ class TablePoller:
     @property
     def left_out(self) -> tuple[str, ...]:
         """Parquet files that the latest look met and ``file_pattern`` does not take."""
-        return self._left_out
+        return self._excluded
 
     def found(self) -> tuple[Snapshot, list[Entry]]:
         """Return the table and its new files, oldest first; one request if nothing changed."""
@@ -79,12 +79,12 @@ class TablePoller:
             if not self._table.is_local:
                 raise
             found = Scan((), 0, 0, progress)
-        left_out = tuple(path for path in names.left_out if not self._view.knows(path))
-        if snapshot.state is None and left_out and not self._left_out:
+        excluded = tuple(path for path in names.left_out if not self._view.knows(path))
+        if snapshot.state is None and excluded and not self._excluded:
             self._log.warning(
-                "files_left_out", files=len(left_out), path=left_out[0], remedy=REMEDY
+                "files_left_out", files=len(excluded), path=excluded[0], remedy=REMEDY
             )
-        self._left_out = left_out
+        self._excluded = excluded
         new = [e for e in found.entries if not self._view.knows(e.path)]
         self._scanned = ScanTimes(began, self._clock())
         self._activity.polled(

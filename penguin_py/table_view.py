@@ -203,9 +203,9 @@ class TableView:
             return Trusted(tuple(found))
         horizon = safe_horizon(self._table.advanced.reconcile_horizon, state.removal_retention_secs)
         pairs = [
-            (lying, LoggedPath(path, 0, modified, "data" if is_data else "rewrite"))
+            (stored, LoggedPath(path, 0, modified, "data" if is_data else "rewrite"))
             for is_data, modified, path in self._sample
-            if (lying := self._storage.stat(path)) is not None
+            if (stored := self._storage.stat(path)) is not None
         ]
         now = self._clock()
         copied = copied_at(pairs, now)

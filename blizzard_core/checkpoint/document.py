@@ -91,8 +91,8 @@ def _listed(done: Mapping[str, float], elsewhere: frozenset[float]) -> dict[str,
     """Return the names in order, without those seen at a time in ``elsewhere``."""
     if elsewhere.issuperset(done.values()):
         return {}
-    left = ((name, at) for name, at in done.items() if at not in elsewhere)
-    return dict(sorted(left, key=lambda item: order_key(item[0])))
+    others = ((name, at) for name, at in done.items() if at not in elsewhere)
+    return dict(sorted(others, key=lambda item: order_key(item[0])))
 
 
 def _ordered(progress: Progress) -> list[tuple[str, PartitionProgress]]:

@@ -228,16 +228,15 @@ class FencedFile:
             return None
 
     def _fenced(self, found: Writer | None) -> FencedError:
-        ours = f"(ours: {self._id}, epoch {self._epoch})"
+        own_writer = f"(ours: {self._id}, epoch {self._epoch})"
         if found is None:
             return FencedError(
-                f"{self._where}: was removed, or replaced by what no daemon has written, under the"
-                f" daemon that runs {ours}; this one stops, and a new start looks what earlier work"
-                " has left"
+                f"{self._where}: was removed or overwritten by something else than a daemon, while"
+                f" this daemon ran {own_writer}. It stops; the next start looks for earlier work"
             )
         return FencedError(
-            f"{self._where}: has been taken over by {found} {ours}; only one daemon may run this"
-            " pipeline, this one stops"
+            f"{self._where}: has been taken over by {found} {own_writer}. Only one daemon may run"
+            " this pipeline; this one stops"
         )
 
 

@@ -64,8 +64,8 @@ def newest_by_app(output_ids: Iterable[str]) -> dict[str, int]:
     """Return the ``txn`` versions that a commit with these output ids and group marks proves."""
     found: dict[str, int] = {}
     for output_id in output_ids:
-        if (told := output_id_of(output_id)) is not None:
-            app, version = source_app(told.source), uuid.UUID(told.batch).int >> 80
+        if (found_id := output_id_of(output_id)) is not None:
+            app, version = source_app(found_id.source), uuid.UUID(found_id.batch).int >> 80
         elif (mark := _GROUP_MARK.fullmatch(output_id)) is not None:
             app, version = group_app(mark[1]), int(mark[2])
         else:

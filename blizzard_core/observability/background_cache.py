@@ -83,12 +83,12 @@ class BackgroundCache:
         self._elapsed = elapsed
         self._most = waiting
         self._entries: dict[str, _Entry] = {}
-        self._asked = threading.Condition()
+        self._requested = threading.Condition()
         self._over = False
 
     def ask(self, key: str) -> CachedDocument:
         """Return the cached document, and have it read again if it is old. Raises `Busy`."""
-        with self._asked:
+        with self._requested:
             now = self._elapsed()
             entry = self._entries.get(key)
             if entry is None:
@@ -100,12 +100,12 @@ class BackgroundCache:
                 entry.wanted = now
             entry.asked = now
             if entry.read is None or now - entry.read >= FRESH_SECS:
-                self._asked.notify()
+                self._requested.notify()
             return _mark_late(entry, now)
 
     def look(self) -> bool:
         """Read what is due next, if anything is. Only the thread and tests call it."""
-        with self._asked:
+        with self._requested:
             key = next_of(
                 {k: (e.asked, e.read) for k, e in self._entries.items() if not e.reading},
                 self._elapsed(),
@@ -114,7 +114,7 @@ class BackgroundCache:
                 return False
             self._entries[key].reading = True
         document, error = self._answer(key)
-        with self._asked:
+        with self._requested:
             entry = self._entries.get(key)
             if entry is not None:
                 entry.read, entry.reading = self._elapsed(), False
@@ -134,13 +134,13 @@ class BackgroundCache:
             return None, f"this cannot be shown: {error_text(error)}"
 
     def _forget(self, now: float) -> None:
-        gone = [
+        expired = [
             key
             for key, each in self._entries.items()
             if not each.reading
             and now - each.asked > (WANTED_SECS if each.read is None else KEPT_SECS)
         ]
-        for key in gone:
+        for key in expired:
             del self._entries[key]
 
     @contextmanager
@@ -155,9 +155,9 @@ class BackgroundCache:
         try:
             yield
         finally:
-            with self._asked:
+            with self._requested:
                 self._over = True
-                self._asked.notify_all()
+                self._requested.notify_all()
             until = self._elapsed() + STOP_SECS
             for thread in threads:
                 thread.join(max(0.0, until - self._elapsed()))
@@ -165,11 +165,11 @@ class BackgroundCache:
     def _work(self) -> None:
         while True:
             busy = self.look()
-            with self._asked:
+            with self._requested:
                 if self._over:
                     return
                 if not busy:
-                    self._asked.wait(FRESH_SECS)
+                    self._requested.wait(FRESH_SECS)
                 if self._over:
                     return
 

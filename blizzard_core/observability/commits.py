@@ -117,14 +117,14 @@ def summarize_commit(raw: bytes, entry: Entry, root: str) -> CommitSummary:
             removed += 1
         elif found.commitInfo is not None:
             info = found.commitInfo
-    ours = info.get("penguin")
+    own_info = info.get("penguin")
     millis = number_of(info.get("timestamp"))
     moment = None if millis is None else moment_of(millis / 1000)
     return CommitSummary(
         version_of(entry.path),
         entry.modified if moment is None else moment,
         text_of(info.get("operation")) or "",
-        (text_of(ours.get("app_id")) or "?") if isinstance(ours, dict) else None,
+        (text_of(own_info.get("app_id")) or "?") if isinstance(own_info, dict) else None,
         len(paths),
         rows,
         size,

@@ -27,11 +27,11 @@ def probe(config: Path) -> tuple[bool, str]:
     metrics = load_config(config).metrics
     if metrics is None:
         return True, f"{config}: metrics.address is not set, nothing to ask"
-    alive, told = _query_health(metrics.address)
+    alive, answer = _query_health(metrics.address)
     # Which of the two daemons this container runs is not in the file.
     if not alive and metrics.penguin_address is not None:
-        alive, told = _query_health(metrics.penguin_address)
-    return alive, told
+        alive, answer = _query_health(metrics.penguin_address)
+    return alive, answer
 
 
 def _query_health(address: str) -> tuple[bool, str]:

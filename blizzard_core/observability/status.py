@@ -93,16 +93,18 @@ class Panel:
     def _add_peer(self, document: dict[str, Any], *, whole: bool) -> dict[str, Any]:
         if self.providers.peer is None:
             return document
-        beside = self.providers.peer.ask(document["name"])
-        more = self.providers.notices(document, beside)
+        cached = self.providers.peer.ask(document["name"])
+        more = self.providers.notices(document, cached)
         if more:
             notices = [*document["notices"], *map(asdict, more)]
             level = worst([Notice(each["level"], "") for each in notices])
             document = {**document, "notices": notices, "level": level}
-        told = beside.to_json()
-        if not whole and beside.document is not None:
-            told["document"] = [{k: each[k] for k in _BRIEF_PEER_KEYS} for each in beside.document]
-        return {**document, "beside": told}
+        peer_document = cached.to_json()
+        if not whole and cached.document is not None:
+            peer_document["document"] = [
+                {k: each[k] for k in _BRIEF_PEER_KEYS} for each in cached.document
+            ]
+        return {**document, "beside": peer_document}
 
     def _document(self, targets: list[dict[str, Any]]) -> dict[str, Any]:
         document: dict[str, Any] = escaped(

@@ -29,7 +29,7 @@ class TokenBucket:
         self._elapsed = elapsed
         self._burst = burst
         self._per_sec = per_sec
-        self._left = float(burst)
+        self._tokens = float(burst)
         self._at = elapsed()
         self._lock = threading.Lock()
 
@@ -37,12 +37,12 @@ class TokenBucket:
         """Count a request. Raises `RequestLimitReached` if none is left."""
         with self._lock:
             now = self._elapsed()
-            self._left = min(self._burst, self._left + (now - self._at) * self._per_sec)
+            self._tokens = min(self._burst, self._tokens + (now - self._at) * self._per_sec)
             self._at = now
-            if self._left < 1:
-                secs = math.ceil((self._burst / 2 - self._left) / self._per_sec)
+            if self._tokens < 1:
+                secs = math.ceil((self._burst / 2 - self._tokens) / self._per_sec)
                 raise RequestLimitReached(
                     "this takes more requests to the store than a page may cause; ask on a"
                     f" terminal with `blizzard explain CONFIG URI`, or here in {secs} s"
                 )
-            self._left -= 1
+            self._tokens -= 1

@@ -93,7 +93,7 @@ class Server:
             return WebConnection(runner.server, connections, self._loop, **options)
 
         try:
-            taken = await self._loop.create_server(
+            listener = await self._loop.create_server(
                 connected, sock=self._socket, backlog=TAKEN_AT_ONCE
             )
             self._socket.listen(QUEUE)  # asyncio takes as many at once as may wait
@@ -101,7 +101,7 @@ class Server:
                 socket, "TCP_DEFER_ACCEPT"
             ):  # on Linux the kernel holds silent connections back
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 1)
-            async with taken:
+            async with listener:
                 await self._stop.wait()
                 # asyncio drops a connection unclosed that it took just before it closes the server.
                 self._loop.remove_reader(self._socket)

@@ -68,13 +68,13 @@ class Settings(BaseModel):
         """Accept keys of before 0.1.0 that named their unit, such as `poll_interval_secs`."""
         if not isinstance(data, dict):
             return data
-        found, said = dict(data), dict[str, str]()
+        found, spellings = dict(data), dict[str, str]()
         for key in data:
             new, unit = _without_unit(key)
             if unit and new in cls.model_fields and key not in cls.model_fields:
                 if new in found:
-                    raise ValueError(f"give {said.get(new, new)} or {key}, not both")
-                said[new] = key
+                    raise ValueError(f"give {spellings.get(new, new)} or {key}, not both")
+                spellings[new] = key
                 value = found.pop(key)
                 is_number = re.fullmatch(r"-?\d+(\.\d+)?", str(value)) is not None
                 found[new] = f"{value}{unit}" if is_number else value

@@ -102,15 +102,15 @@ class PipelineSettings(Settings):
 
     @model_validator(mode="after")
     def _metadata_columns_fit(self) -> Self:
-        taken = {field.name.lower() for field in self.fields}
+        field_names = {field.name.lower() for field in self.fields}
         # Partition keys need no check: they may not begin with an underscore, as all of these do.
         for name in self.sink.metadata_columns:
-            if name in taken:
+            if name in field_names:
                 raise ValueError(
                     f"sink.metadata_columns {name!r} is given twice or is also a field of the"
                     " schema; leave it out or rename the field"
                 )
-            taken.add(name)
+            field_names.add(name)
         return self
 
     @model_validator(mode="after")

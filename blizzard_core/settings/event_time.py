@@ -255,8 +255,8 @@ class EventTimeSettings(Settings):
     @property
     def computes(self) -> bool:
         """True if there is a query over event time, not only a reported watermark."""
-        asked = (self.deduplicate, self.window, self.group_by, self.aggregates, self.join)
-        return any(asked)
+        operators = (self.deduplicate, self.window, self.group_by, self.aggregates, self.join)
+        return any(operators)
 
     def groups_by_time(self, branches: Iterable[Branch]) -> bool:
         """Return whether each group has one event time, so that the watermark ends it."""

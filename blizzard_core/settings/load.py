@@ -154,7 +154,7 @@ def load_config(
     if config is not None and not config.pipelines and not config.tables:
         problems.append("(top level): give at least one entry under `pipelines` or `tables`")
     if problems or config is None:
-        raise ConfigError(document.source, [document.as_written(told) for told in problems])
+        raise ConfigError(document.source, [document.as_written(problem) for problem in problems])
     _learn_secrets(config)
     redact.learn_values(document.secrets.texts())
     for name in _key_files(config, variables):

@@ -97,10 +97,10 @@ class QuerySource(CommonSource):
         ways = {"watermark": self.watermark, "units": self.units, "snapshot: true": self.snapshot}
         given = [name for name, way in ways.items() if way]
         if len(given) != 1:
-            told = " and ".join(given) or "none of them"
+            names = " and ".join(given) or "none of them"
             raise ValueError(
                 "what tells new rows is required: give watermark, units or snapshot: true, one of"
-                f" them ({told} is given)"
+                f" them ({names} is given)"
             )
         return self
 

@@ -73,8 +73,10 @@ class _Line(NamedTuple):
         line = f"{self.indent}{self.text}"
         if not self.remark:
             return line
-        beside = f"{line:<{_REMARK_COLUMN}} # {self.remark}"
-        return beside if len(beside) <= _WIDTH else f"{self.indent}# {self.remark}\n{line}"
+        with_remark = f"{line:<{_REMARK_COLUMN}} # {self.remark}"
+        return (
+            with_remark if len(with_remark) <= _WIDTH else f"{self.indent}# {self.remark}\n{line}"
+        )
 
 
 def example_configuration() -> str:
@@ -235,7 +237,7 @@ def _sections(
     model: type[BaseModel],
     path: _Place,
     places: Mapping[type[BaseModel], _Place],
-    told: set[type[BaseModel]],
+    shown_models: set[type[BaseModel]],
 ) -> Iterator[str]:
     """Yield the model's section, then those of the blocks below it, each once."""
     if path:
@@ -251,14 +253,14 @@ def _sections(
             for each in found
             if places[each[0]] == each[1]
             and _wider(each[0], places) is None
-            and each[0] not in told
+            and each[0] not in shown_models
         ]
-        told |= {nested for nested, _ in here}
+        shown_models |= {nested for nested, _ in here}
         there = [_link(each[0], places) for each in found if each not in here]
         yield _row(field.alias or name, field, " or ".join(["see below"] * bool(here) + there))
         inner += here
     for nested, where in inner:
-        yield from _sections(nested, where, places, told)
+        yield from _sections(nested, where, places, shown_models)
 
 
 def _wider(

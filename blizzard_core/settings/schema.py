@@ -123,8 +123,8 @@ def check_readable(fields: list[FieldSettings], *, by_name: bool) -> None:
 
 def _needs_conversion(of: TypeSettings) -> bool:
     inner = [*(of.fields or ()), of.items, of.values]
-    taken_out = of.type in {"json", "map"} or of.coerce
-    return taken_out or any(_needs_conversion(each) for each in inner if each is not None)
+    is_converted = of.type in {"json", "map"} or of.coerce
+    return is_converted or any(_needs_conversion(each) for each in inner if each is not None)
 
 
 def check_unique(fields: list[FieldSettings]) -> None:
@@ -211,8 +211,8 @@ class SchemaSettings(Settings):
             raise ValueError("give `fields`, or `infer: true`, or both")
         check_unique(self.fields)
         check_readable(self.fields, by_name=self.unexpected_fields != "ignore")
-        taken = {field.name.lower() for field in self.fields}
-        if self.unexpected_fields == "capture" and RESCUED in taken:
+        used_names = {field.name.lower() for field in self.fields}
+        if self.unexpected_fields == "capture" and RESCUED in used_names:
             raise ValueError(f"field {RESCUED!r} is what unexpected_fields: capture adds")
         if self.evolve == "add" and self.unexpected_fields == "fail":
             raise ValueError(

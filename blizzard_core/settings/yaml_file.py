@@ -255,13 +255,13 @@ class _Loader(yaml.SafeLoader):
         """Return the value of a node. Raises `yaml.constructor.ConstructorError`."""
         kind = node.tag.rpartition(":")[2]
         if node.tag in _NUMBERS and len(node.value) > CONFIG_NUMBER:
-            told = f"a number of more than {CONFIG_NUMBER} characters"
-            raise yaml.constructor.ConstructorError(None, None, told, node.start_mark)
+            problem = f"a number of more than {CONFIG_NUMBER} characters"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
         try:
             return super().construct_object(node, deep)
         except (ValueError, ArithmeticError, LookupError, AttributeError) as error:
-            told = f"there is no such {kind}; put quotes around a text"
-            raise yaml.constructor.ConstructorError(None, None, told, node.start_mark) from error
+            problem = f"there is no such {kind}; put quotes around a text"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return the mapping of a node; its keys are words, also `true`."""

@@ -222,9 +222,9 @@ class AzureStorage(StoredBytes):
 
     def _copy(self, source: str, target: str) -> None:
         """Start the copy and wait for it: Azure may copy later, and the source is deleted next."""
-        begun = self._blob(source)
+        source_blob = self._blob(source)
         blob = self._blob(target)
-        status: Any = self._run(lambda: blob.start_copy_from_url(begun.url))["copy_status"]
+        status: Any = self._run(lambda: blob.start_copy_from_url(source_blob.url))["copy_status"]
         while status == "pending":
             time.sleep(_COPY_POLL_SECS)
             status = self._run(blob.get_blob_properties).copy.status

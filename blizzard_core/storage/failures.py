@@ -148,9 +148,9 @@ def _client_failed(uri: str, code: str, error: Exception) -> StorageError:
         )
     if name in _STALE_CREDENTIALS:
         reason = _REASON.search(str(error))
-        told = f"{name}, {reason[0]}" if reason else name
+        described = f"{name}, {reason[0]}" if reason else name
         return AccessDenied(
-            f"{uri}: the credentials are not accepted, or there was no getting them ({told});"
+            f"{uri}: the credentials are not accepted, or there was no getting them ({described});"
             " renew them, or give others in storage_options or the environment"
         )
     if name in _CLIENT_SETTINGS:

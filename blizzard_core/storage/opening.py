@@ -301,9 +301,9 @@ def _check_key_file(place: str, name: str | None) -> None:
     except (OSError, ValueError):  # longer than a name can be, or with a NUL in it
         there = False
     if not there:
-        told = f" {shortened(redacted(name))}" if name and name.startswith("/") else ""
+        shown_name = f" {shortened(redacted(name))}" if name and name.startswith("/") else ""
         raise AccessDenied(
-            f"{place}: there is no key file{told}; GOOGLE_SERVICE_ACCOUNT,"
+            f"{place}: there is no key file{shown_name}; GOOGLE_SERVICE_ACCOUNT,"
             " GOOGLE_SERVICE_ACCOUNT_PATH and GOOGLE_APPLICATION_CREDENTIALS take the path of one"
         )
 

@@ -194,9 +194,9 @@ def read_each(
         except NotFound:
             return None
 
-    left = iter(paths)
+    remaining = iter(paths)
     with ThreadPoolExecutor(max_workers=concurrency) as pool:
-        while chunk := list(islice(left, concurrency)):
+        while chunk := list(islice(remaining, concurrency)):
             for found in pool.map(read, chunk):
                 if found is not None:
                     yield found

@@ -27,15 +27,15 @@ class EarlyWriteback(io.FileIO):
     def __init__(self, descriptor: int) -> None:
         """Take over the descriptor, which has written nothing yet."""
         super().__init__(descriptor, "wb")
-        self._written = self._told = 0
+        self._written = self._requested = 0
 
     def write(self, data: ReadableBuffer, /) -> int:
         written = super().write(data)
         self._written += written
-        if (step := self._written - self._told) >= STEP_BYTES:
+        if (step := self._written - self._requested) >= STEP_BYTES:
             # DONTNEED starts the write of these bytes; they stay in the cache, since they are
             # dirty. On a file system without it, the sync does all the work.
             with contextlib.suppress(OSError):
-                os.posix_fadvise(self.fileno(), self._told, step, os.POSIX_FADV_DONTNEED)
-            self._told = self._written
+                os.posix_fadvise(self.fileno(), self._requested, step, os.POSIX_FADV_DONTNEED)
+            self._requested = self._written
         return written

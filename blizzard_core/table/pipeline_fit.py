@@ -85,11 +85,11 @@ def _partitioning(table: TableShape, rules: SchemaRules) -> Iterator[str]:
     """Yield problems of partition columns: other names or types than the table's."""
     if rules.partition_types is None:
         return
-    ours, theirs = tuple(rules.partition_types), table.partition_columns
-    if ours != theirs:
+    own, theirs = tuple(rules.partition_types), table.partition_columns
+    if own != theirs:
         yield (
             f"the table is partitioned by {_listed(theirs)}, and sink.partition_by makes"
-            f" directories of {_listed(ours)}; give it those of the table, or write to a new table"
+            f" directories of {_listed(own)}; give it those of the table, or write to a new table"
         )
         return
     for name, given in rules.partition_types.items():

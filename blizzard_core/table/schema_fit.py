@@ -180,9 +180,9 @@ def _count_fields(fields: Iterable[pa.Field]) -> int:
 def check_names(file: pa.Schema, partitions: Collection[str]) -> None:
     """Raise `SchemaMismatch` for columns that collide with each other or with the path's."""
     _check_case([field.name for field in file], "")
-    taken = {name.lower() for name in partitions}
+    used_names = {name.lower() for name in partitions}
     for field in file:
-        if field.name.lower() in taken:
+        if field.name.lower() in used_names:
             raise SchemaMismatch(
                 f"holds column {field.name!r}, which is a partition column;"
                 " partition values come from the path alone"
@@ -213,8 +213,8 @@ def _merged_fields(
             else:
                 merged.append(field)
         else:
-            kept = _nullable(field) if mode.widens and other.nullable else field
-            merged.append(kept.with_type(_merged_type(field.type, other.type, mode, name)))
+            present = _nullable(field) if mode.widens and other.nullable else field
+            merged.append(present.with_type(_merged_type(field.type, other.type, mode, name)))
     for field in file:
         if lowered.get(field.name.lower(), field.name) != field.name:
             raise SchemaMismatch(

@@ -64,9 +64,9 @@ def raise_floors(
     held = list(pending)
     if lookback is not None:
         tracked = _tracked(progress, "")
-        told = [p for p in tracked if is_timed(p)] or tracked
-        ceiling = _ceiling(progress, "", told, tracked, held, now, until)
-        free = [p for p in told if partition_key(p) <= ceiling]
+        dated = [p for p in tracked if is_timed(p)] or tracked
+        ceiling = _ceiling(progress, "", dated, tracked, held, now, until)
+        free = [p for p in dated if partition_key(p) <= ceiling]
         wanted = [lookback] if partition_key(lookback) <= ceiling else free[-1:]
         progress = _closed(progress, "", wanted, tracked)
     timed = [p for p in _tracked(progress, "") if is_timed(p)]
@@ -79,9 +79,11 @@ def raise_floors(
         ceiling = _ceiling(progress, "", timed, timed, held, now, until)
         wanted = _surplus(sorted(units, key=partition_key), limit, ceiling)
         progress = _closed(progress, "", wanted, timed)
-    left = {head: [p for p in found if p in progress.partitions] for head, found in heads.items()}
-    resting = _resting(left, limit, now)
-    for head, counted in left.items():
+    remaining = {
+        head: [p for p in found if p in progress.partitions] for head, found in heads.items()
+    }
+    resting = _resting(remaining, limit, now)
+    for head, counted in remaining.items():
         most = 1 if head in resting else limit
         if len(counted) > most:
             ceiling = _ceiling(progress, head, counted, counted, held, now, until)
@@ -137,7 +139,7 @@ def _closed(
     if floor is None or (known is not None and partition_key(floor) <= partition_key(known)):
         return progress
     low, within = partition_key(floor), f"{head}/" if head else ""
-    gone = {p for p in closing if partition_key(p) < low}
+    below = {p for p in closing if partition_key(p) < low}
     floors = {
         other: its
         for other, its in progress.floors.items()
@@ -145,7 +147,7 @@ def _closed(
     }
     progress = replace(
         progress,
-        partitions={p: known for p, known in progress.partitions.items() if p not in gone},
+        partitions={p: known for p, known in progress.partitions.items() if p not in below},
         floors={**floors, head: floor} if head else floors,
     )
     return progress if head else replace(progress, floor=floor)

@@ -6,9 +6,9 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from blizzard_core.errors import UnitError
+from blizzard_core.errors import ConfigError, UnitError
 from blizzard_core.settings import load
-from blizzard_core.settings.document import Config, PipelineSettings, QuerySettings
+from blizzard_core.settings.document import AnySource, Config, PipelineSettings, QuerySettings
 from blizzard_core.settings.sources import UnitSettings
 from blizzard_core.settings.yaml_file import Key, SettingProblem
 from blizzard_py.app.queries.kinds import kind_of
@@ -37,8 +37,10 @@ def unit_problems(config: Config) -> Iterator[SettingProblem]:
             driver = "" if connection is None else connection.driver
             if source.units is not None:
                 yield from _of_range((*here, "units"), source.units)
-                apart = not folds(source, driver)
-                yield from _of_values((*here, "units"), source.units, apart=apart)
+                is_case_sensitive = not folds(source, driver)
+                yield from _of_values(
+                    (*here, "units"), source.units, is_case_sensitive=is_case_sensitive
+                )
                 yield from _of_use(here, source, source.units)
                 yield from _of_ends(here, pipeline, source, source.units)
             kind = kind_of(source)
@@ -64,7 +66,9 @@ def _of_range(here: Key, units: UnitSettings) -> Iterator[SettingProblem]:
             yield SettingProblem((*here, "partition"), "; ".join(error.problems))
 
 
-def _of_values(here: Key, units: UnitSettings, *, apart: bool) -> Iterator[SettingProblem]:
+def _of_values(
+    here: Key, units: UnitSettings, *, is_case_sensitive: bool
+) -> Iterator[SettingProblem]:
     """``apart``: the source tells all values apart."""
     values = units.values
     if values is None:
@@ -77,7 +81,7 @@ def _of_values(here: Key, units: UnitSettings, *, apart: bool) -> Iterator[Setti
         return
     try:
         found = unit_list(values.name, values.list_)
-        if not apart:
+        if not is_case_sensitive:
             check_distinct(found)
     except UnitError as error:
         yield SettingProblem((*here, "values", "list"), "; ".join(error.problems))
@@ -126,13 +130,13 @@ def _of_ends(
     if units.advanced.inclusive and all(end != TO for end, _ in ends):
         place: Key = (*here, "units", "advanced", "inclusive")
         yield SettingProblem(place, "applies to {to}, which the request does not use")
-    told = sorted(f"{{{end}:{form}}}" for end, form in ends if form == "date")
+    date_ends = sorted(f"{{{end}:{form}}}" for end, form in ends if form == "date")
     parts = [units.partition] if isinstance(units.partition, str) else units.partition
     schemes = {part if isinstance(part, str) else part.by for part in parts}
-    if told and any(scheme.strip().lower() == "hourly" for scheme in schemes):
+    if date_ends and any(scheme.strip().lower() == "hourly" for scheme in schemes):
         yield SettingProblem(
             (*here, "units", "partition"),
-            f"is hourly, and {told[0]} says days: all units of a day would ask for the same"
+            f"is hourly, and {date_ends[0]} says days: all units of a day would ask for the same"
             " rows; use daily, or another format",
         )
     for key, problem in kind_of(source).end_problems(pipeline, source, units):
@@ -142,3 +146,14 @@ def _of_ends(
 def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Config:
     """Return the valid configuration. Raises `ConfigError` with every problem and its line."""
     return load.load_config(path, environment, [unit_problems])
+
+
+def source_of(config: Config, where: tuple[str, str]) -> AnySource:
+    """Return a source's settings by its pipeline and name. Raises `ConfigError`."""
+    pipeline = config.pipelines.get(where[0])
+    source = None if pipeline is None else pipeline.sources.get(where[1])
+    if source is None:
+        known = ", ".join(f"{p}/{s}" for p, each in config.pipelines.items() for s in each.sources)
+        problem = f"there is no {'/'.join(where)}; known: {known}"
+        raise ConfigError("--pipeline, --source", [problem])
+    return source

@@ -36,7 +36,7 @@ def shown_stream(pipeline: PipelineSettings, stream: StreamState | None) -> dict
     assert given is not None  # noqa: S101  # the caller has looked
     if stream is None or stream.is_watched:  # of a query that watching has become nothing is known
         stream = StreamState(query={"policy": given.advanced.policy})
-    told = msgspec.to_builtins(stream)
+    document = msgspec.to_builtins(stream)
     return {
         "columns": list(dict.fromkeys(branch.column for branch in pipeline.branches)),
         "policy": stream.query.get("policy", given.advanced.policy),
@@ -52,13 +52,13 @@ def shown_stream(pipeline: PipelineSettings, stream: StreamState | None) -> dict
         "unaccounted_rows": stream.unaccounted_rows,
         "state_rows": stream.state_rows,
         "state_bytes": stream.state_bytes,
-        "operators": told["operators"],
+        "operators": document["operators"],
         "behind": _behind(stream),
         "sources": {
             branch.source: _shown_source(branch, stream, alone=len(pipeline.branches) == 1)
             for branch in pipeline.branches
         },
-        "history": told["history"],
+        "history": document["history"],
     }
 
 

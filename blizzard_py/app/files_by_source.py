@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
+from blizzard_py.app.configuration import source_of
 from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.operations import sources_of
-from blizzard_py.app.wiring import source_of
 from blizzard_py.explain import located
 
 

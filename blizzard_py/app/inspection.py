@@ -103,9 +103,9 @@ def _schema_of(config: Config, name: str) -> dict[str, Any]:
     for source_name in pipeline.sources:
         parts = context_of(config, (name, source_name), NoEngine())
         found = inferred_schema(name, pipeline, parts.stores)
-        kept = found.stored()
-        if kept is not None:
-            return described("inferred" if infers else "added", found.combined(kept), kept)
+        stored = found.stored()
+        if stored is not None:
+            return described("inferred" if infers else "added", found.combined(stored), stored)
         if not infers:
             continue
         worker = source_pipeline(parts)
@@ -134,14 +134,14 @@ def plan(
     found, errors = _collect(config, partial(_plan_source, options))
     problems, notes = ([], []) if offline else table_problems(config)
     errors += [*problems, *notes]
-    asked = [
+    chosen = [
         source
         for pipeline in config.pipelines.values()
         for source in pipeline.query_sources.values()
     ]
-    if not asked:
+    if not chosen:
         return found, errors
-    by_units = any(source.units is not None for source in asked)
+    by_units = any(source.units is not None for source in chosen)
     return {"now": stamp(moment) if by_units else moment.isoformat(), **found}, errors
 
 
@@ -151,8 +151,8 @@ def status(config: Config) -> tuple[dict[str, Any], list[str]]:
     for name, pipeline in config.pipelines.items():
         if pipeline.query is not None and name in found["pipelines"]:
             block = found["pipelines"][name]
-            told = [source.pop("event_time", None) for source in block["sources"].values()]
-            block["event_time"] = next(iter(told), None)
+            event_times = [source.pop("event_time", None) for source in block["sources"].values()]
+            block["event_time"] = next(iter(event_times), None)
     return found, errors
 
 
@@ -261,13 +261,13 @@ def _stream_of(source: SourcePipeline, state: SourceState) -> StreamState | None
 
 def _spelling_notes(source: SourcePipeline, state: SourceState) -> list[str]:
     """Return a note for each change of the query that only Spark can judge."""
-    asked = source.parts.query_fingerprint
-    stream = None if asked is None else _stream_of(source, state)
-    if asked is None or stream is None:
+    current_query = source.parts.query_fingerprint
+    stream = None if current_query is None else _stream_of(source, state)
+    if current_query is None or stream is None:
         return []
     return [
-        f"{said}; the next start asks Spark whether that is the same query"
-        for said in respelled(stream.query, asked).values()
+        f"{note}; the next start asks Spark whether that is the same query"
+        for note in respelled(stream.query, current_query).values()
     ]
 
 

@@ -57,10 +57,10 @@ def show_letters(
 def _shown(live: SourceContext, letter: DeadLetter, context: int) -> LetterView:
     named = _LINE.search(letter.error)
     line = letter.line or (int(named[1]) if named else 0)
-    told = original(live, letter)
+    found_original = original(live, letter)
     own = ((line, letter.raw),) if letter.raw else ()
     if not line or not live.has_files:
-        return LetterView(told, line, own, "")
+        return LetterView(found_original, line, own, "")
     numbers = range(max(1, line - context), line + context + 1)
     try:
         lines, note = _around(live, letter, numbers)
@@ -72,7 +72,7 @@ def _shown(live: SourceContext, letter: DeadLetter, context: int) -> LetterView:
     behind = max(lines, default=0)
     if behind > line and not lines[behind]:
         del lines[behind]  # what is behind the last line's end
-    return LetterView(told, line, tuple(sorted(lines.items())), note)
+    return LetterView(found_original, line, tuple(sorted(lines.items())), note)
 
 
 def _around(

@@ -74,8 +74,8 @@ def with_untaken(config: Config, parts: SourceContext, found: Explanation) -> Ex
     if found.verdict not in _TAKEN or found.file is None or found.path is None or not ignores:
         return found
     schema = inferred_schema(parts.pipeline, pipeline, parts.stores)
-    kept = schema.stored() if pipeline.schema_.is_found_out else None
-    columns = parts.ingest.schema.fields if kept is None else schema.combined(kept)
+    stored = schema.stored() if pipeline.schema_.is_found_out else None
+    columns = parts.ingest.schema.fields if stored is None else schema.combined(stored)
     entry = Entry(found.path, found.file.size, found.file.modified_ts)
     limit = pipeline.schema_.advanced.sample_bytes_per_file
     try:
@@ -83,7 +83,7 @@ def with_untaken(config: Config, parts: SourceContext, found: Explanation) -> Ex
     except StorageError:  # it was there a moment ago; what became of it is known all the same
         return found
     done = found.batch.started_ts if found.batch is not None else None
-    later = {name for name, at in (kept.added if kept else {}).items() if done and at > done}
+    later = {name for name, at in (stored.added if stored else {}).items() if done and at > done}
     then = [spec for spec in columns if spec.name not in later]
     names = sorted(names_in(lines, SchemaNames.of(then)))
     return replace(
@@ -122,9 +122,9 @@ def _diff_of(config: Config, name: str) -> dict[str, Any] | None:
         return None
     parts, files = max(sampled, key=lambda each: max((f.modified for f in each[1]), default=-1.0))
     schema = inferred_schema(name, pipeline, parts.stores)
-    kept, records = schema.compared(files)
-    columns = schema.combined(kept) if kept else parts.ingest.schema.fields
-    known = bool(kept) or not pipeline.schema_.infer
+    stored, records = schema.compared(files)
+    columns = schema.combined(stored) if stored else parts.ingest.schema.fields
+    known = bool(stored) or not pipeline.schema_.infer
     found = difference(columns, records.fields, records.nulls)
     if not records.records or not known:  # of nothing nothing is missing
         found = Difference()

@@ -55,8 +55,8 @@ class PipelineWatch:
         for uri, (store, files) in self._tables.items():
             try:
                 committing += [
-                    Committing(uri, committer_of(entry), entry.modified, told)
-                    for entry, told in files.look(committer_states(store))
+                    Committing(uri, committer_of(entry), entry.modified, committer)
+                    for entry, committer in files.look(committer_states(store))
                 ]
             except BlizzardError as error:
                 errors.append(str(error))

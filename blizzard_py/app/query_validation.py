@@ -42,8 +42,8 @@ def validate_query_sources(config: Config) -> list[str]:
                     found = [f"{where}.{p}" for p in _problems(query_spec, pipeline, source)]
                     problems += found
                     is_inclusive = source.units is not None and source.units.advanced.inclusive
-                    told = [] if found else _notes(query_spec, is_inclusive=is_inclusive)
-                    notes += [f"{where}: {note}" for note in told]
+                    found_notes = [] if found else _notes(query_spec, is_inclusive=is_inclusive)
+                    notes += [f"{where}: {note}" for note in found_notes]
                 finally:
                     query_spec.connection.close()
             except ConfigError as error:

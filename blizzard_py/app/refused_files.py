@@ -82,8 +82,8 @@ def bring_refused(
     errors: list[BlizzardError] = []
     for where in sources_of(config, *names):
         if any(_is_interrupted(each) for each in done):
-            told = "interrupted before it was looked at; give the command again"
-            errors.append(RefusedFilesRefused(f"{'/'.join(where)}: {told}"))
+            reason = "interrupted before it was looked at; give the command again"
+            errors.append(RefusedFilesRefused(f"{'/'.join(where)}: {reason}"))
             continue
         try:
             found = _bring_refused(path, config, where, why, waits)
@@ -113,9 +113,9 @@ def _bring_refused(
     outputs = refused_outputs(live)
     if not outputs:
         return None
-    told = bring(config, where, order_of(live, outputs, why), None)
+    result = bring(config, where, order_of(live, outputs, why), None)
     if waits is None:
-        return RefusedFiles(live.name, tuple(outputs), told)
+        return RefusedFiles(live.name, tuple(outputs), result)
     outputs = give_up_all(live, outputs, give_up)
     return RefusedFiles(
         live.name, tuple(outputs), bring(config, where, order_of(live, outputs, why), waits)
@@ -141,13 +141,13 @@ def order_of(live: SourceContext, outputs: Sequence[RefusedOutput], why: str = "
     if not live.has_files or live.event_time is not None:
         raise RefusedFilesRefused(f"{live.name}: {outputs[0].path}: {way_out(live)}")
     paths = _company(live, {path for output in outputs for path in output.files})
-    gone = [path for path in paths if is_short(path) or live.stores.source.stat(path) is None]
-    if gone:
-        more = f" and {len(gone) - _EXAMPLES:,} more" if len(gone) > _EXAMPLES else ""
+    missing = [path for path in paths if is_short(path) or live.stores.source.stat(path) is None]
+    if missing:
+        more = f" and {len(missing) - _EXAMPLES:,} more" if len(missing) > _EXAMPLES else ""
         raise RefusedFilesRefused(
-            f"{live.name}: {len(gone):,} of the files whose rows were refused, or lie in"
+            f"{live.name}: {len(missing):,} of the files whose rows were refused, or lie in"
             f" the same outputs, are gone from {live.stores.source.uri}:"
-            f" {', '.join(gone[:_EXAMPLES])}{more}. Bring them back under these names; or mend"
+            f" {', '.join(missing[:_EXAMPLES])}{more}. Bring them back under these names; or mend"
             " the table, and replace the Parquet file by one that fits"
         )
     return RequestOrder(
@@ -181,15 +181,16 @@ def _check_journal(live: SourceContext) -> None:
     """
     if not live.has_files or live.event_time is not None:
         return
-    gone = [output for output in refused_outputs(live) if output.stage == MISSING]
-    if not gone:
+    missing = [output for output in refused_outputs(live) if output.stage == MISSING]
+    if not missing:
         return
     doubt = next(Evidence(live, read_state(live.stores.sink, live.id)).unknown_work(), None)
     if doubt is not None:
         raise RefusedFilesRefused(
-            f"{live.name}: {gone[0].path} was published by the journal and is gone, but {doubt}, of"
-            " which the journal does not know: _blizzard is of another table or another moment, and"
-            " rows would come twice. Put _blizzard and _blizzard_fence of this table back"
+            f"{live.name}: the journal says that {missing[0].path} was published, and it is"
+            f" missing. But {doubt}, which the journal does not know. So _blizzard is of another"
+            " table or another moment, and rows would come twice. Restore _blizzard and"
+            " _blizzard_fence of this table"
         )
 
 
@@ -225,5 +226,5 @@ def _give_up(path: Path, table: str, outputs: Sequence[str]) -> None:
             process_group=0,
         )
         if done.returncode:
-            told = done.stderr.strip() or f"it ended with {done.returncode}"
-            raise BlizzardError(f"`penguin discard` did not give the outputs up: {told}")
+            reason = done.stderr.strip() or f"it ended with {done.returncode}"
+            raise BlizzardError(f"`penguin discard` did not give the outputs up: {reason}")

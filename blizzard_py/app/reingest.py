@@ -182,13 +182,13 @@ def _changed(line: ReportLine) -> ReportLine:
 
 def _stamps(journal: Journal, paths: Sequence[str]) -> Mapping[str, tuple[int, float]]:
     """Return size and time of files at their last ingestion, as far as the journal reaches."""
-    left, found = set(paths), {}
-    batches = sorted(journal.batches(), reverse=True) if left else []
-    while batches and left:
+    remaining, found = set(paths), {}
+    batches = sorted(journal.batches(), reverse=True) if remaining else []
+    while batches and remaining:
         some, batches = batches[:_BATCHES_AT_ONCE], batches[_BATCHES_AT_ONCE:]
         for record in journal.read(some):
-            for path in left.intersection(record.listed):
+            for path in remaining.intersection(record.listed):
                 if record.outcomes[path] == "ingested" and path not in found:
                     found[path] = record.listed[path]
-        left.difference_update(found)
+        remaining.difference_update(found)
     return found

@@ -117,10 +117,14 @@ class FileKind:
         # An edit's rules, which no daemon needs.
         from blizzard_py.edits import checkpoint_edit  # noqa: PLC0415  # see above
 
-        told = checkpoint_edit.effect(found, before, after)
+        found_effect = checkpoint_edit.effect(found, before, after)
         for paths, noun, text in (
-            (told.skipped, "new file", "would be skipped and not be ingested"),
-            (told.again, "passed file", "would be ingested, and files done before come twice"),
+            (found_effect.skipped, "new file", "would be skipped and not be ingested"),
+            (
+                found_effect.again,
+                "passed file",
+                "would be ingested, and files done before come twice",
+            ),
         ):
             yield f"{counted(len(paths), noun)} {text}" + (", among them:" if paths else "")
             yield from (f"  {printable(path)}" for path in paths[:_SHOWN_NAMES])
@@ -160,8 +164,8 @@ class WindowKind:
     def explain(self, parts: SourceContext, source: Source[Any], place: Located) -> Explanation:
         state = read_state(parts.stores.sink, parts.id) or SourceState()
         known = cast("WindowSource", source).preview(state)
-        left = [each.name for each in known.tasks if each.name not in known.done]
-        name = place.path or next(iter(left), "0")
+        remaining = [each.name for each in known.tasks if each.name not in known.done]
+        name = place.path or next(iter(remaining), "0")
         name = name if is_item_name(name) else item_name(known.seq, name)
         found = explain_item(parts, source, replace(place, path=name))
         statements = {item_name(known.seq, each.name): each.where for each in known.tasks}

@@ -169,7 +169,7 @@ class _Following:
     def result(self) -> RequestResult:
         """Wait for the end; what is known by then."""
         waits = self.waits
-        began, told, takes_over = waits.clock(), RequestResult(self.id, ""), waits.take_over
+        began, outcome, takes_over = waits.clock(), RequestResult(self.id, ""), waits.take_over
         owner = ""
         while True:
             # The checkpoint first: what lacks its end after that was not done before that, and a
@@ -187,8 +187,8 @@ class _Following:
             if not owner:
                 owner = _owner(seen.writer)
                 waits.tell(f"{owner} does it; following. Ctrl-C ends following, not the request.")
-            if known.counts != told.counts:
-                told, began = known, waits.clock()
+            if known.counts != outcome.counts:
+                outcome, began = known, waits.clock()
                 waits.tell(f"{self.id}: {counts_text(known.counts)}")
             is_late = known.state != "running" and waits.clock() - began > _PATIENCE_SECS
             if not waits.wait or is_late:
@@ -259,8 +259,8 @@ def _do_here(
         if after.requests == seen.state.requests:
             return known.reason  # it waits, as before
         request = mailbox.readable(request_id)
-        said = "" if request is None or not request.why else f", {request.why}"
-        why = f"request {request_id}: {known.kind} {known.state}{said}"
+        reason = "" if request is None or not request.why else f", {request.why}"
+        why = f"request {request_id}: {known.kind} {known.state}{reason}"
         # As it is: `change` would take a source that has done nothing yet for one that starts over.
         checkpoint_edit.put(found, seen, after, Note(current_user(), now, why))
     except (EditRefused, StateError) as error:

@@ -43,8 +43,8 @@ def check_table(
     """
     made = None if columns is None else columns(pipeline, settings)
     fit = _fit_of(config, pipeline, settings, made)
-    for told in fit.warnings:
-        get_logger(pipeline=pipeline).warning("table_may_refuse", reason=told)
+    for warning in fit.warnings:
+        get_logger(pipeline=pipeline).warning("table_may_refuse", reason=warning)
     if fit.refused:
         where = _where(pipeline, settings.sink)
         raise ConfigError("configuration", [f"{where}: {each}" for each in fit.refused])

@@ -45,7 +45,7 @@ def checkpoint_notes(config: Config) -> list[str]:
 
     A store out of reach from here is left to what is said of the table, which lies in the same.
     """
-    told: list[str] = []
+    notes: list[str] = []
     away: set[str] = set()
     for source in views(config):
         try:
@@ -53,14 +53,14 @@ def checkpoint_notes(config: Config) -> list[str]:
                 check_cold_start(source.parts)
                 if source.parts.has_files:
                     shown = source.source.shown(source.load())
-                    told += [f"{source.parts.name}: {note}" for note in shown.get("notes", ())]
+                    notes += [f"{source.parts.name}: {note}" for note in shown.get("notes", ())]
         except StorageError:
             away.add(source.sink.uri)
         except BlizzardError as error:
-            told.append(str(error))
+            notes.append(str(error))
         finally:
             source.close()
-    return told
+    return notes
 
 
 def table_problems(config: Config) -> tuple[list[str], list[str]]:
@@ -115,10 +115,10 @@ def _inferred(
     parts = context_of(config, where, NoEngine())
     schema = inferred_schema(where[0], pipeline, parts.stores)
     try:
-        kept = schema.stored()
+        stored = schema.stored()
     except StorageError:  # out of reach from here, as its table is, which is told
         return settings
-    found = kept or (_sampled(parts, schema) if pipeline.schema_.infer else None)
+    found = stored or (_sampled(parts, schema) if pipeline.schema_.infer else None)
     if found is None:
         return None if pipeline.schema_.infer else settings
     return settings.with_fields(schema.combined(found))

@@ -50,25 +50,29 @@ def select_chunk(
     found = _table_source(parts, source)
     known = state.columns or ColumnState()
     try:
-        asked = _range_of(found, request)
-        _check(state.columns, asked.column, ranges.last_of(found.query_spec, asked.end))
-        begin = _cursor_value(wanted.cursor, asked.column) if wanted.cursor else asked.begin
-        piece = next(ranges.pieces(asked, known, begin))
+        value_range = _range_of(found, request)
+        _check(state.columns, value_range.column, ranges.last_of(found.query_spec, value_range.end))
+        begin = (
+            _cursor_value(wanted.cursor, value_range.column) if wanted.cursor else value_range.begin
+        )
+        piece = next(ranges.pieces(value_range, known, begin))
         name = f"{wanted.request_id}-{state.requests[wanted.request_id].pages:06}"
-        chunk = None if piece.is_covered else _chunk(found, asked, piece, name, wanted.now)
+        chunk = None if piece.is_covered else _chunk(found, value_range, piece, name, wanted.now)
     except (RangeRefused, WatermarkError) as error:
         raise RequestRefused(f"{parts.name}: {error}") from error
-    told = _values_text(asked, piece)
+    shown_values = _values_text(value_range, piece)
     files: tuple[Entry, ...] = ()
     if chunk is not None:
         files = tuple(Entry(item, task.size, wanted.now) for item, task in chunk.items.items())
         known = replace(known, chunk=chunk)
     elif not piece.is_covered:
-        known = ranges.with_covered(known, asked.column, piece.begin, piece.end)
-    empty = ReportLine(told, "present" if piece.is_covered else "empty")
-    lines = tuple(ReportLine(entry.path, "taken", told) for entry in files) or (empty,)
-    is_last = piece.end == asked.end
-    return SelectedPage(files, lines, _cursor_text(asked.column, piece.end), is_last, columns=known)
+        known = ranges.with_covered(known, value_range.column, piece.begin, piece.end)
+    empty = ReportLine(shown_values, "present" if piece.is_covered else "empty")
+    lines = tuple(ReportLine(entry.path, "taken", shown_values) for entry in files) or (empty,)
+    is_last = piece.end == value_range.end
+    return SelectedPage(
+        files, lines, _cursor_text(value_range.column, piece.end), is_last, columns=known
+    )
 
 
 def preview_range(
@@ -79,9 +83,14 @@ def preview_range(
     if request.options.get("mode", "add") == "replace":
         yield ReportLine(request.select["values"][0], "taken", "and all that lies above")
         return
-    asked, known = _range_of(_table_source(parts, source), request), state.columns or ColumnState()
-    for piece in ranges.pieces(asked, known, asked.begin):
-        yield ReportLine(_values_text(asked, piece), "present" if piece.is_covered else "taken")
+    value_range, known = (
+        _range_of(_table_source(parts, source), request),
+        state.columns or ColumnState(),
+    )
+    for piece in ranges.pieces(value_range, known, value_range.begin):
+        yield ReportLine(
+            _values_text(value_range, piece), "present" if piece.is_covered else "taken"
+        )
 
 
 def _table_source(parts: SourceContext, source: Source[Any]) -> WindowSource:
@@ -104,15 +113,15 @@ def _check(known: ColumnState | None, column: str, last: object) -> None:
 
 
 def _chunk(
-    source: WindowSource, asked: ValueRange, piece: RangePiece, name: str, now: float
+    source: WindowSource, value_range: ValueRange, piece: RangePiece, name: str, now: float
 ) -> RequestChunk | None:
     """Return the piece with its tasks; None if there is nothing to read."""
     query_spec = source.query_spec
-    window = ranges.window_of_piece(query_spec, asked.column, piece, now)
+    window = ranges.window_of_piece(query_spec, value_range.column, piece, now)
     tasks = query_spec.connection.tasks(windows.window_of(window), query_spec.split)
     if not tasks:
         return None
-    begin, end = ({asked.column: value} for value in (piece.begin, piece.end))
+    begin, end = ({value_range.column: value} for value in (piece.begin, piece.end))
     return RequestChunk(
         name, windows.to_stored(begin), windows.to_stored(end), window, tuple(tasks)
     )
@@ -128,14 +137,16 @@ def _accept_chunks(source: WindowSource, state: SourceState, request: Request) -
         )
     if request.options.get("mode") == "again":
         raise RangeRefused("rows of tables and APIs cannot be added a second time")
-    asked = _range_of(source, request)
-    last = ranges.last_of(query_spec, asked.end)
+    value_range = _range_of(source, request)
+    last = ranges.last_of(query_spec, value_range.end)
     if request.options.get("begin_live_at_end") and not ranges.has_started(state.columns):
-        state = set_columns(state, windows.to_stored({asked.column: last}), query_spec.columns)
-    _check(state.columns, asked.column, last)
-    found = list(ranges.pieces(asked, ColumnState(), asked.begin))
+        state = set_columns(
+            state, windows.to_stored({value_range.column: last}), query_spec.columns
+        )
+    _check(state.columns, value_range.column, last)
+    found = list(ranges.pieces(value_range, ColumnState(), value_range.begin))
     for piece in (found[0], found[-1]):  # what their ends cannot be is known before it is saved
-        window = ranges.window_of_piece(query_spec, asked.column, piece, 0.0)
+        window = ranges.window_of_piece(query_spec, value_range.column, piece, 0.0)
         query_spec.connection.tasks(windows.window_of(window), query_spec.split)
     return state
 
@@ -160,8 +171,8 @@ def _lower_watermark(source: WindowSource, state: SourceState, request: Request)
     return set_columns(state, below, query_spec.columns)
 
 
-def _values_text(asked: ValueRange, piece: RangePiece) -> str:
-    return f"{asked.column} from {piece.begin} up to {piece.end}"
+def _values_text(value_range: ValueRange, piece: RangePiece) -> str:
+    return f"{value_range.column} from {piece.begin} up to {piece.end}"
 
 
 def _cursor_text(column: str, value: object) -> str:

@@ -152,12 +152,14 @@ def shared_context(config: Config, name: str, engine: Engine) -> SourceContext:
     They are the first one's by name, with all of them as members.
     """
     first, *others = (branch.source for branch in config.pipelines[name].branches)
-    beside = {other: context_of(config, (name, other), engine) for other in others}
-    views = {other: each.activity for other, each in beside.items() if each.activity is not None}
+    other_contexts = {other: context_of(config, (name, other), engine) for other in others}
+    views = {
+        other: each.activity for other, each in other_contexts.items() if each.activity is not None
+    }
     lead = partial(LeadActivity, first=first, others=views)
     parts = context_of(config, (name, first), engine, activity_of=lead)
     ingest = of_all_sources(config.pipelines[name], parts.ingest)
-    return replace(parts, ingest=ingest, members=(parts, *beside.values()))
+    return replace(parts, ingest=ingest, members=(parts, *other_contexts.values()))
 
 
 def owner_context(config: Config, where: tuple[str, str], engine: Engine) -> SourceContext:
@@ -389,14 +391,3 @@ def computes_in_driver(config: Config) -> bool:
         pipeline.transform is not None or pipeline.deduplicate_by or pipeline.query is not None
         for pipeline in config.pipelines.values()
     )
-
-
-def source_of(config: Config, where: tuple[str, str]) -> AnySource:
-    """Return a source's settings by its pipeline and name. Raises `ConfigError`."""
-    pipeline = config.pipelines.get(where[0])
-    source = None if pipeline is None else pipeline.sources.get(where[1])
-    if source is None:
-        known = ", ".join(f"{p}/{s}" for p, each in config.pipelines.items() for s in each.sources)
-        told = f"there is no {'/'.join(where)}; known: {known}"
-        raise ConfigError("--pipeline, --source", [told])
-    return source

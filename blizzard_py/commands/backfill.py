@@ -16,11 +16,10 @@ from blizzard_core.cli import (
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.protocol import order_key
 from blizzard_py.app import unit_operations
-from blizzard_py.app.configuration import load_config
+from blizzard_py.app.configuration import load_config, source_of
 from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.reingest import bring
 from blizzard_py.app.submit import RequestOrder, Waits, submit_and_follow
-from blizzard_py.app.wiring import source_of
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.reingest_options import (
     answer,
@@ -140,8 +139,8 @@ def backfill(
         options["mode"] = "replace" if replace else "add"
         order = RequestOrder("reingest", {"values": [first, last]}, options, why)
         if replace and how is not None:
-            told = f"The next polls read everything from {first} on again and replace it."
-            return _marked(loaded, where, order, how, told, as_json=as_json)
+            message = f"The next polls read everything from {first} on again and replace it."
+            return _marked(loaded, where, order, how, message, as_json=as_json)
         return _followed(loaded, where, order, how, as_json=as_json)
     _check(replace=replace, again=again, once_more=once_more, named=assume_named)
     first, last = first.strip("/"), last.strip("/")
@@ -193,8 +192,8 @@ def _units(
     keys = unit_operations.units_between(config, where, ends, only)
     why = why or f"backfill from {ends[0]} to {ends[1]}"
     order = RequestOrder("mark_units", {"units": list(keys)}, why=why)
-    told = f"{len(keys):,} units are read again from their beginning by the next poll."
-    return _marked(config, where, order, how, told, as_json=as_json)
+    message = f"{len(keys):,} units are read again from their beginning by the next poll."
+    return _marked(config, where, order, how, message, as_json=as_json)
 
 
 def _marked(
@@ -202,7 +201,7 @@ def _marked(
     where: tuple[str, str],
     order: RequestOrder,
     how: Waits | None,
-    told: str,
+    message: str,
     *,
     as_json: bool,
 ) -> int:
@@ -214,8 +213,10 @@ def _marked(
     if as_json:
         request = None if result is None else result.id
         print_json({**order.select, "request": request, "dry_run": how is None})
-        told = ""
+        message = ""
     if result is None:
-        click.echo(told.replace(" are ", " would be ").replace(" is ", " would be "), nl=bool(told))
+        click.echo(
+            message.replace(" are ", " would be ").replace(" is ", " would be "), nl=bool(message)
+        )
         return 0
-    return print_result(result, told)
+    return print_result(result, message)

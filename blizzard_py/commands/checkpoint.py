@@ -21,10 +21,9 @@ from blizzard_core.cli import (
     print_json,
 )
 from blizzard_py.app import unit_operations
-from blizzard_py.app.configuration import load_config
+from blizzard_py.app.configuration import load_config, source_of
 from blizzard_py.app.event_time import refuse_edit
 from blizzard_py.app.operations import owner_of, pipeline_of, rebuild_of, watermark_columns
-from blizzard_py.app.wiring import source_of
 from blizzard_py.commands.checkpoint_history import diff, log, rollback
 from blizzard_py.commands.checkpoint_output import (
     print_effect,

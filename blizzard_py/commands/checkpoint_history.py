@@ -21,10 +21,9 @@ from blizzard_core.cli import (
 )
 from blizzard_core.redact import redacted
 from blizzard_core.text import counted, in_utc, printable
-from blizzard_py.app.configuration import load_config
+from blizzard_py.app.configuration import load_config, source_of
 from blizzard_py.app.event_time import refuse_edit
 from blizzard_py.app.operations import owner_of, pipeline_of
-from blizzard_py.app.wiring import source_of
 from blizzard_py.commands.options import confirmed, source_options
 from blizzard_py.edits import checkpoint_edit, history
 from blizzard_py.edits.checkpoint_edit import Effect
@@ -124,15 +123,15 @@ def diff(config: Path, pipeline: str, source: str, before: str, after: str, as_j
     with closing(owner_of(loaded, where)) as found:
         store = CheckpointStore(found.sink, found.id)
         old, new = store.version(before), store.version(after)
-        told = history.differences(old.state, new.state)
+        differences = history.differences(old.state, new.state)
         effect = None
         if source_of(loaded, where).has_files:
             effect = checkpoint_edit.effect(found, old.state, new.state)
     if as_json:
-        lines = [{"what": what, "before": a, "after": b} for what, a, b in told]
+        lines = [{"what": what, "before": a, "after": b} for what, a, b in differences]
         print_json({"differences": lines, "files": None if effect is None else asdict(effect)})
         return 0
-    print_table(("what", before, after), (list(line) for line in told))
+    print_table(("what", before, after), (list(line) for line in differences))
     if effect is not None:
         _print_effect(effect, "with the second, not with the first")
     return 0

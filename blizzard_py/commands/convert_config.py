@@ -71,9 +71,9 @@ class Converted:
 
     def note(self, place: Key, text: str) -> None:
         """Tell something once."""
-        told = f"{dotted(place)}: {text}" if place else text
-        if told not in self.notes:
-            self.notes.append(told)
+        note_text = f"{dotted(place)}: {text}" if place else text
+        if note_text not in self.notes:
+            self.notes.append(note_text)
 
     def problem(self, place: Key, text: str) -> None:
         """Refuse, and go on to find what else is wrong."""
@@ -83,21 +83,21 @@ class Converted:
 class _Block:
     """A mapping of the original, of which every key has to be read."""
 
-    def __init__(self, data: Any, place: Key, told: Converted) -> None:
+    def __init__(self, data: Any, place: Key, result: Converted) -> None:
         self.place = place
-        self.told = told
+        self.told = result
         if data is None:
             data = {}
         if not isinstance(data, Mapping):
-            told.problem(place, "must be a mapping")
+            result.problem(place, "must be a mapping")
             data = {}
-        self._left = {str(key): value for key, value in data.items()}
+        self._remaining = {str(key): value for key, value in data.items()}
         self._known = set(_NEEDLESS)
 
     def take(self, *names: str) -> Any:
         """Return the value under the first of these names that is present, else None."""
         self._known.update(names)
-        found = [self._left.pop(name) for name in names if name in self._left]
+        found = [self._remaining.pop(name) for name in names if name in self._remaining]
         if len(found) > 1:
             self.told.problem(self.place, f"give one of {', '.join(names)}")
         return _referring(found[0], self.place, self.told) if found else None
@@ -105,7 +105,7 @@ class _Block:
     def under(self, name: str) -> _Block:
         """Return a block below; an empty one if it is missing."""
         self._known.add(name)
-        return _Block(self._left.pop(name, None), (*self.place, name), self.told)
+        return _Block(self._remaining.pop(name, None), (*self.place, name), self.told)
 
     def blocks(self, name: str) -> dict[str, _Block]:
         """Blocks by names of the operator's choice."""
@@ -117,16 +117,16 @@ class _Block:
 
     def left(self) -> Mapping[str, Any]:
         """Return the keys that were not read yet, as written."""
-        return dict(self._left)
+        return dict(self._remaining)
 
     def has(self, name: str) -> bool:
         """Return whether the key is present and was not read yet."""
         self._known.add(name)
-        return name in self._left
+        return name in self._remaining
 
     def done(self) -> None:
         """Tell of what has no counterpart, refuse what is unknown."""
-        for name in self._left:
+        for name in self._remaining:
             if name in _NEEDLESS:
                 self.told.note((*self.place, name), f"left out: {_NEEDLESS[name]}")
             else:
@@ -139,91 +139,93 @@ class _Block:
 
 def converted(documents: Sequence[Mapping[str, Any]]) -> Converted:
     """One configuration of the original's files: Blizzard's, Penguin's or both."""
-    told = Converted()
+    result = Converted()
     metrics: dict[str, str] = {}
     for data in documents:
-        top = _Block(data, (), told)
+        top = _Block(data, (), result)
         daemon = "penguin" if top.has("tables") and not top.has("pipelines") else "blizzard"
         if top.has("source"):
-            _single(top, told)
+            _single(top, result)
         for name, block in top.blocks("pipelines").items():
-            _put(told, ("pipelines", name), _pipeline(name, block, told))
+            _put(result, ("pipelines", name), _pipeline(name, block, result))
         for name, block in top.blocks("tables").items():
-            _put(told, ("tables", name), _table(block, told))
+            _put(result, ("tables", name), _table(block, result))
         if top.has("global"):
-            told.document.setdefault("global", {}).update(_global(top.under("global")))
-        address = _metrics(top, told)
+            result.document.setdefault("global", {}).update(_global(top.under("global")))
+        address = _metrics(top, result)
         if address is not None:
             metrics[daemon] = address
         top.done()
-    _put_metrics(told, metrics)
-    return told
+    _put_metrics(result, metrics)
+    return result
 
 
-def _put(told: Converted, place: tuple[str, str], found: dict[str, Any]) -> None:
+def _put(result: Converted, place: tuple[str, str], found: dict[str, Any]) -> None:
     kind, name = place
-    blocks = told.document.setdefault(kind, {})
+    blocks = result.document.setdefault(kind, {})
     if name in blocks:
-        told.problem(place, "is in two of the files")
+        result.problem(place, "is in two of the files")
     blocks[name] = found
 
 
-def _put_metrics(told: Converted, found: dict[str, str]) -> None:
+def _put_metrics(result: Converted, found: dict[str, str]) -> None:
     addresses = list(found.values())
     if not addresses:
         return
-    told.document["metrics"] = {"address": addresses[0]}
+    result.document["metrics"] = {"address": addresses[0]}
     if len(set(addresses)) > 1:
-        told.document["metrics"]["penguin_address"] = found["penguin"]
+        result.document["metrics"]["penguin_address"] = found["penguin"]
 
 
-def _single(top: _Block, told: Converted) -> None:
+def _single(top: _Block, result: Converted) -> None:
     """Convert the form of the first releases: one source and one sink."""
     sink = top.under("sink")
     found = {
-        "sources": {"main": _source(top.under("source"), told)},
-        "sink": _sink(sink, told),
-        **_rest_of_pipeline(top, told),
+        "sources": {"main": _source(top.under("source"), result)},
+        "sink": _sink(sink, result),
+        **_rest_of_pipeline(top, result),
     }
     name = str(found["sink"].get("table_uri", "")).rstrip("/").rpartition("/")[2]
     name = re.sub(r"[^\w.-]", "_", name) or "events"
-    told.note(("source",), f"is the source main of a pipeline, which is called {name} by its table")
-    _put(told, ("pipelines", name), found)
+    result.note(
+        ("source",), f"is the source main of a pipeline, which is called {name} by its table"
+    )
+    _put(result, ("pipelines", name), found)
 
 
-def _pipeline(name: str, block: _Block, told: Converted) -> dict[str, Any]:
+def _pipeline(name: str, block: _Block, result: Converted) -> dict[str, Any]:
     if block.has("source"):
-        source = _source(block.under("source"), told)
+        source = _source(block.under("source"), result)
         # Before pipelines had several sources the state was named after the pipeline alone.
         sources = {"main": {"id": name, **source} if source["use_watermark"] else source}
     else:
-        sources = {key: _source(one, told) for key, one in block.blocks("sources").items()}
-    found = {"sources": sources, "sink": _sink(block.under("sink"), told)}
-    found |= _rest_of_pipeline(block, told)
+        sources = {key: _source(one, result) for key, one in block.blocks("sources").items()}
+    found = {"sources": sources, "sink": _sink(block.under("sink"), result)}
+    found |= _rest_of_pipeline(block, result)
     block.done()
     return found
 
 
-def _rest_of_pipeline(block: _Block, told: Converted) -> dict[str, Any]:
+def _rest_of_pipeline(block: _Block, result: Converted) -> dict[str, Any]:
     found: dict[str, Any] = {"schema": _schema(block.under("schema"))}
     errors = block.under("error_handling")
     options = _options(errors.under("dlq_storage_options"))
     if options:
-        told.note(
+        result.note(
             (*errors.place, "dlq_storage_options"),
             "left out: dead letters are written with the sink's storage_options;"
             " see that those may write to dlq_path",
         )
-    kept = _take_present(errors, "max_failures", "dlq_path")
+    limits = _take_present(errors, "max_failures", "dlq_path")
     errors.done()
-    return found | ({"error_handling": kept} if kept else {})
+    return found | ({"error_handling": limits} if limits else {})
 
 
-def _source(block: _Block, told: Converted) -> dict[str, Any]:
-    found: dict[str, Any] = {"source_uri": _directory(block, told)}
+def _source(block: _Block, result: Converted) -> dict[str, Any]:
+    found: dict[str, Any] = {"source_uri": _directory(block, result)}
     found["use_watermark"] = watermark = block.take("use_watermark") or False
     if watermark is False:
-        told.note(
+        result.note(
             block.place,
             "without use_watermark the original kept what it had read in memory alone, so a first"
             " start reads all that is there; docs/guides/move-from-auto-loader.md,"
@@ -232,35 +234,35 @@ def _source(block: _Block, told: Converted) -> dict[str, Any]:
     found["advanced"] = {"compression": block.take("compression") or "gzip"}
     found |= _lasting(block, "poll_interval_secs") | _filter(block)
     checkpoint = block.under("checkpoint")
-    kept = _take_present(checkpoint, "interval_files") | _lasting(checkpoint, "interval_secs")
+    limits = _take_present(checkpoint, "interval_files") | _lasting(checkpoint, "interval_secs")
     checkpoint.done()
-    found |= {"checkpoint": kept} if kept else {}
+    found |= {"checkpoint": limits} if limits else {}
     found |= _storage(block)
     block.done()
     return found
 
 
-def _directory(block: _Block, told: Converted) -> Any:
+def _directory(block: _Block, result: Converted) -> Any:
     uri = block.take("path", "source_uri")
     if not isinstance(uri, str) or "*" not in uri:
         return uri
     pattern = _PATTERN.fullmatch(uri)
     if pattern is None:
-        told.problem((*block.place, "path"), "has a pattern; give the directory, which is"
+        result.problem((*block.place, "path"), "has a pattern; give the directory, which is"
                      " read with all below it")  # fmt: skip
         return uri
-    told.note((*block.place, "path"), "is read with all directories below it")
+    result.note((*block.place, "path"), "is read with all directories below it")
     return pattern[1]
 
 
-def _sink(block: _Block, told: Converted) -> dict[str, Any]:
+def _sink(block: _Block, result: Converted) -> dict[str, Any]:
     found: dict[str, Any] = {"table_uri": block.take("table_uri", "path")}
     found |= (
         _take_present(block, "file_size_mb", "compression") | _partitions(block) | _storage(block)
     )
     found |= (advanced := _advanced(_take_present(block, "row_group_size_bytes")))
     if advanced:
-        told.note((*block.place, "row_group_size_bytes"), "counts rows as they lie in memory")
+        result.note((*block.place, "row_group_size_bytes"), "counts rows as they lie in memory")
     block.done()
     return found
 
@@ -274,7 +276,7 @@ def _schema(block: _Block) -> dict[str, Any]:
     return found
 
 
-def _table(block: _Block, told: Converted) -> dict[str, Any]:
+def _table(block: _Block, result: Converted) -> dict[str, Any]:
     found = _take_present(block, "table_uri") | _lasting(block, "poll_interval_secs")
     found |= (
         _take_present(block, "schema_evolution")
@@ -283,7 +285,7 @@ def _table(block: _Block, told: Converted) -> dict[str, Any]:
         | _filter(block)
         | _storage(block)
     )
-    told.note(
+    result.note(
         block.place,
         "Parquet files that the original has written and not committed wait an hour"
         " (foreign_min_age); let its Penguin commit them before you move",
@@ -298,9 +300,9 @@ def _global(block: _Block) -> dict[str, Any]:
     return _advanced(found)
 
 
-def _metrics(top: _Block, told: Converted) -> str | None:
+def _metrics(top: _Block, result: Converted) -> str | None:
     if not top.has("metrics"):
-        told.note((), "metrics: the original served them on 0.0.0.0:9090 without being asked to;"
+        result.note((), "metrics: the original served them on 0.0.0.0:9090 without being asked to;"
                   " here that takes the block")  # fmt: skip
         return None
     block = top.under("metrics")
@@ -351,13 +353,13 @@ def _options(block: _Block) -> dict[str, Any]:
     return found
 
 
-def _secret(name: str, value: str, place: Key, told: Converted) -> str:
+def _secret(name: str, value: str, place: Key, result: Converted) -> str:
     """Return a reference to the environment; each value has its own variable."""
     variable, number = name, 1
-    while told.secrets.setdefault(variable, value) != value:
+    while result.secrets.setdefault(variable, value) != value:
         number += 1
         variable = f"{name}_{number}"
-    told.note(place, f"is read from the environment variable {variable}; set it")
+    result.note(place, f"is read from the environment variable {variable}; set it")
     return f"${{{variable}}}"
 
 
@@ -375,12 +377,12 @@ def _lasting(block: _Block, name: str) -> dict[str, Any]:
     }
 
 
-def _referring(value: Any, place: Key, told: Converted) -> Any:
+def _referring(value: Any, place: Key, result: Converted) -> Any:
     """Return the value with references to the environment in our notation."""
     if isinstance(value, Mapping):
-        return {key: _referring(item, place, told) for key, item in value.items()}
+        return {key: _referring(item, place, result) for key, item in value.items()}
     if isinstance(value, list):
-        return [_referring(item, place, told) for item in value]
+        return [_referring(item, place, result) for item in value]
     if not isinstance(value, str):
         return value
 
@@ -392,7 +394,7 @@ def _referring(value: Any, place: Key, told: Converted) -> Any:
         if found["how"] is None:
             return f"${{{name}}}"
         if found["how"] == "-":
-            told.note(place, f"${{{name}-…}}: the default counts for an empty value, too")
+            result.note(place, f"${{{name}-…}}: the default counts for an empty value, too")
         return f"${{{name}:-{found['default']}}}"
 
     return _VARIABLE.sub(converted_reference, value)

@@ -86,10 +86,12 @@ def list_letters(
     if as_json or not limit:
         _stream(shown, broken, as_json=as_json)
     else:
-        told = list(_sound(shown, broken))
-        print_table(_COLUMNS, map(_row, told))
-        objects = len({(name, each.path) for name, each, _ in told})
-        click.echo(f"{counted(len(told), 'letter')} in {counted(objects, 'object')}.", err=True)
+        letters_shown = list(_sound(shown, broken))
+        print_table(_COLUMNS, map(_row, letters_shown))
+        objects = len({(name, each.path) for name, each, _ in letters_shown})
+        click.echo(
+            f"{counted(len(letters_shown), 'letter')} in {counted(objects, 'object')}.", err=True
+        )
     if limit and next(found, None) is not None:
         click.echo(f"There are more than {limit:,}; --limit 0 shows all.", err=True)
     for text in broken:

@@ -195,5 +195,5 @@ def discard(
 def summary(letters: Iterable[int], verb: str) -> str:
     """Return how many letters of how many objects were closed."""
     counts = list(letters)
-    told = f"{counted(sum(counts), 'letter')} in {counted(len(counts), 'object')}"
-    return f"{told} {verb or are(sum(counts))} closed."
+    total = f"{counted(sum(counts), 'letter')} in {counted(len(counts), 'object')}"
+    return f"{total} {verb or are(sum(counts))} closed."

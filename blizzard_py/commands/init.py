@@ -80,9 +80,15 @@ def init(
             raise ConfigError("init", ["give --source-uri or --connection, not both"])
         wanted = Wanted(connection, driver, table, column, records, since, token_env)
         return _from_connection(path, wanted, table_uri)
-    asked = {"--table": table, "--driver": driver, "--column": column, "--records": records}
-    odd = [name for name, given in {**asked, "--since": since, "--token-env": token_env}.items()
-           if given is not None]  # fmt: skip
+    for_connections = {
+        "--table": table,
+        "--driver": driver,
+        "--column": column,
+        "--records": records,
+        "--since": since,
+        "--token-env": token_env,
+    }
+    odd = [name for name, given in for_connections.items() if given is not None]
     if odd:
         raise ConfigError("init", [f"{name}: goes with --connection" for name in odd])
     return _from_files(path, source_uri or "./raw", table_uri or "./lake/events")
@@ -96,18 +102,18 @@ def _from_files(path: Path, source_uri: str, table_uri: str) -> int:
         found = Sample(problem=str(error))
     _write(path, configuration(source_uri, table_uri, found), {})
     if found.fields:
-        told = (
+        summary = (
             f"The schema has {counted(len(found.fields), 'field')}, from"
             f" {counted(found.records, 'record')} of {counted(found.files, 'file')}."
         )
     else:
-        told = f"The schema will be inferred from the first files ({found.problem})."
+        summary = f"The schema will be inferred from the first files ({found.problem})."
     if found.left_out:
-        told += f" {counted(len(found.left_out), 'field')} left out, with the reason."
+        summary += f" {counted(len(found.left_out), 'field')} left out, with the reason."
     if found.layout:
-        told += f" Directories are named {found.layout}."
-    told += "".join(f" {note}." for note in found.notes)
-    _print_next_steps(path, told)
+        summary += f" Directories are named {found.layout}."
+    summary += "".join(f" {note}." for note in found.notes)
+    _print_next_steps(path, summary)
     return 0
 
 
@@ -122,14 +128,16 @@ def _from_connection(path: Path, wanted: Wanted, table_uri: str | None) -> int:
     secrets = secrets_in(chosen.connection) + secrets_in(chosen.source)
     text = starter_queries.configuration(chosen, place, found, wanted.since)
     _write(path, text, {secret.variable: secret.value for secret in secrets})
-    told = (
+    summary = (
         "its versions tell new rows"
         if found.proposal is None
         else f"{found.proposal.column} tells new rows (bound: {found.bound})"
     )
     unset = [s.variable for s in secrets if s.variable not in os.environ]
     set_first = f" Set {', '.join(unset)} in the environment first." if unset else ""
-    _print_next_steps(path, f"{chosen.what} has {len(found.columns)} columns; {told}.{set_first}")
+    _print_next_steps(
+        path, f"{chosen.what} has {len(found.columns)} columns; {summary}.{set_first}"
+    )
     return 0
 
 

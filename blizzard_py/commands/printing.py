@@ -70,8 +70,8 @@ def _print_units(name: str, found: dict[str, Any]) -> None:
     click.echo(printable(f"{name}: {found['state']}, {span['from']} to {span['to']}: {counts}"))
     for unit in found["units"]:
         if unit["execute"]:
-            told = f"  {unit['name']}   {unit['from']} to {unit['to']}   {unit['reason']}"
-            click.echo(printable(told))
+            line = f"  {unit['name']}   {unit['from']} to {unit['to']}   {unit['reason']}"
+            click.echo(printable(line))
     for warning in found["warnings"]:
         click.echo(printable(f"  note     {warning}"))
 
@@ -194,19 +194,19 @@ def _failed(error: Mapping[str, Any]) -> str:
     return f"failed at {in_utc(error['at'])} UTC{times}: {error['kind']}: {error['error']}"
 
 
-def _print_event_time(name: str, told: Mapping[str, Any]) -> None:
+def _print_event_time(name: str, event_time: Mapping[str, Any]) -> None:
     """Print a line for the watermark, the last batch and each operator."""
-    click.echo(printable(_event_time(name, told)))
-    times = told["history"][-1]["times"] if told["history"] else None
+    click.echo(printable(_event_time(name, event_time)))
+    times = event_time["history"][-1]["times"] if event_time["history"] else None
     if times is not None:
         click.echo(
             f"  last batch: {_count(times['count'], 'row')} from {moment(times['min_ms'])} to"
             f" {moment(times['max_ms'])}, average {moment(round(times['avg_ms']))}"
         )
-    rows = sum(bucket["rows"] for bucket in told["behind"])
+    rows = sum(bucket["rows"] for bucket in event_time["behind"])
     for share in _SHARES if rows else ():
-        click.echo(f"  {share:.1%} of rows: {_within(told['behind'], share * rows)}")
-    for each in told.get("operators", ()):
+        click.echo(f"  {share:.1%} of rows: {_within(event_time['behind'], share * rows)}")
+    for each in event_time.get("operators", ()):
         click.echo(
             f"  {printable(each['name'])}: {_count(each['state_rows'], 'row')} and"
             f" {each['state_bytes']:,} bytes of state; last batch:"
@@ -226,18 +226,22 @@ def _within(buckets: Sequence[Mapping[str, Any]], rows: float) -> str:
     return f"up to more than {dt.timedelta(seconds=buckets[-2]['up_to_secs'])} behind"
 
 
-def _event_time(name: str, told: Mapping[str, Any]) -> str:
+def _event_time(name: str, event_time: Mapping[str, Any]) -> str:
     """Of a query, or of a source whose watermark is only watched, which has no state."""
     out_of_time = [
-        _count(told[key], f"{word} row")
+        _count(event_time[key], f"{word} row")
         for key, word in (("late_rows", "late"), ("ahead_rows", "early"))
-        if told[key]
+        if event_time[key]
     ]
-    state = [f"{_count(told['state_rows'], 'row')} of state"] if "state_rows" in told else []
+    state = (
+        [f"{_count(event_time['state_rows'], 'row')} of state"]
+        if "state_rows" in event_time
+        else []
+    )
     return ", ".join(
         [
-            f"{name}: event time: watermark {told['watermark'] or '-'}",
-            f"newest row {moment(told['max_event_time_ms']) or '-'}",
+            f"{name}: event time: watermark {event_time['watermark'] or '-'}",
+            f"newest row {moment(event_time['max_event_time_ms']) or '-'}",
             *state,
             *out_of_time,
         ]
@@ -259,8 +263,8 @@ def _count(number: int, word: str) -> str:
 def _waiting(lag: Mapping[str, Any]) -> str | None:
     if lag["files"] is None:
         return None
-    apart = f" (+{lag['apart']['files']:,} apart)" if lag["apart"]["files"] else ""
-    return f"{lag['files']:,}{'' if lag['complete'] else '+'}{apart}"
+    skipped = f" (+{lag['apart']['files']:,} apart)" if lag["apart"]["files"] else ""
+    return f"{lag['files']:,}{'' if lag['complete'] else '+'}{skipped}"
 
 
 def _trouble(text: str, *, bad: bool) -> str:

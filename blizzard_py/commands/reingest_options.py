@@ -136,5 +136,5 @@ def _print(found: Mapping[str, ReingestResult]) -> None:
         click.echo(f"{counted(failed, 'record')} failed again, with new letters.")
     for name, each in found.items():
         if each.blocked is not None:
-            told = f"{name}: groups of this source wait behind one that waits: {each.blocked}"
-            click.echo(printable(told))
+            blocked = f"{name}: groups of this source wait behind one that waits: {each.blocked}"
+            click.echo(printable(blocked))

@@ -21,13 +21,12 @@ from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
 from blizzard_core.text import counted, printable
 from blizzard_py.app import unit_operations
-from blizzard_py.app.configuration import load_config
+from blizzard_py.app.configuration import load_config, source_of
 from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.operations import LetterFilter, letters_chosen
 from blizzard_py.app.refused_files import bring_refused
 from blizzard_py.app.reingest import ReingestResult, bring
 from blizzard_py.app.submit import RequestOrder, Waits
-from blizzard_py.app.wiring import source_of
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.reingest_options import answer, exit_code_of, how_to_wait, request_options
 from blizzard_py.commands.requests import following, print_result
@@ -180,13 +179,13 @@ def _units(
         with following():
             result = unit_operations.replay_units(config, where, found, why, how)
     word = "would be" if how is None else "are"
-    told = f"{len(found.units):,} units {word} read again by the next poll, and replaced."
+    message = f"{len(found.units):,} units {word} read again by the next poll, and replaced."
     if as_json:
         print_json({**asdict(found), "dry_run": how is None})
-        told = ""
+        message = ""
     if result is not None:
-        return print_result(result, told)
-    click.echo(told, nl=bool(told))
+        return print_result(result, message)
+    click.echo(message, nl=bool(message))
     return 0
 
 

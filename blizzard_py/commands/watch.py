@@ -93,9 +93,9 @@ def picture(sight: PipelineSnapshot, now: float, height: int) -> Group:
     room = max(2, height - _AROUND - len(errors) - len(requests))
     shown_tables = _worst(tables, max(1, room // 3))
     shown = _worst(sources, max(1, room - len(shown_tables)))
-    left_out = len(sources) - len(shown) + len(tables) - len(shown_tables)
+    hidden = len(sources) - len(shown) + len(tables) - len(shown_tables)
     clock = f"{in_utc(now)} UTC"
-    more = f"; {left_out:,} more are not shown" if left_out else ""
+    more = f"; {hidden:,} more are not shown" if hidden else ""
     return Group(
         _table(_SOURCES, shown),
         Text(),
@@ -158,18 +158,18 @@ def _source_row(name: str, found: dict[str, Any]) -> _Row:
 
 
 def _table_row(found: Committing, now: float) -> _Row:
-    told = found.told
-    blocked = bool(told["blocked_groups"])
-    version = told["version"]
-    state = "blocked" if blocked else told["odd"] or told["state"] or "-"
+    document = found.told
+    blocked = bool(document["blocked_groups"])
+    version = document["version"]
+    state = "blocked" if blocked else document["odd"] or document["state"] or "-"
     cells = (
         Text(printable(found.name)),
-        Text(printable(state), "red" if blocked or told["odd"] else ""),
+        Text(printable(state), "red" if blocked or document["odd"] else ""),
         Text("-" if version is None else f"{version:.0f}"),
         Text(f"{_span(max(0.0, now - found.saved))} ago"),
-        Text(printable(told["watermark"] or "-")),
+        Text(printable(document["watermark"] or "-")),
     )
-    return blocked or bool(told["odd"]), cells
+    return blocked or bool(document["odd"]), cells
 
 
 def _watermark(found: dict[str, Any] | str | None) -> str:

@@ -54,8 +54,8 @@ def unit_placeholder(name: str) -> str:
 
 def is_of_one(units: Sequence[Values]) -> bool:
     """Return whether all are of one unit with values, of whatever times."""
-    told = [{name: text for name, text in one.items() if name not in {FROM, TO}} for one in units]
-    return bool(told) and bool(told[0]) and all(one == told[0] for one in told)
+    values = [{name: text for name, text in one.items() if name not in {FROM, TO}} for one in units]
+    return bool(values) and bool(values[0]) and all(one == values[0] for one in values)
 
 
 def names_in(text: str) -> list[str]:

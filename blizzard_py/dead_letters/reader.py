@@ -100,8 +100,8 @@ def objects(dlq: Storage, source_id: str, *, replayed: bool = False) -> Iterator
     """
     root, away = f"{source_id}/", f"{source_id}/{REPLAYED_FOLDER}/"
     # "0" follows "/". What is put away may be much more than what is open.
-    beside = [(root, away), (f"{away[:-1]}0", f"{source_id}0")]
-    for after, until in [(root, f"{source_id}0")] if replayed else beside:
+    ranges = [(root, away), (f"{away[:-1]}0", f"{source_id}0")]
+    for after, until in [(root, f"{source_id}0")] if replayed else ranges:
         try:
             for page in dlq.list_range(after, until):
                 for entry in page.entries:

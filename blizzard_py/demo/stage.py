@@ -36,8 +36,8 @@ def staged(place: Path, scenes: Callable[[Path, Console], bool], kept: str, succ
     except OSError as error:
         # What is written to a full disk does not say to which file.
         where, why = error.filename or place, error.strerror or error
-        told = f"{where}: {why}; give another folder, where some 100 MB can be written"
-        console.print(f"\ndemo: {told}", style="red", markup=False, soft_wrap=True)
+        problem = f"{where}: {why}; give another folder, where some 100 MB can be written"
+        console.print(f"\ndemo: {problem}", style="red", markup=False, soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         console.print("\ndemo: interrupted")

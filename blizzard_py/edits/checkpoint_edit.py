@@ -129,15 +129,15 @@ def set_columns(
             f"give a value for {missing[0]!r}, too: without one everything of it would be read"
         )
     merged = {**known.watermark, **watermark}
-    kept = {c: v for c, v in merged.items() if v is not None and (not names or c in names)}
+    values = {c: v for c, v in merged.items() if v is not None and (not names or c in names)}
     fresh = not known.watermark and known.window is None
     if known.watermark and set(known.names) != set(names):
         known = replace(known, origin=None)  # rows were read by other columns, whatever these say
-    origin = kept if fresh else known.origin
-    if origin is not None and is_below(kept, origin):
-        origin = kept  # what lies above is the live source's from now on
+    origin = values if fresh else known.origin
+    if origin is not None and is_below(values, origin):
+        origin = values  # what lies above is the live source's from now on
     columns = ColumnState(
-        kept,
+        values,
         tuple(names),
         known.bound,
         known.seq + 1,
@@ -146,7 +146,7 @@ def set_columns(
         covered=known.covered,
         chunk=known.chunk,
     )
-    text = text_of(kept)
+    text = text_of(values)
     progress = Progress() if text is None else progress_of_text(text)
     return replace(state, columns=columns, progress=progress, in_flight=(), retries={})
 

@@ -147,10 +147,10 @@ def _check_there(source: SourcePipeline, to: Version) -> None:
             f"{to.name} needs missing data: {error}; use `blizzard checkpoint rebuild`"
         ) from error
     columns = state.columns
-    gone = [
+    missing = [
         segment.segment
         for segment in (() if columns is None else columns.seen)
         if sink.stat(segment_path(source.id, segment)) is None
     ]
-    if gone:
-        raise EditRefused(f"{to.name} counts on the digests {gone[0]}, which are gone")
+    if missing:
+        raise EditRefused(f"{to.name} counts on the digests {missing[0]}, which are gone")

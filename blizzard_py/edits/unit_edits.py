@@ -122,6 +122,6 @@ def _known(state: SourceState, found: UnitOutlook) -> UnitsState:
 
 def _without_readings(state: SourceState) -> SourceState:
     units = None if state.units is None else replace(state.units, readings=())
-    taken = {entry.path for batch in state.in_flight for entry in batch.files}
-    retries = {path: retry for path, retry in state.retries.items() if path not in taken}
+    in_flight = {entry.path for batch in state.in_flight for entry in batch.files}
+    retries = {path: retry for path, retry in state.retries.items() if path not in in_flight}
     return replace(state, units=units, in_flight=(), retries=retries)

@@ -61,30 +61,30 @@ def explain(parts: SourceContext, source: Source[Any], place: Located) -> Explan
     state = _state(parts)
     if story.ignored is not None and not _is_known(parts, state, path):
         return replace(base, verdict="ignored", reason=story.ignored)
-    standing = story.status_in(state)
-    partition, name = standing.place
-    base = replace(base, compared_with=standing.compared, partition=partition, name=name)
+    status = story.status_in(state)
+    partition, name = status.place
+    base = replace(base, compared_with=status.compared, partition=partition, name=name)
     wait = waiting(state, path, parts.errors.advanced.max_retries)
     if wait is not None:
-        gone = "" if entry else "; the file is missing, so it will be dropped"
-        return replace(base, verdict="pending", reason=wait.reason + gone, pending=wait)
-    new = entry is not None and story.ignored is None and standing.is_new()
+        missing_note = "" if entry else "; the file is missing, so it will be dropped"
+        return replace(base, verdict="pending", reason=wait.reason + missing_note, pending=wait)
+    new = entry is not None and story.ignored is None and status.is_new()
     found = _journaled(parts, path, entry, state, thorough=not new)
     if found is not None:
         return _explain_processed(parts, base, found, story, again=new)
     if entry is None:
         reason = "no such file, and neither the checkpoint nor the journal knows of one"
         return replace(base, verdict="missing", reason=reason)
-    return _new(parts, state, standing, base) if new else _passed(parts, standing, base)
+    return _new(parts, state, status, base) if new else _passed(parts, status, base)
 
 
 def _new(
-    parts: SourceContext, state: SourceState, standing: ItemStatus, base: Explanation
+    parts: SourceContext, state: SourceState, status: ItemStatus, base: Explanation
 ) -> Explanation:
     """Explain a file that polls have not reached yet."""
     if state.ahead and _has_rows(parts, base.path or ""):
         return replace(base, verdict="ingested", reason=_REQUESTED)
-    wait = standing.next_poll()
+    wait = status.next_poll()
     return replace(base, verdict="pending", reason=wait.reason, pending=wait)
 
 
@@ -152,7 +152,7 @@ def _explain_processed(
         stores = parts.stores
         dead = letter(stores.dlq, parts.letters_id, found.batch, f"{stores.source.uri}/{path}")
         why = f"{dead.stage}: {dead.error}" if dead.stage else "its dead letter is missing"
-        way_in = _way_in(parts, found, dead, gone=story.entry is None)
+        way_in = _way_in(parts, found, dead, is_missing=story.entry is None)
         reason = f"given up in batch {found.batch}{notes}; {why}{way_in}"
         return replace(base, verdict="quarantined", reason=reason, dead_letter=dead)
     reason = f"{counted(found.rows, 'row')} in batch {found.batch}{notes}"
@@ -163,12 +163,14 @@ def _explain_processed(
             reason += f", which {_replay(parts, f'{found.batch}.records')} ingests once mended"
     if parts.event_time is not None:
         uri = f"{parts.stores.source.uri}/{path}"
-        apart = out_of_time(parts.stores.dlq, parts.letters_id, found.batch, uri)
-        base = replace(base, out_of_time=apart)
-        told = [f"{count:,} {stage}" for stage, count in apart.items() if count]
-        if told:
+        out_of_time_counts = out_of_time(parts.stores.dlq, parts.letters_id, found.batch, uri)
+        base = replace(base, out_of_time=out_of_time_counts)
+        parts_of_text = [
+            f"{count:,} {stage}" for stage, count in out_of_time_counts.items() if count
+        ]
+        if parts_of_text:
             letters = f"{parts.stores.dlq.uri}/{parts.letters_id}/{found.batch}.records.ndjson"
-            reason += f"; rows out of time in {letters}: {', '.join(told)}"
+            reason += f"; rows out of time in {letters}: {', '.join(parts_of_text)}"
     records = _records_replayed(parts, path, found)
     if records:
         reason += f"; {counted(records, 'more row')} by replays of its dead records"
@@ -214,7 +216,9 @@ def _notes(parts: SourceContext, found: Journaled, story: Story, *, again: bool)
     return notes
 
 
-def _way_in(parts: SourceContext, found: Journaled, dead: LetterEvidence, *, gone: bool) -> str:
+def _way_in(
+    parts: SourceContext, found: Journaled, dead: LetterEvidence, *, is_missing: bool
+) -> str:
     """Return how a dead-lettered file can be ingested, or that it was closed."""
     if not dead.stage or parts.event_time is not None:
         return ""
@@ -222,7 +226,7 @@ def _way_in(parts: SourceContext, found: Journaled, dead: LetterEvidence, *, gon
     closed = reason_of(parts.stores.dlq, parts.letters_id, found.batch) if away else None
     if closed is not None:
         return f"; closed by {closed.by} at {closed.at[:19]}: {closed.why}"
-    once = "once it is back" if gone else "once it is mended"
+    once = "once it is back" if is_missing else "once it is mended"
     if found.group is not None:  # a replay of its letter would leave it to whoever has its rows
         return (
             f"; {once} `blizzard backfill --replace` takes it, or `blizzard replay CONFIG"
@@ -276,7 +280,7 @@ def _outputs(parts: SourceContext, story: Story, found: Journaled) -> tuple[Outp
     )
 
 
-def _passed(parts: SourceContext, standing: ItemStatus, base: Explanation) -> Explanation:
+def _passed(parts: SourceContext, status: ItemStatus, base: Explanation) -> Explanation:
     """Explain an existing file that no poll finds and no journal holds."""
-    found = standing.passed(partial(journal_start, parts.stores.sink, parts.id))
+    found = status.passed(partial(journal_start, parts.stores.sink, parts.id))
     return replace(base, verdict=found.verdict, reason=found.reason, late=found.late)

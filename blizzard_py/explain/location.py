@@ -91,12 +91,12 @@ def _one_account(uri: str, root: str) -> bool:
     """Return whether two Azure URIs can be of one account: they are unless both say and differ."""
     if scheme_of(uri) not in _AZURE:
         return True
-    said = {
+    accounts = {
         host.rpartition("@")[2].partition(".")[0]
         for host in (urlsplit(uri).netloc, urlsplit(root).netloc)
         if "@" in host
     }
-    return len(said) < 2
+    return len(accounts) < 2
 
 
 def _shared(left: Sequence[str], right: Sequence[str]) -> int:

@@ -83,10 +83,10 @@ class BatchJobs:
 
 def _check_complete(files: Sequence[JobFile], result: IngestResult) -> None:
     """Every file must be reported exactly once; anything else is a bug that must not pass."""
-    asked = sorted(file.path for file in files)
-    told = sorted(file.path for file in result.files)
-    if asked != told:
+    planned = sorted(file.path for file in files)
+    reported = sorted(file.path for file in result.files)
+    if planned != reported:
         raise BlizzardError(
-            f"the ingest job was given {len(asked)} files and reported {len(told)};"
+            f"the ingest job was given {len(planned)} files and reported {len(reported)};"
             " the batch was not committed"
         )

@@ -105,6 +105,6 @@ class BatchLoop:
         if turn is None:
             return state, None
         name = above(str(uuid7()), state.last_batch)
-        begun = self._clock()
-        batch = Batch(name, 1, "running", begun, turn.files, seen_ts, request=turn.request)
+        now = self._clock()
+        batch = Batch(name, 1, "running", now, turn.files, seen_ts, request=turn.request)
         return begin_batch(state, batch), batch

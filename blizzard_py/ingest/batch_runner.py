@@ -149,8 +149,8 @@ class BatchRunner:
             self._save(state)
         self._fence(state)
         self._records.write(state, ready)
-        left = [output for output in ready.outputs if output.staged in missing]
-        publish(self._sink, left, self._parts.concurrency)
+        unpublished_outputs = [output for output in ready.outputs if output.staged in missing]
+        publish(self._sink, unpublished_outputs, self._parts.concurrency)
         state, ready = self._grouped(state, ready)
         state = self._advance(state, ready, None)
         self._records.tidy(ready)
@@ -296,8 +296,8 @@ class BatchRunner:
         """Say which fields no column takes, once; the caller saves which were said."""
         fields = () if self._settings is None else self._settings.schema.fields
         members = {each.source_name: each.ingest.schema.fields for each in self._parts.members}
-        state, told = with_reported_fields(state, result.unexpected, fields, members)
-        for fresh, first in told:
+        state, reports = with_reported_fields(state, result.unexpected, fields, members)
+        for fresh, first in reports:
             self._log.warning("fields_not_taken", fields=list(fresh), file=first)
         return state
 

@@ -32,11 +32,11 @@ class GroupManifests:
         """
         assert batch.group is not None  # noqa: S101  # the caller has looked
         seq = batch.group.seq
-        taken = numbers_from(self._sink, self._source_id, seq)
-        if seq in taken and self._is_same_batch(batch, seq):
+        used = numbers_from(self._sink, self._source_id, seq)
+        if seq in used and self._is_same_batch(batch, seq):
             return None
-        if taken:
-            return max(taken) + 1
+        if used:
+            return max(used) + 1
         path = group_path(self._source_id, seq)
         try:
             self._sink.put_if(path, encode_group(self._group(batch, epoch)), None)

@@ -109,7 +109,7 @@ def schema_path(pipeline: str) -> str:
 def described(
     origin: Literal["declared", "inferred", "added", "sample", "unknown"],
     fields: Sequence[FieldSpec],
-    kept: StoredSchema | None = None,
+    stored: StoredSchema | None = None,
 ) -> dict[str, Any]:
     """Return a pipeline's columns as ``blizzard schema`` shows them.
 
@@ -119,9 +119,9 @@ def described(
     return {
         "origin": origin,
         "fields": [field_document(spec) for spec in fields],
-        "left_out": kept.left_out if kept else {},
-        "sample": (kept.sample or None) if kept else None,
-        "inferred_ts": kept.inferred_ts if kept and origin == "inferred" else None,
+        "left_out": stored.left_out if stored else {},
+        "sample": (stored.sample or None) if stored else None,
+        "inferred_ts": stored.inferred_ts if stored and origin == "inferred" else None,
     }
 
 
@@ -139,14 +139,14 @@ class InferredSchema:
         self._settings = settings.schema_
         self._declared = tuple(map(field_spec, self._settings.fields))
         by = settings.sink.partition_by
-        taken = [*(spec.name for spec in self._declared), *(by.keys if by else ())]
-        taken += settings.sink.metadata_columns
+        used_names = [*(spec.name for spec in self._declared), *(by.keys if by else ())]
+        used_names += settings.sink.metadata_columns
         if self._settings.unexpected_fields == "capture":
-            taken.append(RESCUED)
+            used_names.append(RESCUED)
         self._rules = Rules(
             self._settings.advanced.coerce_conflicts_to_utf8,
             self._settings.advanced.infer_timestamps,
-            frozenset(name.lower() for name in taken),
+            frozenset(name.lower() for name in used_names),
         )
         self._source = source
         self._sink = sink
@@ -159,12 +159,12 @@ class InferredSchema:
 
         Raises `SchemaConflict`, `SchemaUnknown`, `StateError`, `StorageError`.
         """
-        kept = self.stored()
-        if kept is None and not self._settings.infer:
+        stored = self.stored()
+        if stored is None and not self._settings.infer:
             return self._declared
-        if kept is None:
-            kept = self._keep(self.inferred(files))
-        return self.combined(kept)
+        if stored is None:
+            stored = self._keep(self.inferred(files))
+        return self.combined(stored)
 
     def evolve(
         self, schema: RowSchema, found: Sequence[UnexpectedField], takes: Takes
@@ -174,32 +174,32 @@ class InferredSchema:
         Raises `StateError`, `StorageError`; `Conflict` where others change the file all the time.
         """
         for last in (*[False] * _TRIES, True):
-            kept, version = self._versioned(schema.fields)
-            columns = self.combined(kept)
-            fresh = [each for each in found if each.name not in kept.left_out]
+            stored, version = self._versioned(schema.fields)
+            columns = self.combined(stored)
+            fresh = [each for each in found if each.name not in stored.left_out]
             rules = replace(self._rules, taken=frozenset())
             result = evolved(columns, self._rules.taken, fresh, rules, takes)
-            room = max(0, INFERRED_COLUMNS - len(kept.left_out))
+            room = max(0, INFERRED_COLUMNS - len(stored.left_out))
             left_out = dict(list(result.left_out.items())[:room])
             if result.waiting:
                 self._log.warning("fields_wait", fields=result.waiting, limit="max_new_columns")
             if result.added or left_out:
                 now = int(self._clock())
-                kept = replace(
-                    kept,
-                    fields=(*kept.fields, *result.added),
-                    left_out=kept.left_out | left_out,
-                    added=kept.added | {spec.name: now for spec in result.added},
+                stored = replace(
+                    stored,
+                    fields=(*stored.fields, *result.added),
+                    left_out=stored.left_out | left_out,
+                    added=stored.added | {spec.name: now for spec in result.added},
                 )
                 try:
-                    self._sink.put_if(self.path, checkpoint.encode(kept.to_json()), version)
+                    self._sink.put_if(self.path, checkpoint.encode(stored.to_json()), version)
                 except Conflict:
                     if last:
                         raise
                     continue
                 self._log_changes(result.added, left_out)
             break
-        return replace(schema, fields=self.combined(kept), left_out=tuple(kept.left_out))
+        return replace(schema, fields=self.combined(stored), left_out=tuple(stored.left_out))
 
     def _versioned(self, fields: Sequence[FieldSpec]) -> tuple[StoredSchema, str | None]:
         """Return the stored schema, or without it the table's columns of running jobs."""
@@ -222,9 +222,9 @@ class InferredSchema:
         for name, reason in left_out.items():
             self._log.warning("field_left_out", field=name, reason=reason)
 
-    def combined(self, kept: StoredSchema) -> tuple[FieldSpec, ...]:
+    def combined(self, stored: StoredSchema) -> tuple[FieldSpec, ...]:
         """Return declared columns, then stored ones with other names."""
-        rest = [f for f in kept.fields if f.name.lower() not in self._rules.taken]
+        rest = [f for f in stored.fields if f.name.lower() not in self._rules.taken]
         return (*self._declared, *rest)
 
     def stored(self) -> StoredSchema | None:
@@ -276,10 +276,10 @@ class InferredSchema:
             self._sink.put_if(self.path, checkpoint.encode(found.to_json()), None)
         except Conflict:
             # Another source was first, or our own write's answer was lost.
-            kept = self.stored()
-            if kept is None:
+            stored = self.stored()
+            if stored is None:
                 raise
-            return kept
+            return stored
         sample = found.sample
         self._log.info(
             "schema_inferred",

@@ -84,7 +84,7 @@ class RequestRunner:
         self._monotonic = monotonic
         self._heard: str | None = None
         self._listed = 0.0
-        self._told = ""
+        self._logged_error = ""
         # What kept the last look from being whole.
         self.error: StorageError | None = None
         self._log = get_logger(source=name)
@@ -221,7 +221,7 @@ class RequestRunner:
         if failed is not None:
             return self._go_on_without(state, failed)
         # Only what was seen through is not looked for again.
-        self._heard, self._listed, self._told = bell, now, ""
+        self._heard, self._listed, self._logged_error = bell, now, ""
         if len(contents.open) > _AT_ONCE and any(e not in state.requests for e in contents.open):
             self._heard = _MORE
         return state
@@ -232,9 +232,9 @@ class RequestRunner:
         """Return the state with all open requests decided, and an error of an unreadable one."""
         # What has its record needs no mention any more, nor what waits and was removed. One that
         # runs here and has ended is that of a checkpoint that was put back.
-        gone = {each for each, known in state.requests.items() if known.state == "waiting"}
-        gone = gone.difference(contents.open).union(contents.ended)
-        state = replace(state, requests=without(state.requests, gone))
+        missing = {each for each, known in state.requests.items() if known.state == "waiting"}
+        missing = missing.difference(contents.open).union(contents.ended)
+        state = replace(state, requests=without(state.requests, missing))
         for request_id in requests_of(state).difference(state.requests):
             state = without_request(state, request_id)
         failed = None
@@ -256,9 +256,9 @@ class RequestRunner:
     def _go_on_without(self, state: SourceState, error: StorageError) -> SourceState:
         """Return the state to continue with if the mailbox is unreadable; log it once."""
         self.error = error
-        if str(error) != self._told:
-            self._told = str(error)
-            self._log.warning("requests_unreadable", reason=self._told)
+        if str(error) != self._logged_error:
+            self._logged_error = str(error)
+            self._log.warning("requests_unreadable", reason=self._logged_error)
         return state
 
     def _process_one(

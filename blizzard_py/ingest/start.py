@@ -49,19 +49,19 @@ class Start:
         if self._starts_over(state):
             # What was settled before is not to hide what is late from now on, or comes again.
             state = self.source.start_over(state, epoch)
-        kept = replace(state, source=parts.identity)
+        own = replace(state, source=parts.identity)
         watch, stream = parts.watch, state.stream
         if stream is not None and stream.is_watched:
             # Nobody watches it any more, or by another column, of which it says nothing.
             same = watch is not None and stream.query == watched_query(watch.column)
-            kept = replace(kept, stream=stream if same else None)
-        state = clamp_times(kept, self.clock())
+            own = replace(own, stream=stream if same else None)
+        state = clamp_times(own, self.clock())
         if found is not None and found.source is None:
             # The original's, or an older release's.
             state = replace(state, progress=start_grace(state.progress, self.clock()))
         # Who reads the same files goes by the range that is stored.
         is_new = found is not None and found.source != parts.identity
-        return state, is_new or state != kept or state.ledger != ledger
+        return state, is_new or state != own or state.ledger != ledger
 
     def first_document(self) -> Mapping[str, Any]:
         """Return what to write where there is no checkpoint, unless there was one."""
@@ -72,10 +72,10 @@ class Start:
     def _cold(self) -> SourceState:
         # Of an insisted start also whoever starts next has to know, if we die at once.
         # Then there may be batches of before, too, which the first look at the journal tells of.
-        anew, last = (self.parts.clock(), "") if self.fresh else (0.0, NO_BATCH)
+        reset_ts, last = (self.parts.clock(), "") if self.fresh else (0.0, NO_BATCH)
         return SourceState(
             source=self.parts.identity,
-            reset_ts=anew,
+            reset_ts=reset_ts,
             last_batch=last,
             unfolded=None if self.fresh else JournalTally(),
         )

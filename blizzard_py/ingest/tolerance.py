@@ -23,7 +23,7 @@ class Tolerance:
     def __init__(self, name: str, errors: ErrorSettings, is_missing: Callable[[str], bool]) -> None:
         self._name = name
         self._errors = errors
-        self._is_gone = is_missing
+        self._is_missing = is_missing
         self._passed = 0
         self._checked = 0  # of the batch that was checked last and is not passed
 
@@ -54,7 +54,7 @@ class Tolerance:
             return 0
         condemned = (file for file in finished if file.outcome == "quarantined")
         # One that is gone is nothing to mend; it ends with a letter.
-        mendable = (file for file in condemned if not self._is_gone(file.path))
+        mendable = (file for file in condemned if not self._is_missing(file.path))
         bad = list(islice(mendable, limit - self._passed))
         if bad and self._passed + len(bad) >= limit:
             raise PipelineStopped(

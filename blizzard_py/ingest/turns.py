@@ -36,12 +36,12 @@ class Turns:
     """
 
     def __init__(
-        self, live: Work, asked: Requested, limits: BatchLimits, is_due: Callable[[], bool]
+        self, live: Work, requested: Requested, limits: BatchLimits, is_due: Callable[[], bool]
     ) -> None:
         self._live = live
-        self._asked = asked
-        self._requested = asked.work
-        self._is_empty = not live and not asked.work
+        self._request = requested
+        self._requested = requested.work
+        self._is_empty = not live and not requested.work
         self._limits = limits
         self._is_due = is_due
         # Turns of live files since one of a request.
@@ -63,8 +63,8 @@ class Turns:
         if not may_begin:
             return None
         self._since, self._is_first = 0, False
-        taken = self._requested.take(self._small(bytes_per_sec), bytes_per_sec)
-        return Turn(taken, self._asked.id)
+        files = self._requested.take(self._small(bytes_per_sec), bytes_per_sec)
+        return Turn(files, self._request.id)
 
     @property
     def _may_begin(self) -> bool:

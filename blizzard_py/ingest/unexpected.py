@@ -31,15 +31,15 @@ def with_reported_fields(
     ``fields`` have columns; of several sources ``members`` says which, by their names.
     """
     if not members:
-        known, told = _new_fields(state.unexpected, found, fields)
-        return replace(state, unexpected=known), told
-    after, all_told = dict(state.members), []
+        known, reported = _new_fields(state.unexpected, found, fields)
+        return replace(state, unexpected=known), reported
+    after, all_reported = dict(state.members), []
     for name, own in members.items():
         its = [each for each in found if parted(each.path)[0] == name]
-        known, told = _new_fields(after[name].unexpected, its, own)
+        known, reported = _new_fields(after[name].unexpected, its, own)
         after[name] = replace(after[name], unexpected=known)
-        all_told += told
-    return replace(state, members=after), all_told
+        all_reported += reported
+    return replace(state, members=after), all_reported
 
 
 def _new_fields(

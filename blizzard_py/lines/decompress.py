@@ -84,9 +84,9 @@ def decompressed(
         blocks = _unpacked(codec, blocks)
         if expansion is not None:
             blocks = _counted(blocks, stream, expansion)
-        begun = list(_first(blocks))
-        blocks = chain(begun, blocks)
-        codec = codec_of(b"".join(begun))
+        first_blocks = list(_first(blocks))
+        blocks = chain(first_blocks, blocks)
+        codec = codec_of(b"".join(first_blocks))
         if codec is None:
             return blocks
     raise FileFailed("decompress", f"packed more than {MOST_LAYERS} times; store it unpacked")
@@ -248,11 +248,11 @@ class _File:
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
         self._blocks = blocks
-        self._left = b""
+        self._rest = b""
 
     def read(self, size: int) -> bytes:
-        data = self._left or next(self._blocks, b"")
-        self._left = data[size:]
+        data = self._rest or next(self._blocks, b"")
+        self._rest = data[size:]
         return data[:size]
 
     def readable(self) -> bool:

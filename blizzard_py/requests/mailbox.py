@@ -220,14 +220,14 @@ class Mailbox:
         All objects of a request go, and the end record last: without it the request would count
         as open.
         """
-        gone = []
+        expired = []
         for request_id, entries in self._found("").items():
             record = entries.pop(ENDED, None)
             if record is not None and record.modified < before:
                 for entry in (*entries.values(), record):
                     self._sink.delete(entry.path)
-                gone.append(request_id)
-        return gone
+                expired.append(request_id)
+        return expired
 
     def _found(self, stem: str) -> Found:
         start = f"{self._folder}/{stem}"

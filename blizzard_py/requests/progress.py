@@ -67,8 +67,8 @@ def with_state(
         return requests
     else:
         before = known
-    told = before.counts if counts is None else dict(counts)
-    after = replace(before, kind=kind, state=state, reason=reason, at=at, counts=told)
+    new_counts = before.counts if counts is None else dict(counts)
+    after = replace(before, kind=kind, state=state, reason=reason, at=at, counts=new_counts)
     if known is not None and after == replace(known, at=at):
         return requests
     return {**requests, request_id: after}
@@ -123,8 +123,8 @@ def without(
     requests: Mapping[str, RequestState], request_ids: Iterable[str]
 ) -> dict[str, RequestState]:
     """Return the requests that are not named."""
-    gone = frozenset(request_ids)
-    return {each: state for each, state in requests.items() if each not in gone}
+    removed = frozenset(request_ids)
+    return {each: state for each, state in requests.items() if each not in removed}
 
 
 def first_running(requests: Mapping[str, RequestState]) -> str:

@@ -108,21 +108,21 @@ class _Seen:
         if value is None:
             return False
         kind = _kind(value)
-        told = kind not in self.kinds
+        is_new = kind not in self.kinds
         self.kinds.setdefault(kind, where)
         if depth > INFERRED_LEVELS:
-            return told
+            return is_new
         if kind == "object":
             for name, member in value.items():
                 if name not in self.members and len(self.members) > STRUCT_FIELDS:
                     continue  # too many already; memory stays bounded
-                told |= name not in self.members
-                told |= self.members.setdefault(name, _Seen()).add(member, where, depth + 1)
+                is_new |= name not in self.members
+                is_new |= self.members.setdefault(name, _Seen()).add(member, where, depth + 1)
         elif kind == "array":
             self.elements = self.elements or _Seen()
             for element in value:
-                told |= self.elements.add(element, where, depth + 1)
-        return told
+                is_new |= self.elements.add(element, where, depth + 1)
+        return is_new
 
 
 class NewKinds:
@@ -175,10 +175,10 @@ class Inference:
             f"it came after {INFERRED_COLUMNS:,} others; declare what is wanted under"
             " schema.fields",
         )
-        taken: dict[str, str] = {}
+        used_names: dict[str, str] = {}
         values = 0
         for name, seen in self._columns.items():
-            other = taken.setdefault(name.lower(), name)
+            other = used_names.setdefault(name.lower(), name)
             if other != name:
                 left_out[name] = f"differs only in case from {other!r}"
             elif _is_odd(name):

@@ -56,21 +56,21 @@ def resolve(text: Any, now: datetime, zone: str = "UTC", start: bool = False) ->
         return _checked(text, datetime.combine(text, time()), where)
     if not isinstance(text, str):
         raise UnitError(f"{shown(text)} is no instant: write a date, a time or a duration back")
-    told = text.strip()
-    if told == "-":
+    stripped = text.strip()
+    if stripped == "-":
         if start:
             raise UnitError("`-` means now and stands for an end only; a start needs a time")
-        return _back(told, here, where, (0, 0, 0))
-    if found := _BACK.fullmatch(told):
+        return _back(stripped, here, where, (0, 0, 0))
+    if found := _BACK.fullmatch(stripped):
         days, hours, minutes, other = found.groups()
         back = (int(days), _part(hours), _part(minutes))
         if (back[1] or 0) > 23 or (back[2] or 0) > 59:
             raise UnitError(f"{shown(text)} goes back 23 hours and 59 minutes beside days at most")
-        return _back(told, here, zone_of(other) if other else where, back)
-    if found := _WALL.fullmatch(told):
+        return _back(stripped, here, zone_of(other) if other else where, back)
+    if found := _WALL.fullmatch(stripped):
         day, clock, fraction, other = found.groups()
         wall = f"{day}T{clock or '00:00:00'}.{(fraction or '')[:3]:0<3}"
-        return _checked(told, _parsed(told, wall), zone_of(other) if other else where)
+        return _checked(stripped, _parsed(stripped, wall), zone_of(other) if other else where)
     raise UnitError(
         f"{shown(text)} is no instant: write 2021-07-05, 2021-07-05 18:20:00 (with a zone behind"
         " it, if it is another), P3D, P3DT7H, P3DT7H5M, or - for now"

@@ -75,7 +75,7 @@ class SourceActivity(Activity):
         super().__init__(name, place, clock)
         self._totals = Totals()
         self._saved: float | None = None
-        self._apart = NONE_SKIPPED
+        self._skipped = NONE_SKIPPED
         self._units = UnitsState()
         self._stream: StreamState | None = None
         self._layout: GridLayout | None = None
@@ -139,7 +139,7 @@ class SourceActivity(Activity):
         metrics.FILES_DISCOVERED.labels(self.name).inc(len(files))
         metrics.FILES_APART.labels(self.name).set(apart.files)
         with self._lock:
-            self._apart = apart
+            self._skipped = apart
         self._polled(PollSummary(now, secs, len(files), requests, keys), [*files, *young])
 
     def units(self, counts: Mapping[str, int]) -> None:
@@ -302,8 +302,8 @@ class SourceActivity(Activity):
         if not outputs:
             return found
         files = counted(outputs, "Parquet file")
-        told = f"Penguin refused {files} with {counted(rows, 'row')}: {newest}"
-        return [*found, Notice("bad", told, f"These rows are in no table: {remedy}.")]
+        notice = f"Penguin refused {files} with {counted(rows, 'row')}: {newest}"
+        return [*found, Notice("bad", notice, f"These rows are in no table: {remedy}.")]
 
     def gave_up(self, files: Iterable[FinishedFile]) -> None:
         """Note the files that are quarantined, which are in the dead letters."""
@@ -371,7 +371,7 @@ class SourceActivity(Activity):
                 **super().to_json(),
                 "totals": asdict(self._totals),
                 "saved_at": self._saved,
-                "apart": asdict(self._apart),
+                "apart": asdict(self._skipped),
                 "requests": [
                     {
                         "id": request_id,

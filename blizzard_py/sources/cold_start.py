@@ -143,10 +143,10 @@ def _orphans(parts: SourceContext, sink: Storage, world: World) -> Iterator[str]
         return
     own = names_in_log(parts, None)
     if sources_in(world.log) - own:
-        told = "the table's log commits batches of other names"
+        evidence = "the table's log commits batches of other names"
     else:
         output = newest_waiting(sink, lambda name: name not in own, world.log, parts.concurrency)
-        told = "" if output is None else summary_of(output)
+        evidence = "" if output is None else summary_of(output)
     # Another source may have begun since, and have published.
-    if told and not live_states(sink):
-        yield f"{told}, and the state of every source is gone"
+    if evidence and not live_states(sink):
+        yield f"{evidence}, and the state of every source is gone"

@@ -70,13 +70,15 @@ class Lacking:
 def current(found: Iterable[EarlierBatch]) -> dict[str, tuple[EarlierBatch, ...]]:
     """Return, by the stem of each file, the batches that still hold its rows."""
     by_stem: dict[str, dict[str, EarlierBatch]] = defaultdict(dict)
-    gone: dict[str, set[str]] = defaultdict(set)
+    replaced_paths: dict[str, set[str]] = defaultdict(set)
     for batch in found:
         for stem in batch.files:
             by_stem[stem][batch.batch] = batch
-            gone[stem] |= batch.replaces or frozenset()
+            replaced_paths[stem] |= batch.replaces or frozenset()
     return {
-        stem: tuple(batch for name, batch in sorted(batches.items()) if name not in gone[stem])
+        stem: tuple(
+            batch for name, batch in sorted(batches.items()) if name not in replaced_paths[stem]
+        )
         for stem, batches in by_stem.items()
     }
 
@@ -115,9 +117,9 @@ def _together(
         if path not in vouched and any(_is_mixed(batch) for batch in held.get(stem, ()))
     }
     lacking: dict[str, str] = {}
-    left = sorted(leaders)
-    while left:
-        stem = left.pop()
+    remaining = sorted(leaders)
+    while remaining:
+        stem = remaining.pop()
         for batch in held[stem]:
             for other in batch.files:
                 if not batch.rows[other] or batch.batch not in ids[other]:
@@ -127,7 +129,7 @@ def _together(
                     continue
                 if other not in leaders:
                     leaders[other] = other
-                    left.append(other)
+                    remaining.append(other)
                 first, second = sorted((_leader(leaders, stem), _leader(leaders, other)))
                 leaders[second] = first
     return leaders, Lacking(lacking)

@@ -42,8 +42,8 @@ class MeterReading:
         """Return how long the rest takes at the speed so far; None until there is one."""
         if not self.working:
             return 0.0
-        left = self.found_bytes - self.bytes
-        return left / self.bytes_per_sec if self.bytes_per_sec else None
+        remaining = self.found_bytes - self.bytes
+        return remaining / self.bytes_per_sec if self.bytes_per_sec else None
 
 
 class Meter:

@@ -155,7 +155,7 @@ def _check_pair(
         raise ConfigError(where, [problem])
     if not reach.meets(reach_of(state, other.range)):
         return
-    begun = state.totals.batches or state.origin is not None or state.in_flight
+    has_begun = state.totals.batches or state.origin is not None or state.in_flight
     reads = f"names from {state.origin}" if state.origin else "all names"
     reads = reads if other.range is None else f"names {other.range}"
     problem = (
@@ -163,5 +163,5 @@ def _check_pair(
         f" {parts.name} a range in which none of these lies. What {name} has passed over comes in"
         " by `blizzard backfill` of it"
     )
-    problem += "" if begun else "; it has not begun: if it never shall, delete its checkpoint"
+    problem += "" if has_begun else "; it has not begun: if it never shall, delete its checkpoint"
     raise ConfigError(where, [problem])

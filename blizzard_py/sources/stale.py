@@ -129,8 +129,8 @@ def world_of(parts: SourceContext, stored: SourceState | None) -> World:
 
 def waiting_of(parts: SourceContext, world: World) -> WaitingOutput | None:
     """Return the newest output of a source that may wait for its commit. Raises `StorageError`."""
-    is_ours = world.names.__contains__
-    return newest_waiting(parts.stores.sink, is_ours, world.log, parts.concurrency)
+    is_own = world.names.__contains__
+    return newest_waiting(parts.stores.sink, is_own, world.log, parts.concurrency)
 
 
 def require_current(state: SourceState, parts: SourceContext, world: World) -> SourceState:
@@ -186,8 +186,8 @@ def _later_batches(state: SourceState, parts: SourceContext, world: World) -> st
             return f"the journal goes on to batch {unknown[-1]}"
     newest = world.committed_ms
     if newest and (newest > millis_of(last) or newest in map(millis_of, running)):
-        told = f"the table's log commits newer batches of {world.committed_names}"
-        return f"{told}, and the journal is older, too"
+        evidence = f"the table's log commits newer batches of {world.committed_names}"
+        return f"{evidence}, and the journal is older, too"
     waiting = waiting_of(parts, world)
     known = {batch.batch: batch.attempt for batch in state.in_flight if batch.outputs}
     if waiting is not None and (
@@ -208,9 +208,9 @@ def _later_attempts(state: SourceState, parts: SourceContext) -> str | None:
     """Return what the journal has of a batch that another attempt has committed since."""
     attempts = {b.batch: b.attempt for b in state.in_flight if b.phase == "publishing"}
     for each in parts.members or (parts,):
-        for told in Journal(parts.stores.sink, each.id).committed(sorted(attempts)):
-            if told.attempt > attempts[told.batch]:
-                return f"the journal has attempt {told.attempt} of batch {told.batch}"
+        for committed in Journal(parts.stores.sink, each.id).committed(sorted(attempts)):
+            if committed.attempt > attempts[committed.batch]:
+                return f"the journal has attempt {committed.attempt} of batch {committed.batch}"
     return None
 
 
@@ -261,16 +261,16 @@ def last_known(
     A batch in flight may have no journal entry yet. The log may be ahead of the journal if an
     operator set the done items, or forced a fresh start.
     """
-    begun = [batch.batch for batch in state.in_flight]
+    in_flight = [batch.batch for batch in state.in_flight]
     for each in parts.members or (parts,):
-        begun += Journal(parts.stores.sink, each.id).batches()
+        in_flight += Journal(parts.stores.sink, each.id).batches()
     if world.record is not None:
-        begun.append(world.record.batch)
+        in_flight.append(world.record.batch)
     if world.committed_ms:
-        begun.append(_highest_of(world.committed_ms))
+        in_flight.append(_highest_of(world.committed_ms))
     if waiting is not None:
-        begun.append(waiting.batch)
-    return max(begun, default="") or NO_BATCH
+        in_flight.append(waiting.batch)
+    return max(in_flight, default="") or NO_BATCH
 
 
 def _check_journal(state: SourceState, parts: SourceContext) -> None:
@@ -291,8 +291,8 @@ def _check_journal(state: SourceState, parts: SourceContext) -> None:
 
 def _is_of_an_original(state: SourceState) -> bool:
     """Return whether no batch of ours was ever begun on it, although files are done."""
-    begun = state.totals.batches or state.in_flight or state.ledger or state.reset_ts
-    return state.progress.state != "Initial" and not begun
+    has_begun = state.totals.batches or state.in_flight or state.ledger or state.reset_ts
+    return state.progress.state != "Initial" and not has_begun
 
 
 def _highest_of(millis: int) -> str:

@@ -43,7 +43,9 @@ def live_states(sink: Storage) -> tuple[str, ...]:
 
     def has_state(source_id: str) -> bool:
         try:
-            found = checkpoint.load(sink, checkpoint_path(source_id), lambda told, _where: told)
+            found = checkpoint.load(
+                sink, checkpoint_path(source_id), lambda document, _where: document
+            )
         except StateError:
             return True
         return found is not None and (MOVED_TO not in found or MOVED_DOCUMENT in found)
@@ -144,12 +146,11 @@ def with_journal_names(sink: Storage, source_id: str, state: SourceState) -> Sou
     """
     absent = unlisted(state)
     records = list(Journal(sink, source_id).read(absent))
-    gone = set(absent) - {record.batch for record in records}
-    if gone:
+    missing = set(absent) - {record.batch for record in records}
+    if missing:
         raise StateError(
-            f"{sink.uri}/{checkpoint_path(source_id)}: counts on batch {min(gone)} of the journal,"
-            " which is gone; restore it, or make the checkpoint again with `blizzard checkpoint"
-            " rebuild`"
+            f"{sink.uri}/{checkpoint_path(source_id)}: batch {min(missing)} of the journal is"
+            " missing. Restore it, or run `blizzard checkpoint rebuild`"
         )
     seen = dict(state.window)
     names = {path: seen[record.batch] for record in records for path in record.done_paths}
@@ -191,8 +192,8 @@ def check_identity(
     """
     known = state.source
     progress = state.progress
-    begun = progress.value is not None or progress.partitions or state.processed
-    if not (begun or state.in_flight or state.queue or state.retries):
+    has_begun = progress.value is not None or progress.partitions or state.processed
+    if not (has_begun or state.in_flight or state.queue or state.retries):
         return
     _check_range(state, parts_identity.range or NameRange(), where)
     if known is None:

@@ -121,7 +121,7 @@ class ColumnState:
 def columns_to_json(columns: ColumnState) -> dict[str, Any]:
     """Return what the checkpoint has under ``columns``; what is empty is left out."""
     document: dict[str, Any] = msgspec.to_builtins(columns)
-    kept = {"watermark", "seq"}
+    needed = {"watermark", "seq"}
     if columns.seen_from is not None:
-        kept.add("seen_from")
-    return {key: value for key, value in document.items() if key in kept or value}
+        needed.add("seen_from")
+    return {key: value for key, value in document.items() if key in needed or value}

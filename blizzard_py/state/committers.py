@@ -30,7 +30,7 @@ def blocked_by(sink: Storage, source_id: str) -> str | None:
 
     The text is for people. Costs a LIST and a GET for each committer. Raises `StorageError`.
     """
-    reasons = (said.get(source_id) for said in _blocks(sink, BLOCKED_KEY))
+    reasons = (block.get(source_id) for block in _blocks(sink, BLOCKED_KEY))
     return next((reason for reason in reasons if isinstance(reason, str)), None)
 
 
@@ -40,7 +40,7 @@ def applied_groups(sink: Storage, source_id: str) -> int:
     A committer that crashed may have applied more, which it records when it runs again. Same
     costs and errors as `blocked_by`.
     """
-    numbers = (said.get(source_id) for said in _blocks(sink, APPLIED_KEY))
+    numbers = (block.get(source_id) for block in _blocks(sink, APPLIED_KEY))
     return max((number for number in numbers if isinstance(number, int)), default=0)
 
 
@@ -55,9 +55,9 @@ def _blocks(sink: Storage, key: str) -> Iterator[dict[str, Any]]:
             document = json_value(sink.read(entry.path))
         except (NotFound, ValueError):
             continue  # deleted meanwhile, or another program's file
-        said = document.get(key) if isinstance(document, dict) else None
-        if isinstance(said, dict):
-            yield said
+        block = document.get(key) if isinstance(document, dict) else None
+        if isinstance(block, dict):
+            yield block
 
 
 def committer_states(sink: Storage) -> list[Entry]:

@@ -77,7 +77,7 @@ def with_source(state: SourceState, name: str, after: SourceState) -> SourceStat
     fresh = [lifted(batch, name) for key, batch in now.items() if key not in known]
     others = {path: retry for path, retry in state.retries.items() if parted(path)[0] != name}
     own = {qualified(name, path): retry for path, retry in after.retries.items()}
-    kept = replace(
+    updated = replace(
         after,
         in_flight=(),
         retries={},
@@ -95,7 +95,7 @@ def with_source(state: SourceState, name: str, after: SourceState) -> SourceStat
         last_batch=max(state.last_batch, after.last_batch),
         last_output=max(state.last_output, after.last_output),
         committed=max(state.committed, after.committed, key=lambda point: point.number),
-        members={**state.members, name: kept},
+        members={**state.members, name: updated},
     )
 
 

@@ -192,8 +192,8 @@ class Journal:
         if batch.request:
             document["request"] = batch.request
         data = json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass")
-        if taken_over := max((len(output.earlier) for output in batch.outputs), default=0):
-            self._storage.put_atomic(self._path(f"{batch.batch}~{taken_over:04d}"), data)
+        if earlier_names := max((len(output.earlier) for output in batch.outputs), default=0):
+            self._storage.put_atomic(self._path(f"{batch.batch}~{earlier_names:04d}"), data)
         self._storage.put_atomic(self._path(batch.batch), data)
 
     def batches(self) -> Iterator[str]:
@@ -305,9 +305,9 @@ class Journal:
             yield parsed(raw, where), where
 
     def _raws(self, paths: Iterable[str], together: int) -> Iterator[tuple[str, bytes]]:
-        left = iter(paths)
+        remaining = iter(paths)
         with ThreadPoolExecutor(max_workers=self._concurrency) as pool:
-            while some := list(islice(left, together)):
+            while some := list(islice(remaining, together)):
                 for path, raw in zip(some, pool.map(self._raw, some), strict=True):
                     if raw is not None:
                         yield path, raw

@@ -144,11 +144,11 @@ class ProcessedSet:
         if now - (mark.listed.missing_since or 0.0) < FORGET_SECS:
             return None
         everything = np.sort(np.concatenate([one.digests for one in self._parts]))
-        gone = among(everything, self._absent(listed)) & among(everything, mark.digests)
-        if not gone.any():
+        absent = among(everything, self._absent(listed)) & among(everything, mark.digests)
+        if not absent.any():
             return self.sparing()
         replaced = (*(one.listed.segment for one in self._parts), mark.listed.segment)
-        return SetChange((), everything[~gone], None, replaced)
+        return SetChange((), everything[~absent], None, replaced)
 
     def sparing(self) -> SetChange | None:
         """Return the change that cancels forgetting: it drops the list of missing names."""
@@ -193,10 +193,10 @@ def written_again(
 
     Raises as `load` and `write`.
     """
-    kept = {segment.segment for segment in named}
+    remaining = {segment.segment for segment in named}
     found: list[Segment] = []
     for segment in segments:
-        if segment.segment in kept:
+        if segment.segment in remaining:
             found.append(segment)
             continue
         one = _load(storage, folder, segment)
@@ -271,9 +271,9 @@ def lost(named: Sequence[Segment], there: Sequence[Segment]) -> list[Segment]:
     names = {segment.segment for segment in there}
     is_whole = sum(one.count for one in there) >= sum(one.count for one in named)
 
-    def is_merged(gone: Segment) -> bool:
-        later = (one for one in there if _made(one) > _made(gone))
-        return is_whole and any(one.count >= gone.count for one in later)
+    def is_merged(segment: Segment) -> bool:
+        later = (one for one in there if _made(one) > _made(segment))
+        return is_whole and any(one.count >= segment.count for one in later)
 
     return [one for one in named if one.segment not in names and not is_merged(one)]
 

@@ -58,20 +58,20 @@ class SeenRows:
         ``expired`` segments are dropped. A written segment counts from the save. After it call
         `saved`, which deletes replaced segments. Raises `StateError`, `StorageError`.
         """
-        kept = [one for one in listed if not expired(one)]
+        current = [one for one in listed if not expired(one)]
         fresh = b"".join(self.storage.read(path) for path in staged)
         if fresh:
             parts: list[Digests] = [from_bytes(fresh)]
-            alike = list(takewhile(partial(_are_alike, like), reversed(kept)))[::-1]
+            alike = list(takewhile(partial(_are_alike, like), reversed(current)))[::-1]
             joining = alike[staying([one.count for one in alike], len(parts[0]), TAIL) :]
             for one in joining:
                 path = segment_path(self.source_id, one)
                 parts.append(processed_set.digests_at(self.storage, path))
-            kept = kept[: len(kept) - len(joining)]
-            kept.append(self._written(np.unique(np.concatenate(parts)), like))
-        names = {one.segment for one in kept}
+            current = current[: len(current) - len(joining)]
+            current.append(self._written(np.unique(np.concatenate(parts)), like))
+        names = {one.segment for one in current}
         self._replaced += [one for one in listed if one.segment not in names]
-        return tuple(kept)
+        return tuple(current)
 
     def saved(self) -> None:
         """Delete replaced segments, once the checkpoint lists the new ones."""

@@ -30,7 +30,7 @@ class SkippedNote:
     def __init__(self, storage: Storage, source_id: str) -> None:
         self._storage = storage
         self._path = StatePaths(source_id).skipped
-        self._kept: _Skipped | None = None  # an earlier process may have left one
+        self._stored: _Skipped | None = None  # an earlier process may have left one
 
     def files(self) -> tuple[str, ...]:
         """Return the files that an earlier process has reported. Raises `StorageError`."""
@@ -39,18 +39,18 @@ class SkippedNote:
         except StateError:  # `skipped_rows` reports that, until the object is written again
             return ()
 
-    def keep(self, told: tuple[str, ...], files: tuple[str, ...] = ()) -> None:
+    def keep(self, remarks: tuple[str, ...], files: tuple[str, ...] = ()) -> None:
         """Save what a poll saw, and in which files. An empty report deletes the object."""
-        seen = _Skipped(told, files)
-        if seen == self._kept:
+        seen = _Skipped(remarks, files)
+        if seen == self._stored:
             return
         with contextlib.suppress(BlizzardError):
-            if told:
+            if remarks:
                 document = json.dumps(asdict(seen), ensure_ascii=False)
                 self._storage.put_atomic(self._path, document.encode("utf-8", "backslashreplace"))
             else:
                 self._storage.delete(self._path)
-            self._kept = seen
+            self._stored = seen
 
 
 def skipped_rows(storage: Storage, source_id: str) -> tuple[str, ...]:

@@ -88,18 +88,18 @@ def _type(spec: FieldSpec) -> str:
     return f"{spec.type}{digits}" + (f"<{inner}>" if inner else "")
 
 
-def changes(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
+def changes(stored: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
     """Return one sentence for each changed key of the query's configuration.
 
     Keys that only Spark can compare are in `respelled`. Fields may be added and removed if the
     query does not use them, but no type may change.
     """
     found = []
-    if "sources" in asked and "sources" not in kept:
-        found.append(f"sources: there was one, and there are {len(asked['sources'])}")
-    for key, before in kept.items():
-        now = asked.get(key)
-        if key in _NOT_COMPARED or (key == "column" and "sources" in asked):
+    if "sources" in current and "sources" not in stored:
+        found.append(f"sources: there was one, and there are {len(current['sources'])}")
+    for key, before in stored.items():
+        now = current.get(key)
+        if key in _NOT_COMPARED or (key == "column" and "sources" in current):
             continue
         if key in _CHANGES and (now is not None or key != "join"):
             found += _CHANGES[key](before, now or {})
@@ -108,11 +108,11 @@ def changes(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def respelled(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, str]:
+def respelled(stored: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, str]:
     """Return a sentence for each changed key that may still mean the same query."""
     found = {}
     for key in _SPELLED:
-        before, now = kept.get(key, asked[key]), asked[key]
+        before, now = stored.get(key, current[key]), current[key]
         if before == now:
             continue
         if key == "aggregates":
@@ -127,30 +127,30 @@ def respelled(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, st
     return found
 
 
-def resumed(stream: StreamState | None, asked: Mapping[str, Any]) -> StreamState:
+def resumed(stream: StreamState | None, current: Mapping[str, Any]) -> StreamState:
     """Return the state for the next batch, after all checks, with the present text of the query.
 
     After an operator's reset the query may be another one.
     """
-    known = stream or StreamState(query=asked)
+    known = stream or StreamState(query=current)
     if not known.packs:
-        return replace(known, query=asked)
-    return replace(known, query={**known.query, **{key: asked[key] for key in _SPELLED}})
+        return replace(known, query=current)
+    return replace(known, query={**known.query, **{key: current[key] for key in _SPELLED}})
 
 
-def forgotten(kept: Mapping[str, Any]) -> dict[str, Any]:
+def forgotten(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a query that stays fixed once its state is forgotten."""
-    return {key: kept[key] for key in _TIMES if key in kept}
+    return {key: stored[key] for key in _TIMES if key in stored}
 
 
-def check_query(state: SourceState, asked: Mapping[str, Any] | None, where: str) -> None:
+def check_query(state: SourceState, current: Mapping[str, Any] | None, where: str) -> None:
     """Raise `StateError` if the state is of another query than the one asked for.
 
     ``asked`` is its fingerprint, None for a pipeline without a query. A watermark that was only
     observed allows any query.
     """
     stream = None if state.stream is None or state.stream.is_watched else state.stream
-    if asked is None:
+    if current is None:
         if stream is not None:
             raise StateError(
                 f"{where}: holds the state of an event_time query, and the configuration has none;"
@@ -165,9 +165,9 @@ def check_query(state: SourceState, asked: Mapping[str, Any] | None, where: str)
                 " of an event_time query; give the query a pipeline and a table of its own"
             )
         return
-    found = changes(stream.query, asked)
+    found = changes(stream.query, current)
     if found:
-        raise changed(found, where, forgettable=not changes(forgotten(stream.query), asked))
+        raise changed(found, where, forgettable=not changes(forgotten(stream.query), current))
 
 
 def changed(found: Sequence[str], where: str, *, forgettable: bool = True) -> StateError:

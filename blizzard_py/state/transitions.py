@@ -133,13 +133,13 @@ def renumbered(state: SourceState, batch: Batch, seq: int) -> tuple[SourceState,
     return _replaced(replace(state, group_seq=max(state.group_seq, seq)), batch, again), again
 
 
-def as_journaled(state: SourceState, told: Iterable[Batch]) -> SourceState:
+def as_journaled(state: SourceState, journaled: Iterable[Batch]) -> SourceState:
     """Return the state with its committed batches as the journal has them.
 
     ``told`` are batches of the journal. A restored checkpoint may have output names that were
     replaced since, or an attempt that a later one took over.
     """
-    newest = {batch.batch: batch for batch in told}
+    newest = {batch.batch: batch for batch in journaled}
     flying = (
         _newer(batch, newest[batch.batch]) if batch.batch in newest else batch
         for batch in state.in_flight
@@ -147,13 +147,13 @@ def as_journaled(state: SourceState, told: Iterable[Batch]) -> SourceState:
     return replace(state, in_flight=tuple(flying))
 
 
-def _newer(batch: Batch, told: Batch) -> Batch:
-    if told.attempt > batch.attempt:
-        return told
-    if batch.phase == "running" or told.attempt < batch.attempt:
+def _newer(batch: Batch, journaled: Batch) -> Batch:
+    if journaled.attempt > batch.attempt:
+        return journaled
+    if batch.phase == "running" or journaled.attempt < batch.attempt:
         return batch
     # Outputs that a rebuild removed from the batch stay removed.
-    names = {output.staged: output for output in told.outputs}
+    names = {output.staged: output for output in journaled.outputs}
     outputs = (max(o, names.get(o.staged, o), key=_renames) for o in batch.outputs)
     return replace(batch, outputs=tuple(outputs))
 
@@ -209,7 +209,7 @@ def requests_of(state: SourceState) -> set[str]:
 
 def without_request(state: SourceState, request_id: str) -> SourceState:
     """Return the state without a request's pending files and its running batch."""
-    gone = {file.path for file in state.queue if file.request == request_id}
+    removed = {file.path for file in state.queue if file.request == request_id}
     return replace(
         state,
         in_flight=tuple(
@@ -217,16 +217,16 @@ def without_request(state: SourceState, request_id: str) -> SourceState:
             for batch in state.in_flight
             if batch.request != request_id or batch.phase != "running"
         ),
-        queue=tuple(file for file in state.queue if file.path not in gone),
-        retries={path: retry for path, retry in state.retries.items() if path not in gone},
-        replacing={path: asked for path, asked in state.replacing.items() if path not in gone},
+        queue=tuple(file for file in state.queue if file.path not in removed),
+        retries={path: retry for path, retry in state.retries.items() if path not in removed},
+        replacing={path: each for path, each in state.replacing.items() if path not in removed},
     )
 
 
 def without_batch(state: SourceState, batch: Batch) -> SourceState:
     """Return the state without a running batch. Its files must be read again."""
-    left = tuple(each for each in state.in_flight if each.batch != batch.batch)
-    return replace(state, in_flight=left)
+    remaining = tuple(each for each in state.in_flight if each.batch != batch.batch)
+    return replace(state, in_flight=remaining)
 
 
 def _requests_after(state: SourceState, batch: Batch) -> Mapping[str, RequestState]:

@@ -70,9 +70,9 @@ def newest_waiting(
     except NotFound:  # a local directory that nothing was written to yet
         return None
     newest = sorted(found, key=lambda entry: entry.path.rpartition("/")[2], reverse=True)
-    for entry, told in _output_ids(sink, newest, concurrency):
-        if told is not None and is_wanted(told.source):
-            return WaitingOutput(entry.path, told.batch, told.attempt)
+    for entry, output_id in _output_ids(sink, newest, concurrency):
+        if output_id is not None and is_wanted(output_id.source):
+            return WaitingOutput(entry.path, output_id.batch, output_id.attempt)
     return None
 
 

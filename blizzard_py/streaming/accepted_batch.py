@@ -61,12 +61,12 @@ def operators_of(steps: Sequence[tuple[OperatorState, ...]]) -> tuple[OperatorSt
 def batch_of(
     number: int,
     accepted: IngestResult,
-    taken: AcceptedBatch,
+    accepted_batch: AcceptedBatch,
     done: QueryResult,
     outputs: IngestResult,
 ) -> QueryBatch:
     """Return the history's entry for a batch; ``accepted`` is the joined report of all sources."""
-    found = [one for each in taken.found.values() for one in each]
+    found = [one for each in accepted_batch.found.values() for one in each]
     operators = operators_of([one.operators for one in done.micro_batches])
     return QueryBatch(
         batch=number,
@@ -81,6 +81,6 @@ def batch_of(
         state_rows=sum(one.state_rows for one in operators),
         emitted_rows=sum(output.rows for output in outputs.outputs),
         micro_batches=len(done.micro_batches),
-        times=merged_times(each.times for each in taken.tallies.values()),
+        times=merged_times(each.times for each in accepted_batch.tallies.values()),
         operators=operators,
     )

@@ -90,19 +90,19 @@ class NewestNumber:
     def __init__(self, folder: Path, pause: Callable[[float], None] = time.sleep) -> None:
         self._folder = folder
         self._pause = pause
-        self._told = -1
+        self._newest = -1
         self._times = 0
 
     def ask(self) -> int:
         """Return the newest number now."""
         found = newest_number(self._folder)
         looks = round(_HELD_SECS / _LOOK_SECS) if self._times >= _PROMPT_ANSWERS else 0
-        while found == self._told and looks:
+        while found == self._newest and looks:
             self._pause(_LOOK_SECS)
             looks -= 1
             found = newest_number(self._folder)
-        self._times = self._times + 1 if found == self._told else 1
-        self._told = found
+        self._times = self._times + 1 if found == self._newest else 1
+        self._newest = found
         return found
 
 

@@ -24,14 +24,14 @@ from blizzard_py.streaming.source import StagedRows
 def definition_of(
     root: SparkSession,
     pipeline: str,
-    asked: tuple[EventTimeSettings, tuple[Branch, ...]],
+    definition: tuple[EventTimeSettings, tuple[Branch, ...]],
     settings: IngestSettings,
 ) -> Definition:
     """Return the query ``asked`` for, with the columns of its real input.
 
     It is the computation, and each source's part in it. Raises `ConfigError` with the key.
     """
-    given, branches = asked
+    given, branches = definition
     accept = decode_settings(settings)
     if found := refusal(root, given):
         raise ConfigError(f"pipelines.{pipeline}.event_time.aggregates.{found[0]}", [found[1]])
@@ -98,7 +98,7 @@ def _of_time(field: pa.Field) -> list[str]:
 def check_query(
     root: SparkSession,
     pipeline: str,
-    asked: tuple[EventTimeSettings, tuple[Branch, ...]],
+    current: tuple[EventTimeSettings, tuple[Branch, ...]],
     settings: IngestSettings,
 ) -> pa.Schema:
     """Return the columns of the query's output. Raises `ConfigError` if it cannot be used.
@@ -108,7 +108,7 @@ def check_query(
     from blizzard_py.streaming.query import StreamQuery  # noqa: PLC0415  # it imports what we do
 
     where = f"pipelines.{pipeline}.event_time"
-    definition = definition_of(root, pipeline, asked, settings)
+    definition = definition_of(root, pipeline, current, settings)
     session = root.newSession()
     session.dataSource.register(StagedRows)
     try:
@@ -117,7 +117,7 @@ def check_query(
         if not isinstance(error, AnalysisException):
             raise
         raise ConfigError(where, [spark_message(str(error))]) from None
-    if found := aggregate_refusal(frame, set(asked[0].aggregates)):
+    if found := aggregate_refusal(frame, set(current[0].aggregates)):
         raise ConfigError(f"{where}.aggregates.{found[0]}", [found[1]])
     if why := schema_refusal(
         definition.written(frame.schema), settings.layout, settings.added_columns

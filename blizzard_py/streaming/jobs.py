@@ -159,14 +159,14 @@ class StreamJobs:
         with nullcontext() if self._is_at(known) else wait_for_turn(self._check_wanted):
             running = self._at(known, job.settings, epoch)
             known = running.at
-            taken = self._find_late_rows(running, known, jobs, accepted)
+            late = self._find_late_rows(running, known, jobs, accepted)
             self._check_wanted()
             began = time.monotonic()
-            done = self._run_query(running, known, job, taken)
+            done = self._run_query(running, known, job, late)
             secs = time.monotonic() - began
         outputs = merged(done.reports)
-        told = join_reports(accepted)
-        batch = batch_of(known.batch + 1, told, taken, done, outputs)
+        report = join_reports(accepted)
+        batch = batch_of(known.batch + 1, report, late, done, outputs)
         self._check_wanted()
         last, is_shared = done.micro_batches[-1].number, self._given.advanced.state_path is not None
         see_all(running.copy.root, last, is_shared=is_shared, wait=self._pause)
@@ -175,24 +175,24 @@ class StreamJobs:
         if self._parts.activity is not None:
             for place, one in enumerate(done.micro_batches):
                 self._parts.activity.micro_batch("empty" if place else "rows", one.secs)
-        newest = newest_of(taken.found).values()
+        newest = newest_of(late.found).values()
         after = add_query_batch(
             known,
             batch,
             packs,
             judged_ms=done.judged_ms,
             max_event_time_ms=max(newest) // _MILLI if newest else None,
-            sources=sources_after(known, taken.found, taken.present, taken.idle, job.started_ts),
+            sources=sources_after(known, late.found, late.present, late.idle, job.started_ts),
         )
         running.at = after
         self._log.info(
             "batch_settled", settle_secs=round(secs, 3), **dataclasses.asdict(after.history[-1])
         )
         result = replace(
-            told,
+            report,
             outputs=outputs.outputs,
-            tasks=told.tasks + outputs.tasks,
-            letters=(*told.letters, *late_letters(taken.found)),
+            tasks=report.tasks + outputs.tasks,
+            letters=(*report.letters, *late_letters(late.found)),
         )
         return Ingested(result, after)
 
@@ -271,10 +271,10 @@ class StreamJobs:
         return find_late_rows(running.query.root, job, tasks)
 
     def _run_query(
-        self, running: _Running, known: StreamState, job: IngestJob, taken: AcceptedBatch
+        self, running: _Running, known: StreamState, job: IngestJob, accepted: AcceptedBatch
     ) -> QueryResult:
         branches = self._parts.branches
-        ticks = ticks_of(known, branches, taken.idle, newest_of(taken.found))
+        ticks = ticks_of(known, branches, accepted.idle, newest_of(accepted.found))
         shares = (
             SourceShare(
                 name,
@@ -283,11 +283,11 @@ class StreamJobs:
                 ticks.get(name),
                 self._lacks.get(name, frozenset()),
             )
-            for name, one in taken.accepted.items()
+            for name, one in accepted.accepted.items()
         )
         definition = self._defined(running.query.root, job.settings)
         place = Place(job.settings.sink.uri)
-        offer = Offer(place, definition.read, taken.limits, tuple(shares))
+        offer = Offer(place, definition.read, accepted.limits, tuple(shares))
         return running.query.run_batch(known.batch + 1, offer, job)
 
     def _packed(
@@ -314,9 +314,9 @@ class StreamJobs:
         if self._running is not None and self._is_at(known):
             return self._running
         self._drop()
-        asked = self._given.advanced.policy
-        if (kept := known.query.get("policy", asked)) != asked:
-            self._log.warning("policy_kept", policy=kept, asked=asked)
+        configured = self._given.advanced.policy
+        if (stored := known.query.get("policy", configured)) != configured:
+            self._log.warning("policy_kept", policy=stored, asked=configured)
         began = time.monotonic()
         self._packs.sweep(known.objects, epoch)
         folder = self._new_folder()

@@ -35,7 +35,7 @@ _EDGES = StructType([StructField("start", TimestampType()), StructField("end", T
 def differing(
     root: SparkSession,
     pipeline: str,
-    asked: tuple[EventTimeSettings, tuple[Branch, ...]],
+    definition: tuple[EventTimeSettings, tuple[Branch, ...]],
     settings: IngestSettings,
     queries: tuple[Mapping[str, Any], Mapping[str, Any]],
 ) -> list[str]:
@@ -45,7 +45,7 @@ def differing(
     `ConfigError` for a query that cannot be computed.
     """
     try:
-        found = _Comparison(root, pipeline, asked, settings).differing(*queries)
+        found = _Comparison(root, pipeline, definition, settings).differing(*queries)
         return list(dict.fromkeys(found))
     except AnalysisException as error:
         place = f"pipelines.{pipeline}.event_time"
@@ -78,12 +78,12 @@ class _Comparison:
         self,
         root: SparkSession,
         pipeline: str,
-        asked: tuple[EventTimeSettings, tuple[Branch, ...]],
+        current: tuple[EventTimeSettings, tuple[Branch, ...]],
         settings: IngestSettings,
     ) -> None:
         self._root, self._pipeline = root, pipeline
-        (self._given, self._branches), self._settings = asked, settings
-        definition = definition_of(root, pipeline, asked, settings)
+        (self._given, self._branches), self._settings = current, settings
+        definition = definition_of(root, pipeline, current, settings)
         self._session = root.newSession()
         self._records = records(self._session, decode_settings(settings), ())
         schema = from_arrow_schema(definition.input, prefer_timestamp_ntz=False)
@@ -92,22 +92,22 @@ class _Comparison:
         schema = StructType([*schema.fields, *(StructField(name, _EDGES) for name in self._window)])
         self._rows = self._session.range(0, 0, 1, 1).mapInArrow(nothing, schema)
 
-    def differing(self, kept: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-        texts = [key for key in ("transform", "aggregates") if kept[key] != now[key]]
-        if not self._can_compute(kept):
+    def differing(self, stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+        texts = [key for key in ("transform", "aggregates") if stored[key] != now[key]]
+        if not self._can_compute(stored):
             yield from texts
             return
         plans: dict[str, Callable[[Any, str], _Plan]] = {"transform": self._transformed}
         if self._given.aggregates:
             plans["aggregates"] = self._aggregated
-        zones = self._zone(kept["zone"]), self._zone(now["zone"])
+        zones = self._zone(stored["zone"]), self._zone(now["zone"])
         for key, plan in plans.items():
-            yield from _differing(plan, key, (kept[key], now[key]), zones)
+            yield from _differing(plan, key, (stored[key], now[key]), zones)
 
-    def _can_compute(self, kept: Mapping[str, Any]) -> bool:
+    def _can_compute(self, stored: Mapping[str, Any]) -> bool:
         """Return whether the stored query can run over the present columns."""
-        given = self._given.model_copy(update={"aggregates": kept["aggregates"]})
-        sql = replace(self._settings.sql, transform=kept["transform"])
+        given = self._given.model_copy(update={"aggregates": stored["aggregates"]})
+        sql = replace(self._settings.sql, transform=stored["transform"])
         settings = replace(self._settings, sql=sql)
         try:
             definition_of(self._root, self._pipeline, (given, self._branches), settings)
@@ -151,15 +151,15 @@ def _differing(
     (before, now), (zone_before, zone_now) = texts, zones
     if before == now and zone_before == zone_now:
         return
-    asked = plan(now, zone_now)
+    current_plan = plan(now, zone_now)
     try:
         was, between = plan(before, zone_before), plan(before, zone_now)
     except AnalysisException:  # it uses columns that no longer exist
         yield key
         return
-    if was.is_same(asked):
+    if was.is_same(current_plan):
         return
-    if not between.is_same(asked):
+    if not between.is_same(current_plan):
         yield key
     if not was.is_same(between):
         yield "zone"

@@ -228,8 +228,8 @@ class StreamQuery:
             same = {EMITTED_BATCH: number} if self._definition.emitted_batch else {}
             with attach_secrets(self.root.sparkContext, job) as bare:
                 write = functools.partial(write_emitted, self._stage_of(bare), same)
-                told = reports(frame, write).collect()
-            found = [TaskReport.from_json(row["result"]) for row in told]
+                rows = reports(frame, write).collect()
+            found = [TaskReport.from_json(row["result"]) for row in rows]
             with self._lock:
                 # In mode complete each micro-batch has everything, so the last one counts.
                 complete = self._definition.given.mode == "complete"

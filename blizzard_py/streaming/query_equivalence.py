@@ -35,17 +35,17 @@ class QueryEquivalence:
         """
         if stream is None or stream.query == self._same:
             return
-        if said := respelled(stream.query, self.asked):
+        if changes := respelled(stream.query, self.asked):
             from blizzard_py.streaming.plans import differing  # noqa: PLC0415  # brings Spark along
 
-            parts, kept = self._parts, {**self.asked, **stream.query}
+            parts, stored = self._parts, {**self.asked, **stream.query}
             found = differing(
                 self._session(),
                 parts.pipeline,
                 (self._given, parts.branches),
                 parts.ingest,
-                (kept, self.asked),
+                (stored, self.asked),
             )
             if found:
-                raise changed([said[key] for key in found], where)
+                raise changed([changes[key] for key in found], where)
         self._same = stream.query

@@ -62,10 +62,10 @@ class SharedDirectory:
         own = state_path / f"blizzard-{home_id}-{digest}"
         try:
             own.mkdir(mode=0o700, exist_ok=True)
-            for left in own.iterdir():
-                for mark in left.glob(f"*/{_MARK}"):
+            for old in own.iterdir():
+                for mark in old.glob(f"*/{_MARK}"):
                     mark.unlink(missing_ok=True)
-                shutil.rmtree(left, ignore_errors=True)
+                shutil.rmtree(old, ignore_errors=True)
             self.path = Path(tempfile.mkdtemp(prefix="query-", dir=own))
         except OSError as error:
             raise EngineError(

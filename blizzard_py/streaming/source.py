@@ -138,8 +138,8 @@ class StagedReader(DataSourceStreamReader):
         own = pa.schema([field for field in offer.schema if field.name not in share.lacks])
         for batch in read_records(storage, partition.files, own):
             times = times_of(batch.column(share.rule.column))
-            kept = split(share.rule, offer.limits, times).on_time
-            some = batch if kept.all() else batch.filter(pa.array(kept))
+            on_time = split(share.rule, offer.limits, times).on_time
+            some = batch if on_time.all() else batch.filter(pa.array(on_time))
             yield _marked(with_all_columns(some, offer.schema), whose, is_tick=False)
 
 
@@ -160,8 +160,8 @@ def marks(schema: pa.Schema, *, several: bool) -> pa.Schema:
 
 
 def _marked(batch: pa.RecordBatch, whose: str | None, *, is_tick: bool) -> pa.RecordBatch:
-    told = [pa.repeat(pa.scalar(is_tick), batch.num_rows)]
+    ticks = [pa.repeat(pa.scalar(is_tick), batch.num_rows)]
     if whose is not None:
-        told.append(pa.repeat(pa.scalar(whose), batch.num_rows))
+        ticks.append(pa.repeat(pa.scalar(whose), batch.num_rows))
     schema = marks(batch.schema, several=whose is not None)
-    return pa.RecordBatch.from_arrays([*batch.columns, *told], schema=schema)
+    return pa.RecordBatch.from_arrays([*batch.columns, *ticks], schema=schema)

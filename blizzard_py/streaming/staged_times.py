@@ -81,12 +81,12 @@ def _of_file(
 
 def _of_times(rule: Rule, limits: Limits, newest_ms: int | None, times: Micros) -> TimeTally:
     found = split(rule, limits, times)
-    kept = times[found.on_time]
+    on_time = times[found.on_time]
     return TimeTally(
         int(np.count_nonzero(found.late)),
         int(np.count_nonzero(found.ahead)),
         found.partly,
-        int(kept.max()) if kept.size else None,
+        int(on_time.max()) if on_time.size else None,
         _statistics(times[~found.ahead], newest_ms),
     )
 

@@ -133,9 +133,9 @@ class StateArchive:
             return Packed(join(place, f"rest{_TAR}"), len(data), _digest(io.BytesIO(data)))
         name = join(place, f"{number:05d}")
         with file.open("rb") as stream:
-            told = _DigestStream(stream)
-            self._write(name, told)
-        return Packed(name, told.size, told.digest.hexdigest())
+            digested = _DigestStream(stream)
+            self._write(name, digested)
+        return Packed(name, digested.size, digested.digest.hexdigest())
 
     def _write(self, name: str, data: BinaryIO | _DigestStream) -> None:
         stream = self._storage.open_output(name)
@@ -207,10 +207,10 @@ class _DigestStream:
 
 
 def _digest(stream: BinaryIO) -> str:
-    told = _DigestStream(stream)
-    while told.read(ALONE_BYTES):
+    digested = _DigestStream(stream)
+    while digested.read(ALONE_BYTES):
         pass
-    return told.digest.hexdigest()
+    return digested.digest.hexdigest()
 
 
 @contextlib.contextmanager

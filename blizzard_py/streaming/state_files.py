@@ -38,10 +38,10 @@ def see_all(
     ``wait`` pauses, and raises if the batch was cancelled. Raises `EngineError`.
     """
     until = time.monotonic() + (_SHOWN_SECS if is_shared else 0)
-    while left := unseen(checkpoint, micro_batch, is_shared=is_shared):
+    while missing := unseen(checkpoint, micro_batch, is_shared=is_shared):
         if time.monotonic() >= until:
             raise EngineError(
-                f"{counted(len(left), 'file')} of state that executors have written are missing"
+                f"{counted(len(missing), 'file')} of state that executors have written are missing"
                 f" in {checkpoint}; check that state_path is the same volume there"
             )
         wait(_LOOK_SECS)
@@ -81,13 +81,13 @@ def _missing_parts(archives: Iterator[Path]) -> Iterator[str]:
     for folder, path in newest.items():
         try:
             with zipfile.ZipFile(path) as archive:
-                told = json.loads(archive.read("metadata").partition(b"\n")[2])
+                metadata = json.loads(archive.read("metadata").partition(b"\n")[2])
         except (zipfile.BadZipFile, OSError, ValueError):
             yield path.name
             continue
         for place, key, name in _PARTS:
             there = {each.name for each in (folder / place).glob("*")}
-            yield from {part[name] for part in told.get(key, [])} - there
+            yield from {part[name] for part in metadata.get(key, [])} - there
 
 
 def _version(archive: Path) -> int:

@@ -107,9 +107,9 @@ def read_operator_rows(
                 .option("storeName", store["stateStoreName"])
                 .load(str(copy))
             )
-            told = _rename_window(frame)
+            renamed = _rename_window(frame)
             found.append(
-                _operator_rows(store["operatorName"], told, _ends(told, time), most, until_ms)
+                _operator_rows(store["operatorName"], renamed, _ends(renamed, time), most, until_ms)
             )
         return tuple(found)
     except FAILURES as error:

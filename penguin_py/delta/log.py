@@ -274,8 +274,8 @@ def ids_in(info: Mapping[str, object]) -> list[str]:
 
 
 def _own_document(info: Mapping[str, object]) -> Mapping[str, object]:
-    ours = info.get(OUR_KEY)
-    return ours if isinstance(ours, Mapping) else {}
+    own = info.get(OUR_KEY)
+    return own if isinstance(own, Mapping) else {}
 
 
 def sweep_leftovers(storage: Storage, older_than: float) -> int:

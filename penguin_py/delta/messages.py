@@ -64,20 +64,20 @@ def clean_message(error: BaseException) -> str:
     return shortened(redacted(" ".join(shortened(text, _LOOKED_AT).split())))
 
 
-def is_passing(told: str) -> bool:
+def is_passing(message: str) -> bool:
     """Return whether the store failed, and not the commit."""
-    return _PASSING.search(told) is not None
+    return _PASSING.search(message) is not None
 
 
-def is_unsupported(told: str) -> bool:
+def is_unsupported(message: str) -> bool:
     """Return whether the table needs a feature that delta-rs lacks."""
-    return _UNSUPPORTED in told
+    return _UNSUPPORTED in message
 
 
-def commit_remedy(told: str, uri: str) -> str:
+def commit_remedy(message: str, uri: str) -> str:
     """Return the remedy for a commit that Azure refuses, to be appended; empty if not known."""
     is_azure = uri.startswith(("az://", "abfs://", "abfss://"))
-    return _IGNORES_START if is_azure and _OLDER_LISTED in told else ""
+    return _IGNORES_START if is_azure and _OLDER_LISTED in message else ""
 
 
 def interval_secs(text: str | None) -> float | None:

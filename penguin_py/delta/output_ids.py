@@ -93,7 +93,7 @@ class OutputIds:
         self._segments: dict[str, Digests] | None = None
         self._paths = _listed(storage)
         self._folded = _version_of(self._paths)
-        self._left_out: tuple[str, ...] = ()
+        self._excluded: tuple[str, ...] = ()
 
     @property
     def folded(self) -> int:
@@ -103,7 +103,7 @@ class OutputIds:
     @property
     def left_out(self) -> tuple[str, ...]:
         """Segments that do not count, since the log has lost the commit they go up to."""
-        return self._left_out
+        return self._excluded
 
     def check(self, version: int | None, anchor: Callable[[int], str]) -> None:
         """Raise `StateError` for segments that a log of this table up to ``version`` contradicts.
@@ -132,8 +132,8 @@ class OutputIds:
                     " this place; restore its log, or, if the table was replaced for good,"
                     f" delete {FOLDER}/"
                 )
-        self._left_out = tuple(path for path in self._paths if _is_lost(path, anchor))
-        self._folded = _version_of({*self._paths} - {*self._left_out})
+        self._excluded = tuple(path for path in self._paths if _is_lost(path, anchor))
+        self._folded = _version_of({*self._paths} - {*self._excluded})
 
     def __contains__(self, output_id: object) -> bool:
         """Return whether the id is in a segment.
@@ -152,7 +152,7 @@ class OutputIds:
     def are_due(self, recent: Sequence[str], version: int) -> bool:
         """Return whether ids of commits up to ``version`` in no segment are to be folded."""
         many = len(recent) >= IDS_KEPT or version - self._folded >= VERSIONS_KEPT
-        return many or bool(self._left_out)
+        return many or bool(self._excluded)
 
     def fold(self, output_ids: Iterable[str], version: int, anchor: str = "") -> None:
         """Add the ids of all commits up to ``version`` that are in no segment yet.
@@ -169,14 +169,14 @@ class OutputIds:
         write_segment(self._storage, path, digests)
         self._segments = {**dict(parts[:place]), path: digests}
         self._folded = version
-        for old in (*merged, *self._left_out):
+        for old in (*merged, *self._excluded):
             self._storage.delete(old)
-        self._left_out = ()
+        self._excluded = ()
 
     def _loaded(self) -> dict[str, Digests]:
         if self._segments is None:
             for _ in range(TRIES):
-                paths = [path for path in _listed(self._storage) if path not in self._left_out]
+                paths = [path for path in _listed(self._storage) if path not in self._excluded]
                 try:
                     self._segments = {
                         path: read_segment(self._storage, path, _REMEDY) for path in paths

@@ -37,8 +37,8 @@ class RestoreRemovals:
 
     def has(self, output_id: str) -> bool:
         """Return whether a RESTORE removed the id's commit. Raises `StateError`, `StorageError`."""
-        while output_id not in self._there and (told := next(self._infos, None)) is not None:
-            self._take(*told)
+        while output_id not in self._there and (infos := next(self._infos, None)) is not None:
+            self._take(*infos)
         return output_id in self._out and output_id not in self._there
 
     def _take(self, number: int, info: Mapping[str, object]) -> None:
@@ -63,9 +63,9 @@ class BarredIds:
     are the known ids that were requested and are not barred.
     """
 
-    def __init__(self, known: Container[str], taken_out: RestoreRemovals) -> None:
+    def __init__(self, known: Container[str], removals: RestoreRemovals) -> None:
         self._known = known
-        self._taken_out = taken_out
+        self._removals = removals
         self.admitted: set[str] = set()
 
     def __contains__(self, output_id: object) -> bool:
@@ -73,7 +73,7 @@ class BarredIds:
             return False
         if discard_mark(output_id) in self._known or replaced_mark(output_id) in self._known:
             return True
-        if not self._taken_out.has(output_id):
+        if not self._removals.has(output_id):
             return True
         self.admitted.add(output_id)
         return False

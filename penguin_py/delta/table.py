@@ -224,13 +224,13 @@ class DeltaLog(LogReader):
                 f"{where}another Penguin made commit {marks.txn_version} of"
                 f" {self._table.app_id}; going on from there"
             )
-        told = clean_message(error)
+        message = clean_message(error)
         others = self._current is not None and self._current.version != before
-        if others or (isinstance(error, CommitFailedError) and not is_unsupported(told)):
-            return CommitConflict(where + told)
-        if isinstance(error, OSError | BlizzardError) or is_passing(told):
-            return CommitError(where + told)
-        return CommitRefused(where + told + commit_remedy(told, self._table.uri))
+        if others or (isinstance(error, CommitFailedError) and not is_unsupported(message)):
+            return CommitConflict(where + message)
+        if isinstance(error, OSError | BlizzardError) or is_passing(message):
+            return CommitError(where + message)
+        return CommitRefused(where + message + commit_remedy(message, self._table.uri))
 
     def _make_durable(self, before: int) -> None:
         """Fsync the commits after version ``before``, and the directory that names them."""
@@ -323,10 +323,10 @@ class DeltaLog(LogReader):
             # no list of what another library gives up by.
             if not is_failure(error):
                 raise
-            told = feature_objections(self.features())
+            unsupported = feature_objections(self.features())
             raise StateError(
-                f"{self._table.uri}: {'; '.join(told)}"
-                if told
+                f"{self._table.uri}: {'; '.join(unsupported)}"
+                if unsupported
                 else f"{self._table.uri}/{LOG}: the log cannot be read:"
                 f" {clean_message(error)}.{_RESTORE}"
             ) from error
@@ -352,7 +352,7 @@ def has_vectors(handle: DeltaTable, uri: str) -> bool:
     except BaseException as error:  # delta-rs raises what it likes
         if not is_failure(error):
             raise
-        told = clean_message(error)
-        if is_passing(told):
-            raise Unavailable(f"{uri}: {told}") from error
+        message = clean_message(error)
+        if is_passing(message):
+            raise Unavailable(f"{uri}: {message}") from error
         return True  # one that cannot be read is there all the same

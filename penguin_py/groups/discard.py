@@ -142,9 +142,11 @@ class Discarder:
             if group is not None:
                 given_up += [file.output_id for file in group.files]
                 going = self._plan_removes(state, group, known)
-                left = ranges_of([*unreplaced.get(source, ()), *group.replace])
-                if left:
-                    unreplaced[source] = tuple(zip(left.firsts, left.behinds, strict=True))
+                remaining = ranges_of([*unreplaced.get(source, ()), *group.replace])
+                if remaining:
+                    unreplaced[source] = tuple(
+                        zip(remaining.firsts, remaining.behinds, strict=True)
+                    )
         for output in dict.fromkeys(given_up):
             marks += [name for name in (output, discard_mark(output)) if name not in known]
         found = DiscardResult(tuple(dict.fromkeys(given_up)), number, going.rows, lost)

@@ -37,10 +37,10 @@ def _there(file: GroupFile, entry: Entry | None) -> Entry:
     return entry
 
 
-def _footers(storage: Storage, left: Sequence[Entry], pool: Executor | None) -> Iterator[Footer]:
+def _footers(storage: Storage, entries: Sequence[Entry], pool: Executor | None) -> Iterator[Footer]:
     """Yield all footers, or raise the first error."""
-    while left:
-        found = read_footers(storage, left, pool)
+    while entries:
+        found = read_footers(storage, entries, pool)
         if found.failed:
             raise found.failed[0].error
         for rejection in found.rejected:
@@ -48,7 +48,7 @@ def _footers(storage: Storage, left: Sequence[Entry], pool: Executor | None) -> 
         for entry in found.gone:
             raise SchemaMismatch(f"{entry.path} is missing; restore it{_OR_DISCARD}")
         yield from found.sound
-        left = found.left
+        entries = found.left
 
 
 def _check(file: GroupFile, footer: Footer) -> None:
@@ -58,7 +58,7 @@ def _check(file: GroupFile, footer: Footer) -> None:
         raise _other(file, f"{footer.metadata.num_rows:,} rows", f"{file.rows:,}")
 
 
-def _other(file: GroupFile, found: str, told: str) -> SchemaMismatch:
+def _other(file: GroupFile, found: str, declared: str) -> SchemaMismatch:
     return SchemaMismatch(
-        f"{file.path} has {found}, and the manifest says {told}; restore it as it was written"
+        f"{file.path} has {found}, and the manifest says {declared}; restore it as it was written"
     )

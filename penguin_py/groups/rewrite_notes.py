@@ -93,9 +93,9 @@ class RewriteNotes:
         orphans = [path for path in note.doomed if path not in there]
         for path in orphans:
             self._storage.delete(path)
-        gone = set(note.doomed)
+        doomed = set(note.doomed)
         self._change(
-            lambda note: replace(note, doomed=tuple(p for p in note.doomed if p not in gone))
+            lambda note: replace(note, doomed=tuple(p for p in note.doomed if p not in doomed))
         )
         return len(orphans)
 
@@ -130,5 +130,5 @@ class RewriteNotes:
 def _abandon(note: _Note, version: int) -> _Note:
     late = {name: plan for name, plan in note.planned.items() if plan.version < version}
     doomed = dict.fromkeys([*note.doomed, *(p for plan in late.values() for p in plan.paths)])
-    left = {name: plan for name, plan in note.planned.items() if name not in late}
-    return _Note(left, tuple(doomed))
+    remaining = {name: plan for name, plan in note.planned.items() if name not in late}
+    return _Note(remaining, tuple(doomed))

@@ -76,9 +76,9 @@ class Rewriter:
         """Delete rewritten files that the landed commit does not use."""
         if self._key is None:
             return
-        kept = {add.entry.path for add in adds}
+        added = {add.entry.path for add in adds}
         for target in self._targets.values():
-            if target not in kept:
+            if target not in added:
                 self._storage.delete(target)
         self._notes.forget(self._key)
 

@@ -85,9 +85,7 @@ class GroupRunner:
         if dry_run:
             snapshot = self._view.sync()
             found = self.outlook(snapshot).items()
-            blocked = {
-                s for s, standing in found if standing.blocked
-            } | snapshot.memory.blocked.keys()
+            blocked = {s for s, status in found if status.blocked} | snapshot.memory.blocked.keys()
         discarding = Discarder(self._storage, self._view, self._planner, self._commits)
         return discarding.discard(outputs, source, blocked, dry_run=dry_run)
 
@@ -208,9 +206,9 @@ class GroupRunner:
         absent = [(s, seq + 1) for s, seq in last.items() if s not in there]
         missing = [(source, seq) for source, seq in absent if newest.get(source, 0) > seq]
         uri = self._storage.uri
-        told = "is missing, and number {} is there; restore it"
+        problem = "is missing, and number {} is there; restore it"
         return [
-            (source, f"{uri}/{group_path(source, seq)}: {told.format(newest[source])}")
+            (source, f"{uri}/{group_path(source, seq)}: {problem.format(newest[source])}")
             for source, seq in missing
         ]
 
@@ -296,11 +294,11 @@ class GroupRunner:
         going = self._planner.plan_removes(state, group, known)
         rewritten = rewriting.adds(going.mixed, data_columns(plan), state)
         plan = replace(plan, adds=(*plan.adds, *rewritten), removes=going.removes)
-        left = dict(memory.unreplaced)
-        rest = unreplaced_by(group, left.pop(source, ())).rest
-        left |= {source: rest} if rest else {}
+        unreplaced = dict(memory.unreplaced)
+        rest = unreplaced_by(group, unreplaced.pop(source, ())).rest
+        unreplaced |= {source: rest} if rest else {}
         commit = GroupCommit(
-            plan, rows, going, tuple(rewritten), marks, groups, left, group.outputs
+            plan, rows, going, tuple(rewritten), marks, groups, unreplaced, group.outputs
         )
         self._commits.land(snapshot, commit)
         rewriting.landed(rewritten)

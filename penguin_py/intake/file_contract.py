@@ -116,7 +116,7 @@ def check_calendar(
         return
     groups = row_groups(metadata)
     leaves = leaf_columns(metadata, schema)
-    told = {leaf.index for leaf in leaves.values()}
+    indexes = {leaf.index for leaf in leaves.values()}
     for name, leaf in leaves.items():
         oldest = _oldest(leaf.type)
         if oldest is None:
@@ -131,7 +131,7 @@ def check_calendar(
     for index in range(metadata.num_columns):
         # Inside lists and maps there are no bounds that could prove anything.
         logical = metadata.schema.column(index).logical_type.type
-        if index not in told and logical in ("DATE", "TIMESTAMP"):
+        if index not in indexes and logical in ("DATE", "TIMESTAMP"):
             raise _julian(metadata.schema.column(index).path)
 
 
@@ -171,19 +171,19 @@ class _Proof:
 def _check_field(table: pa.Field, file: pa.Field, columns: range, proof: _Proof, name: str) -> None:
     if not table.nullable and file.nullable and not proof.any_full(columns):
         raise SchemaMismatch(f"column {name!r} may hold nulls, which the table forbids")
-    ours, theirs = table.type, file.type
-    if pa.types.is_struct(ours) and pa.types.is_struct(theirs):
+    table_type, theirs = table.type, file.type
+    if pa.types.is_struct(table_type) and pa.types.is_struct(theirs):
         given = _numbered(theirs, columns.start)
-        for field in ours:
+        for field in table_type:
             if field.name in given:
                 _check_field(field, *given[field.name], proof, f"{name}.{field.name}")
-    elif pa.types.is_map(ours) and pa.types.is_map(theirs):
+    elif pa.types.is_map(table_type) and pa.types.is_map(theirs):
         values = range(columns.start + leaves(theirs.key_type), columns.stop)
-        _check_field(ours.item_field, theirs.item_field, values, proof, f"{name}[value]")
+        _check_field(table_type.item_field, theirs.item_field, values, proof, f"{name}[value]")
         keys = range(columns.start, values.start)
-        _check_field(ours.key_field, theirs.key_field, keys, proof, f"{name}[key]")
-    elif _is_list(ours) and _is_list(theirs):
-        _check_field(ours.value_field, theirs.value_field, columns, proof, f"{name}[]")
+        _check_field(table_type.key_field, theirs.key_field, keys, proof, f"{name}[key]")
+    elif _is_list(table_type) and _is_list(theirs):
+        _check_field(table_type.value_field, theirs.value_field, columns, proof, f"{name}[]")
 
 
 def _requires(field: pa.Field) -> bool:

@@ -98,10 +98,10 @@ class Names:
 
     def __call__(self, path: str) -> bool:
         """Return whether the path is taken."""
-        taken = self._accept(path)
-        if not taken and path.endswith(".parquet") and not is_grouped(path):
+        is_accepted = self._accept(path)
+        if not is_accepted and path.endswith(".parquet") and not is_grouped(path):
             self.left_out.append(path)
-        return taken
+        return is_accepted
 
 
 @dataclass(frozen=True, slots=True)

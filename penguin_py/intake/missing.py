@@ -128,13 +128,15 @@ def find_resolved(
     records = list(records)
     found = {r.path for r in records if r.output_id is not None and r.output_id in known}
     newest = sorted(records, key=lambda record: record.timestamp, reverse=True)[:AT_MOST]
-    left = [Entry(each.path, each.size, each.modified or 0.0) for each in newest if each.size > 0]
-    while left:
-        footers = read_footers(storage, left, pool)
+    entries = [
+        Entry(each.path, each.size, each.modified or 0.0) for each in newest if each.size > 0
+    ]
+    while entries:
+        footers = read_footers(storage, entries, pool)
         found |= {
             footer.path
             for footer in footers.sound
             if footer.output_id is not None and footer.output_id in known
         }
-        left = list(footers.left)
+        entries = list(footers.left)
     return found

@@ -49,17 +49,17 @@ class Owners:
 
     def sorted(self, footers: Sequence[Footer], now: float) -> SortedFiles:
         """Sort files into accepted, waiting and rejected ones."""
-        taken: list[Footer] = []
+        accepted: list[Footer] = []
         young: list[Entry] = []
         refused: list[Rejection] = []
         for footer in footers:
             if self.own(footer) or self.is_old(footer.entry, now):
-                taken.append(footer)
+                accepted.append(footer)
             elif self.min_age_secs is None:
                 refused.append(Rejection(footer.entry, "writer", f"is not ours; {REMEDY}"))
             else:
                 young.append(footer.entry)
-        return SortedFiles(tuple(taken), tuple(young), tuple(refused))
+        return SortedFiles(tuple(accepted), tuple(young), tuple(refused))
 
 
 class ForeignFiles:

@@ -86,10 +86,10 @@ class Quarantine:
         """Remove committed files from the record; durable on return."""
         names = {spelled(path) for path in paths}
         lines = self._lines()
-        kept = _without(lines, names)
+        remaining = _without(lines, names)
         moved = names if self._segments() else set()
-        if kept != lines or moved:
-            self._write(kept, [_released(path) for path in sorted(moved)])
+        if remaining != lines or moved:
+            self._write(remaining, [_released(path) for path in sorted(moved)])
         for path in names:
             self._recorded.pop(path, None)
 

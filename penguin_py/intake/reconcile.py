@@ -66,20 +66,20 @@ def copied_at(pairs: Iterable[tuple[Entry, LoggedPath]], now: float) -> float:
     the store) are ignored. So are removals, whose times are those of the deletion. A compaction's
     time is its machine's, so it counts only if nothing else is left.
     """
-    told = [
+    times = [
         (listed, known)
         for listed, known in pairs
         if known.origin != "removal"
         and known.modified > MADE_UP_SECS
         and listed.modified <= now + CLOCK_SKEW_SECS
     ]
-    told = [pair for pair in told if pair[1].origin == "data"] or told
-    anew = [
+    times = [pair for pair in times if pair[1].origin == "data"] or times
+    copied = [
         listed.modified
-        for listed, known in told
+        for listed, known in times
         if listed.modified > known.modified + CLOCK_SKEW_SECS
     ]
-    return max(anew) + CLOCK_SKEW_SECS if anew and 2 * len(anew) >= len(told) else 0.0
+    return max(copied) + CLOCK_SKEW_SECS if copied and 2 * len(copied) >= len(times) else 0.0
 
 
 def beyond_horizon(entry: Entry) -> Rejection:
@@ -98,9 +98,9 @@ def came_since(chores: Mapping[str, int], copied: float) -> float:
     return chores["reconcile"] - CLOCK_SKEW_SECS if known else math.inf
 
 
-def safe_horizon(configured: float, removed_kept_secs: float) -> float:
+def safe_horizon(configured: float, retention_secs: float) -> float:
     """Return a straggler's greatest age in seconds: never that of a removal the log may forget."""
-    return max(0.0, min(configured, removed_kept_secs - CLOCK_SKEW_SECS))
+    return max(0.0, min(configured, retention_secs - CLOCK_SKEW_SECS))
 
 
 def compare(

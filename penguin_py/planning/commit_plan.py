@@ -182,12 +182,12 @@ def _check_writer(footer: Footer, table: TableState | None) -> None:
 
 
 def _adds(
-    taken: Sequence[tuple[Footer, Mapping[str, str | None]]],
+    accepted: Sequence[tuple[Footer, Mapping[str, str | None]]],
     columns: pa.Schema,
     properties: Mapping[str, str],
 ) -> Iterator[Add]:
     write: StatisticsWriter | None = None
-    for footer, values in taken:
+    for footer, values in accepted:
         if write is None or not write.serves(footer.metadata, footer.schema):
             write = StatisticsWriter(footer.metadata, footer.schema, columns, properties)
         yield Add(footer.entry, values, write(footer.metadata), footer.output_id)

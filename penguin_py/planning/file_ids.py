@@ -53,13 +53,13 @@ def ids_of_files(
     named = zip(map(unquote, active.paths.to_pylist()), active.sizes.to_pylist(), strict=True)
     files = [Entry(path, size, 0.0) for path, size in named if is_grouped(path) or accept(path)]
     found: list[str] = []
-    left = list(files)
-    while left:
-        footers = read_footers(storage, left[:AT_ONCE], log.pool)
+    remaining = list(files)
+    while remaining:
+        footers = read_footers(storage, remaining[:AT_ONCE], log.pool)
         if footers.failed:
             raise footers.failed[0].error
         found += [footer.output_id for footer in footers.sound if footer.output_id is not None]
-        left = [*footers.left, *left[AT_ONCE:]]
+        remaining = [*footers.left, *remaining[AT_ONCE:]]
     return tuple(found), len(files)
 
 

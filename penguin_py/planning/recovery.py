@@ -54,20 +54,22 @@ def recover(
     depth = len(state.partition_columns)
     if memory is None or memory.progress.depth not in (None, depth):
         known = log.known_paths(state.version)
-        ours = [e for e in known if not is_hidden(e.path) and accept(e.path)]
+        own_files = [e for e in known if not is_hidden(e.path) and accept(e.path)]
         get_logger(table=table.name).info(
-            "progress_rebuilt_from_log", files=len(ours), txn_version=state.txn_version
+            "progress_rebuilt_from_log", files=len(own_files), txn_version=state.txn_version
         )
         if state.removal_retention_secs < SETTLED_SECS:
             # A lower file may be one whose removal the log has forgotten.
-            ours = [replace(entry, modified=0.0) for entry in ours]
-        memory = rebuild_memory(ours, depth, state.txn_version, now, table.advanced.grace_period)
+            own_files = [replace(entry, modified=0.0) for entry in own_files]
+        memory = rebuild_memory(
+            own_files, depth, state.txn_version, now, table.advanced.grace_period
+        )
         # Otherwise the first poll would list every partition the table ever had.
         floored = raise_floors(
             memory.progress, table.advanced.max_tracked_partitions, oldest, (), now
         )
         memory = replace(memory, progress=floored)
-        if not ours and oldest is not None:
+        if not own_files and oldest is not None:
             memory = replace(memory, progress=replace(memory.progress, floor=oldest))
     return replace(memory, progress=replace(memory.progress, depth=depth))
 

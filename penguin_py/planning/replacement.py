@@ -89,14 +89,14 @@ class Unreplaced:
     rest: tuple[tuple[str, str], ...]
 
 
-def unreplaced_by(group: Group, left: Iterable[tuple[str, str]]) -> Unreplaced:
+def unreplaced_by(group: Group, remaining: Iterable[tuple[str, str]]) -> Unreplaced:
     """Split ranges left by discarded groups into those due with this group and the rest.
 
     A reading begins where a slice of the reading before it begins. If that one was discarded, no
     slice of the table begins there, and the rows of an older slice would stay beside the new
     ones. So a range of a discarded group goes as a whole with the first group that meets it.
     """
-    ranges = ranges_of(left)
+    ranges = ranges_of(remaining)
     own = ranges_of(group.replace)
     due: list[tuple[str, str]] = []
     rest: list[tuple[str, str]] = []

@@ -29,7 +29,7 @@ _REFUSALS = {
     "checkpoint": {"is stale", "the checkpoint lists it and it is missing"},
     "state": {"is stale"},
     "state and fence": {"is stale"},
-    "journal": {"that the checkpoint counts", "which is gone; restore it"},
+    "journal": {"that the checkpoint counts", "of the journal is missing. Restore it"},
     "segment": {"the checkpoint lists it and it is missing"},
     "lost state": {"is missing, but"},
     "log": {"is neither staged, nor"},

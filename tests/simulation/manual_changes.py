@@ -151,7 +151,7 @@ def brought_back(director: Director, found: Event) -> None:
     world.excused |= {
         "is stale",
         "the checkpoint lists it and it is missing",
-        "which is gone; restore it",
+        "of the journal is missing. Restore it",
         "is neither staged, nor",
     }
     world.note("operator: the checkpoint is as it was copied")

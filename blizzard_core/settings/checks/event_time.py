@@ -284,9 +284,9 @@ def _of_operators(
         yield SettingProblem(
             (*block, "group_by"), "is required with window.gap: whose sessions they are"
         )
-    taken = dict.fromkeys((*WINDOW_COLUMNS, EMITTED_BATCH), "a column of windows")
+    reserved = dict.fromkeys((*WINDOW_COLUMNS, EMITTED_BATCH), "a column of windows")
     for key, some in (("group_by", given.group_by), ("aggregates", [*given.aggregates])):
-        yield from _name_clashes(taken, some, (*block, key))
+        yield from _name_clashes(reserved, some, (*block, key))
 
 
 def _of_rows(given: EventTimeSettings, block: Key) -> Iterator[SettingProblem]:
@@ -335,9 +335,9 @@ def _of_mode(
         )
 
 
-def _name_clashes(taken: dict[str, str], names: list[str], key: Key) -> Iterator[SettingProblem]:
+def _name_clashes(reserved: dict[str, str], names: list[str], key: Key) -> Iterator[SettingProblem]:
     for name in dict.fromkeys(names):
-        owner = taken.setdefault(name.lower(), f"given in {key[-1]}")
+        owner = reserved.setdefault(name.lower(), f"given in {key[-1]}")
         if owner != f"given in {key[-1]}" or sum(n.lower() == name.lower() for n in names) > 1:
             yield SettingProblem(
                 key, f"{name!r} is {owner} already (case does not count); choose another name"

@@ -59,9 +59,9 @@ def _of_sides(
             (*here, "right"), f"{join.right!r} is left already; a join is of two sources"
         )
     elif others := sorted(pipeline.sources.keys() - {join.left, join.right}):
-        beside = ", ".join(others)
+        other_names = ", ".join(others)
         yield SettingProblem(
-            here, f"is of two sources, and {beside} is neither; give it a pipeline of its own"
+            here, f"is of two sources, and {other_names} is neither; give it a pipeline of its own"
         )
 
 
@@ -85,14 +85,14 @@ def _of_keys(pipeline: PipelineSettings, join: JoinSettings, here: Key) -> Itera
 def _of_columns(
     pipeline: PipelineSettings, join: JoinSettings, here: Key
 ) -> Iterator[SettingProblem]:
-    taken = {EMITTED_BATCH}
+    reserved = {EMITTED_BATCH}
     for name, place in join.columns.items():
         key: Key = (*here, "columns", name)
-        if name.lower() in taken:
+        if name.lower() in reserved:
             yield SettingProblem(
                 key, "is a column already (case does not count); choose another name"
             )
-        taken.add(name.lower())
+        reserved.add(name.lower())
         found = join.split_field_name(place)
         if found is None:
             such = f"{join.left}.{join.on[0]} or {join.right}.{join.on[0]}"

@@ -96,8 +96,8 @@ class _State:
 
     def meets(self, other: _State) -> bool:
         """Return whether files of the two would have the same paths."""
-        beside = self.pipeline == other.pipeline or _same(self.table, other.table)
-        return self.name == other.name and (beside or _same(self.letters, other.letters))
+        shares_table = self.pipeline == other.pipeline or _same(self.table, other.table)
+        return self.name == other.name and (shares_table or _same(self.letters, other.letters))
 
 
 def _same(one: _Place | None, other: _Place | None) -> bool:
@@ -192,7 +192,9 @@ class _Found:
         uri, where = block.get(key), self.document.locate((*path, key))
         if not isinstance(uri, str):
             return None
-        if not uri and any(told.startswith(f"{where}: ") for told in self.document.problems):
+        if not uri and any(
+            reported.startswith(f"{where}: ") for reported in self.document.problems
+        ):
             return None  # a variable that is not set is told already
         own = _options(block)
         wrong = problems_of(uri, own)

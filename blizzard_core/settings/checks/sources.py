@@ -120,8 +120,8 @@ def _of_watermark(
         yield SettingProblem(
             (*here, "reread"), "replace goes by one column; give one, or use new_only"
         )
-    told = [*mark.key, *(mark.columns if mark.reread == "new_only" else [])]
-    missing = [name for name in told if name not in declared]
+    identifying = [*mark.key, *(mark.columns if mark.reread == "new_only" else [])]
+    missing = [name for name in identifying if name not in declared]
     if missing:
         yield SettingProblem(
             (*here, "reread" if mark.reread else "key"),
@@ -136,7 +136,7 @@ def _of_watermark(
 def own_schema_problems(pipeline: PipelineSettings, here: Key) -> Iterator[SettingProblem]:
     """Every finding about the fields that sources have by themselves, in the order of the file."""
     shared = {field.name.lower() for field in pipeline.schema_.fields}
-    taken: dict[str, tuple[str, FieldSettings]] = {}
+    earlier: dict[str, tuple[str, FieldSettings]] = {}
     for name, source in pipeline.sources.items():
         own = source.schema_
         if own is None:
@@ -158,9 +158,9 @@ def own_schema_problems(pipeline: PipelineSettings, here: Key) -> Iterator[Setti
         except ValueError as error:
             yield SettingProblem(where, str(error))
         for number, field in enumerate(own.fields):
-            for text in _of_field(pipeline, field, shared, taken.get(field.name.lower())):
+            for text in _of_field(pipeline, field, shared, earlier.get(field.name.lower())):
                 yield SettingProblem((*where, "fields", number, "name"), text)
-            taken.setdefault(field.name.lower(), (name, field))
+            earlier.setdefault(field.name.lower(), (name, field))
     if pipeline.query is not None and pipeline.transform is None:
         yield from _of_duplicates(pipeline, pipeline.query.deduplicate, here)
 

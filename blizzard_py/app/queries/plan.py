@@ -48,30 +48,30 @@ def plan_of(
         known = known if offline else source.preview(state)
         known = replace(known, window=known.window or StoredWindow("clock"), watermark={})
     watermark = windows.from_stored(known.watermark)
-    kept = known.window
+    stored = known.window
     bound: ReadBound
-    if kept is not None:
-        bound = ReadBound(kept.kind, windows.from_stored(kept.up_to))
+    if stored is not None:
+        bound = ReadBound(stored.kind, windows.from_stored(stored.up_to))
     elif offline:
         bound = _offline(settings[1], settings[2], now, watermark)
     else:
         bound = query_spec.connection.bound(query_spec.bound_kind, query_spec.settle_secs)
-    if kept is None:
-        kept = windows.planned(known, query_spec, settings[2].fields, bound, now.timestamp())
+    if stored is None:
+        stored = windows.planned(known, query_spec, settings[2].fields, bound, now.timestamp())
     tasks = known.tasks if known.window is not None else ()
     slices: tuple[tuple[str, Window], ...] = ()
-    if kept is not None and query_spec.replaces:
-        slices = tuple(replacing.slices_of(source.id, known, kept, query_spec))
+    if stored is not None and query_spec.replaces:
+        slices = tuple(replacing.slices_of(source.id, known, stored, query_spec))
     if slices and not tasks and not offline:
         sliced = (query_spec.connection.tasks(window, query_spec.split) for _, window in slices)
         tasks = tuple(t for at, some in enumerate(sliced) for t in replacing.named(at, some))
-    elif kept is not None and not tasks and not offline:
-        tasks = tuple(query_spec.connection.tasks(windows.window_of(kept), query_spec.split))
-        kept = kept if tasks else None
+    elif stored is not None and not tasks and not offline:
+        tasks = tuple(query_spec.connection.tasks(windows.window_of(stored), query_spec.split))
+        stored = stored if tasks else None
     query, request = None, None
-    if kept is not None:
+    if stored is not None:
         query, request = kind_of(settings[1]).show_window(
-            settings[0].driver, query_spec.connection, settings[2], windows.window_of(kept)
+            settings[0].driver, query_spec.connection, settings[2], windows.window_of(stored)
         )
     return {
         "kind": settings[1].kind,
@@ -84,8 +84,8 @@ def plan_of(
             "held_by": bound.held_by,
         },
         "window": None
-        if kept is None
-        else {"after": dict(kept.after), "up_to": dict(kept.up_to), "low": dict(kept.low)},
+        if stored is None
+        else {"after": dict(stored.after), "up_to": dict(stored.up_to), "low": dict(stored.low)},
         "query": query,
         "request": request,
         "tasks": [{"name": task.name, "where": task.where} for task in tasks],

@@ -45,9 +45,9 @@ def _unit_document(
     if known is None:
         return None
     own = known.open.get(name)
-    told: dict[str, Any] = {"last_group": state.group_seq or None}
+    document: dict[str, Any] = {"last_group": state.group_seq or None}
     if own is not None:
-        told |= {
+        document |= {
             "high_watermark": own.high,
             "read_at": own.read_at,
             "slices": list(own.slices),
@@ -56,10 +56,10 @@ def _unit_document(
             "error": own.error,
         }
     else:
-        told["closed_to"] = known.closed_to.get(key_parts(name)[1]) if name else None
+        document["closed_to"] = known.closed_to.get(key_parts(name)[1]) if name else None
     if unit is not None:
-        told |= {"execute": unit.execute, "reason": unit.reason}
+        document |= {"execute": unit.execute, "reason": unit.reason}
     reading = next((one for one in known.readings if one.key == name), None)
     if reading is not None:
-        told["reading"] = unit_plans.reading_document(reading)
-    return told
+        document["reading"] = unit_plans.reading_document(reading)
+    return document

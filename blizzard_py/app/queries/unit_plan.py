@@ -43,8 +43,8 @@ def unit_plan_of(
     values = _values(units, offline=offline)
     units = replace(units, terms=replace(units.terms, min_units=0))  # `values_of` has looked
     found = unit_plans.preview(state.units, units, values, now, settings[0])
-    told = _UnitDescriber(source.query_spec.connection, settings, units, now)
-    listed = [told.unit(unit) for unit in found.due.units]
+    describer = _UnitDescriber(source.query_spec.connection, settings, units, now)
+    listed = [describer.unit(unit) for unit in found.due.units]
     broken = [f"{unit['name']}: {unit['error']}" for unit in listed if "error" in unit]
     due = found.due
     counts = Counter("execute" if unit.execute else unit.reason for unit in due.units)

@@ -32,13 +32,15 @@ _COMPARES = re.compile(r"\b(?:collate|binary|nlssort)\b", re.IGNORECASE)
 
 def range_of(units: UnitSettings) -> UnitRange:
     """Return the range and its partitions as configured."""
-    told = units.range
+    range_settings = units.range
     by: str | tuple[Part, ...]
     if isinstance(units.partition, str):
         by = units.partition
     else:
         by = tuple(Part(part.by, part.from_, part.to) for part in units.partition)
-    return UnitRange(told.from_, told.to, told.zone, by, units.advanced.partial)
+    return UnitRange(
+        range_settings.from_, range_settings.to, range_settings.zone, by, units.advanced.partial
+    )
 
 
 def units_of(

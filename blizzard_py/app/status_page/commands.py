@@ -55,8 +55,8 @@ def _of_source(config: str, target: Mapping[str, Any]) -> Iterator[tuple[str, st
 
 def story_commands(config: str, uri: str, story: Mapping[str, Any]) -> list[Command]:
     """Return what helps a file, by what `blizzard explain` says of it."""
-    told = _of_story(redacted_word(config), redacted_word(uri), story)
-    return [Command(why, command) for why, command in told]
+    commands = _of_story(redacted_word(config), redacted_word(uri), story)
+    return [Command(why, command) for why, command in commands]
 
 
 def _of_story(config: str, uri: str, story: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -77,7 +77,7 @@ def _of_story(config: str, uri: str, story: Mapping[str, Any]) -> Iterator[tuple
             "What ingesting its rows again would do",
             f"blizzard replay {here} --refused --dry-run",
         )
-    apart = (story.get("pending") or {}).get("behind") == "apart"
-    if apart or verdict in {"late", "closed", "ignored"}:
+    is_skipped = (story.get("pending") or {}).get("behind") == "apart"
+    if is_skipped or verdict in {"late", "closed", "ignored"}:
         yield "What taking it after all would do", f"blizzard ingest {config} {uri} --dry-run"
     yield "The same on a terminal", f"blizzard explain {config} {uri}"

@@ -78,9 +78,10 @@ class _CommitterStates:
             store = open_storage(place.uri, place.options)
             self._known[name] = (store, StateFiles(store))
         sink, files = self._known[name]
-        told = files.look(committer_states(sink))
+        states = files.look(committer_states(sink))
         return [
-            {"name": committer_of(entry), "saved": entry.modified, **said} for entry, said in told
+            {"name": committer_of(entry), "saved": entry.modified, **state}
+            for entry, state in states
         ]
 
 
@@ -141,9 +142,9 @@ class _Stories:
 
 def _names(fields: Sequence[str] | None) -> list[str]:
     """Return printable names of fields; the last entry may count those left out."""
-    told = [clean_text(name) for name in (fields or ())[:FIELDS_TOLD]]
-    more = len(fields or ()) - len(told)
-    return [*told, f"and {more:,} more"] if more > 0 else told
+    names = [clean_text(name) for name in (fields or ())[:FIELDS_TOLD]]
+    more = len(fields or ()) - len(names)
+    return [*names, f"and {more:,} more"] if more > 0 else names
 
 
 def _with_metered_stores(parts: SourceContext, allowance: TokenBucket) -> SourceContext:
@@ -157,17 +158,17 @@ def _with_metered_stores(parts: SourceContext, allowance: TokenBucket) -> Source
     return replace(parts, stores=stores)
 
 
-def commit_lag_notices(brief: Mapping[str, Any], beside: CachedDocument) -> list[Notice]:
+def commit_lag_notices(brief: Mapping[str, Any], committers: CachedDocument) -> list[Notice]:
     """Return notices from the committers' state and a source's own view. Pure.
 
     A daemon that has just started gives none: its history shows earlier publications.
     """
-    last, read = brief["last"], beside.at
-    unknown = read is None or beside.document is None or beside.error
+    last, read = brief["last"], committers.at
+    unknown = read is None or committers.document is None or committers.error
     if unknown or last is None or not last["rows"]:
         return []
-    said = [each["updated"] or each["saved"] for each in beside.document]
-    committed = max(said, default=None)
+    times = [each["updated"] or each["saved"] for each in committers.document]
+    committed = max(times, default=None)
     # State files have whole seconds.
     if read - last["at"] < BEHIND_SECS or (committed is not None and committed >= last["at"] - 1):
         return []

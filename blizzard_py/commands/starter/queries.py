@@ -76,8 +76,8 @@ def describe(target: StarterTarget, since: str | None, column: str | None) -> De
         raise ConfigError("--column", [f"there is no column {column!r}; there are: {there}"])
     chosen = replace(_selection(target), columns=(proposal.column,))
     with closing(connect(_access(target, since, proposal.column), chosen)) as connection:
-        kind, told = _bound(connection)
-        warnings = dict.fromkeys([*told.warnings, *connection.warnings()])
+        kind, why_bound = _bound(connection)
+        warnings = dict.fromkeys([*why_bound.warnings, *connection.warnings()])
     key = facts.key if all(COLUMN.fullmatch(name) for name in facts.key) else ()
     return Description(columns, key, proposal, kind, tuple(warnings))
 
@@ -121,16 +121,16 @@ def _access(target: StarterTarget, since: str | None, column: str) -> Access:
     block, source = filled(target.connection), filled(target.source)
     watermark: dict[str, Any] = {"columns": [column]}
     settings: ConnectionSettings
-    asked: QuerySettings
+    source_settings: QuerySettings
     if target.driver == "http":
         watermark["push"] = {"from": {"param": since}}
         settings = HttpConnectionSettings.model_validate(block)
-        asked = HttpSourceSettings.model_validate({**source, "watermark": watermark})
+        source_settings = HttpSourceSettings.model_validate({**source, "watermark": watermark})
     else:
         family = LakeConnectionSettings if target.driver in LAKES else DatabaseConnectionSettings
         settings = family.model_validate(block)
-        asked = TableSourceSettings.model_validate({**source, "watermark": watermark})
-    return kind_of(asked).access(settings, asked)
+        source_settings = TableSourceSettings.model_validate({**source, "watermark": watermark})
+    return kind_of(source_settings).access(settings, source_settings)
 
 
 def configuration(

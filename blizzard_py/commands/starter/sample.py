@@ -54,10 +54,10 @@ def sample(storage: Storage) -> Sample:
     try:
         entries, others = _entries(storage)
         if not entries:
-            told = (
+            summary = (
                 f", and what is there, {others[0].path} for one, has another name" if others else ""
             )
-            return Sample(problem=f"{storage.uri} holds no NDJSON file yet{told}: {_NAMES}")
+            return Sample(problem=f"{storage.uri} holds no NDJSON file yet{summary}: {_NAMES}")
         layout = layout_of(entry.path for entry in entries)
         paths = [entry.path for entry in entries]
         progress = Progress(depth=depth_of(paths))

@@ -120,14 +120,14 @@ def _without_password(uri: str) -> tuple[str, str]:
     place, mark, query = location.partition("?")
     parameters = parse_qsl(query, keep_blank_values=True)
     given = dict(parameters).get("password", "")
-    kept = [(name, value) for name, value in parameters if name != "password"]
-    odd = [name for name, _ in kept if SECRET_NAME.search(name)]
+    without = [(name, value) for name, value in parameters if name != "password"]
+    odd = [name for name, _ in without if SECRET_NAME.search(name)]
     if odd:
         raise ConfigError(
             "--connection",
             [f"{odd[0]} would stand in the file; give it under options, as ${{…}}, afterwards"],
         )
-    tail = f"{mark}{urlencode(kept)}" if kept else ""
+    tail = f"{mark}{urlencode(without)}" if without else ""
     return f"{scheme}://{user}{at if user else ''}{place}{tail}", given or unquote(password)
 
 

@@ -91,15 +91,17 @@ def _growing_key(facts: ColumnFacts) -> str | None:
 
 
 def _why_key(key: str, changed: Sequence[str]) -> tuple[str, ...]:
-    told = [f"{key}: the primary key finds new rows, but not changed ones."]
-    told += [
+    reasons = [f"{key}: the primary key finds new rows, but not changed ones."]
+    reasons += [
         f"{name} would tell those, too, but no index gives its order: create one, and name it here."
         for name in changed[:1]
     ]
-    return tuple(told)
+    return tuple(reasons)
 
 
 def _why_other(name: str, changed: Sequence[str], indexed: Collection[str]) -> tuple[str, ...]:
-    told = "tells changed rows" if name in changed else "tells new rows if it is set when they come"
+    reason = (
+        "tells changed rows" if name in changed else "tells new rows if it is set when they come"
+    )
     cost = () if name in indexed else ("No index gives its order: each window reads everything.",)
-    return (f"{name}: a time; it {told}.", *cost)
+    return (f"{name}: a time; it {reason}.", *cost)

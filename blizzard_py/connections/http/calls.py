@@ -102,22 +102,22 @@ def shown(call: Call, source: HttpSource) -> dict[str, Any]:
     key = source.api.auth if isinstance(source.api.auth, ApiKey) else None
     secret = {key.name} if key else set()
     push = source.push
-    told = {push.start.param, push.end.param if push.end else ""} if push else set()
+    window_params = {push.start.param, push.end.param if push.end else ""} if push else set()
     return {
         "method": call.method,
         "url": _plain(call.url),
         "params": _masked(call.params, secret),
         "body": None if call.body is None else _masked(call.body, secret),
-        "headers": {k: v for k, v in call.headers.items() if k in told},
+        "headers": {k: v for k, v in call.headers.items() if k in window_params},
     }
 
 
-def line(told: Mapping[str, Any]) -> str:
+def line(fields: Mapping[str, Any]) -> str:
     """Return the result of `shown` on one line: ``GET https://…/orders?since=…``."""
-    query = urlencode(told["params"], safe=":,*")
-    body = msgspec.json.encode(told["body"]).decode() if told["body"] is not None else ""
-    headers = " ".join(f"{name}: {value}" for name, value in told["headers"].items())
-    parts = (f"{told['method']} {told['url']}{'?' if query else ''}{query}", headers, body)
+    query = urlencode(fields["params"], safe=":,*")
+    body = msgspec.json.encode(fields["body"]).decode() if fields["body"] is not None else ""
+    headers = " ".join(f"{name}: {value}" for name, value in fields["headers"].items())
+    parts = (f"{fields['method']} {fields['url']}{'?' if query else ''}{query}", headers, body)
     return shortened(printable(" ".join(part for part in parts if part)), _SHOWN)
 
 

@@ -155,8 +155,8 @@ class Client:
                 if failures == TRIES:
                     reason = f"{passing.reason}, {failures} times in a row"
                     raise Unavailable(f"{what}: {reason}") from None
-                told, chance = retry.moment(passing.date), self._time.chance()
-                now = self._time.wall() if told is None else told
+                resume_at, chance = retry.moment(passing.date), self._time.chance()
+                now = self._time.wall() if resume_at is None else resume_at
                 self._time.sleep(retry.pause(failures, passing.retry_after, now, chance))
 
     def _follow_redirects(self, call: Call, what: str) -> Answer:
@@ -197,8 +197,8 @@ class Client:
         headers = {**self._api.headers, **call.headers, **carried.headers}
         answer = self._exchange(replace(call, params=params), headers, what, is_read=is_read)
         # Measured after the answer arrived, so that the estimated server clock is never too late.
-        told = retry.moment(answer.headers.get("date", ""))
-        self._clock = _Clock(told, self._time.monotonic())
+        server_time = retry.moment(answer.headers.get("date", ""))
+        self._clock = _Clock(server_time, self._time.monotonic())
         return answer
 
     def _exchange(
@@ -269,10 +269,10 @@ class Client:
     def _refusal(self, answer: Answer, what: str) -> Exception:
         secrets = credentials.secrets_of(self._api, self._request, self._token)
         text = credentials.without_secrets(answer.body.decode(errors="replace"), secrets)
-        told = f"{answer.status}: {text}" if text else f"{answer.status}"
+        problem = f"{answer.status}: {text}" if text else f"{answer.status}"
         if answer.status in {401, 403}:
-            return AccessDenied(f"{what}: the API refuses the credentials, {told}")
-        return Refused(f"{what}: answered {told}", answer.status)
+            return AccessDenied(f"{what}: the API refuses the credentials, {problem}")
+        return Refused(f"{what}: answered {problem}", answer.status)
 
 
 @cache

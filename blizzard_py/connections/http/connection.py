@@ -107,12 +107,18 @@ class ApiConnection:
             raise SourceError(f"an API has no bound '{kind}'; use clock")
         if not self._source.column:
             return ReadBound(kind)
-        told = self._server_time()
-        ours = self._time.wall()
+        server_time = self._server_time()
+        local_time = self._time.wall()
         # A clock far ahead may be a wrong proxy's. A bound that is too low only delays rows.
-        trusted = ours if told is None or told - ours > _CLOCKS_APART_SECS else told
+        trusted = (
+            local_time
+            if server_time is None or server_time - local_time > _CLOCKS_APART_SECS
+            else server_time
+        )
         value = self._as_value(trusted - settle_secs)
-        return ReadBound(kind, {self._source.column: value}, None, self._doubts(ours, told))
+        return ReadBound(
+            kind, {self._source.column: value}, None, self._doubts(local_time, server_time)
+        )
 
     def _server_time(self) -> float | None:
         source, now = self._source, self._time.wall()
@@ -133,15 +139,14 @@ class ApiConnection:
             value -= dt.timedelta(microseconds=1)
         return value.date() if self._is_date else value
 
-    def _doubts(self, ours: float, told: float | None) -> tuple[str, ...]:
+    def _doubts(self, local_time: float, server_time: float | None) -> tuple[str, ...]:
         found = []
-        if told is None:
+        if server_time is None:
             found.append("the server sends no time (Date): this machine's clock is used")
-        elif abs(told - ours) > _CLOCKS_APART_SECS:
-            used = "this machine's" if told > ours else "the server's"
-            found.append(
-                f"the server's clock is {told - ours:+.0f} s from this machine's; {used} is used"
-            )
+        elif abs(server_time - local_time) > _CLOCKS_APART_SECS:
+            used = "this machine's" if server_time > local_time else "the server's"
+            ahead = f"{server_time - local_time:+.0f} s"
+            found.append(f"the server's clock is {ahead} from this machine's; {used} is used")
         return (*found, *self.warnings())
 
     def tasks(self, window: Window, split: WindowSplit) -> Sequence[ReadTask]:
@@ -173,11 +178,11 @@ class ApiConnection:
             self._source = with_request(self._template, filled(self._template.request, values))
         except SourceError as error:
             return error
-        told = line(
+        description = line(
             shown(with_first_page(self._source.pages, first_call(self._source, {})), self._source)
         )
-        asked = {"window": {}, "cut": {}, "request": packed(self._source.request)}
-        return ReadTask("0", told, asked)
+        spec = {"window": {}, "cut": {}, "request": packed(self._source.request)}
+        return ReadTask("0", description, spec)
 
     def unit_request(self, values: Values) -> dict[str, Any]:
         """Return the first request of a work unit's slice, for `plan`, as `requests` does."""

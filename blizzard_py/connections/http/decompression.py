@@ -60,13 +60,13 @@ def body(pieces: Iterable[bytes], encoding: str, limit: int) -> bytearray:
 
 def _unzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
     unpacker = zlib.decompressobj(_GZIP)
-    begun, left = False, b""
+    has_begun, remaining = False, b""
     for piece in pieces:
-        rest, left = left + piece, b""
+        rest, remaining = remaining + piece, b""
         while rest:
             if unpacker.eof:
                 if len(rest) < len(_MAGIC):
-                    left = rest  # the next piece says whether another member begins
+                    remaining = rest  # the next piece says whether another member begins
                     break
                 if not rest.startswith(_MAGIC):
                     break  # padding after the last member
@@ -74,11 +74,11 @@ def _unzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
             try:
                 yield unpacker.decompress(rest, _PIECE)
             except zlib.error:
-                why = "is broken" if begun else "is not gzip, as its Content-Encoding says"
+                why = "is broken" if has_begun else "is not gzip, as its Content-Encoding says"
                 raise Damaged(f"the packed answer {why}") from None
-            begun = True
+            has_begun = True
             rest = unpacker.unconsumed_tail or unpacker.unused_data
     while not unpacker.eof and (more := unpacker.decompress(b"", _PIECE)):
         yield more
-    if begun and not unpacker.eof:
+    if has_begun and not unpacker.eof:
         raise Damaged("the packed answer ends too early")

@@ -34,7 +34,7 @@ def target(api: Api, here: str, link: str, what: str) -> LinkTarget:
     """
     try:
         url = httpx.URL(here).join(link.strip()).copy_with(fragment=None)
-        ours = _origin(api.base_url) == (origin := _origin(str(url)))
+        is_own = _origin(api.base_url) == (origin := _origin(str(url)))
     except (httpx.InvalidURL, ValueError, UnicodeError):
         raise SourceError(f"{what}: the link to the next page is not a URL") from None
     scheme, host, port = origin
@@ -43,7 +43,7 @@ def target(api: Api, here: str, link: str, what: str) -> LinkTarget:
         raise SourceError(f"{what}: leads to another scheme than http and https")
     if url.userinfo:
         raise SourceError(f"{what}: leads to {name} with a user and a password in the URL")
-    if ours:
+    if is_own:
         return LinkTarget(str(url), ours=True)
     if scheme == "http" and _origin(api.base_url)[0] == "https":
         raise SourceError(f"{what}: leads from https to http at {name}")

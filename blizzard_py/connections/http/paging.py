@@ -106,11 +106,13 @@ def _by_header(source: HttpSource, page: ApiPage) -> Call | None:
             " window is not read without it; report this to the API's operator, or use another"
             " pages.kind"
         ) from None
-    ours = {link.target for link in found if "anchor" not in link.params}
-    if len(ours) == 1:
-        return _linked(source, page, ours.pop())
+    targets = {link.target for link in found if "anchor" not in link.params}
+    if len(targets) == 1:
+        return _linked(source, page, targets.pop())
     if found:
-        which = f"{len(ours)} different pages" if ours else "the next page of another resource"
+        which = (
+            f"{len(targets)} different pages" if targets else "the next page of another resource"
+        )
         raise SourceError(
             f'{page.what}: rel="next" of the Link header names {which}; use another pages.kind'
         )

@@ -42,10 +42,10 @@ class HttpReader:
         source: HttpSource = access.options[_SOURCE]
         if "request" in spec:
             source = with_request(source, unpacked(source.request, spec["request"]))
-        kept = record_filter(spec.get("cut", {}), source.column, fields)
+        is_wanted = record_filter(spec.get("cut", {}), source.column, fields)
         with closing(open_client(source, self.time)) as client:
             for turned in iterate_pages(client, source, first_call(source, spec["window"])):
-                yield from turned.lines(kept(turned.records))
+                yield from turned.lines(is_wanted(turned.records))
 
 
 read: Reader = HttpReader()

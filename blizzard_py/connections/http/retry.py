@@ -39,9 +39,9 @@ def pause(failures: int, retry_after: str, server_now: float, chance: float) -> 
     double from one second, and between half and all of that is used, so that tasks that failed
     together do not return together. The pause is never shorter than the server states.
     """
-    asked = _requested_pause(retry_after.strip(), server_now)
-    if asked is not None:
-        return min(asked + chance * min(asked, 1.0), MAX_PAUSE_SECS)
+    requested = _requested_pause(retry_after.strip(), server_now)
+    if requested is not None:
+        return min(requested + chance * min(requested, 1.0), MAX_PAUSE_SECS)
     doubled = min(_FIRST_SECS * (1 << min(failures - 1, 30)), MAX_PAUSE_SECS)
     return doubled * (0.5 + 0.5 * chance)
 

@@ -55,16 +55,16 @@ def walk(client: Client, source: HttpSource, first: Call) -> Iterator[LoadedPage
     fewer records than stated.
     """
     call: Call | None = with_first_page(source.pages, first)
-    asked: set[bytes] = set()
+    known_calls: set[bytes] = set()
     totals, repeats = RecordTotals(source.pages), RepeatedPages(source.pages)
     number = so_far = 0
     while call is not None:
         number += 1
         what = f"{call.address}, page {number:,}"
-        is_asked_again = call.digest() in asked
-        if is_asked_again and not repeats.are_the_end:
+        is_repeated = call.digest() in known_calls
+        if is_repeated and not repeats.are_the_end:
             raise SourceError(f"{what}: {_ENDLESS}")
-        asked.add(call.digest())
+        known_calls.add(call.digest())
         try:
             # No variable here may keep the answer: the page releases it.
             turned = _load_page(client.send(call, what), call, source, (number, so_far, what))
@@ -78,7 +78,7 @@ def walk(client: Client, source: HttpSource, first: Call) -> Iterator[LoadedPage
         ):
             totals.check(so_far, what)
             return
-        if is_asked_again:
+        if is_repeated:
             raise SourceError(f"{what}: {_OTHER_RECORDS}")
         so_far = turned.page.so_far
         totals.see(turned.page)
@@ -98,9 +98,9 @@ def _load_page(
             ApiPage(call, answer.url, None, 0, answer.links, number, so_far, what), ()
         )
     kind = answer.headers.get("content-type", "")
-    told = what if "json" in kind else f"{what} ({shortened(printable(kind), 60) or 'no type'})"
+    problem = what if "json" in kind else f"{what} ({shortened(printable(kind), 60) or 'no type'})"
     try:
-        text = AnswerText(answer.body, told)
+        text = AnswerText(answer.body, problem)
         records = text.records(source.records)
     except Truncated as cut:
         if answer.framed:

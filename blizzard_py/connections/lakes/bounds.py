@@ -77,10 +77,10 @@ def highest_bound(
     kind: BoundKind,
     files: Sequence[KnownFile],
     orders: Mapping[str, ColumnOrder],
-    asked: Mapping[str, ColumnMaximum],
+    maxima: Mapping[str, ColumnMaximum],
 ) -> ReadBound:
     """Return the highest value of each column among the rows of these files."""
-    found = {name: asked[name].of(files) for name in orders}
+    found = {name: maxima[name].of(files) for name in orders}
     value = {name: orders[name].value(key) for name, key in found.items() if key is not None}
     is_odd = bool(files and orders and not value)
     odd = (without_values(orders),) if is_odd else ()
@@ -135,6 +135,6 @@ def utc_now() -> dt.datetime:
 
 def selected_columns(selection: ReadSelection) -> list[str]:
     """Return every column that is needed: declared, watermark's and filter's columns."""
-    kept = filters.parse(selection.filter)
+    condition = filters.parse(selection.filter)
     declared = [each.name for each in selection.fields]
-    return [*declared, *selection.columns, *(kept.columns if kept else ())]
+    return [*declared, *selection.columns, *(condition.columns if condition else ())]

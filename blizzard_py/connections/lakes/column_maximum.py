@@ -75,8 +75,8 @@ class ColumnMaximum:
 
     def _forget(self, files: Iterable[PlannedFile]) -> None:
         there = set(map(_identity, files))
-        for gone in [known for known in self._answers if known not in there]:
-            del self._answers[gone]
+        for removed in [known for known in self._answers if known not in there]:
+            del self._answers[removed]
 
 
 def _identity(file: PlannedFile) -> tuple[str, str, int, float]:

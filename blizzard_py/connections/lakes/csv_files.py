@@ -114,8 +114,8 @@ def read(
     """
     stores = StorageCache(storage_options(access))
     window = window_of(spec)
-    kept = parse(spec["filter"])
-    columns = declare_columns(filter_columns(window, kept), fields)
+    condition = parse(spec["filter"])
+    columns = declare_columns(filter_columns(window, condition), fields)
     wanted = [each.name for each in fields] or list(spec["columns"])
     for file in files_of(spec):
         storage = stores.at(file.name.root)
@@ -123,14 +123,14 @@ def read(
             check_unchanged(storage, file)
             names = [*wanted, *(each.name for each in columns)]
             with _opened(storage, file, spec["delimiter"], names) as table:
-                yield from _rows(table, window, kept, columns, wanted, file)
+                yield from _rows(table, window, condition, columns, wanted, file)
             check_unchanged(storage, file)
 
 
 def _rows(
     table: _Table,
     window: RowWindow | None,
-    kept: Filter | None,
+    condition: Filter | None,
     columns: Sequence[DeclaredColumn],
     wanted: Sequence[str],
     file: PlannedFile,
@@ -148,7 +148,7 @@ def _rows(
         if columns:
             arrays, _ = _values(batch, columns)
             known = dict(zip([each.name for each in columns], arrays, strict=True))
-            keep = accepted(window, kept, known, batch.num_rows, file.name.path)
+            keep = accepted(window, condition, known, batch.num_rows, file.name.path)
             batch = batch.filter(keep)  # noqa: PLW2901  # fewer of the same rows
         if batch.num_rows:
             yield pa.RecordBatch.from_arrays(
@@ -300,10 +300,10 @@ class _Table:
             text = text.removesuffix(end)
             if not text:
                 return "skip"
-            told = f"a quote is not closed: {text}"
+            problem = f"a quote is not closed: {text}"
         else:
-            told = f"{row.actual_columns} fields instead of {row.expected_columns}: {text}"
-        self.bad.append(_line(_unmarked(told)))
+            problem = f"{row.actual_columns} fields instead of {row.expected_columns}: {text}"
+        self.bad.append(_line(_unmarked(problem)))
         # If no row is valid, Arrow reads on to the end and would hold all of them.
         return "skip" if len(self.bad) <= CSV_BAD_ROWS else "error"
 
@@ -315,8 +315,8 @@ class _Table:
         if len(self.header) == 1 and self.stream.is_odd:
             # Then the appended text is a row as well, if no quote was open.
             end = _end(self.header, self.delimiter).removeprefix(_QUOTE) + "\n"
-            kept = pc.fill_null(pc.not_equal(batch.column(0), end), fill_value=True)
-            batch, odd = batch.filter(kept), odd.filter(kept)
+            mask = pc.fill_null(pc.not_equal(batch.column(0), end), fill_value=True)
+            batch, odd = batch.filter(mask), odd.filter(mask)
         if not pc.any(odd).as_py():
             return batch
         for row in batch.filter(odd).to_pylist():
@@ -332,9 +332,9 @@ def _unmarked(text: str) -> bytes:
     )
 
 
-def _line(told: bytes) -> bytes:
+def _line(number: bytes) -> bytes:
     """Return a line that the line parser treats as a bad record and shows to people."""
-    return b"csv row, " + told[:_BAD_BYTES].replace(b"\n", b" ").replace(b"\r", b" ") + b"\n"
+    return b"csv row, " + number[:_BAD_BYTES].replace(b"\n", b" ").replace(b"\r", b" ") + b"\n"
 
 
 @contextmanager

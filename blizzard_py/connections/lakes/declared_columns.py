@@ -78,8 +78,8 @@ def watermark_columns(selection: ReadSelection) -> list[DeclaredColumn]:
 
     Raises `SourceError` also if the filter's columns cannot be read.
     """
-    kept = parse(selection.filter)
-    declare_columns(kept.columns if kept else (), selection.fields)
+    condition = parse(selection.filter)
+    declare_columns(condition.columns if condition else (), selection.fields)
     found = declare_columns(selection.columns, selection.fields)
     for column in found:
         column_order(column.name, column.type)

@@ -311,8 +311,8 @@ class DirectoryConnection:
 
     def _forget(self, files: Sequence[PlannedFile]) -> None:
         there = set(map(_identity, files))
-        for gone in [known for known in self._facts if known not in there]:
-            del self._facts[gone]
+        for removed in [known for known in self._facts if known not in there]:
+            del self._facts[removed]
 
 
 def _identity(file: PlannedFile) -> tuple[str, int, float]:

@@ -72,8 +72,10 @@ def tasks_of(plan: FilePlan, split: WindowSplit, what: str) -> list[ReadTask]:
 def unit_task(plan: FilePlan, what: str) -> ReadTask:
     """Return one task for all files, even if there are none."""
     condition = plan.filter
-    told = _describe(what, plan.files, condition) if plan.files else f"{what}: no files"
-    return ReadTask("0", told, _spec(plan, plan.files), sum(file.size for file in plan.files))
+    description = _describe(what, plan.files, condition) if plan.files else f"{what}: no files"
+    return ReadTask(
+        "0", description, _spec(plan, plan.files), sum(file.size for file in plan.files)
+    )
 
 
 def unit_plans(
@@ -142,9 +144,9 @@ def _packed(file: PlannedFile, roots: Sequence[str]) -> list[Any]:
 def files_of(spec: Mapping[str, Any]) -> Iterable[PlannedFile]:
     """Return the files of a task's spec, in order."""
     for root, path, size, modified, has_bad, *values in spec["files"]:
-        beside = deserialize(values[0], strict=True) if values else {}
+        shared_values = deserialize(values[0], strict=True) if values else {}
         name = FileName(spec["roots"][root], path)
-        yield PlannedFile(name, size, modified, beside, bool(has_bad))
+        yield PlannedFile(name, size, modified, shared_values, bool(has_bad))
 
 
 def window_of(spec: Mapping[str, Any]) -> RowWindow | None:

@@ -96,21 +96,21 @@ def read(
     """Yield the lines of the window, unchanged. A `Reader`."""
     stores = StorageCache(storage_options(access))
     window = window_of(spec)
-    kept = parse(spec["filter"])
-    columns = declare_columns(filter_columns(window, kept), fields)
+    condition = parse(spec["filter"])
+    columns = declare_columns(filter_columns(window, condition), fields)
     for file in files_of(spec):
         storage = stores.at(file.name.root)
         with translate_errors("a planned file"):
             check_unchanged(storage, file)
             with blocks(storage, file) as found:
-                yield from _filter_lines(framed(found), window, kept, columns, file)
+                yield from _filter_lines(framed(found), window, condition, columns, file)
             check_unchanged(storage, file)
 
 
 def _filter_lines(
     chunks: Iterator[LineChunk | LongLine],
     window: RowWindow | None,
-    kept: Filter | None,
+    condition: Filter | None,
     columns: Sequence[DeclaredColumn],
     file: PlannedFile,
 ) -> Iterator[bytes]:
@@ -124,7 +124,7 @@ def _filter_lines(
         else:
             lines = _lines(chunk.data, columns)
             arrays = dict(zip([each.name for each in columns], lines.arrays, strict=True))
-            keep = accepted(window, kept, arrays, len(lines.good), file.name.path)
+            keep = accepted(window, condition, arrays, len(lines.good), file.name.path)
             found = [
                 line for line, keeps in zip(lines.good, keep.to_pylist(), strict=True) if keeps
             ]

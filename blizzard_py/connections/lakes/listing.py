@@ -56,13 +56,13 @@ class Directory:
 
     def _entries(self, storage: Storage, start: Any) -> Iterator[Entry]:
         pruned = bool(self.pattern) and start is not None
-        kept: dict[str, bool] = {}
+        is_wanted: dict[str, bool] = {}
         for page in storage.list_range("", None):
             for entry in page.entries:
                 folder = entry.path.rpartition("/")[0]
                 if not entry.path.lower().endswith(self.endings) or is_hidden(entry.path):
                     continue
-                if pruned and folder not in kept:
-                    kept[folder] = bool(folders(self.pattern, [folder], start))
-                if not pruned or kept[folder]:
+                if pruned and folder not in is_wanted:
+                    is_wanted[folder] = bool(folders(self.pattern, [folder], start))
+                if not pruned or is_wanted[folder]:
                     yield entry

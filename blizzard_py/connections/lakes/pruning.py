@@ -57,13 +57,13 @@ class PrunableFiles:
 def _with_keys(
     needs: Sequence[Need], orders: Mapping[str, ColumnOrder]
 ) -> list[tuple[str, str, Key]]:
-    told = []
+    known_conditions = []
     for need in needs:
         order = orders.get(need.column)
         key = None if order is None else _key(order, need.value)
         if key is not None:
-            told.append((need.column, need.sign, key))
-    return told
+            known_conditions.append((need.column, need.sign, key))
+    return known_conditions
 
 
 def _key(order: ColumnOrder, literal: Any) -> Key | None:

@@ -59,8 +59,8 @@ class Naming:
 
     @staticmethod
     def of(spec: Mapping[str, Any]) -> Naming:
-        beside = frozenset(spec.get("beside") or ())
-        return Naming(spec.get("ids") or {}, spec.get("inner") or {}, beside)
+        extra_names = frozenset(spec.get("beside") or ())
+        return Naming(spec.get("ids") or {}, spec.get("inner") or {}, extra_names)
 
     def check(
         self, schema: pa.Schema, own: Mapping[str, str], wanted: Sequence[str], where: str

@@ -33,8 +33,8 @@ def blocks(storage: Storage, file: PlannedFile) -> Iterator[Iterator[bytes]]:
         with opened(storage, JobFile(file.name.path, file.size)) as found:
             yield found
     except FileFailed as error:
-        told = f"{storage.uri}/{file.name.path}: {error.reason}"
-        raise (Unavailable if error.outcome == "retry" else SourceError)(told) from error
+        problem = f"{storage.uri}/{file.name.path}: {error.reason}"
+        raise (Unavailable if error.outcome == "retry" else SourceError)(problem) from error
 
 
 @dataclass(slots=True)
@@ -89,14 +89,14 @@ class RangeCollector:
         }
 
 
-def filter_columns(window: RowWindow | None, kept: Filter | None) -> list[str]:
+def filter_columns(window: RowWindow | None, condition: Filter | None) -> list[str]:
     """Return the columns that decide which rows are read."""
-    return [*(window.columns if window else ()), *(kept.columns if kept else ())]
+    return [*(window.columns if window else ()), *(condition.columns if condition else ())]
 
 
 def accepted(
     window: RowWindow | None,
-    kept: Filter | None,
+    condition: Filter | None,
     columns: Mapping[str, pa.Array],
     rows: int,
     where: str,
@@ -105,4 +105,4 @@ def accepted(
     found = pa.repeat(pa.scalar(True), rows)
     if window is not None:
         found = mask(window, columns, rows, where)
-    return found if kept is None else pc.and_(found, kept.keeps(columns))
+    return found if condition is None else pc.and_(found, condition.keeps(columns))

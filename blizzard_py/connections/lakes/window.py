@@ -117,8 +117,8 @@ def mask(window: RowWindow, columns: Mapping[str, pa.Array], rows: int, where: s
             f"{where}: rows without a value of {', '.join(window.columns)}, and `nulls: fail`;"
             " fill them in, or set nulls to first or never"
         )
-    kept = pc.and_(inside, below)
-    return _full(pc.or_(kept, empty) if window.nulls_first else kept, rows)
+    result = pc.and_(inside, below)
+    return _full(pc.or_(result, empty) if window.nulls_first else result, rows)
 
 
 def _within(window: RowWindow, order: ColumnOrder, keys: pa.Array) -> pa.Array:

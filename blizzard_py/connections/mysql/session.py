@@ -92,15 +92,15 @@ def error_translator(place: ServerLabel) -> ErrorTranslator:
             return None
         text = str(error)
         code = _CODE.search(text)
-        said = text[code.end() :].rstrip(" })") if code else text
+        message = text[code.end() :].rstrip(" })") if code else text
         if code and code[1] in _DENIED:
-            return place.error("denied", said)
+            return place.error("denied", message)
         if (code and code[1] in _PASSING) or (
             not code and any(word in text for word in _GONE_WORDS)
         ):
-            return place.error("unavailable", said)
+            return place.error("unavailable", message)
         # The text of a panic quotes the value that did not fit.
-        return place.error("refused", said if code else _unquoted(text), quotes_data=not code)
+        return place.error("refused", message if code else _unquoted(text), quotes_data=not code)
 
     return translate
 

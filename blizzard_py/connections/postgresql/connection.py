@@ -158,8 +158,8 @@ class PostgresqlConnection(SqlConnection):
         self, columns: Sequence[SourceColumn], answer: Mapping[str, Any], settle_secs: float
     ) -> ReadBound:
         if answer["replay_lag"] is None:
-            told = "nothing has been replayed since the server was started"
-            return ReadBound("clock", {}, told, (open_transactions.STANDBY,))
+            problem = "nothing has been replayed since the server was started"
+            return ReadBound("clock", {}, problem, (open_transactions.STANDBY,))
         lag = max(0.0, answer["replay_lag"])
         instant = answer["now"] - timedelta(seconds=settle_secs + lag)
         holder = f"replay is {lag:.0f} s behind" if lag else None
@@ -251,8 +251,8 @@ class PostgresqlConnection(SqlConnection):
 
     def _plan(self, statement: str) -> Mapping[str, Any]:
         answer = self._ask(f"EXPLAIN (FORMAT JSON) {statement} LIMIT 1")
-        (told,) = json.loads(answer.column(0)[0].as_py())
-        plan: Mapping[str, Any] = told["Plan"]
+        (explained,) = json.loads(answer.column(0)[0].as_py())
+        plan: Mapping[str, Any] = explained["Plan"]
         return plan
 
 

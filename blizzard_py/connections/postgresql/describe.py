@@ -92,10 +92,10 @@ def from_schema(schema: pa.Schema) -> Sequence[ColumnDescription]:
 
 
 def _kind(field: pa.Field) -> PgType:
-    said = field.metadata or {}
+    metadata = field.metadata or {}
     return PgType(
-        said.get(b"POSTGRESQL:type", b"text").decode(),
-        int(said.get(b"POSTGRESQL:typmod", b"-1")),
+        metadata.get(b"POSTGRESQL:type", b"text").decode(),
+        int(metadata.get(b"POSTGRESQL:typmod", b"-1")),
     )
 
 
@@ -104,10 +104,10 @@ def types_question(names: Sequence[str], source: str) -> str:
 
     It is for a driver that does not report types. A null has a type too.
     """
-    asked = [
+    columns = [
         "(SELECT typname::text FROM pg_type WHERE oid ="  # noqa: S608  # names are quoted
         f" pg_typeof({identifier(name, 'postgresql')})) AS c{number}"
         for number, name in enumerate(names)
     ]
     nothing = f"(SELECT 1) one LEFT JOIN {source} ON false"
-    return f"SELECT {', '.join(asked)} FROM {nothing}"  # noqa: S608  # likewise
+    return f"SELECT {', '.join(columns)} FROM {nothing}"  # noqa: S608  # likewise

@@ -84,7 +84,7 @@ class Transactions:
         # No transaction began below this that was not prepared at the last observation.
         self._free: datetime | None = None
         # By the number of each prepared transaction: it did not begin below this.
-        self._begun: dict[str, datetime | None] = {}
+        self._started: dict[str, datetime | None] = {}
 
     def until(self, answer: Mapping[str, Any]) -> tuple[datetime | None, str | None]:
         """Return the instant below which no writes are open, and what holds it back, if anything.
@@ -95,10 +95,10 @@ class Transactions:
             return None, f"pid {answer['between']}, between two transactions of one message"
         now: datetime = answer["now"]
         prepared: Mapping[str, str] = json.loads(answer["prepared"])
-        self._begun = {number: self._begun.get(number, self._free) for number in prepared}
+        self._started = {number: self._started.get(number, self._free) for number in prepared}
         held = [
             (since, f"prepared transaction {prepared[number]!r}")
-            for number, since in self._begun.items()
+            for number, since in self._started.items()
         ]
         if answer["open_since"] is not None:
             held.append((answer["open_since"], f"pid {answer['pid']}, transaction"))
@@ -109,12 +109,12 @@ class Transactions:
 def _earliest(
     now: datetime, held: list[tuple[datetime | None, str]]
 ) -> tuple[datetime | None, str | None]:
-    since, told = now, None
+    since, note = now, None
     for began, who in held:
         if began is None:
             return None, f"{who}, whose start is unknown"
         if began < since:
             seconds = (now - began) / timedelta(seconds=1)
             since = began
-            told = f"{who} since {began.isoformat(timespec='seconds')} ({seconds:.0f} s)"
-    return since, told
+            note = f"{who} since {began.isoformat(timespec='seconds')} ({seconds:.0f} s)"
+    return since, note

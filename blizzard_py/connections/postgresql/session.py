@@ -56,7 +56,7 @@ def connect(access: Access, name: str) -> Any:
 
 def conninfo(where: Address, name: str, statement_secs: float) -> str:
     """Return the options for libpq as keywords: it would quote an invalid URI in its error."""
-    ours = {
+    fixed = {
         "default_transaction_read_only": "on",
         "statement_timeout": f"{int(statement_secs * 1000)}",
         "idle_in_transaction_session_timeout": "0",  # a snapshot is held while others read
@@ -64,7 +64,7 @@ def conninfo(where: Address, name: str, statement_secs: float) -> str:
         "DateStyle": "ISO",
         "standard_conforming_strings": "on",  # literals rely on it
     }
-    told = [where.settings.get("options", ""), *(f"-c {k}={v}" for k, v in ours.items())]
+    options = [where.settings.get("options", ""), *(f"-c {k}={v}" for k, v in fixed.items())]
     settings = {
         **_NETWORK,
         **where.settings,
@@ -75,7 +75,7 @@ def conninfo(where: Address, name: str, statement_secs: float) -> str:
         "password": where.password,
         "application_name": name,
         "client_encoding": "UTF8",  # else text comes in the encoding of the database
-        "options": " ".join(filter(None, told)),
+        "options": " ".join(filter(None, options)),
     }
     return " ".join(
         f"{key}={_quoted(value)}" for key, value in settings.items() if value.strip(",")

@@ -123,8 +123,8 @@ class SqlConnection(ABC):
             return self._clock(settle_secs)
         if kind == "settled":
             bound = self._clock(settle_secs)
-            told = "this database does not show which transactions are open"
-            return ReadBound("clock", bound.value, bound.held_by, (*bound.warnings, told))
+            warning = "this database does not show which transactions are open"
+            return ReadBound("clock", bound.value, bound.held_by, (*bound.warnings, warning))
         raise SourceError(f"bound: {kind} is not supported by databases; use settled, clock or max")
 
     def tasks(self, window: Window, split: WindowSplit) -> Sequence[ReadTask]:
@@ -145,12 +145,12 @@ class SqlConnection(ABC):
     def _found(self, window: Window) -> tuple[str, bool]:
         """Return the window's condition, and whether any row meets it. One statement."""
         inside = within(window, self._selection, self.dialect)
-        asked = [_whether(select(["1"], self._source, inside), "found")]
+        expressions = [_whether(select(["1"], self._source, inside), "found")]
         columns = self._selection.columns
         if columns and self._selection.nulls == "fail":
             nulls = select(["1"], self._source, all_null(columns, self.dialect), *self._filter())
-            asked.append(_whether(nulls, "nulls"))
-        answer = self._one(f"SELECT {', '.join(asked)}{self._from_nothing}")
+            expressions.append(_whether(nulls, "nulls"))
+        answer = self._one(f"SELECT {', '.join(expressions)}{self._from_nothing}")
         if answer.get("nulls"):
             raise SourceError(f"a row has no value in {' and '.join(columns)} (nulls: fail)")
         return inside, bool(answer["found"])
@@ -184,13 +184,15 @@ class SqlConnection(ABC):
         return len(found) == 1 and found[0].kind == "time" and self._zoned(found[0])
 
     def _unit_task(self, values: Values) -> ReadTask | SourceError:
-        told, before = self._template, (self._selection, self._source)
+        description, before = self._template, (self._selection, self._source)
         try:
-            query, condition = (in_sql(t, values, self.dialect) for t in (told.query, told.filter))
+            query, condition = (
+                in_sql(t, values, self.dialect) for t in (description.query, description.filter)
+            )
             check_filter(condition, self.dialect)
         except SourceError as error:
             return error
-        self._selection = replace(told, query=query, filter=condition)
+        self._selection = replace(description, query=query, filter=condition)
         self._source = relation(self._selection)
         try:
             self._columns_known()
@@ -270,8 +272,10 @@ class SqlConnection(ABC):
 
     def _highest(self) -> ReadBound:
         columns = self._watermark_columns()
-        asked = [f"{self._only('MAX', column)} AS m{place}" for place, column in enumerate(columns)]
-        answer = self._one(f"SELECT {', '.join(asked)}{self._from_nothing}")
+        expressions = [
+            f"{self._only('MAX', column)} AS m{place}" for place, column in enumerate(columns)
+        ]
+        answer = self._one(f"SELECT {', '.join(expressions)}{self._from_nothing}")
         value = {
             column.name: self._value(column, answer[f"m{place}"])
             for place, column in enumerate(columns)
@@ -352,10 +356,10 @@ class SqlConnection(ABC):
         low, high = window.low.get(by), window.up_to.get(by)
         if low is None or high is None:
             name = identifier(by, self.dialect)
-            asked = [
+            expressions = [
                 f"{self._exact(column, f'{f}({name})')} AS {f.lower()}_" for f in ("MIN", "MAX")
             ]
-            answer = self._one(select(asked, self._source, inside))
+            answer = self._one(select(expressions, self._source, inside))
             if answer["min_"] is None:
                 return [TRUE]
             low, high = (self._value(column, answer[key]) for key in ("min_", "max_"))

@@ -23,15 +23,15 @@ _CONNECT_SECS = 10.0
 
 def reach(where: Address, port: int) -> None:
     """Raise `Unavailable` at once if no server listens; ``port`` is the default port."""
-    told = ""
+    problem = ""
     for host, given in where.hosts:
         try:
             socket.create_connection((host, int(given or port)), _CONNECT_SECS).close()
         except OSError as error:
-            told = f"cannot connect: {error.strerror or error}"
+            problem = f"cannot connect: {error.strerror or error}"
         else:
             return
-    raise where.label.error("unavailable", told)
+    raise where.label.error("unavailable", problem)
 
 
 def stream(

@@ -40,12 +40,14 @@ class ServerLabel:
 
     def error(self, kind: FaultKind, text: str, *, quotes_data: bool = False) -> BlizzardError:
         """Return the error of that kind, with the server's own text as far as it may be shown."""
-        said = _QUOTES.split(_LEVEL.sub("", text.strip(), count=1).strip(), maxsplit=1)[0].strip()
+        message = _QUOTES.split(_LEVEL.sub("", text.strip(), count=1).strip(), maxsplit=1)[
+            0
+        ].strip()
         if quotes_data:
-            said = _VALUE.sub("", said)
+            message = _VALUE.sub("", message)
         for secret in self.secrets:
-            said = said.replace(secret, MASK) if secret else said
-        return _ERRORS[kind](f"{self.name}: {redacted(said) or 'it gave no reason'}")
+            message = message.replace(secret, MASK) if secret else message
+        return _ERRORS[kind](f"{self.name}: {redacted(message) or 'it gave no reason'}")
 
 
 ErrorTranslator = Callable[[BaseException], BlizzardError | None]

@@ -135,9 +135,13 @@ def all_null(columns: Iterable[str], dialect: str) -> str:
 
 def select(expressions: Sequence[str], source: str, *conditions: str) -> str:
     """Return a statement; conditions that are `TRUE` are left out."""
-    kept = [condition for condition in conditions if condition != TRUE]
-    both = " AND ".join(f"({condition})" for condition in kept) if len(kept) > 1 else "".join(kept)
-    where = f" WHERE {both}" if kept else ""
+    needed = [condition for condition in conditions if condition != TRUE]
+    both = (
+        " AND ".join(f"({condition})" for condition in needed)
+        if len(needed) > 1
+        else "".join(needed)
+    )
+    where = f" WHERE {both}" if needed else ""
     return f"SELECT {', '.join(expressions)} FROM {source}{where}"  # noqa: S608  # see the module
 
 

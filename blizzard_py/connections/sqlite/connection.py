@@ -170,13 +170,13 @@ class SqliteConnection(SqlConnection):
 
     def _clock(self, settle_secs: float) -> ReadBound:
         columns = self._times("clock")
-        asked = ["strftime('%Y-%m-%d %H:%M:%f', 'now') AS now"]
+        expressions = ["strftime('%Y-%m-%d %H:%M:%f', 'now') AS now"]
         for place, column in enumerate(columns):
-            asked += [
+            expressions += [
                 f"{self._only('MIN', column)} AS low{place}",
                 f"{self._only('MAX', column)} AS high{place}",
             ]
-        answer = self._one(f"SELECT {', '.join(asked)}")
+        answer = self._one(f"SELECT {', '.join(expressions)}")
         now = datetime.fromisoformat(answer["now"]).replace(tzinfo=UTC)
         value = {}
         for place, column in enumerate(columns):
@@ -201,7 +201,7 @@ class SqliteConnection(SqlConnection):
         quoted = [identifier(name, self.dialect) for name in names]
         marker = identifier(types.OTHER_CLASS_COLUMN, self.dialect)
         first = [f"{types.first(k)} AS {q}" for q, k in zip(quoted, kinds, strict=True)]
-        told = types.other_class_values(list(zip(quoted, kinds, strict=True)))
-        rows = select([*listed, f"{told} AS {marker}"], self._source, *conditions)
-        ours = ", ".join([*first, f"'' AS {marker}"])
-        return {"statement": f"SELECT {ours} UNION ALL {rows}"}
+        other_classes = types.other_class_values(list(zip(quoted, kinds, strict=True)))
+        rows = select([*listed, f"{other_classes} AS {marker}"], self._source, *conditions)
+        select_list = ", ".join([*first, f"'' AS {marker}"])
+        return {"statement": f"SELECT {select_list} UNION ALL {rows}"}

@@ -36,11 +36,11 @@ def read(
         rows = guarded(lambda: _rows_of_a_batch(session, statement), translate)
         cursor = guarded(lambda: _opened(session, statement, rows), translate)
         try:
-            ours = 1
+            pid = 1
             for batch in guarded_each(cursor.fetch_record_batch(), translate):
-                for rows in _merged(batch.slice(ours)):
+                for rows in _merged(batch.slice(pid)):
                     yield from pieces(rows)
-                ours = 0
+                pid = 0
         finally:
             with suppress(Exception):  # the relevant error has been raised already
                 cursor.close()
@@ -72,10 +72,10 @@ def _merged(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     batches, so that all other rows look as they do in any batch.
     """
     marks = batch.column(batch.num_columns - 1)
-    told = [json.loads(mark) if mark else {} for mark in _texts(marks)] if _any(marks) else []
+    marks_read = [json.loads(mark) if mark else {} for mark in _texts(marks)] if _any(marks) else []
     odd = {
-        int(key): np.array([key in row for row in told])
-        for key in sorted({key for row in told for key in row})
+        int(key): np.array([key in row for row in marks_read])
+        for key in sorted({key for row in marks_read for key in row})
     }
     for rows, places in alike(batch, odd):
         columns, texts = rows.columns[:-1], _texts(rows.column(batch.num_columns - 1))

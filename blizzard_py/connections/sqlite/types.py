@@ -107,13 +107,13 @@ def other_class_values(columns: Sequence[tuple[str, Storage]]) -> str:
     if not columns:
         return "''"
     any_of = _balanced([_has_other_class(quoted, kind) for quoted, kind in columns], "({} OR {})")
-    told = [
+    cases = [
         f"'{place}', CASE WHEN {_has_other_class(quoted, kind)} THEN {_as_sql_text(quoted)} END"
         for place, (quoted, kind) in enumerate(columns)
     ]
     groups = [
-        f"json_object({', '.join(told[start : start + _GROUP])})"
-        for start in range(0, len(told), _GROUP)
+        f"json_object({', '.join(cases[start : start + _GROUP])})"
+        for start in range(0, len(cases), _GROUP)
     ]
     # An empty patch removes the nulls.
     merged = _balanced([f"json_patch('{{}}', {group})" for group in groups], "json_patch({}, {})")

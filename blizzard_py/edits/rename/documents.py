@@ -47,10 +47,10 @@ def readdressed(
     document: Mapping[str, Any], identity: Identity, former: Iterable[str | None]
 ) -> dict[str, Any]:
     """Return the checkpoint for a new source; ``former`` are places of its rows."""
-    kept = {key: value for key, value in document.items() if key != "writer"}
+    without_writer = {key: value for key, value in document.items() if key != "writer"}
     roots = dict.fromkeys([*document.get("former", ()), *former])
     known = [root for root in roots if root not in {None, identity.uri}]
-    return {**kept, "source": identity.document(), **({"former": known} if known else {})}
+    return {**without_writer, "source": identity.document(), **({"former": known} if known else {})}
 
 
 def unnumbered(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -97,7 +97,7 @@ class Rename:
             check_free(self._sink, self._old, self._new)
             self._check_groups()
             check_current(self._parts, self._old)
-        return self._summarize(held, begun=target is not None)
+        return self._summarize(held, is_started=target is not None)
 
     def run(self) -> Renamed:
         """Do it, or what a run that died has left. Raises `RenameRefused`, `FencedError`."""
@@ -136,9 +136,9 @@ class Rename:
             held: dict[str, Any] = document.get(MOVED_DOCUMENT) or {}
             return held
         self._check(state_from_json(document, self._where(self._old)))
-        kept = {key: value for key, value in document.items() if key != "writer"}
-        file.save(tombstone(self._new, file.epoch, self._parts.clock(), kept))
-        return kept
+        without_writer = {key: value for key, value in document.items() if key != "writer"}
+        file.save(tombstone(self._new, file.epoch, self._parts.clock(), without_writer))
+        return without_writer
 
     def _copy(self, plan: Renamed, state: SourceState) -> None:
         """Step 2."""
@@ -274,12 +274,12 @@ class Rename:
         Committers know of no order between two names, so an older reading could come last.
         """
         newest = GroupManifests(self._sink, self._old).newest()
-        taken = applied_groups(self._sink, self._old)
-        if newest > taken:
+        applied = applied_groups(self._sink, self._old)
+        if newest > applied:
             raise RenameRefused(
-                f"{self._old}: its groups up to number {newest} replace rows, and the table has"
-                f" those up to {taken}; run Penguin (`penguin status` says what holds it up), then"
-                " this again"
+                f"{self._old}: it has replacements up to number {newest}, and the table has them"
+                f" only up to {applied}. Run Penguin (`penguin status` shows what blocks it), then"
+                " give this command again"
             )
 
     def _roots_of(self, old: str, document: Mapping[str, Any]) -> tuple[str | None, ...]:
@@ -290,7 +290,7 @@ class Rename:
         return (None if known is None else known.uri, moved)
 
     def _summarize(
-        self, document: Mapping[str, Any], *, begun: bool = False, over: bool = False
+        self, document: Mapping[str, Any], *, is_started: bool = False, over: bool = False
     ) -> Renamed:
         source = document.get("source") or {}
         return Renamed(
@@ -300,7 +300,7 @@ class Rename:
             self._parts.stores.source.uri,
             count_below(self._sink, StatePaths(self._old).journal),
             count_below(self._dlq, self._old),
-            begun,
+            is_started,
             over,
         )
 

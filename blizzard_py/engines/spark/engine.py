@@ -200,9 +200,9 @@ class SparkEngine:
             if running.cancelled.is_set():
                 raise Cancelled(f"{group}: cancelled") from None
             # The cause repeats the whole JVM trace and may contain secrets that were sent to it.
-            told = reading_error(error) if job.reading is not None else None
-            if told is not None:
-                raise told from None
+            known_error = reading_error(error) if job.reading is not None else None
+            if known_error is not None:
+                raise known_error from None
             raise EngineError(f"{group}: the Spark job failed: {reason_of(error)}") from None
         finally:
             with self._lock:
@@ -286,12 +286,12 @@ class SparkEngine:
         if job.reading is None:
             _check_directories(job, written)
         accepted = sum(file.rows for file in first.files)
-        kept = sum(output.rows for output in written.outputs)
+        written_rows = sum(output.rows for output in written.outputs)
         return dataclasses.replace(
             first,
             outputs=written.outputs,
             tasks=first.tasks + written.tasks,
-            rows_dropped=accepted - kept,
+            rows_dropped=accepted - written_rows,
         )
 
     def _output_schema(

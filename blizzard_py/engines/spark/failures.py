@@ -119,8 +119,8 @@ def is_data_failure(error: Exception) -> bool:
     states = _STATE.findall(text)
     # Class 22 is a data exception (a cast, a division, an overflow), 54 an exceeded limit;
     # P0001 is raise_error().
-    told = any(state.startswith(("22", "54")) or state == "P0001" for state in states)
-    return told or _OF_A_VALUE.search(text) is not None
+    is_data = any(state.startswith(("22", "54")) or state == "P0001" for state in states)
+    return is_data or _OF_A_VALUE.search(text) is not None
 
 
 class DataFailure(Exception):

@@ -76,8 +76,8 @@ def open_gateway(conf: Mapping[str, str], scratch: Path) -> Any:
         # In a directory that the next start removes: a killed process leaves its settings behind.
         folder = tempfile.TemporaryDirectory(dir=scratch)
         with folder as name, _submit_arguments(_files(Path(name), conf, scratch)):
-            told = {"stderr": write_end, "start_new_session": True}
-            gateway = launch_gateway(None, told)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
+            options = {"stderr": write_end, "start_new_session": True}
+            gateway = launch_gateway(None, options)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
     finally:
         os.close(write_end)
         threading.Thread(target=_log_lines, args=(read_end,), name="jvm-log", daemon=True).start()
@@ -97,10 +97,12 @@ def _files(folder: Path, conf: Mapping[str, str], scratch: Path) -> Path:
     ]
     arguments = folder / "jvm.options"
     arguments.write_text("".join(f"{_argument(option)}\n" for option in options))
-    told = {k: v for k, v in conf.items() if k not in {JAVA_OPTIONS, _DEFAULT_JAVA_OPTIONS}}
-    told[JAVA_OPTIONS] = f'"@{arguments}"'
+    conf_written = {k: v for k, v in conf.items() if k not in {JAVA_OPTIONS, _DEFAULT_JAVA_OPTIONS}}
+    conf_written[JAVA_OPTIONS] = f'"@{arguments}"'
     settings = folder / "spark.properties"
-    settings.write_text("".join(f"{as_property(k)}={as_property(v)}\n" for k, v in told.items()))
+    settings.write_text(
+        "".join(f"{as_property(k)}={as_property(v)}\n" for k, v in conf_written.items())
+    )
     return settings
 
 
@@ -108,8 +110,8 @@ def _files(folder: Path, conf: Mapping[str, str], scratch: Path) -> Path:
 def _submit_arguments(settings: Path) -> Iterator[None]:
     """Set pyspark's arguments for the program that starts the JVM, during the start."""
     before = os.environ.get(_ARGUMENTS)
-    ours = f"--properties-file {shlex.quote(str(settings))} --load-spark-defaults"
-    os.environ[_ARGUMENTS] = f"{ours} {before or 'pyspark-shell'}"
+    own_arguments = f"--properties-file {shlex.quote(str(settings))} --load-spark-defaults"
+    os.environ[_ARGUMENTS] = f"{own_arguments} {before or 'pyspark-shell'}"
     try:
         yield
     finally:

@@ -99,16 +99,16 @@ def _translate(access: Access, error: BaseException) -> BlizzardError | None:
     if any(word in text for word in _REFUSED):
         return place.error("refused", _NO_JAR)
     # Causes come last; the first is Spark's own wrapper.
-    said = _SQL_SAID.findall(text) or _SAID.findall(text)
-    return place.error(_kind(text, said), said[-1] if said else text, quotes_data=True)
+    messages = _SQL_SAID.findall(text) or _SAID.findall(text)
+    return place.error(_kind(text, messages), messages[-1] if messages else text, quotes_data=True)
 
 
-def _kind(text: str, said: Sequence[str]) -> FaultKind:
+def _kind(text: str, found: Sequence[str]) -> FaultKind:
     """Return the kind of error by its message, or by the name of an unambiguous exception.
 
     Traces contain many other names.
     """
-    messages = "\n".join(said) or text
+    messages = "\n".join(found) or text
     if any(word in messages for word in _DENIED):
         return "denied"
     passing = any(word in messages for word in _PASSING) or any(word in text for word in _GONE)

@@ -87,10 +87,10 @@ def _read_separately(task: ReadingTask, access: Access, running: RunningJob) -> 
             run = functools.partial(run_frame, [only])
             found += collected(running, reports(frame, run))
     except FAILURES as error:
-        told = reading_error(error) or jdbc.database_error(access, error)
-        if running.cancelled.is_set() or not isinstance(told, SourceError | StorageError):
+        known_error = reading_error(error) or jdbc.database_error(access, error)
+        if running.cancelled.is_set() or not isinstance(known_error, SourceError | StorageError):
             raise
-        return [unread(task, told)]
+        return [unread(task, known_error)]
     except (SourceError, StorageError) as error:
         return [unread(task, error)]
     return together(found)

@@ -189,8 +189,8 @@ def open_driver(master: str, conf: Mapping[str, str], app_name: str) -> DriverSe
             conf_of_all.set(key, value)
     try:
         with _preserve_interrupt_handler():
-            told = {**dict(conf_of_all.getAll()), **wanted}
-            gateway = open_gateway(told, _scratch().path)
+            all_conf = {**dict(conf_of_all.getAll()), **wanted}
+            gateway = open_gateway(all_conf, _scratch().path)
             conf_of_all.set(SECRETS_PROPERTY, "handed with each job")  # keeps it out of event logs
             context = SparkContext(conf=conf_of_all, gateway=gateway)
             log_hanging_up(context)

@@ -196,9 +196,9 @@ def check_written(spark: SparkSession, name: str, statement: str) -> None:
 
 def _output_schema(schema: StructType, layout: OutputLayout) -> pa.Schema:
     """Return the Parquet files' schema: times are microseconds in UTC."""
-    gone = {PARTITION} if by_path(layout) else set()
-    kept = StructType([field for field in schema.fields if field.name not in gone])
-    return to_arrow_schema(kept, timezone="UTC")
+    dropped = {PARTITION} if by_path(layout) else set()
+    remaining = StructType([field for field in schema.fields if field.name not in dropped])
+    return to_arrow_schema(remaining, timezone="UTC")
 
 
 def schema_refusal(schema: StructType, layout: OutputLayout, added: AddedColumns) -> str | None:

@@ -111,21 +111,21 @@ def due(
     named = {LONE: {}} if values is None else {unit_name(one): one for one in values}
     top = highest(state)
     cut_off = None if top is None else moved(top, terms.shift)
-    asked = _PlanTerms(state, frozenset(state.redo), cut_off, terms.shift, in_utc(now, "now"))
+    plan_terms = _PlanTerms(state, frozenset(state.redo), cut_off, terms.shift, in_utc(now, "now"))
     names = list(named)
     found, turns = [], []
-    told: tuple[datetime | None, str] = None, ""
-    for at, columns in _places(asked, partitions, names, everything=terms.everything):
+    wait: tuple[datetime | None, str] = None, ""
+    for at, columns in _places(plan_terms, partitions, names, everything=terms.everything):
         begin, end = partitions[at]
         # Most partitions begin where the one before ends.
-        begin_text = told[1] if told[0] == begin else stamp(begin)
-        told = end, stamp(end)
-        span = _Span(partitions[at], begin_text, told[1], at == len(partitions) - 1)
+        begin_text = wait[1] if wait[0] == begin else stamp(begin)
+        wait = end, stamp(end)
+        span = _Span(partitions[at], begin_text, wait[1], at == len(partitions) - 1)
         for column in columns:
             name = names[column]
             key = f"{span.begin}/{name}"
             known = unit_of(state, key, span.end, is_last=span.is_last)
-            found.append(_planned(asked, span, key, named[name], known))
+            found.append(_planned(plan_terms, span, key, named[name], known))
             turns.append(known.read_at or span.begin)
     heard = dict.fromkeys([*state.closed_to, *(key.partition("/")[2] for key in state.open)])
     return Due(
@@ -147,7 +147,7 @@ def reading_of(unit: PlannedUnit, terms: Terms, now: datetime) -> UnitReading:
 
 
 def _places(
-    asked: _PlanTerms, partitions: Sequence[Pair], names: Sequence[str], *, everything: bool
+    terms: _PlanTerms, partitions: Sequence[Pair], names: Sequence[str], *, everything: bool
 ) -> Iterator[tuple[int, Sequence[int]]]:
     """Yield the units to plan: partitions in order, each with its values, by their numbers.
 
@@ -158,16 +158,16 @@ def _places(
     ends = [end for _, end in partitions]
     firsts: dict[str, int] = {}
     for name in names:
-        reached = asked.state.closed_to.get(name)
+        reached = terms.state.closed_to.get(name)
         firsts[name] = 0
-        if reached is not None and asked.cut_off is not None and not everything:
-            passed = min(stored_moment(reached, name), asked.cut_off)
+        if reached is not None and terms.cut_off is not None and not everything:
+            passed = min(stored_moment(reached, name), terms.cut_off)
             # The last one is always planned: it may have shrunk.
             firsts[name] = min(bisect_right(ends, passed), len(ends) - 1)
     bounds = {name: stamp(partitions[first][0]) for name, first in firsts.items()}
     columns = {name: column for column, name in enumerate(names)}
     older: dict[int, set[int]] = {}
-    for key in (*asked.state.open, *asked.marks):
+    for key in (*terms.state.open, *terms.marks):
         text, _, name = key.partition("/")
         if name in bounds and text < bounds[name]:
             begin, _ = key_parts(key)
@@ -184,7 +184,7 @@ def _places(
 
 
 def _planned(
-    asked: _PlanTerms, span: _Span, key: str, values: Mapping[str, str], known: OpenUnit
+    terms: _PlanTerms, span: _Span, key: str, values: Mapping[str, str], known: OpenUnit
 ) -> PlannedUnit:
     begin, end = span.partition
     name = key[len(span.begin) + 1 :]
@@ -192,14 +192,14 @@ def _planned(
     if known.high is not None:
         high = end if known.high == span.end else stored_moment(known.high, key)
     known_to = high
-    if begin < asked.now and known.read_at is not None and known.high != reached(known):
+    if begin < terms.now and known.read_at is not None and known.high != reached(known):
         known_to = stored_moment(known.read_at, key)
-    execute, low, reason = verdict(span.partition, known_to, asked.cut_off, asked.shift)
-    if known.next_try is not None and stored_moment(known.next_try, key) > asked.now:
+    execute, low, reason = verdict(span.partition, known_to, terms.cut_off, terms.shift)
+    if known.next_try is not None and stored_moment(known.next_try, key) > terms.now:
         execute, reason = False, "waiting"
-    elif key in asked.marks and reason != "new" and known_to is not None and known_to <= end:
+    elif key in terms.marks and reason != "new" and known_to is not None and known_to <= end:
         execute, low, reason = True, begin, "redo"
-    elif reason == "done" and low < end <= asked.now and owes(known, end, asked.shift):
+    elif reason == "done" and low < end <= terms.now and owes(known, end, terms.shift):
         execute, reason = True, "grace"
     if execute:
         low = widened(low, begin, high, [stored_moment(text, key) for text in known.slices])

@@ -108,25 +108,28 @@ def with_high(state: UnitsState, key: str, partition: Pair, high: datetime | Non
     wanted = in_utc(high, "high")
     if not begin < wanted <= end:
         raise UnitError(f"{stamp(wanted)} is not within {stamp(begin)} to {stamp(end)}")
-    told = stamp(wanted)
-    if known.high is None and key in state.open and told < stamp(end):
+    wanted_text = stamp(wanted)
+    if known.high is None and key in state.open and wanted_text < stamp(end):
         raise UnitError(
-            f"{shown(key)} was forgotten or has failed, and what of it is in the table cannot be"
-            f" told apart at {told}: have it read as a whole first, or give its end {stamp(end)} to"
-            " pass it over"
+            f"{shown(key)} was forgotten or has failed, so its rows in the table cannot be divided"
+            f" at {wanted_text}. Read the whole unit first, or give its end {stamp(end)} to skip it"
         )
-    is_known = told <= (reached(known) or "")
+    is_known = wanted_text <= (reached(known) or "")
     read_at = known.read_at if is_known else None
     if known.high is None:
-        read = OpenUnit(told, (stamp(begin),), read_at)
-    elif told >= known.high:
+        read = OpenUnit(wanted_text, (stamp(begin),), read_at)
+    elif wanted_text >= known.high:
         # The range above counts as published, as a slice of its own.
-        grown = (*known.slices, known.high) if told > known.high and known.slices else known.slices
-        read = OpenUnit(told, grown, read_at)
+        grown = (
+            (*known.slices, known.high)
+            if wanted_text > known.high and known.slices
+            else known.slices
+        )
+        read = OpenUnit(wanted_text, grown, read_at)
     else:
-        lower = max((text for text in known.slices if text <= told), default=stamp(begin))
-        kept = tuple(text for text in known.slices if text < lower)
-        read = OpenUnit(lower, kept, read_at) if kept else OpenUnit()
+        lower = max((text for text in known.slices if text <= wanted_text), default=stamp(begin))
+        remaining = tuple(text for text in known.slices if text < lower)
+        read = OpenUnit(lower, remaining, read_at) if remaining else OpenUnit()
     return replace(state, open={**state.open, key: read})
 
 

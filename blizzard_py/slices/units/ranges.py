@@ -125,11 +125,11 @@ def spec_of(range_: UnitRange, fields: Sequence[str]) -> dict[str, str]:
     if isinstance(range_.partition, str):
         by = scheme(range_.partition)
     else:
-        told = sorted(
+        spans = sorted(
             (_stored_end(p.start, range_.zone), scheme(p.by), _stored_end(p.end, range_.zone))
             for p in range_.partition
         )
-        by = ", ".join(f"{name} {low} {high}" for low, name, high in told)
+        by = ", ".join(f"{name} {low} {high}" for low, name, high in spans)
     name = ",".join(field.strip() for field in fields)
     return {"from": start, "zone": range_.zone.strip(), "partition": by, "name": name}
 
@@ -170,7 +170,7 @@ def _part_problems(range_: UnitRange, parts: tuple[Part, ...]) -> list[str]:
     found = []
     if is_moving(range_.start):
         found.append(f"from: {shown(range_.start)} moves, and parts need one that stays")
-    told: list[tuple[datetime, datetime]] = []
+    ranges: list[tuple[datetime, datetime]] = []
     for number, part in enumerate(parts, 1):
         where = f"partition {number}"
         if is_moving(part.start):
@@ -179,14 +179,14 @@ def _part_problems(range_: UnitRange, parts: tuple[Part, ...]) -> list[str]:
             scheme(part.by)
             low = resolve(part.start, _ANY, range_.zone, start=True)
             high = resolve(part.end, _ANY, range_.zone)
-            told.append((low, _FOR_EVER if is_moving(part.end) else high))
+            ranges.append((low, _FOR_EVER if is_moving(part.end) else high))
             if high <= low and not is_moving(part.end):
                 found.append(f"{where}: to: {shown(part.end)} is not behind {shown(part.start)}")
         except UnitError as error:
             found += [f"{where}: {problem}" for problem in error.problems]
     if not parts:
         found.append("partition: the list of parts is empty")
-    for (_, high), (low, _) in pairwise(sorted(told)):
+    for (_, high), (low, _) in pairwise(sorted(ranges)):
         if high == _FOR_EVER:
             found.append("partition: only the last part may end at a time that moves")
         elif low < high:

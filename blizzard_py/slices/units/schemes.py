@@ -99,10 +99,10 @@ def composite(
 def _parts(parts: Any) -> list[tuple[str, datetime, datetime]]:
     if isinstance(parts, str | Mapping) or not isinstance(parts, Iterable):
         raise UnitError(f"{shown(parts)} is no list of parts, each with by, from and to")
-    told = [_part(part) for part in parts]
-    if not told:
+    found_parts = [_part(part) for part in parts]
+    if not found_parts:
         raise UnitError("there is no part; name one, or none of them and a scheme")
-    filled = sorted((part for part in told if part[1] < part[2]), key=lambda part: part[1])
+    filled = sorted((part for part in found_parts if part[1] < part[2]), key=lambda part: part[1])
     for (_, _, to), (_, other, _) in pairwise(filled):
         if other < to:
             raise UnitError(

@@ -179,9 +179,9 @@ def checked(state: UnitsState, where: str) -> UnitsState:
     for key, unit in state.open.items():
         at = f"{where}.open[{key!r}]"
         begin, _ = key_parts(key, at)
-        for told in (unit.high, unit.read_at, unit.next_try, *unit.slices):
-            if told is not None:
-                stored_moment(told, at)
+        for stored_time in (unit.high, unit.read_at, unit.next_try, *unit.slices):
+            if stored_time is not None:
+                stored_moment(stored_time, at)
         known = list(unit.slices)
         if known != sorted(set(known)) or (known and (known[0] < stamp(begin))):
             raise StateError(f"{at}: the slices do not rise from its beginning; restore it")

@@ -63,9 +63,9 @@ class FileWork:
     def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:
         """Return the next batch's files."""
         count = next_count(self._files, self._next, limits, bytes_per_sec)
-        taken = self._files[self._next : self._next + count]
+        files = self._files[self._next : self._next + count]
         self._next += count
-        return tuple(taken)
+        return tuple(files)
 
     def lowest(self, partition: str) -> bytes | None:
         """Return the lowest pending name of the partition; see `Lowest`."""

@@ -191,9 +191,9 @@ class CompositeFiles:
         files: list[JobFile] = []
         lost: list[FinishedFile] = []
         for name, part in self._parts_of(batch):
-            placed, gone = self._members[name].placed(of_source(state, name), part)
+            placed, missing = self._members[name].placed(of_source(state, name), part)
             files += [replace(file, path=qualified(name, file.path)) for file in placed]
-            lost += lifted_files(gone, name)
+            lost += lifted_files(missing, name)
         return files, lost
 
     def reading(
@@ -219,8 +219,8 @@ class CompositeFiles:
         self, state: SourceState, batch: Batch, work: CompositeWork | FileWork | None, now: float
     ) -> SourceState:
         for name, part in self._parts_of(batch):
-            left = work.of(name) if isinstance(work, CompositeWork) else work
-            after = self._members[name].advance(of_source(state, name), part, left, now)
+            own_work = work.of(name) if isinstance(work, CompositeWork) else work
+            after = self._members[name].advance(of_source(state, name), part, own_work, now)
             state = _counted(state, name, after, part, now)
         return state
 
@@ -282,8 +282,8 @@ def _counted(
 ) -> SourceState:
     """Return the state with a member's part counted; ending and attempts belong to all members."""
     done = ended(after, part, now)
-    kept = replace(done, in_flight=after.in_flight, retries=after.retries)
-    return with_source(state, name, kept)
+    counted_state = replace(done, in_flight=after.in_flight, retries=after.retries)
+    return with_source(state, name, counted_state)
 
 
 def _together(found: Mapping[str, Found]) -> Found:

@@ -76,15 +76,15 @@ def accepts(compression: SourceCompression) -> Callable[[str], bool]:
 def check_tracking(state: SourceState, source: SourceSettings, where: str) -> None:
     """Raise `StateError` if the state was kept the other way: it would ingest all again."""
     progress = state.progress
-    begun = progress.value is not None or bool(progress.partitions or state.processed)
+    has_begun = progress.value is not None or bool(progress.partitions or state.processed)
     # Without that an empty set says that a run started, not that anything was done by it.
-    begun = begun or any(True for _ in under_way(state))
-    if not source.use_watermark and state.processed is None and begun:
+    has_begun = has_begun or any(True for _ in under_way(state))
+    if not source.use_watermark and state.processed is None and has_begun:
         raise StateError(
             f"{where}: was kept with a watermark, the configuration now says use_watermark: false;"
             " set it back, or give the source another id (which ingests everything again)"
         )
-    if source.use_watermark and state.processed is not None and begun:
+    if source.use_watermark and state.processed is not None and has_begun:
         raise StateError(
             f"{where}: was kept without a watermark, the configuration now says use_watermark:"
             " true; set it back, or give the source another id (which ingests everything again)"

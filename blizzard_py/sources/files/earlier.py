@@ -46,7 +46,7 @@ class EarlierBatches:
         ``is_wanted`` returns False.
         """
         live = read_state(self._sink, self._parts.letters_id)
-        anew = 0.0 if live is None else live.reset_ts
+        reset_ts = 0.0 if live is None else live.reset_ts
         journal = Journal(self._sink, self._parts.letters_id, self._parts.concurrency)
         fresh = [batch for batch in journal.batches() if batch not in self._read]
         for document in journal.documents(fresh):
@@ -54,7 +54,7 @@ class EarlierBatches:
                 raise Cancelled(f"{self._parts.name}: nobody waits for its earlier batches")
             self._read.add(document.batch)
             found = self._earlier(document)
-            if document.finished_ts > anew and not self._stems.isdisjoint(found.files):
+            if document.finished_ts > reset_ts and not self._stems.isdisjoint(found.files):
                 self._found[document.batch] = found
         return list(self._found.values())
 

@@ -67,15 +67,15 @@ class ChangedFiles:
 
         Raises `StateError`, `StorageError`.
         """
-        left = self._unlike(settled, before)
-        if left and self._since:
-            left = self._unlike(left, 0.0)
-        known = among(digests_of(entry.path for entry in left), self._paths)
+        candidates = self._unlike(settled, before)
+        if candidates and self._since:
+            candidates = self._unlike(candidates, 0.0)
+        known = among(digests_of(entry.path for entry in candidates), self._paths)
         recent = before - AHEAD_SLACK_SECS, now + AHEAD_SLACK_SECS
         return [
             entry
-            for entry, told in zip(left, known, strict=True)
-            if told or (before and recent[0] <= entry.modified <= recent[1])
+            for entry, reading in zip(candidates, known, strict=True)
+            if reading or (before and recent[0] <= entry.modified <= recent[1])
         ]
 
     def _unlike(self, entries: Sequence[Entry], before: float) -> list[Entry]:

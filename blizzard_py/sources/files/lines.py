@@ -26,32 +26,32 @@ def read_lines(
     `ValueError` if a wanted line is too long to be ingested.
     """
     found: dict[int, bytes] = {}
-    left = sorted(set(wanted))
+    numbers = sorted(set(wanted))
     number = 1  # of the line that the next byte is of
     parts: list[bytes] = []
     with opened(storage, JobFile(path, size), Expansion(size, most)) as blocks:
         for block in blocks:
             start = 0
             newlines = block.count(b"\n")
-            if left and number + newlines < left[0]:
+            if numbers and number + newlines < numbers[0]:
                 number += newlines
                 continue
-            while left:
+            while numbers:
                 end = block.find(b"\n", start)
                 piece = block[start:] if end < 0 else block[start:end]
-                if number == left[0]:
+                if number == numbers[0]:
                     parts.append(piece)
                     if sum(map(len, parts)) > LINE_BYTES:
                         raise ValueError(f"line {number} is longer than {LINE_BYTES} bytes")
                 if end < 0:
                     break
-                if number == left[0]:
-                    found[left.pop(0)] = b"".join(parts)
+                if number == numbers[0]:
+                    found[numbers.pop(0)] = b"".join(parts)
                     parts = []
                 number += 1
                 start = end + 1
-            if not left:
+            if not numbers:
                 return found
-    if left and number == left[0] and parts:
+    if numbers and number == numbers[0] and parts:
         found[number] = b"".join(parts)
     return found

@@ -40,10 +40,10 @@ class ReplaceableFiles(SetFiles):
     def __init__(self, parts: SourceContext, units: FileUnits, upkeep: CheckpointServices) -> None:
         super().__init__(parts, upkeep)
         self._units = units
-        self._taken = ReadHistory(parts)
+        self._readings = ReadHistory(parts)
 
     def discover(self, state: SourceState, *, whole: bool = False) -> Discovery:
-        self._taken.look()
+        self._readings.look()
         return super().discover(state, whole=whole)
 
     def plan(self, state: SourceState) -> PollPlan[FileWork]:
@@ -56,9 +56,9 @@ class ReplaceableFiles(SetFiles):
         files = [e for e in found if e.path in fresh or stem_of(e.path) not in records]
         again = {entry.path: ToReplace() for entry in files if entry.path not in fresh}
         # What is in flight, or requested, stays as it was asked for.
-        kept = set(under_way(plan.state))
-        asked = {path: each for path, each in plan.state.replacing.items() if path in kept}
-        known = replace(plan.state, replacing=again | asked)
+        in_work = set(under_way(plan.state))
+        replacing = {path: each for path, each in plan.state.replacing.items() if path in in_work}
+        known = replace(plan.state, replacing=again | replacing)
         if not again and len(files) == len(found):
             return replace(plan, state=known)
         return replace(plan, state=known, work=self._replacements.work(known, files))
@@ -72,7 +72,7 @@ class ReplaceableFiles(SetFiles):
     def _again(self, entries: Sequence[Entry], now: float) -> list[str]:
         """Return the processed files that are to be ingested again."""
         wait = self._units.cooldown
-        return [entry.path for entry in entries if self._taken.is_due(entry, wait, now)]
+        return [entry.path for entry in entries if self._readings.is_due(entry, wait, now)]
 
     def _forget(self, state: SourceState, now: float) -> SourceState:  # noqa: ARG002  # the seam gives it
         """Forget no name: a file that is offered again would duplicate its rows."""
@@ -87,7 +87,7 @@ class ReadHistory:
         self._journal = Journal(parts.stores.sink, parts.id, parts.concurrency)
         self._read: set[str] = set()
         # By path: when the scan ended that found it, and when it was done with.
-        self._taken: dict[str, tuple[float, float]] = {}
+        self._readings: dict[str, tuple[float, float]] = {}
         # Size and modification time when it was found last, and since when it was found so.
         self._listed: dict[str, _Listed] = {}
 
@@ -97,15 +97,15 @@ class ReadHistory:
         for record in self._journal.read(fresh):
             self._read.add(record.batch)
             for path in record.done_paths:
-                seen, done = self._taken.get(path, (0.0, 0.0))
-                self._taken[path] = max(seen, record.seen_ts), max(done, record.finished_ts)
+                seen, done = self._readings.get(path, (0.0, 0.0))
+                self._readings[path] = max(seen, record.seen_ts), max(done, record.finished_ts)
                 if path in record.listed:
                     found = _Listed(record.listed[path], record.seen_ts, record.seen_ts)
                     self._listed[path] = found.behind(self._listed.get(path))
 
     def is_due(self, entry: Entry, wait: float, now: float) -> bool:
         """Return whether a file that was done with has changed since, and ``wait`` is over."""
-        seen, done = self._taken.get(entry.path, (now - _TOLD_SECS, 0.0))
+        seen, done = self._readings.get(entry.path, (now - _TOLD_SECS, 0.0))
         # Stores tell times in whole seconds, so within one nobody can say which came first.
         changed = entry.modified >= math.floor(seen)
         listed = self._listed.get(entry.path)

@@ -259,13 +259,13 @@ def _random(group: Sequence[_Seen], tolerance: float) -> tuple[str, ...] | None:
     worst, example = 0.0, (0, 0)
     for step in range(1, min(_WINDOW, len(group) - 1) + 1):
         later = times[step:] - times[:-step]
-        told = own[step:] > own[:-step]  # False wherever a name carries no time
+        is_after = own[step:] > own[:-step]  # False wherever a name carries no time
         pairs += len(later)
-        for i, mask in enumerate((~told, told)):
+        for i, mask in enumerate((~is_after, is_after)):
             in_order[i] += int(np.count_nonzero(mask & (later > tolerance)))
             against[i] += int(np.count_nonzero(mask & (later < -tolerance)))
-        at = int(np.argmin(np.where(told, 0.0, later)))
-        if not told[at] and later[at] < worst:
+        at = int(np.argmin(np.where(is_after, 0.0, later)))
+        if not is_after[at] and later[at] < worst:
             worst, example = float(later[at]), (at, at + step)
     if _orderly(in_order[0], against[0]) or in_order[0] + against[0] < _MIN_SHARE * pairs:
         return None

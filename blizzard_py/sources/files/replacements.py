@@ -77,12 +77,12 @@ class Replacements:
 
     def moved(self, state: SourceState, batch: Batch) -> dict[str, str]:
         """Return the files of a batch whose rows have moved since the request, with the reason."""
-        asked = state.replacing
+        replacing = state.replacing
         paths = [entry.path for entry in batch.files]
         if self._batches is None or not self._batches.covers(paths):
-            self._batches = EarlierBatches(self._parts, asked)
+            self._batches = EarlierBatches(self._parts, replacing)
         found = self._batches.look()
-        vouched = {path for path in paths if asked[path].insist}
+        vouched = {path for path in paths if replacing[path].insist}
         earlier, lacking = earlier_of(paths, found, vouched)
         names = self._batches.vouched(vouched)
         self._earlier = {
@@ -93,7 +93,7 @@ class Replacements:
         }
         known = {each.batch for each in found}
         without = [path for path in paths if path not in vouched and not _has_batch(earlier, path)]
-        cut = {path for path in paths if not known.issuperset(asked[path].batches)}
+        cut = {path for path in paths if not known.issuperset(replacing[path].batches)}
         cut.update(self._batches.cut(without, found) if without else ())
         if without and not batch.request:
             cut |= self._batches.untold(without)
@@ -103,10 +103,10 @@ class Replacements:
             if (
                 why := _CUT
                 if path in cut
-                else _company(earlier[path], asked[path].together, lacking=bool(lacking.files))
+                else _company(earlier[path], replacing[path].together, lacking=bool(lacking.files))
             )
         }
-        if moved and asked[paths[0]].together:
+        if moved and replacing[paths[0]].together:
             moved = dict.fromkeys(paths, next(iter(moved.values())))
         return moved
 
@@ -116,9 +116,9 @@ class Replacements:
         """See `Source.replaced`; for a batch of which `moved` was asked."""
         earlier = self._earlier.pop(batch.batch)
         if state.replacing[batch.files[0].path].together != _NAMED:
-            kept = _group_outcomes(finished)
-            if kept is not None:
-                return Withheld(kept)
+            outcomes = _group_outcomes(finished)
+            if outcomes is not None:
+                return Withheld(outcomes)
         done = [earlier[file.path] for file in finished if file.outcome == "ingested"]
         batches = {each.batch: each for one in done for each in one.batches}
         named = not any(one.together for one in done)
@@ -135,8 +135,8 @@ class Replacements:
     def without_finished(state: SourceState, batch: Batch) -> SourceState:
         """Return the state without the replacements that the batch finished."""
         done = {file.path for file in batch.finished if file.outcome != "retry"}
-        left = {path: asked for path, asked in state.replacing.items() if path not in done}
-        return replace(state, replacing=left)
+        remaining = {path: each for path, each in state.replacing.items() if path not in done}
+        return replace(state, replacing=remaining)
 
 
 def _has_batch(earlier: Mapping[str, Earlier], path: str) -> bool:

@@ -300,9 +300,9 @@ def _changed(state: SourceState) -> list[str]:
     sweep = state.sweep
     if not sweep.changed:
         return []
-    told = (
+    changes = (
         f"{counted(sweep.changed, 'change')} of files after they were ingested, the last that was"
         f" found of {sweep.last_changed}: nothing more of them was read. `blizzard backfill"
         " --replace` reads such a file in the place of its rows"
     )
-    return [told]
+    return [changes]

@@ -167,7 +167,7 @@ def beyond(
     state: SourceState, progress: Progress, path: str, journal_start: float | None
 ) -> tuple[Verdict, str]:
     """``done`` or ``closed``, and why, for a file that no poll finds and no journal holds."""
-    told = _journal_reach(journal_start)
+    reach = _journal_reach(journal_start)
     partition, name = split(path, progress.depth or 0)
     known = progress.partitions.get(partition)
     if known is not None:
@@ -176,14 +176,14 @@ def beyond(
             if name in known.done
             else f"not above {known.before!r}, where scans of {partition!r} start"
         )
-        return "done", f"{where}; {told}"
+        return "done", f"{where}; {reach}"
     origin = progress.floor if progress.state == "Initial" else state.origin
     if origin is None:
-        why = f"ingested before, or left out by the cold start; {told}"
+        why = f"ingested before, or left out by the cold start; {reach}"
     elif origin and order_key(path) <= order_key(f"{origin}/"):
         why = f"left out by the cold start, which begins at {origin!r}; a backfill takes it in"
     else:
-        why = f"ingested before; {told}"
+        why = f"ingested before; {reach}"
     return (
         "closed",
         f"in a partition below the floor {closed_by(progress, path)!r}, which no poll lists; {why}",

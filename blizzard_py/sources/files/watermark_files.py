@@ -53,18 +53,18 @@ def backlog(
     """
     found: list[Entry] = []
     complete = True
-    left = REQUESTS
+    remaining = REQUESTS
     for gap in gaps(progress):
-        if left <= 0:
+        if remaining <= 0:
             complete = False
             break
         names = 0
         for page in storage.list_range(gap.after, gap.until):
             found += (e for e in page.entries if not is_hidden(e.path) and accept(e.path))
             names += page.keys
-            left -= page.requests
+            remaining -= page.requests
             # There may be nothing behind this page; then it says too much, and never too little.
-            if names > NAMES_PER_GAP or left <= 0:
+            if names > NAMES_PER_GAP or remaining <= 0:
                 complete = False
                 break
     if progress.depth is None:
@@ -226,13 +226,13 @@ class WatermarkFiles(Replacing):
                 " max_tracked_partitions above the number of partitions that are written to",
             )
 
-    def _log_skipped(self, apart: SkippedItems) -> None:
-        if apart.files and "apart" not in self._warned:
+    def _log_skipped(self, skipped: SkippedItems) -> None:
+        if skipped.files and "apart" not in self._warned:
             self._warned.add("apart")
             self._log.warning(
                 "files_left_apart",
-                files=apart.files,
-                first=apart.first,
+                files=skipped.files,
+                first=skipped.first,
                 remedy="their partitions lie ahead of time, or are odd and too many; see"
                 " max_ahead, or take them with `blizzard ingest`",
             )

@@ -81,8 +81,10 @@ def with_columns(state: SourceState, since: Since, source_id: str, where: str) -
         lowest = min(first for first, _ in since.replaced).removeprefix(f"{source_id}/")
         # The lowest slice always begins at the beginning of all values.
         boundaries = tuple(text for text in boundaries if text <= lowest) or ("",)
-    kept = replace(known, boundaries=boundaries, window=None, tasks=(), done=(), slices=())
-    return replace(_dead_lettered(state, since), columns=kept)
+    without_window = replace(
+        known, boundaries=boundaries, window=None, tasks=(), done=(), slices=()
+    )
+    return replace(_dead_lettered(state, since), columns=without_window)
 
 
 def _dead_lettered(state: SourceState, since: Since) -> SourceState:

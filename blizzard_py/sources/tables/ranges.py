@@ -123,21 +123,21 @@ def has_started(live: ColumnState | None) -> bool:
     return live is not None and bool(live.watermark or live.window is not None)
 
 
-def pieces(asked: ValueRange, known: ColumnState, begin: Any) -> Iterator[RangePiece]:
+def pieces(value_range: ValueRange, known: ColumnState, begin: Any) -> Iterator[RangePiece]:
     """Yield the pieces of a range from ``begin`` on, in their order."""
-    column = asked.column
+    column = value_range.column
     for low, high in _pairs(known, column):
         if order(column, high, begin) <= 0:
             continue
-        if order(column, asked.end, low) <= 0:
+        if order(column, value_range.end, low) <= 0:
             break
         if order(column, begin, low) < 0:
-            yield from _chunks(begin, low, asked.chunk)
+            yield from _chunks(begin, low, value_range.chunk)
             begin = low
-        end = high if order(column, high, asked.end) <= 0 else asked.end
+        end = high if order(column, high, value_range.end) <= 0 else value_range.end
         yield RangePiece(begin, end, is_covered=True)
         begin = end
-    yield from _chunks(begin, asked.end, asked.chunk)
+    yield from _chunks(begin, value_range.end, value_range.chunk)
 
 
 def _chunks(begin: Any, end: Any, chunk: str) -> Iterator[RangePiece]:
@@ -205,8 +205,8 @@ def value_of(text: str, column: str, like: Any) -> Any:
             try:
                 value = parsed(text)
             except ValueError as error:
-                told = f"{text!r} is no {kind}, as the values of {column} are"
-                raise RangeRefused(f"--from, --to: {told}: {error}") from error
+                problem = f"{text!r} is no {kind}, as the values of {column} are"
+                raise RangeRefused(f"--from, --to: {problem}: {error}") from error
             return _time_like(value, column, like) if isinstance(like, dt.datetime) else value
     raise RangeRefused(
         f"a range is of times, dates or numbers, and {column} has values like {like!r}"

@@ -31,15 +31,15 @@ NOTHING = "none"
 
 
 def slices_of(
-    source_id: str, known: ColumnState, kept: StoredWindow, query_spec: QuerySpec
+    source_id: str, known: ColumnState, window: StoredWindow, query_spec: QuerySpec
 ) -> list[tuple[str, Window]]:
     """Return what the window is read in: for each slice what `_unit` holds, and the rows in it."""
     if query_spec.snapshot:
-        return [(snapshot_slice(source_id), Window({}, from_stored(kept.up_to)))]
+        return [(snapshot_slice(source_id), Window({}, from_stored(window.up_to)))]
     [column] = query_spec.columns
-    up_to = from_stored(kept.up_to)[column]
-    begin = _beginning(known, kept, column)
-    moment = dt.datetime.fromtimestamp(kept.planned_ts, dt.UTC)
+    up_to = from_stored(window.up_to)[column]
+    begin = _beginning(known, window, column)
+    moment = dt.datetime.fromtimestamp(window.planned_ts, dt.UTC)
     following = effective({column: up_to}, query_spec.backward, moment)[column]
     begins = cut(begin, up_to, following, partial(_is_below, column))
     ends = [*begins[1:], up_to]
@@ -86,12 +86,12 @@ def is_of_appended_rows(known: ColumnState) -> bool:
     return published and not known.boundaries and not known.slices
 
 
-def _beginning(known: ColumnState, kept: StoredWindow, column: str) -> Any:
+def _beginning(known: ColumnState, window: StoredWindow, column: str) -> Any:
     """Return the value above which the reading begins; None to read everything.
 
     Never below where somebody said it begins before anything was read (`ColumnState.origin`).
     """
-    after, low = from_stored(kept.after).get(column), from_stored(kept.low).get(column)
+    after, low = from_stored(window.after).get(column), from_stored(window.low).get(column)
     if after is None or low is None:
         return None
     if isinstance(after, int | float) or not isinstance(after, str | dt.date):
@@ -100,7 +100,7 @@ def _beginning(known: ColumnState, kept: StoredWindow, column: str) -> Any:
             " holds numbers"
         )
     # Rows may join the highest value later on, where the bound is one.
-    is_strict = kept.kind in {"max", "rows"} and not _is_below(column, low, after)
+    is_strict = window.kind in {"max", "rows"} and not _is_below(column, low, after)
     first = None if known.origin is None else from_stored(known.origin).get(column)
     begins = [_value(text, after) for text in known.boundaries if text]  # empty: before all
     if is_strict:

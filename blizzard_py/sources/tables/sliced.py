@@ -31,7 +31,7 @@ class SlicedSource:
         self._query_spec = query_spec
         self._clock = upkeep.clock
         self._where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
     @property
@@ -77,6 +77,6 @@ class SlicedSource:
 
     def _unheard(self, warnings: Iterable[str]) -> list[str]:
         """Return those of the warnings that are to be logged: each once."""
-        found = [warning for warning in dict.fromkeys(warnings) if warning not in self._told]
-        self._told.update(found)
+        found = [warning for warning in dict.fromkeys(warnings) if warning not in self._logged]
+        self._logged.update(found)
         return found

@@ -139,8 +139,8 @@ class WindowSource(SlicedSource):
         """
         known = state.columns or ColumnState()
         since = windows.age_of(known.watermark)
-        left = len(known.tasks) - len(known.done)
-        return Backlog(left, since, complete=since is not None)
+        remaining = len(known.tasks) - len(known.done)
+        return Backlog(remaining, since, complete=since is not None)
 
     def shown(self, state: SourceState) -> dict[str, Any]:
         known = state.columns or ColumnState()
@@ -222,9 +222,9 @@ class WindowSource(SlicedSource):
         if known is None or known.window is None:
             raise StateError(f"{self._where}: has a batch and no window to read; restore it")
         seen = [(segment_path(self._parts.id, one), one) for one in known.seen]
-        told = DedupSpec()
+        dedup = DedupSpec()
         if not known.slices:
-            told = windows.dedup(
+            dedup = windows.dedup(
                 self._query_spec, self._parts.ingest.schema.fields, known.window, seen
             )
         tasks = {item_name(known.seq, task.name): task for task in known.tasks}
@@ -236,7 +236,7 @@ class WindowSource(SlicedSource):
                 for name, task in items.items()
             }
         with self._query_spec.connection.hold(self._query_spec.access) as access:
-            yield Reading(access, items, told, slices)
+            yield Reading(access, items, dedup, slices)
 
     def replaced(
         self,
@@ -289,15 +289,15 @@ class WindowSource(SlicedSource):
         for warning in self._unheard(bound.warnings):
             self._log.warning("bound", reason=warning)
         self._bound = bound
-        kept = windows.planned(
+        planned = windows.planned(
             known, query_spec, self._parts.ingest.schema.fields, bound, self._clock()
         )
-        if kept is None:
+        if planned is None:
             return known, 1
         if query_spec.replaces:
-            return self._sliced(known, kept), STATEMENTS
-        tasks = query_spec.connection.tasks(windows.window_of(kept), query_spec.split)
-        return (windows.opened(known, query_spec, kept, tasks) if tasks else known), STATEMENTS
+            return self._sliced(known, planned), STATEMENTS
+        tasks = query_spec.connection.tasks(windows.window_of(planned), query_spec.split)
+        return (windows.opened(known, query_spec, planned, tasks) if tasks else known), STATEMENTS
 
     def _all(self) -> StoredWindow:
         """Return a window of everything; of a versioned table, its current version."""
@@ -307,15 +307,15 @@ class WindowSource(SlicedSource):
         found = self._query_spec.connection.bound("version", 0)
         return StoredWindow("version", up_to=windows.to_stored(found.value), planned_ts=now)
 
-    def _sliced(self, known: ColumnState, kept: StoredWindow) -> ColumnState:
+    def _sliced(self, known: ColumnState, stored: StoredWindow) -> ColumnState:
         """Return the state with a window whose rows replace others, slice by slice."""
-        slices = replacing.slices_of(self.id, known, kept, self._query_spec)
+        slices = replacing.slices_of(self.id, known, stored, self._query_spec)
         tasks: list[ReadTask] = []
         for place, (_, window) in enumerate(slices):
             found = self._query_spec.connection.tasks(window, self._query_spec.split)
             tasks += replacing.named(place, found)
         opened = windows.opened(
-            known, self._query_spec, kept, tasks or [replacing.nothing_to_read()]
+            known, self._query_spec, stored, tasks or [replacing.nothing_to_read()]
         )
         return replace(opened, slices=tuple(text for text, _ in slices))
 
@@ -350,17 +350,17 @@ class WindowSource(SlicedSource):
 
     def _noted(self, before: ColumnState, after: ColumnState, batch: Batch) -> ColumnState:
         """Return the state with digests of the batch's published rows, without expired ones."""
-        kept = before.window
-        assert kept is not None  # noqa: S101  # the caller has looked
+        window = before.window
+        assert window is not None  # noqa: S101  # the caller has looked
         over = after.window is None
 
         def expired(segment: SeenSegment) -> bool:
-            return over and windows.is_expired(kept, segment)
+            return over and windows.is_expired(window, segment)
 
         staged = [mark.staged for mark in batch.marks]
-        like = SeenSegment("", 1, kept.up_to, kept.told_by, kept.whole)
+        like = SeenSegment("", 1, window.up_to, window.told_by, window.whole)
         seen = self._seen.adding(before.seen, staged, like, expired)
-        noted = windows.noted(before, kept) if over else before.seen_from
+        noted = windows.noted(before, window) if over else before.seen_from
         return replace(after, seen=seen, seen_from=noted)
 
 
@@ -373,9 +373,9 @@ def _with_chunk(state: SourceState, batch: Batch) -> SourceState:
     """Return the state with a request's chunk covered, if the batch published its last task."""
     known = state.columns
     done = {entry.path for entry in done_of(batch)}
-    left = {file.path for file in state.queue if file.request == batch.request} - done
+    remaining = {file.path for file in state.queue if file.request == batch.request} - done
     items = _items_of_chunk(state).keys()
-    if known is None or known.chunk is None or not items & done or items & left:
+    if known is None or known.chunk is None or not items & done or items & remaining:
         return state
     return replace(state, columns=ranges.with_chunk_done(known, known.chunk))
 

@@ -110,8 +110,8 @@ def planned_reading(unit: PlannedUnit, units: Units, now: datetime) -> UnitReadi
     if units.reads_parts:
         return reading_of(unit, units.terms, now)
     begin, end = unit.partition
-    told = stamp(end)
-    return UnitReading(unit_key(begin, unit.name), told, (stamp(begin),), told, stamp(now))
+    end_text = stamp(end)
+    return UnitReading(unit_key(begin, unit.name), end_text, (stamp(begin),), end_text, stamp(now))
 
 
 def slice_values(reading: UnitReading, units: Units) -> list[Values]:
@@ -150,14 +150,14 @@ def gaps_of(laid: LaidOut) -> list[str]:
 
 def warnings_of(found: UnitOutlook) -> list[str]:
     """Return what people should know: time that nothing reads, an end that went back."""
-    told = gaps_of(found.laid)
+    gaps = gaps_of(found.laid)
     ahead = sum(unit.reason == "ahead" for unit in found.due.units)
     if ahead:
-        told.append(
+        gaps.append(
             f"{ahead:,} units were read beyond where the range ends now, and are left alone until"
             " it ends behind that again"
         )
-    return told
+    return gaps
 
 
 def reading_document(reading: UnitReading) -> dict[str, object]:

@@ -57,8 +57,8 @@ def after(state: SourceState, batch: Batch) -> SourceState:
             known = replace(succeeded(known, reading), anew=False)
         elif not is_down:
             known = failed(known, reading, moment(reading.at), file.error)
-    left = tuple(reading for reading in known.readings if reading.key not in readings)
-    return with_progress(replace(state, units=replace(known, readings=left)))
+    remaining = tuple(reading for reading in known.readings if reading.key not in readings)
+    return with_progress(replace(state, units=replace(known, readings=remaining)))
 
 
 def read_again(state: SourceState, batch: Batch) -> set[str]:

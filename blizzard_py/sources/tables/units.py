@@ -137,9 +137,9 @@ class UnitSource(SlicedSource):
         for warning in self._unheard(unit_plans.warnings_of(found)):
             self._log.warning("units", reason=warning)
         self._activity.units(unit_plans.counts_of(found))
-        left = unit_plans.to_read(found, run, waiting(state, began))
-        units = left[: unit_plans.batch_size(self._units)]
-        entries = self._units_of(units, began, again=len(left) > len(units))
+        to_read = unit_plans.to_read(found, run, waiting(state, began))
+        units = to_read[: unit_plans.batch_size(self._units)]
+        entries = self._units_of(units, began, again=len(to_read) > len(units))
         if not units:
             return PollPlan(state, entries, TaskWork(()))
         if run.left is not None:
@@ -157,13 +157,15 @@ class UnitSource(SlicedSource):
         missing = next((e.path for e in batch.files if e.path not in readings), None)
         if missing is not None:
             raise StateError(f"{self._where}: has a batch with {missing!r} and no reading of it")
-        asked = {key: unit_plans.slice_values(r, self._units) for key, r in readings.items()}
+        values = {key: unit_plans.slice_values(r, self._units) for key, r in readings.items()}
         tasks = iter(
-            self._query_spec.connection.unit_tasks([one for some in asked.values() for one in some])
+            self._query_spec.connection.unit_tasks(
+                [one for some in values.values() for one in some]
+            )
         )
         files, lost = [], []
         self._bound = {}
-        for key, some in asked.items():
+        for key, some in values.items():
             found = [next(tasks) for _ in some]
             error = next((each for each in found if isinstance(each, SourceError)), None)
             if error is not None:

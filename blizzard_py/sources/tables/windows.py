@@ -40,9 +40,9 @@ def to_stored(watermark: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def from_stored(kept: Stored) -> dict[str, Any]:
+def from_stored(stored: Stored) -> dict[str, Any]:
     """Return the values that `to_stored` wrote."""
-    return deserialize(json.dumps(kept), strict=True)
+    return deserialize(json.dumps(stored), strict=True)
 
 
 def planned(
@@ -92,28 +92,28 @@ def _is_first(known: ColumnState) -> bool:
     return not known.watermark or known.watermark == known.origin
 
 
-def window_of(kept: StoredWindow) -> Window:
+def window_of(stored: StoredWindow) -> Window:
     """Return a stored window in the form that connections read."""
     return Window(
-        from_stored(kept.after),
-        from_stored(kept.up_to),
-        from_stored(kept.low),
-        kept.inclusive,
-        kept.nulls_first,
+        from_stored(stored.after),
+        from_stored(stored.up_to),
+        from_stored(stored.low),
+        stored.inclusive,
+        stored.nulls_first,
     )
 
 
 def opened(
-    known: ColumnState, query_spec: QuerySpec, kept: StoredWindow, tasks: Iterable[ReadTask]
+    known: ColumnState, query_spec: QuerySpec, stored: StoredWindow, tasks: Iterable[ReadTask]
 ) -> ColumnState:
     """Return the state with a window to be read."""
-    return replace(known, names=query_spec.columns, window=kept, tasks=tuple(tasks), done=())
+    return replace(known, names=query_spec.columns, window=stored, tasks=tuple(tasks), done=())
 
 
 def dedup(
     query_spec: QuerySpec,
     fields: Iterable[FieldSpec],
-    kept: StoredWindow,
+    stored: StoredWindow,
     seen: Iterable[tuple[str, SeenSegment]],
 ) -> DedupSpec:
     """Return how the window's tasks recognise rows: as planned, not as configured now.
@@ -121,14 +121,14 @@ def dedup(
     ``seen`` are the stored segments and their paths. Raises `StateError` if their digests include
     columns that are no longer read.
     """
-    held, now = _held_by(query_spec, fields), _fingerprint(kept)
-    if kept.above:
+    held, now = _held_by(query_spec, fields), _fingerprint(stored)
+    if stored.above:
         before = _earlier_fingerprints(query_spec, held, seen)
-        return DedupSpec(now, "above", from_stored(kept.above), before)
-    if kept.kind in TIES or kept.inclusive:
+        return DedupSpec(now, "above", from_stored(stored.above), before)
+    if stored.kind in TIES or stored.inclusive:
         # Rows off the boundary were never published, whatever they hold.
-        before = _earlier_fingerprints(query_spec, held, seen) if kept.inclusive else ()
-        return DedupSpec(now, "at", from_stored(kept.up_to), before)
+        before = _earlier_fingerprints(query_spec, held, seen) if stored.inclusive else ()
+        return DedupSpec(now, "at", from_stored(stored.up_to), before)
     return DedupSpec()
 
 
@@ -180,37 +180,37 @@ def _earlier_fingerprints(
 
 def done(known: ColumnState, names: Iterable[str]) -> ColumnState:
     """Return the state with tasks of the window published; the last one ends the window."""
-    kept = known.window
-    if kept is None:
+    stored = known.window
+    if stored is None:
         return known
     ended = {*known.done, *names}
     if any(task.name not in ended for task in known.tasks):
         return replace(known, done=tuple(t.name for t in known.tasks if t.name in ended))
-    watermark = to_stored(advanced(from_stored(known.watermark), from_stored(kept.up_to)))
+    watermark = to_stored(advanced(from_stored(known.watermark), from_stored(stored.up_to)))
     return replace(
         known,
         watermark=watermark,
-        bound=kept.kind,
+        bound=stored.kind,
         seq=known.seq + 1,
-        at_known=kept.kind in TIES,
+        at_known=stored.kind in TIES,
         window=None,
         tasks=(),
         done=(),
     )
 
 
-def noted(known: ColumnState, kept: StoredWindow) -> Stored | None:
+def noted(known: ColumnState, stored: StoredWindow) -> Stored | None:
     """Return the value from which stored digests cover all rows, after the window."""
-    if not kept.above:
+    if not stored.above:
         return None
-    return to_stored(_not_below(from_stored(kept.above), _seen_from(known)))
+    return to_stored(_not_below(from_stored(stored.above), _seen_from(known)))
 
 
-def is_expired(kept: StoredWindow, segment: SeenSegment) -> bool:
+def is_expired(stored: StoredWindow, segment: SeenSegment) -> bool:
     """Return whether no later window reads a row of the segment again."""
-    if not kept.above:
-        return segment.up_to != kept.up_to
-    above = from_stored(kept.above)
+    if not stored.above:
+        return segment.up_to != stored.up_to
+    above = from_stored(stored.above)
     return all(
         column in above and order(column, value, above[column]) < 0
         for column, value in from_stored(segment.up_to).items()

@@ -31,9 +31,9 @@ def is_item_name(name: str) -> bool:
     return bool(_NAME.fullmatch(name) or _NAME_OF_CHUNK.fullmatch(name))
 
 
-def progress_of_text(text: str, told: State = "Active") -> Progress:
+def progress_of_text(text: str, status: State = "Active") -> Progress:
     """Return a progress that shows a watermark as text."""
-    return Progress(told, text, {"": PartitionProgress(text, text)}, 0)
+    return Progress(status, text, {"": PartitionProgress(text, text)}, 0)
 
 
 @dataclass

@@ -34,15 +34,15 @@ def group_ranges(file: TableFile, name: str) -> list[Range]:
     return file.ranges[name]
 
 
-def united(told: Sequence[Range]) -> Range:
+def united(parts: Sequence[Range]) -> Range:
     """Return the range over all of them together."""
-    valued = [each for each in told if each.values]
+    valued = [each for each in parts if each.values]
     lows = [each.low for each in valued]
     highs = [each.high for each in valued]
     return Range(
         None if None in lows or not lows else min(lows),  # type: ignore[type-var]  # one type
         None if None in highs or not highs else max(highs),  # type: ignore[type-var]  # one type
-        any(each.nulls for each in told),
+        any(each.nulls for each in parts),
         bool(valued),
     )
 
@@ -52,15 +52,15 @@ def highest(file: TableFile, name: str) -> Key | None:
     order = order_in(file, name)
     if order is None:
         return None
-    told = group_ranges(file, name)
-    found = united(told)
+    group_values = group_ranges(file, name)
+    found = united(group_values)
     if not found.values:
         return None
     if order.order != "text" and found.high is not None:
         return found.high
     best: Key | None = None
     with _ONE_AT_A_TIME:
-        for batch in batches(file, range(len(told)), [name]):
+        for batch in batches(file, range(len(group_values)), [name]):
             best = later(best, pc.max(order.keys(batch.column(0))).as_py())
     return best
 

@@ -218,10 +218,10 @@ def main(descriptor: int) -> None:
         before, goes_on = _address_space_bytes(), True
         while goes_on:
             try:
-                asked = line.recv_bytes()
+                request = line.recv_bytes()
             except EOFError:
                 return
-            goes_on = _answer(line, DecodeCommand(*pickle.loads(asked)), before)  # noqa: S301  # our own parent's
+            goes_on = _answer(line, DecodeCommand(*pickle.loads(request)), before)  # noqa: S301  # our own parent's
 
 
 if __name__ == "__main__":

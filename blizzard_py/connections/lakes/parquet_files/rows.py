@@ -33,7 +33,7 @@ class RowReader:
     """The decoding process and the connection to it."""
 
     def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
+        own_end, theirs = socket.socketpair()
         env = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
@@ -49,7 +49,7 @@ class RowReader:
                 env=env,
             )
         self.pid = self._process.pid
-        self._line = Connection(ours.detach())
+        self._line = Connection(own_end.detach())
 
     def send(self, content: bytes) -> None:
         """Send a command, or the bytes that the process requested."""
@@ -116,7 +116,7 @@ def ranges(file: TableFile, name: str) -> list[Range]:
         file.metadata, file.size, (), (name,), allowed(file.size), is_footer=True
     )
     try:
-        return [told for batch in _answers(file, order) for told in from_batch(batch)]
+        return [one for batch in _answers(file, order) for one in from_batch(batch)]
     except _Ended as error:
         raise damaged(file.where, f"its footer contradicts itself about column {name}") from error
 

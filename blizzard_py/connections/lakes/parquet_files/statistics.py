@@ -46,16 +46,16 @@ def group_ranges(file: pq.ParquetFile, name: str) -> list[Range]:
 
 
 def _range(chunk: Any, order: ColumnOrder) -> Range:
-    told = chunk.statistics
-    if told is None:
+    statistics = chunk.statistics
+    if statistics is None:
         return Range()
     # NaN and times beyond Python's range count as null here; no footer counts them.
-    nulls = not told.has_null_count or told.null_count > 0 or order.has_other_nulls
-    if not told.has_min_max:
-        values = not told.has_null_count or told.null_count < chunk.num_values
+    nulls = not statistics.has_null_count or statistics.null_count > 0 or order.has_other_nulls
+    if not statistics.has_min_max:
+        values = not statistics.has_null_count or statistics.null_count < chunk.num_values
         return Range(nulls=nulls, values=values)
     try:
-        return Range(_key(order, told.min), _key(order, told.max), nulls)
+        return Range(_key(order, statistics.min), _key(order, statistics.max), nulls)
     except (OverflowError, ValueError):  # a time that is beyond Python's
         return Range(nulls=nulls)
 

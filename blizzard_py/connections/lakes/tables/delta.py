@@ -200,13 +200,13 @@ class DeltaConnection:
 
     def _first(self, handle: DeltaTable, orders: Mapping[str, ColumnOrder]) -> list[KnownFile]:
         """Return the whole snapshot, each row an insert."""
-        beside: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
         if self._feed_columns():
             with self._translated_errors():
                 stamp = int(handle.history(1)[0].get("timestamp") or 0) / 1000
-            beside = _feed_values("insert", handle.version(), stamp)
+            extra = _feed_values("insert", handle.version(), stamp)
         return [
-            replace(each, file=replace(each.file, values={**each.file.values, **beside}))
+            replace(each, file=replace(each.file, values={**each.file.values, **extra}))
             for each in self._snapshot(handle, orders)
         ]
 

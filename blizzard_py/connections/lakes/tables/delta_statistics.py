@@ -33,14 +33,20 @@ def known_files(
     table: str, actions: pa.Table, orders: Mapping[str, ColumnOrder]
 ) -> list[KnownFile]:
     """Return the files of ``get_add_actions(flatten=True)``, and their ordered columns."""
-    told = {name: _python(actions, name) for name in _wanted(actions.schema.names, orders)}
-    keys = {name: name.removeprefix(_PARTITION) for name in told if name.startswith(_PARTITION)}
+    statistics = {name: _python(actions, name) for name in _wanted(actions.schema.names, orders)}
+    keys = {
+        name: name.removeprefix(_PARTITION) for name in statistics if name.startswith(_PARTITION)
+    }
     found = []
-    for row, path in enumerate(told["path"]):
-        values = {key: told[name][row] for name, key in keys.items()}
-        file = PlannedFile(located(table, unquote(path)), told["size_bytes"][row], values=values)
+    for row, path in enumerate(statistics["path"]):
+        values = {key: statistics[name][row] for name, key in keys.items()}
+        file = PlannedFile(
+            located(table, unquote(path)), statistics["size_bytes"][row], values=values
+        )
         ranges = {
-            name: _exact(values[name], order) if name in values else _rounded(told, row, order)
+            name: _exact(values[name], order)
+            if name in values
+            else _rounded(statistics, row, order)
             for name, order in orders.items()
         }
         found.append(KnownFile(file, ranges))
@@ -49,8 +55,8 @@ def known_files(
 
 def _wanted(there: Sequence[str], orders: Mapping[str, ColumnOrder]) -> list[str]:
     """Return the watermark's and partition columns: a table may have thousands of others."""
-    told = {f"{kind}.{name}" for kind in ("null_count", "min", "max") for name in orders}
-    wanted = {"path", "size_bytes", "num_records", *told}
+    statistics = {f"{kind}.{name}" for kind in ("null_count", "min", "max") for name in orders}
+    wanted = {"path", "size_bytes", "num_records", *statistics}
     return [name for name in there if name in wanted or name.startswith(_PARTITION)]
 
 
@@ -78,9 +84,9 @@ def _exact(value: Any, order: ColumnOrder) -> Range:
     return Range(key, key, nulls=False)
 
 
-def _rounded(told: Mapping[str, Sequence[Any]], row: int, order: ColumnOrder) -> Range:
+def _rounded(statistics: Mapping[str, Sequence[Any]], row: int, order: ColumnOrder) -> Range:
     def of(name: str) -> Any:
-        return told[name][row] if name in told else None
+        return statistics[name][row] if name in statistics else None
 
     rows, nulls = of("num_records"), of(f"null_count.{order.name}")
     if rows is not None and nulls == rows:

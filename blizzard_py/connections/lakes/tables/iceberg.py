@@ -104,8 +104,8 @@ class IcebergConnection:
             raise refuse_bound("iceberg", kind, ("version", "max", "clock"))
         ids = _ids(table)
         for name in orders:
-            asked = self._highest.setdefault(name, ColumnMaximum(self._stores, name))
-            asked.ids = ids
+            maximum = self._highest.setdefault(name, ColumnMaximum(self._stores, name))
+            maximum.ids = ids
         with translate_errors(self._what):
             return highest_bound(
                 kind, self._snapshot(table, current, orders), orders, self._highest
@@ -287,15 +287,15 @@ def _translate_errors(what: str) -> Iterator[None]:
         raise
     except Exception as error:  # pyiceberg, its catalogs and their clients have no common base
         name = type(error).__name__
-        said = redacted(" ".join(str(error).split()))[:300]
+        message = redacted(" ".join(str(error).split()))[:300]
         if name in {"UnauthorizedError", "ForbiddenError", "AuthorizationExpiredError"}:
             raise AccessDenied(
                 f"{what}: the catalog denies access; check its credentials"
             ) from None
         passing = name in {"ServiceUnavailableError", "ServerError", "OAuthError"}
         if passing or (isinstance(error, OSError) and not isinstance(error, FileNotFoundError)):
-            raise Unavailable(f"{what}: {name}: {said}") from error
-        raise SourceError(f"{what}: {name}: {said}") from error
+            raise Unavailable(f"{what}: {name}: {message}") from error
+        raise SourceError(f"{what}: {name}: {message}") from error
 
 
 def _arrow(table: Any) -> pa.Schema:

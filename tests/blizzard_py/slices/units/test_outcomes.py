@@ -233,7 +233,7 @@ def test_forgotten_unit_is_fully_read_before_a_partial_watermark() -> None:
     for high in (None, middle):
         forgotten = with_high(read, key, partition, high)
         assert forgotten.open[key].high is None
-        with pytest.raises(UnitError, match="have it read as a whole first"):
+        with pytest.raises(UnitError, match="Read the whole unit first"):
             with_high(forgotten, key, partition, middle)
         assert with_high(forgotten, key, partition, partition[1]).open[key].high == feb(20)
     assert with_high(UnitsState(), key, partition, middle).open[key].high == feb(15)

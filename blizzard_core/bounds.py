@@ -1,13 +1,11 @@
-"""Limits of anything foreign, by name: where readers, kernels and servers stop at.
+"""Limits of foreign input: files, responses, connections, requests.
 
-Whoever writes a file, sends an answer or opens a connection decides how much there is of it;
-here stands how much of that this process goes along with. The code takes its bounds from here
-and from nowhere else. What is beyond a bound is refused with its reason, and costs nobody beside
-it anything. A bound that somebody may need to move has a configuration key, whose default it is.
+The sender decides how much data arrives; these constants limit how much this process accepts. All
+limits of the code are here. Input beyond a limit is refused with a reason and does not affect other
+input. A limit that an operator may need to change has a configuration key, whose default it is.
 
-`docs/reference/limits.md` is made of the sections and of the text below each constant: what it
-bounds, what happens beyond it, its key, and the test that shows it
-(`blizzard_core.settings.limits`).
+`docs/reference/limits.md` is made of the sections and of the text below each constant: the limited
+thing, the effect beyond it, its key, and its test (`blizzard_core.settings.limits`).
 """
 
 # --- Source files ----------------------------------------------------------------------------
@@ -108,7 +106,7 @@ NAME_BYTES = 255
 Beyond: left out; an object with such a name is `json`
 Test: test_inference.py::test_names_that_are_too_long_are_left_out
 """
-# One below those of a column that is committed: what stands in the last of them counts.
+# One level below the limit of a committed column, because the last level holds the values.
 INFERRED_LEVELS = 23
 """Levels of objects and arrays
 Beyond: `json`
@@ -286,8 +284,8 @@ Test: test_commits.py::test_a_long_commit_is_summarized_by_its_beginning
 
 # --- Parquet files that Penguin commits ------------------------------------------------------
 
-# Some 20,000 column chunks: 200 columns in 100 row groups. One that is made for it takes
-# thirty times as much when it is decoded.
+# About 20,000 column chunks: 200 columns in 100 row groups. A hostile footer takes thirty times as
+# much memory when it is decoded.
 FOOTER_BYTES = 4 << 20
 """A footer
 Beyond: the file is quarantined
@@ -309,8 +307,8 @@ Beyond: the file is quarantined
 Key: tables.NAME.advanced.max_new_columns
 Test: test_file_contract.py::test_a_small_file_cannot_bring_thousands_of_columns
 """
-# delta-rs reads the schema again with a JSON parser that gives up at 128 levels, of
-# which a struct takes three.
+# delta-rs parses the schema again with a JSON parser that fails at 128 levels. A struct takes three
+# of them.
 FILE_LEVELS = 24
 """Levels of a column
 Beyond: the file is quarantined

@@ -5,26 +5,26 @@ loop decides by type and never by text::
 
     BlizzardError
     ├── ConfigError         the configuration is wrong; all problems at once; exit 2
-    │   └── UnitError       what work units are made of, or planned from, makes no sense
+    │   └── UnitError       the definition or the plan of work units is invalid
     ├── FencedError         another daemon has taken the pipeline over; exit 3
     ├── StateError          a checkpoint or table state that cannot be trusted
     ├── ColdStartRefused    no checkpoint, but traces of earlier work; exit 2
     ├── OrderError          names that do not sort in time, with ``order_guard: fail``
     ├── PipelineStopped     ``max_failures`` was reached, or a bad record with
-    │                       ``on_bad_record: fail``; nothing was passed over
+    │                       ``on_bad_record: fail``; no file was skipped
     ├── SchemaConflict      a field's values have no common type, and may not be coerced
     ├── SchemaUnknown       (retryable) no record was found to infer a schema from
-    ├── SourceError         a table or an API refuses for good what is asked of it
+    ├── SourceError         a table or an API refuses a query for good
     ├── WatermarkError      a column watermark that cannot be read, written or compared
     ├── ConfigurationError  an argument of a public function that cannot be used
     ├── EngineError         (retryable) the Spark job failed as a whole
-    ├── Cancelled           work was given up because the daemon is stopping
+    ├── Cancelled           work was stopped because the daemon is stopping
     ├── Busy                another question of a page is at work; ask again
     ├── RequestLimitReached a page's question would cost more requests than the limit allows
     ├── CommitError         (retryable) a Delta commit did not land
     └── StorageError        a store answered with an error
         ├── NotFound        the object is not there
-        ├── BucketMissing   the bucket is not there, which says nothing of what was in it
+        ├── BucketMissing   the bucket does not exist; its objects are unknown
         ├── AccessDenied    credentials are missing, wrong or not sufficient
         ├── UnreadableName  the store's client would ask for another object
         ├── Conflict        the condition of a write did not hold: another writer was there

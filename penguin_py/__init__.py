@@ -1,5 +1,5 @@
 """Penguin: commits the Parquet files that arrive in a table's directory to its Delta log.
 
-Promise: every file is committed once or quarantined with a reason; none is
-passed over in silence, and no row becomes visible twice.
+Promise: every file is committed once or quarantined with a reason. No file is skipped in silence,
+and no row becomes visible twice.
 """

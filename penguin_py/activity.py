@@ -21,8 +21,8 @@ from penguin_py import metrics
 from penguin_py.model import CHORES, CommitConflict, Rejection, TableState
 from penguin_py.planning.memory import Memory
 
-# delta-rs gives no sign of life during a commit, which may write a checkpoint of a large log,
-# and during a chore, which may rewrite much of the table.
+# delta-rs reports no progress during a commit or maintenance. A commit may write a checkpoint of a
+# large log, and maintenance may rewrite much of the table.
 COMMIT_SECS = 1800.0
 CHORE_SECS = 6 * 3600.0
 

@@ -30,8 +30,8 @@ from penguin_py.settings import Table
 
 # A commit takes seconds; older staged files belong to dead processes.
 LEFTOVER_SECS = 3600.0
-# A file of a group waits for its manifest as long as Blizzard is down, and for the groups
-# before it as long as these are blocked.
+# A file of a group waits for its manifest while Blizzard is down, and while earlier groups are
+# blocked.
 UNNAMED_SECS = 7 * 86_400.0
 # How many orphans a log line names.
 ORPHANS_NAMED = 10

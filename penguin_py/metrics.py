@@ -74,11 +74,11 @@ CHORES = Counter(
 )
 GROUPS_APPLIED = Counter("penguin_groups_applied_total", "Groups that were committed.", ["target"])
 ROWS_REPLACED = Counter(
-    "penguin_rows_replaced_total", "Rows that groups took out of the table.", ["target"]
+    "penguin_rows_replaced_total", "Rows that groups removed from the table.", ["target"]
 )
 BYTES_REWRITTEN = Counter(
     "penguin_bytes_rewritten_total",
-    "Bytes of files that were written anew for the rows beside those that a group replaced.",
+    "Bytes of files that were rewritten to keep their other rows when a group replaced some.",
     ["target"],
 )
 BLOCKED_GROUPS = Gauge(

@@ -135,8 +135,8 @@ class CommitPlan:
     """The content of one commit.
 
     ``schema`` is the whole table schema that the adds need; ``changed`` names its
-    top-level columns that the table lacks or has in a smaller form. One that ``replaces``
-    lands on the version that it was planned on or not at all.
+    top-level columns that the table lacks or has in a smaller form. A commit that ``replaces`` is
+    written on the version that it was planned on, or not at all.
     """
 
     adds: tuple[Add, ...]

@@ -65,7 +65,7 @@ def _saved(store: Storage, source_ids: tuple[str, ...]) -> Iterator[tuple[str, E
 
 
 class _TableHistories:
-    """The histories of tables; what was read of the last few is not read again."""
+    """The histories of tables; commits of the last few are cached."""
 
     def __init__(self, tables: Mapping[str, Table]) -> None:
         self._tables = tables

@@ -23,10 +23,10 @@ from blizzard_core.storage.protocol import StorageOptions
 class Table:
     """One table's settings.
 
-    ``partition_types`` is None where the configuration does not say: then the
-    table's own partitioning counts or, for a new table, the first file's path.
-    ``source_ids`` name the sources of this configuration that feed the table, in its order, and
-    ``replacing`` those of them that replace by themselves what they published before.
+    ``partition_types`` is None if the configuration has none. Then the table's own partitioning
+    counts or, for a new table, the first file's path.
+    ``source_ids`` name the sources of this configuration that feed the table, in its order.
+    ``replacing`` names those of them that replace their published rows without a command.
     """
 
     name: str

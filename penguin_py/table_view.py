@@ -94,8 +94,7 @@ class TableView:
         # The newest `txn` of every application, as of `_seen` and our own commit since.
         self._transactions: dict[str, int] = {}
         self._table_id = ""
-        # Whether the memory is new and no poll has run yet, and whether it comes from the log's
-        # paths alone.
+        # True until the first poll of a new memory; True if the memory comes from the log's paths.
         self._started = False
         self._rebuilt = False
         # The youngest files of the log, as of then, those that brought data before all others.
@@ -187,7 +186,7 @@ class TableView:
         return path not in self._known and (late or is_new(memory.progress, path))
 
     def trusted(self, found: Sequence[Entry], snapshot: Snapshot) -> Trusted:
-        """Sort a poll's files: those to take, and those too old for that.
+        """Sort a poll's files into accepted ones and ones that are too old.
 
         In the first poll of a start the sweep's horizon applies, for the same reason. It applies to
         names below the watermarks, since done names there were left to the log, which may have

@@ -123,8 +123,8 @@ class PipelineSettings(Settings):
                 )
             if self.transform is not None or self.deduplicate_by:
                 raise ValueError(
-                    "units of files goes with neither transform nor deduplicate_by: nobody can say"
-                    " which rows are of one file alone"
+                    "units of files goes with neither transform nor deduplicate_by: their rows are"
+                    " not of one file each"
                 )
         return self
 
@@ -148,8 +148,8 @@ class PipelineSettings(Settings):
         given = self.query
         has_others = given is not None and (given.aggregates or given.join is not None)
         if self.transform is not None or has_others:
-            # What a transform, an aggregate or a join gives is for Spark to say: `blizzard
-            # validate` asks.
+            # Only Spark knows the columns of a transform, an aggregate or a join. `blizzard
+            # validate` asks it.
             return self
         fields = self.field_types
         by = self.sink.partition_by
@@ -164,7 +164,9 @@ class PipelineSettings(Settings):
             if kind not in _SORTABLE_TYPES:
                 raise ValueError(f"sink.sort_by column {name!r} is {kind}, which has no order")
             if name in moved:
-                raise ValueError(f"sink.sort_by column {name!r} is the same in all of a file")
+                raise ValueError(
+                    f"sink.sort_by column {name!r} has one value in all rows of a file"
+                )
             if name in seen:
                 raise ValueError(f"sink.sort_by names {name!r} twice")
             seen.add(name)

@@ -43,7 +43,7 @@ def _bound(text: str) -> str:
 
 Bound = Annotated[str, AfterValidator(_bound)]
 
-# What the example configuration shows.
+# Shown in the example configuration.
 _JOIN = {"left": "main", "right": "erp", "on": ["user"]}
 
 
@@ -112,7 +112,7 @@ Mode = Literal["append", "update", "complete"]
 WINDOW_COLUMNS = ("window_start", "window_end")
 # The column that says which batch a row came out with.
 EMITTED_BATCH = "_emitted_batch"
-# What a query adds to its rows for itself begins so.
+# The prefix of columns that a query adds for its own use.
 OURS = "_blizzard_"
 
 
@@ -188,7 +188,7 @@ class WatchedColumn:
     max_ahead_us: int
 
 
-# What the example configuration shows.
+# Shown in the example configuration.
 EXAMPLE = {
     "window": {"size": "5 minutes"},
     "group_by": ["user"],

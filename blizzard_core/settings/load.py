@@ -1,11 +1,10 @@
-"""The configuration file: read, checked as a whole, every problem told at once.
+"""The configuration file, read and checked as a whole.
 
-The whole file is checked by whichever daemon reads it: unknown keys, wrong
-types, missing environment variables and conflicting resources are collected
-and raised together as one `ConfigError`, each with its path and line. What was filled in
-from the environment never appears in a message, since it may be a secret.
+Each daemon checks the whole file. One `ConfigError` lists all problems with path and line: unknown
+keys, wrong types, missing environment variables, conflicting resources. Values from the environment
+may be secrets, so no message contains them.
 
-What two parts of the file would share is in `blizzard_core.settings.checks.places`.
+`blizzard_core.settings.checks.places` finds places that two parts of the file would share.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _NAMES = "names consist of letters, digits, `_`, `.` and `-`"
 _TRUTH, _WHOLE, _NUMBER = "must be true or false", "must be a whole number", "must be a number"
 _TEXT, _LIST, _BLOCK = "must be text", "must be a list", "must be a block of keys"
 
-# By the validator's name for what is wrong; in braces what it knows besides.
+# Messages by the type of pydantic's error; braces contain fields of its context.
 _ERROR_TEXTS = {
     "bool_parsing": _TRUTH,
     "bool_type": _TRUTH,
@@ -60,18 +59,18 @@ _ERROR_TEXTS = {
     "tuple_type": _LIST,
     "union_tag_invalid": "must be one of {expected_tags}",
 }
-# What a text has to look like, by its pattern.
+# Messages for texts that do not match a pattern.
 _LOOKS = {
     r"^[A-Za-z0-9][A-Za-z0-9_.-]*$": _NAMES,
     r"^https?://[^/?#]+": "must be an address, as in `https://api.example.com/v2`",
     r"^[^:\s]+:\d{1,5}$": "must be a host and a port, as in `0.0.0.0:9090`",
 }
-# A step in the validator's locations that is none in the file: which of several types it tried.
+# A step in pydantic's locations that names the type it tried; the file has no such step.
 _TRIED = re.compile(r".*\[.*\]|str|int|float|bool|constrained-\w+")
 
 
 def error_text(item: Mapping[str, Any]) -> str:
-    """Return what one of the validator's errors says."""
+    """Return the message for one of pydantic's errors."""
     kind, context = item["type"], item.get("ctx", {})
     if kind in _ERROR_TEXTS:
         return _ERROR_TEXTS[kind].format_map(
@@ -96,7 +95,7 @@ def is_type_marker(part: str | int) -> bool:
 
 
 def join_alternatives(found: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Problems by their places; what one place may be instead is one problem."""
+    """Yield the problems, with all alternatives of one place in one problem."""
     for place, messages in groupby(found, lambda each: each[0]):
         texts = list(dict.fromkeys(message for _, message in messages))
         first, *others = texts
@@ -120,7 +119,7 @@ def load_config(
 ) -> Config:
     """Return the valid configuration. Raises `ConfigError` with every problem found.
 
-    ``checks`` are those that need more than the core knows; what they find is told with its line.
+    ``checks`` are further checks of the caller; their problems get line numbers, too.
     """
     variables = os.environ if environment is None else environment
     document = load_yaml(path, variables)
@@ -163,7 +162,7 @@ def load_config(
 
 
 def _key_files(config: Config, variables: Mapping[str, str]) -> Iterator[str]:
-    """Names of files with keys, which the stores' clients read once."""
+    """Yield the names of key files, which the clients of stores read once."""
     yield from filter(None, map(variables.get, _KEY_FILE_VARIABLES))
     for options in _storage_options(config):
         yield from (value for name, value in options.items() if name.upper() in _KEY_FILE_OPTIONS)
@@ -181,7 +180,7 @@ def _storage_options(config: Config) -> Iterator[Mapping[str, str]]:
 
 
 def _learn_secrets(config: Config) -> None:
-    """Have every message masked from now on, whoever writes it."""
+    """Mask the secrets of the configuration in all later messages."""
     redact.learn(config.spark.conf)
     for options in _storage_options(config):
         redact.learn(options)
@@ -190,7 +189,7 @@ def _learn_secrets(config: Config) -> None:
         redact.learn_values(connection.secret_values)
 
 
-# What a block may be one of: the kind is a step in pydantic's locations, and none in the file.
+# Kinds of blocks. The kind is a step in pydantic's locations; the file has no such step.
 _KINDS = frozenset({"files", "table", "http", "database", "lake"})
 
 

@@ -1,4 +1,4 @@
-"""Settings of query sources: what tables and APIs share, and tables of databases and lakes.
+"""Settings of query sources: the common part of tables and APIs, and tables.
 
 This module checks each block by itself. `blizzard_core.settings.checks.sources` checks it together
 with its connection and pipeline.
@@ -75,7 +75,7 @@ class QuerySource(CommonSource):
     watermark: QueryWatermark | None = None
     """The way to find new rows."""
 
-    # What only file sources have.
+    # Only file sources have these.
     event_time: ClassVar[None] = None
     schema_: ClassVar[None] = None
     storage_options: ClassVar[Mapping[str, str]] = {}
@@ -99,8 +99,8 @@ class QuerySource(CommonSource):
         if len(given) != 1:
             names = " and ".join(given) or "none of them"
             raise ValueError(
-                "what tells new rows is required: give watermark, units or snapshot: true, one of"
-                f" them ({names} is given)"
+                "a way to find new rows is required: give one of watermark, units and snapshot:"
+                f" true ({names} is given)"
             )
         return self
 

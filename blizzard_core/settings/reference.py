@@ -2,13 +2,12 @@
 
 ``python -m blizzard_core.settings.reference`` writes them, and ``docs/reference/limits.md``
 (`blizzard_core.settings.limits`). Types, defaults and bounds come from the models, the prose from
-their docstrings and the remarks from those of the fields. With ``--check`` nothing is written, and
-what is out of date is an error.
+their docstrings, and the remarks from those of the fields. ``--check`` writes nothing and fails if
+a page is out of date.
 
 In the example a key without a default is shown with the first of its ``examples``, and commented
-out unless it is required. The example of a map is a name in it, that of a block says which of its
-keys are shown as if they were given. Where a map has blocks of several kinds, its examples are a
-name for each.
+out unless it is required. The example of a map is a name in it. The example of a block lists the
+keys that are not commented out. A map with blocks of several kinds has one example name for each.
 """
 
 from __future__ import annotations
@@ -226,7 +225,7 @@ def _places(model: type[BaseModel], path: _Place, outer: tuple[type, ...] = ()) 
 def _inside(model: type[BaseModel], name: str, field: FieldInfo, path: _Place) -> _Blocks:
     """Yield the blocks that a key may hold, with their places."""
     annotation = field.annotation
-    if isinstance(annotation, ForwardRef):  # of a model that was being made then
+    if isinstance(annotation, ForwardRef):  # its model was not complete yet
         annotation = get_type_hints(model)[name]
     here = (*path, field.alias or name)
     for nested, keyed in models_in(annotation):

@@ -136,7 +136,7 @@ def check_unique(fields: list[FieldSettings]) -> None:
         seen.add(field.name.lower())
 
 
-# What the example configuration shows.
+# Shown in the example configuration.
 COLUMNS = [
     {"name": "time", "type": "timestamp", "nullable": False},
     {"name": "user", "type": "string"},

@@ -250,8 +250,8 @@ class SourceSettings(CommonSource):
     def _units_have_no_order(self) -> Self:
         if self.units is not None and self.use_watermark:
             raise ValueError(
-                "units needs use_watermark: false: below a watermark nobody looks whether a file"
-                " has changed"
+                "units needs use_watermark: false: files below a watermark are not checked for"
+                " changes"
             )
         return self
 

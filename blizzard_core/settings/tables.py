@@ -169,7 +169,7 @@ def _checked(uri: str) -> str:
     if encoded is not None:
         raise ValueError(
             f"holds {encoded[0]}, which deltalake reads as {unquote(encoded[0])!r}: the log would"
-            " come into another directory than the data. Write the name as it is in the store,"
+            " be in another directory than the data. Write the name as it is in the store,"
             f" as {unquote(uri)!r}; a directory whose name holds {encoded[0]} cannot be a table"
         )
     cut = next((sign for sign in "?#" if "://" in uri and sign in uri), None)
@@ -186,7 +186,7 @@ TableUri = Annotated[Uri, AfterValidator(_checked)]
 
 ParquetCompression = Literal["snappy", "zstd", "lz4", "gzip", "uncompressed"]
 
-# What the example configuration shows.
+# Shown in the example configuration.
 BY_DATE = {"prefix_template": "date=%Y-%m-%d", "column": "time", "types": {"date": "date"}}
 
 

@@ -1,17 +1,19 @@
-"""A YAML file as plain data, with everything that is wrong in it found at once.
+"""A YAML file as plain data, and all of its problems.
 
-Three things that plain YAML does not do: ``${VAR}`` and ``${VAR:-default}`` inside strings are
-filled in from the environment (``$${`` is a literal ``${``), ``${file:/path}`` from a file, and a
-key given twice is a problem instead of a silent last-one-wins. Every problem names the path of the
-value in the file and its line.
+Three things are more than plain YAML:
 
-Substitution happens after parsing, so a value can never change the structure of the document. A
-file may be somebody else's: one that is large, nested deeply, or grows by aliases is refused
-before anything is made of it.
+* ``${VAR}`` and ``${VAR:-default}`` in strings come from the environment; ``$${`` is a literal
+  ``${``;
+* ``${file:/path}`` comes from a file;
+* a key that is given twice is a problem.
 
-Secrets in files can be renewed while a daemon runs, and are in no process's environment. What was
-read is kept as a digest, to tell later that it is another one now. So are key files that options
-or the environment name, which the stores' clients read once.
+Every problem names the path of the value in the file and its line. Substitution happens after
+parsing, so a value cannot change the structure of the document. Untrusted files are safe: a file
+that is too large, too deeply nested, or grows by aliases is refused before it is parsed.
+
+Secrets in files can be renewed while a daemon runs, and they are in no process's environment. A
+digest of each secret shows later whether it changed. The same goes for key files, which options or
+the environment name and which the clients of stores read once.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class SecretFiles:
     def changed(self) -> list[str]:
         """Return the files whose content changed; a missing or unreadable file did not.
 
-        Who renews files by exchanging a folder leaves none for a moment.
+        A renewal that exchanges the folder leaves no file for a moment.
         """
         changed = []
         for path, digest in self.found.items():
@@ -74,7 +76,7 @@ class SecretReader:
         return self._texts[path]
 
     def watch(self, name: str) -> None:
-        """Keep a file in view that somebody else reads; what is none, or not there, changes not."""
+        """Watch a file that a client reads; a missing or unreadable file is not watched."""
         with contextlib.suppress(SecretUnreadable, ValueError):  # the latter: no path
             path = Path(name).absolute()
             self._watched[path] = _digest(secret_in(path))
@@ -114,8 +116,7 @@ def _digest(text: str) -> bytes:
 
 # YAML lets it be written, and the environment have it.
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
-# A default ends before the next variable begins: who repeats what never closes is not asked for
-# all that follows at each of them.
+# A default ends before the next variable begins. So many unclosed variables cost no quadratic time.
 _VARIABLE = re.compile(
     r"\$\$\{|\$\{(file:[^}:]+|[A-Za-z_][A-Za-z0-9_]*)(?::-((?:[^}$]|\$(?!\{))*+))?\}"
 )
@@ -178,7 +179,7 @@ class Document:
     def as_written(self, text: str) -> str:
         """Return a message with ``${NAME}`` in the place of each value filled in.
 
-        Such a value may be a secret wherever it stands, and whoever checks it may quote it.
+        Any filled-in value may be a secret, and the message of a check may quote it.
         """
         for value in sorted(self.filled, key=len, reverse=True):
             for spelled in (value, repr(value)[1:-1]):
@@ -240,10 +241,10 @@ def parse_yaml(path: Path) -> Document:
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain data, and `yaml.YAMLError` for all that is none.
+    """Loads plain data; raises `yaml.YAMLError` for everything else.
 
-    What makes numbers, times and booleans of a text raises whatever it meets: for the 99th day of
-    a month, a tag that does not fit, more digits than Python reads.
+    PyYAML itself raises other errors for the 99th day of a month, a wrong tag, or a number with too
+    many digits.
     """
 
     yaml_implicit_resolvers = {  # noqa: RUF012  # the library's attribute

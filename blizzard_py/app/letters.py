@@ -85,7 +85,7 @@ def _around(
         return {}, "the file is gone"
     lines = read_lines(store, path, entry.size, numbers, live.ingest.tolerance.limits.expansion)
     written = dt.datetime.fromisoformat(letter.timestamp).timestamp()
-    note = "the file was written again since; its lines are of now"
+    note = "the file was replaced after the letter was written; these are its present lines"
     return lines, note if entry.modified > written else ""
 
 

@@ -99,11 +99,11 @@ def backfill(
     """Ingest a range of partitions by a request, exactly once.
 
     The running daemon executes the request; without one this command does. Live files come first.
-    --from and --to may also be files. Ingested are files without rows in the table: those before
-    the source's start, and dead-lettered ones. Files that polls will ingest are left to them.
+    --from and --to may also be files. It ingests files without rows in the table: files before the
+    source's start, and dead-lettered ones. Polls ingest new files as usual.
 
-    --replace ingests files of the range again, for example corrected ones or after a schema change,
-    and removes exactly their old rows in the same commit. If that is not possible, nothing is read.
+    --replace ingests files of the range again, for example after a correction or a schema change.
+    The same commit removes exactly their old rows. If that is not possible, nothing is read.
     --again keeps the old rows, so delete them from the table first.
 
     Tables and APIs are read in chunks from --from up to, but not including, --to: only values below

@@ -188,7 +188,7 @@ def _column_value(given: str) -> tuple[str, Any]:
         value = json.loads(text)
     except ValueError:
         value = text
-    # What the checkpoint cannot keep is refused here.
+    # Refuse a value that the checkpoint cannot store.
     return name, to_stored(from_stored({name: value}))[name]
 
 

@@ -1,4 +1,4 @@
-"""``blizzard checkpoint log``, ``diff``, ``rollback``: what hands have changed, and undoing it."""
+"""``blizzard checkpoint log``, ``diff``, ``rollback``: manual changes and their reversal."""
 
 from __future__ import annotations
 
@@ -173,9 +173,9 @@ def rollback(
 ) -> int:
     """Undo a manual change: restore the checkpoint from before it.
 
-    Refused if the source has published anything since, because those rows would come twice (use
-    `blizzard checkpoint rebuild`), or if data that the version needs is gone. Counters stay. A
-    running daemon stops with exit code 3 at its next save.
+    It is refused if the source has published anything since, because those rows would come twice.
+    Use `blizzard checkpoint rebuild` then. It is also refused if the version needs missing data.
+    Counters stay. A running daemon stops with exit code 3 at its next save.
     """
     if not why.strip():
         raise click.UsageError("--why: give a reason, for the record")

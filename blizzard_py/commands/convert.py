@@ -65,16 +65,16 @@ def convert(files: tuple[Path, ...], output: Path, force: bool) -> int:
     for note in found.notes:
         click.echo(printable(f"note: {note}"), err=True)
     click.echo(printable(f"Wrote {output}."))
-    # What was a secret is known here, and need not be in the environment yet.
+    # The secrets are known here, so they need not be in the environment yet.
     load_config(output, {**found.secrets, **os.environ})
     click.echo(printable(f"Next: `blizzard validate {output}`, `blizzard plan {output}`."))
     return 0
 
 
 _OURS = (
-    "is one of ours already, and is taken as it is: `blizzard validate` checks it. If it is of the"
-    " original, which has the same keys, write its defaults into each source (use_watermark: false,"
-    " compression: gzip)"
+    "is a configuration of this Blizzard already and needs no conversion; `blizzard validate`"
+    " checks it. If it is of the original, which has the same keys, write the original's defaults"
+    " into each source (use_watermark: false, compression: gzip)"
 )
 
 

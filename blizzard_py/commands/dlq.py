@@ -126,7 +126,7 @@ def _row(found: tuple[str, DeadLetterObject, DeadLetter]) -> list[str]:
 
 
 def _stream(found: Iterable[Listed], broken: list[str], *, as_json: bool) -> None:
-    """One line per letter, tabs between the columns: nothing is held back to be aligned."""
+    """Print one line per letter at once, with tabs between the columns."""
     for name, where, letter in _sound(found, broken):
         if as_json:
             text = json.dumps({"source": name, **letter.to_json(where)}, ensure_ascii=False)

@@ -17,7 +17,7 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_state import OperatorState, StreamState, moment
 
-# So many windows of each operator are shown.
+# The number of windows that are shown of each operator.
 _SHOWN = 20
 
 

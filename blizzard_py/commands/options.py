@@ -21,8 +21,8 @@ Body = Callable[..., Any]
 def _typed(context: click.Context) -> Config | None:
     """Return the configuration named in the command line, if it is readable.
 
-    While an option's value is being typed, click has not got to the arguments, so the
-    words of the line are looked through for a file.
+    Click has not parsed the arguments yet while the user types an option's value. So the words of
+    the line are searched for a file.
     """
     words = split_arg_string(os.environ.get("COMP_WORDS", ""))
     for path in (context.params.get("config"), *map(Path, words[1:])):

@@ -18,7 +18,7 @@ from blizzard_py.app.submit import counts_text
 from blizzard_py.slices.notation import short_text
 from blizzard_py.state.stream_state import moment
 
-# Of so many rows `status` says how far they lie behind: what a delay would have to cover.
+# Shares of rows for which `status` shows the lateness, to help to choose a delay.
 _SHARES = (0.99, 0.999)
 
 _ORIGINS = {
@@ -64,7 +64,7 @@ def _print_window(name: str, found: dict[str, Any]) -> None:
 
 
 def _print_units(name: str, found: dict[str, Any]) -> None:
-    """Print a source of work units: those to read, and counts of the others."""
+    """Print a source of work units: the units to read, and counts of the others."""
     counts = ", ".join(f"{count:,} {word}" for word, count in found["counts"].items())
     span = found["range"]
     click.echo(printable(f"{name}: {found['state']}, {span['from']} to {span['to']}: {counts}"))
@@ -227,7 +227,7 @@ def _within(buckets: Sequence[Mapping[str, Any]], rows: float) -> str:
 
 
 def _event_time(name: str, event_time: Mapping[str, Any]) -> str:
-    """Of a query, or of a source whose watermark is only watched, which has no state."""
+    """Return a line on a query, or on a watermark that is only reported."""
     out_of_time = [
         _count(event_time[key], f"{word} row")
         for key, word in (("late_rows", "late"), ("ahead_rows", "early"))

@@ -166,7 +166,7 @@ def _selected(select: Mapping[str, Any]) -> str:
 @log_level_option
 @command
 def show(config: Path, request_id: str, files: bool, as_json: bool) -> int:
-    """Show one request: what it selects, its author and reason, and its state. Writes nothing.
+    """Show one request: its selection, author, reason and state. Writes nothing.
 
     --files adds the outcome of each file so far: ingested, replaced, present (rows already in the
     table), left (to polls), refused, missing, quarantined, kept (failed; the old rows stay), or
@@ -212,7 +212,7 @@ def _facts(found: ListedRequest) -> Iterator[tuple[str, str]]:
 
 
 def _shortened(value: object) -> str:
-    """Return a selector's value; of a long list only its beginning."""
+    """Return a selector's value, or the beginning of a long list."""
     if not isinstance(value, list | tuple):
         return str(value)
     more = f" and {len(value) - 10:,} more" if len(value) > 10 else ""

@@ -106,12 +106,12 @@ def picture(sight: PipelineSnapshot, now: float, height: int) -> Group:
     )
 
 
-# Whether somebody should look at it, and its cells.
+# True for a problem, and the cells.
 _Row = tuple[bool, tuple[Text, ...]]
 
 
 def _worst(rows: Sequence[_Row], most: int) -> list[_Row]:
-    """As many as there is room for: those with trouble before others, each in their order."""
+    """Return as many rows as fit: those with problems first, each part in its order."""
     if len(rows) <= most:
         return list(rows)
     first = sorted(range(len(rows)), key=lambda place: (not rows[place][0], place))[:most]
@@ -121,7 +121,7 @@ def _worst(rows: Sequence[_Row], most: int) -> list[_Row]:
 def _table(columns: Sequence[str], rows: Sequence[_Row]) -> Table:
     table = Table(box=None, pad_edge=False, expand=False)
     for name in columns:
-        # A name is what the next command needs; of a watermark its beginning tells enough.
+        # The next command needs the full name; of a watermark the beginning is enough.
         table.add_column(
             name,
             justify="right" if name in _NUMBERS else "left",

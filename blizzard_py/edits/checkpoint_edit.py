@@ -1,10 +1,10 @@
 """Manual changes of a source's watermark, and a source's reset.
 
 These can skip files or double rows. So the effect is shown first (`plan` before and after), and a
-running daemon is fenced (its next save is refused and it stops with exit code 3). The old
-checkpoint stays as ``…_checkpoint.json.epoch-{n}.bak``. Batches that are ``running`` are dropped:
-nothing of them counts, and their files are found again if the watermark says so. While a batch is
-``publishing`` nothing is changed, since its rows will be in the table.
+running daemon is fenced: its next save is refused and it stops with exit code 3. The old
+checkpoint stays as ``…_checkpoint.json.epoch-{n}.bak``. Batches that are ``running`` are dropped,
+because they are not committed; their files are found again if they are above the watermark. No
+change is possible while a batch is ``publishing``, because its rows will be in the table.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def stored(source: SourcePipeline) -> Stored:
 def require_known(source: SourcePipeline, partition: str) -> None:
     """Raise `EditRefused` for a partition that holds no file and never did, `StorageError`.
 
-    The watermark of one that a typing error names would be passed on to all that sort before it.
+    The watermark of a mistyped partition would apply to all partitions that sort before it.
     """
     state = stored(source).state
     if not partition or partition in state.progress.partitions or state.columns is not None:
@@ -52,15 +52,15 @@ def require_known(source: SourcePipeline, partition: str) -> None:
     files = source.parts.stores.source.list_range(f"{partition}/", f"{partition}0")  # after "/"
     if not any(page.entries for page in files):
         raise EditRefused(
-            f"{partition!r} is no partition of this source: nothing lies below it, and nothing of"
-            " it was ingested; `blizzard checkpoint show` lists the known ones"
+            f"{partition!r} is no partition of this source: it has no files, and none of it was"
+            " ingested. `blizzard checkpoint show` lists the known ones"
         )
 
 
 def with_watermark(state: SourceState, partition: str, name: str) -> SourceState:
     """Return the state with the partition's watermark at ``name``.
 
-    With an empty ``name`` nothing of the partition is. Raises `EditRefused`.
+    With an empty ``name`` no file of the partition is done. Raises `EditRefused`.
     """
     if state.columns is not None:
         raise EditRefused("this is a table or an API; give --column for each column that moves")
@@ -80,8 +80,8 @@ def with_watermark(state: SourceState, partition: str, name: str) -> SourceState
     floor = closed_by(progress, f"{partition}/")
     if floor is not None:
         raise EditRefused(
-            f"{partition!r} lies below the floor {floor!r}, where no poll looks; use"
-            " `blizzard backfill --again` for it"
+            f"{partition!r} is below the floor {floor!r}, so polls do not list it. Use `blizzard"
+            " backfill --again` for it"
         )
     if name.startswith("/") or (partition and name.startswith(f"{partition}/")):
         raise EditRefused(f"--watermark {name!r} must be relative to the partition")
@@ -93,10 +93,10 @@ def with_watermark(state: SourceState, partition: str, name: str) -> SourceState
         state,
         progress=progress,
         in_flight=(),
-        # The journal must not bring names back that are to come again; those that stay done
-        # the checkpoint lists itself.
+        # The journal must not mark names as done that come again. The checkpoint itself lists those
+        # that stay done.
         window=(),
-        # What is new again is for polls to find; it must not be done twice.
+        # Polls find the files that are new again; the queue must not ingest them twice.
         queue=tuple(entry for entry in state.queue if not is_new(progress, entry.path)),
     )
 
@@ -117,8 +117,8 @@ def set_columns(
         known = ColumnState()
     if state.group_seq and not known.boundaries:
         raise EditRefused(
-            "--column: the source begins anew, and its next group takes out all that was published;"
-            " have it read once, then say from where on"
+            "--column: the source starts over, and its next replacement removes all published rows."
+            " Let it be read once, then set the column"
         )
     odd = sorted(set(watermark) - set(names))
     if names and odd:
@@ -126,16 +126,16 @@ def set_columns(
     missing = sorted(set(names) - set(watermark) - set(known.watermark))
     if missing:
         raise EditRefused(
-            f"give a value for {missing[0]!r}, too: without one everything of it would be read"
+            f"give a value for {missing[0]!r}, too: without it all rows would be read again"
         )
     merged = {**known.watermark, **watermark}
     values = {c: v for c, v in merged.items() if v is not None and (not names or c in names)}
     fresh = not known.watermark and known.window is None
     if known.watermark and set(known.names) != set(names):
-        known = replace(known, origin=None)  # rows were read by other columns, whatever these say
+        known = replace(known, origin=None)  # rows were read by other columns
     origin = values if fresh else known.origin
     if origin is not None and is_below(values, origin):
-        origin = values  # what lies above is the live source's from now on
+        origin = values  # polls read what is above, so a backfill may not
     columns = ColumnState(
         values,
         tuple(names),
@@ -222,7 +222,7 @@ def require_not_publishing(source: SourcePipeline, state: SourceState) -> None:
     world = world_of(parts, state)
     if was_published(state, parts, world):
         return
-    # Groups of files are other runs' as well, and tell nothing of this one.
+    # Other runs may have replaced files, too, so groups of files prove nothing here.
     if not parts.has_files and published_since(source.sink, parts.letters_id, state, world.groups):
         return
     raise EditRefused(
@@ -238,22 +238,20 @@ def change(
     now: float,
     why: str = "",
 ) -> str | None:
-    """Put ``edit`` of the state there; the path of the backup, None if there was no file.
+    """Save the edited state; return the path of the backup, None if there was no checkpoint.
 
-    Who does it, when and ``why`` is kept with the backup. Of backups the newest are kept.
-
-    Raises `EditRefused` if the checkpoint is not the one that was ``seen``, or
-    is in the middle of publishing. A daemon that runs is fenced.
+    The backup has author, time and ``why``. Only the newest backups are stored. A running daemon is
+    fenced. Raises `EditRefused` if the checkpoint is not the ``seen`` one, or is publishing.
     """
     require_not_publishing(source, seen.state)
     parts = source.parts
     world = world_of(parts, seen.state)
     after = _without_requested(source, seen.state, edit(seen.state), now)
     why = why or _what(seen.state, after)
-    # What of several sources is done stands with each of them, and none of it at the top.
+    # With several sources each member has its own progress, and the top has none.
     if after.progress.state == "Initial" and not after.members:
-        # It starts over: also what replays have ingested comes again, and what is late then
-        # is not to look like what was settled before.
+        # It starts over. Files of replays come again as well, and late files must not look like
+        # files that were processed before.
         now_there = CheckpointStore(source.sink, source.id).now()
         journal = Journal(source.sink, parts.letters_id, parts.concurrency)
         ledger = Ledger(source.sink, source.id)
@@ -267,11 +265,11 @@ def change(
         )
         after = adopted(after, parts, world)
     elif after.columns != seen.state.columns:
-        # The operator says from where to read, whatever the checkpoint knew.
+        # The operator decides where reading begins.
         after = adopted(replace(after, last_batch=""), parts, world)
         is_lost = seen.raw is None and after.last_batch != NO_BATCH
         if after.columns is not None and (is_lost or newer_work(seen.state, parts, world)):
-            # What was read since, or by a checkpoint that is lost, may lie below the value.
+            # Rows below the value may have been read since, or by a lost checkpoint.
             after = replace(after, columns=replace(after.columns, origin=None))
     return _swapped(source, seen, after, world, Note(current_user(), now, why))
 
@@ -279,15 +277,15 @@ def change(
 def _without_requested(
     source: SourcePipeline, seen: SourceState, after: SourceState, now: float
 ) -> SourceState:
-    """Return the state with its seen requests, without files that they would bring.
+    """Return the state with its seen requests, without their queued files.
 
-    One that runs is to be over first, or cancelled, which needs no daemon. Raises `EditRefused`.
+    Raises `EditRefused` while a request runs. Cancelling it needs no daemon.
     """
     requests, mailbox = seen.requests, Mailbox(source.sink, source.id)
     while running := first_running(requests):
         if not mailbox.is_cancelled(running):
             raise EditRefused(
-                f"request {running} is under way; have the daemon finish it, or cancel it first:"
+                f"request {running} is running. Let the daemon finish it, or cancel it first:"
                 f" `blizzard requests cancel CONFIG {running}`"
             )
         kind, why = requests[running].kind, "cancelled before the checkpoint was changed"

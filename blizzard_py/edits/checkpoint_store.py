@@ -7,8 +7,8 @@ one conditional write replaces exactly the version that was shown, in the next e
 saved meanwhile, the change is refused and the daemon goes on; otherwise the daemon is fenced: its
 next save is refused.
 
-Backups are ordered by a counter in their notes, because the store's clock may have been set back,
-and epochs start again after a checkpoint was lost.
+Backups are ordered by a counter in their notes. The store's clock may be set back, and epochs start
+again after a checkpoint was lost.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from blizzard_py.state.checkpoint_file import with_journal_names
 from blizzard_py.state.source_state import SourceState, checkpoint_path
 
 NOW = "now"
-# So many copies of earlier checkpoints stay.
+# The number of stored copies of earlier checkpoints.
 COPIES_KEPT = 50
 
 
@@ -190,7 +190,7 @@ class CheckpointStore:
     def versions(self) -> Iterator[Version | Unreadable]:
         """Yield the newest first, beginning with the checkpoint as it is. Raises `StorageError`.
 
-        One that is cut or damaged costs itself alone.
+        A damaged version is yielded as unreadable; the others are not affected.
         """
         yield self._version(NOW, self.path, None)
         for each in reversed(self.copies()):
@@ -198,7 +198,7 @@ class CheckpointStore:
             name = path.removeprefix(f"{self.path}.").removesuffix(".bak")
             found = self._version(name, path, until)
             if isinstance(found, Version) and each.error:
-                # What was published by then nobody knows without it.
+                # Without the note it is unknown what was published by then.
                 found = Unreadable(name, path, until, each.error)
             yield replace(found, note=each.note) if isinstance(found, Version) else found
 

@@ -25,7 +25,7 @@ def advanced(
 ) -> SourceState:
     """Return the state whose next batch moves the watermark to a time or further.
 
-    Nothing else changes: batches under way run as they would. Raises `EditRefused`.
+    Running batches do not change. Raises `EditRefused`.
     """
     stream = state.stream
     if stream is None or stream.is_watched:
@@ -35,7 +35,7 @@ def advanced(
     rules = rules_of(given, branches).values()
     if given.mode == "complete" or any(rule.kind == "never" for rule in rules):
         raise EditRefused(
-            "nothing waits for this pipeline's watermark: what it counts is never over"
+            "this pipeline's results never close, so no result waits for its watermark"
         )
     if to_ms <= stream.watermark_ms:
         raise EditRefused(
@@ -54,12 +54,12 @@ def advanced(
 def with_empty_state(state: SourceState) -> SourceState:
     """Return the state with an empty query state; the query may then change.
 
-    The watermark stays, and with it what is closed: windows that were published come no second
-    time. So do counts, and the number of the batch. Raises `EditRefused`.
+    The watermark stays, so windows that were published are not published again. Counts and the
+    number of the batch stay, too. Raises `EditRefused`.
     """
     stream = state.stream
     if stream is None or not stream.packs:
-        raise EditRefused("the query remembers nothing, so there is nothing to forget")
+        raise EditRefused("the query has no state, so there is nothing to forget")
     return replace(
         state,
         stream=replace(

@@ -76,10 +76,10 @@ def rolled_back(source: SourcePipeline, seen: Stored, to: Version) -> SourceStat
         old = with_journal_names(source.sink, source.id, old)
     except StateError as error:
         raise EditRefused(f"{to.name} needs missing data: {error}") from error
-    # What sweeps have noted since stays known, unless the source was started over since.
+    # Names that sweeps noted since stay in the ledger, unless the source was started over.
     again = seen.state.reset_ts != old.reset_ts
     ledger = old.ledger if again else seen.state.ledger
-    # What ran then runs again, as after a crash: nothing of it counted.
+    # Batches that ran then run again, as after a crash: they were not committed.
     unfolded = old.unfolded if again else seen.state.unfolded
     return replace(
         old,
@@ -111,9 +111,9 @@ def _check_counts(source: SourcePipeline, now: SourceState, to: Version) -> None
     before, after = to.state.totals.batches, now.totals.batches
     if before != after:
         raise EditRefused(
-            f"{before:,} batches had ended when {to.name} was replaced, and {after:,} by now: what"
-            " they ingested would come twice. Use `blizzard checkpoint rebuild`, which knows of"
-            " them, or `checkpoint set`"
+            f"{before:,} batches had ended when {to.name} was replaced, and {after:,} by now. Their"
+            " rows would come twice. Use `blizzard checkpoint rebuild`, which knows them, or"
+            " `checkpoint set`"
         )
     if source.parts.has_files:
         try:

@@ -37,15 +37,17 @@ def set_high(
     """
     if high is not None and state.units is not None and state.units.anew and state.group_seq:
         raise EditRefused(
-            "--high: the source begins anew, and its next group takes out all that was published:"
-            " have it read once, then say how far a unit is"
+            "--high: the source starts over, and its next replacement removes all published rows."
+            " Let it be read once, then give the high watermark of a unit"
         )
     begin, name = key_parts(key, "--unit")
     if name not in _names(values):
-        raise EditRefused(f"--unit: {name!r} is none of the source's; see `blizzard plan`")
+        raise EditRefused(f"--unit: the source has no unit {name!r}; `blizzard plan` lists them")
     partition = next((pair for pair in found.laid.partitions if pair[0] == begin), None)
     if partition is None:
-        raise EditRefused(f"--unit: no partition begins at {stamp(begin)}; see `blizzard plan`")
+        raise EditRefused(
+            f"--unit: no partition begins at {stamp(begin)}; `blizzard plan` lists them"
+        )
     units = with_high(_known(state, found), key, partition, high)
     return unit_states.with_progress(_without_readings(replace(state, units=units)))
 
@@ -53,15 +55,15 @@ def set_high(
 def started_over(state: SourceState, *, adopt: bool) -> SourceState:
     """Return the state before any reading: the first one replaces everything.
 
-    Of a source that was not read by units the rows have no `_unit`, and stay for ever: that is
-    refused unless they are adopted.
+    Rows of a source that was not read by units have no `_unit` and are never replaced. That is
+    refused, unless ``adopt`` is set.
     """
     was_read = state.columns is not None or state.progress.value is not None
     if state.units is None and was_read and not adopt:
         raise EditRefused(
-            "this source was not read by units, so its rows in the table are unidentified and will"
-            f" never be replaced: delete them, and give the source {OWN_ID}; or keep them for ever"
-            " beside the new ones, with --adopt"
+            "this source was not read by units, so its rows in the table have no unit and are never"
+            f" replaced. Delete them, and give the source {OWN_ID}; or give --adopt, and they stay"
+            " with the new ones"
         )
     return SourceState(
         totals=state.totals,

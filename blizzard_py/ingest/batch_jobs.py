@@ -22,8 +22,8 @@ from blizzard_py.state.source_state import Batch, SourceState
 class BatchJobs:
     """Runs jobs of a source's batches. ``settle`` gives what they are run with, given the files.
 
-    ``jobs`` are those of live batches. What operators request says nothing of what is now: it is a
-    plain job, of which nobody remembers or watches anything.
+    ``jobs`` run live batches. A batch of a request may have old files, so it runs as a plain job:
+    it changes no query state and no reported watermark.
     """
 
     parts: SourceContext

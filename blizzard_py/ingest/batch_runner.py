@@ -50,7 +50,7 @@ from blizzard_py.state.transitions import (
     with_last_output,
 )
 
-# So often a batch runs again for new columns: each time brings as many as a job tells of.
+# The most runs of a batch for new columns: each run adds as many as a job reports.
 _ROUNDS = INFERRED_COLUMNS // UNEXPECTED_FIELDS
 # How many bad files a log line names.
 _EXAMPLES = 5
@@ -93,7 +93,7 @@ class BatchRunner:
         self._wanted = True
         self._thread = ThreadPoolExecutor(1, f"ingest {parts.name}")
         self.bytes_per_sec: float | None = None
-        self._is_first = True  # its time is that of Spark's start, not of its bytes
+        self._is_first = True  # its duration is mostly the start of Spark
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
     def cancel(self) -> None:
@@ -127,10 +127,10 @@ class BatchRunner:
         return as_journaled(state, self._records.journaled(state.in_flight))
 
     def recover(self, state: SourceState, batch: Batch) -> SourceState:
-        """Bring a batch that a crash left in the checkpoint to its end.
+        """Finish a batch that a crash left in the checkpoint.
 
-        What else waits at the source is not known here. Raises
-        `StateError` if outputs are neither staged, nor in place, nor in the table's log.
+        Other waiting items are unknown here. Raises `StateError` if outputs are neither staged, nor
+        in place, nor in the table's log.
         """
         self._parts.meter.found(len(batch.files), sum(f.size for f in batch.files))
         self._log.info("recovering", batch=batch.batch, phase=batch.phase)
@@ -157,7 +157,7 @@ class BatchRunner:
         return state
 
     def _fresh(self, state: SourceState, count: int) -> tuple[SourceState, list[str]]:
-        """So many names of outputs, with the state that whoever names the next ones has to know."""
+        """Return ``count`` names of outputs, and the state with the last one."""
         names = self._names.fresh(count, self._now(), state.last_output)
         return with_last_output(state, names), names
 
@@ -178,7 +178,7 @@ class BatchRunner:
             )
 
     def clear_older(self) -> None:
-        """Remove what earlier epochs staged; nothing of it may be waiting any more."""
+        """Remove staged files of earlier epochs; none of them may wait for its publication."""
         clear_older(self._sink, self._parts.id, self._epoch())
 
     def start(self, state: SourceState, batch: Batch) -> Ingesting:
@@ -217,7 +217,7 @@ class BatchRunner:
             self.bytes_per_sec = sum(f.size for f in batch.files) / secs
         self._is_first = False
         finished = judge_outcomes(result, state.retries, self._parts.errors.advanced.max_retries)
-        if not batch.request:  # what fails again has its letter, and others wait
+        if not batch.request:  # a requested file that fails has a letter already
             self._tolerance.check(finished)
         bad = [file for file in finished if file.bad_rows]
         if bad:
@@ -267,7 +267,7 @@ class BatchRunner:
     ) -> tuple[SourceState, Ingesting, Ingested]:
         """Run the job; run it again if fields of the batch become columns.
 
-        So rows come with them from the first on. What the columns are is kept before that.
+        So all rows of the batch have the new columns. The columns are saved before the job runs.
         """
         ingested = self._result(ingesting)
         evolve, settings = self._parts.schema.evolve, self._settings
@@ -278,7 +278,7 @@ class BatchRunner:
             self._settings = settings
             if settings.schema.fields == before.schema.fields:
                 break
-            if not self._wanted:  # between two jobs there was none to cancel
+            if not self._wanted:  # a cancellation between two jobs cancelled none
                 raise Cancelled(f"{self._parts.name}: cancelled")
             state, batch = restart_batch(state, ingesting.batch)
             self._save(state)
@@ -293,7 +293,7 @@ class BatchRunner:
             self._job = None
 
     def _log_unexpected_fields(self, state: SourceState, result: IngestResult) -> SourceState:
-        """Say which fields no column takes, once; the caller saves which were said."""
+        """Log fields without a column, each once; the caller saves which were logged."""
         fields = () if self._settings is None else self._settings.schema.fields
         members = {each.source_name: each.ingest.schema.fields for each in self._parts.members}
         state, reports = with_reported_fields(state, result.unexpected, fields, members)
@@ -335,7 +335,7 @@ class BatchRunner:
     def abandon(self, ingesting: Ingesting) -> None:
         """End a job whose batch will not be finished now, so that it stops writing."""
         self._end_job()
-        with contextlib.suppress(BaseException):  # what the caller is raising matters more
+        with contextlib.suppress(BaseException):  # the error of the caller matters more
             ingesting.result.result()
         self._job = None
 
@@ -350,7 +350,7 @@ class BatchRunner:
         return state, batch
 
     def _names_root(self, batch: Batch) -> str:
-        """See `Batch`: what a statement makes of rows need not be of one file each."""
+        """Return the root for `Batch`; ``""`` if rows of a statement may be of many files."""
         parts = self._parts
         ingest = parts.ingest
         has_files = (parts.has_files and not parts.members) or has_records(batch)

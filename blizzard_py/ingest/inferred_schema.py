@@ -1,4 +1,4 @@
-"""The inferred schema of a pipeline: found once, kept, and the same for all its sources.
+"""The inferred schema of a pipeline: inferred once, stored, and shared by its sources.
 
 ``_blizzard/{pipeline}_schema.json`` beside the checkpoints::
 
@@ -8,15 +8,14 @@
      "fields": [{"name": "time", "type": "string"}, …],         # as under schema.fields
      "added": {"device": 1706459000}}                           # with evolve: add, and since when
 
-It is created only where there is none, in one conditional request, so whoever
-comes second takes what the first one found. It is never made again by itself, and without
-``evolve: add`` never changed: a table's columns do not follow the weather. Deleting it makes
-the next start with new files infer anew. What the configuration declares is not
-in it and wins over it.
+One conditional request creates it if it is missing, so a second writer uses the schema of the
+first. It is never inferred again by itself. Without ``evolve: add`` it never changes. After it is
+deleted, the next start with new files infers it again. Declared columns are not in it and win over
+it.
 
-With ``evolve: add`` columns come to its end, never out of it, each in a request that replaces
-the version it was made from. That is saved before any file with the column is, so whoever
-goes on after a death finds what was decided, and types it no other way.
+With ``evolve: add`` columns are appended and never removed. Each change replaces exactly the
+version that it was made from. It is saved before any file with the new column, so a process that
+goes on after a crash uses the same type.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from blizzard_py.schema.types import field_document, field_spec
 from blizzard_py.sources.files.sampling import chosen, first_lines
 from blizzard_py.state.state_paths import STATE_FOLDER
 
-# So often others may have changed the file in between.
+# The most tries if others change the file meanwhile.
 _TRIES = 10
 _REMEDY = "restore the file, or delete it to infer the schema again"
 
@@ -113,8 +112,8 @@ def described(
 ) -> dict[str, Any]:
     """Return a pipeline's columns as ``blizzard schema`` shows them.
 
-    ``origin``: declared in the configuration; inferred and kept; declared, with those that new
-    fields have added; what would be inferred now from a sample; unknown, for there is no file yet.
+    ``origin``: declared in the configuration; inferred and stored; declared, with those that new
+    fields have added; inferred now from a sample; unknown, because there is no file yet.
     """
     return {
         "origin": origin,
@@ -267,8 +266,8 @@ class InferredSchema:
         if not found.fields and not self._declared:
             raise SchemaUnknown(
                 f"{self._source.uri}: no field was found in {counted(files, 'file')} to infer a"
-                " schema from; mend them, raise schema.advanced.sample_bytes_per_file if lines are"
-                " longer, or declare schema.fields"
+                " schema from; correct them, raise schema.advanced.sample_bytes_per_file for longer"
+                " lines, or declare schema.fields"
             )
 
     def _keep(self, found: StoredSchema) -> StoredSchema:

@@ -1,9 +1,9 @@
-"""The seam between a batch and what makes outputs of its files.
+"""The interface between a batch and the jobs that make outputs of its files.
 
 `blizzard_py.ingest.batch_runner` brings files from planned to done and does not know how their rows
 become the table's. Most pipelines run one job of the engine (`PlainJobs`); one over event time
 settles the batch in a query that remembers the ones before (`blizzard_py.streaming.jobs`).
-What such a query has to remember counts from the same save as the outputs.
+The state of such a query counts from the same save as the outputs.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ class PlainJobs:
         self._engine = engine
 
     def check(self, state: SourceState, where: str) -> None:
-        """Nothing is kept."""
+        """Accept any state: plain jobs store none."""
 
     def run(self, _state: SourceState, job: IngestJob, _epoch: int) -> Ingested:
         """See `Jobs`."""
         return Ingested(self._engine.ingest(job))
 
     def has_due(self, state: SourceState) -> bool:  # noqa: ARG002  # see `Jobs`
-        """Nothing comes of no files."""
+        """Return False: without files there are no outputs."""
         return False
 
     def cancel(self, output_prefix: str) -> None:
@@ -82,7 +82,7 @@ class PlainJobs:
         return self._engine.progress(output_prefix)
 
     def advanced(self, state: SourceState) -> None:
-        """Nothing was kept."""
+        """Do nothing: plain jobs store nothing."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""

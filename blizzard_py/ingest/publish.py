@@ -9,17 +9,17 @@ staged there   final there    what it means, what to do
 no             yes            it was published
 yes            yes            copied, not yet deleted: finish the delete
 yes            no             never appeared: publish it under a fresh name
-no             no             published, committed and let go by the table since;
-                              or lost: only the table's log can tell
+no             no             published, committed and removed from the table since;
+                              or lost: only the table's log shows which
 =============  =============  ===================================================
 
-Staging is ``_blizzard/staging/{source id}/{epoch}/{batch}/{attempt}``. Only what older
-epochs wrote is removed, and only once nothing of it waits to be published: those who
-wrote it cannot commit any more, and a daemon that was replaced knows older epochs only.
+Staging is ``_blizzard/staging/{source id}/{epoch}/{batch}/{attempt}``. Only files of older epochs
+are removed, and only if none of them waits to be published. Their writers cannot commit any more,
+and a daemon that was replaced knows older epochs only.
 
-One that was replaced after it had committed may go on to publish under the name that it
-knows, while its successor does under another. Both carry one output id, of which the
-committer takes one file; and whoever comes later finds the output under either name.
+A daemon that is replaced after its commit may still publish under the name that it knows, while its
+successor publishes under another name. Both files carry one output id, and the committer accepts
+one file of an id. A later process finds the output under either name.
 """
 
 from __future__ import annotations
@@ -68,16 +68,16 @@ def clear_older(storage: Storage, source_id: str, epoch: int) -> None:
 class OutputIdGenerator:
     """Names of outputs: UUIDv7 (RFC 9562), each greater than all earlier ones of the source.
 
-    A committer lists after the names that it has seen, so their time is the store's, not that of
-    this machine, which the next daemon may not share. The store's clock may be set back as well;
-    names increase with the batches all the same.
+    A committer lists after the names that it has seen. So names use the store's clock: the next
+    daemon may run on a machine with another clock. Names increase even if the store's clock is set
+    back.
     """
 
     def __init__(self) -> None:
         self._last = 0  # milliseconds and, in the lowest twelve bits, a counter within each
 
     def fresh(self, count: int, now: float, last: str = "") -> list[str]:
-        """So many names in increasing order, above ``last``; ``now`` is in epoch seconds."""
+        """Return ``count`` increasing names above ``last``; ``now`` is in epoch seconds."""
         millis = max(int(now * 1000), millis_of(last) + 1)
         first = max(millis << _COUNTER_BITS, self._last + 1)
         self._last = first + count - 1
@@ -101,7 +101,7 @@ def publish(storage: Storage, outputs: Sequence[PlannedOutput], concurrency: int
 
 @dataclass(frozen=True, slots=True)
 class Unpublished:
-    """Outputs after a crash: those never published, and those that are nowhere."""
+    """Outputs after a crash: those still staged, and those in no place."""
 
     staged: tuple[PlannedOutput, ...]
     nowhere: tuple[PlannedOutput, ...]

@@ -49,20 +49,20 @@ from blizzard_py.requests.report import page_name
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.transitions import requests_of, without_request
 
-# Of a range of values everything counts as read, which other settings may leave out.
+# A range of values counts as read completely, but other settings may leave rows out.
 _CHANGED = (
     "the configuration of this source changed while it ran; give the command again, which reads"
     " what is left with the new one"
 )
-# Looked for this often also where the bell was not heard, in seconds.
+# Requests are listed this often even without a bell, in seconds.
 _LIST_SECS = 3600.0
-# So many are read by one look: live work is not to wait for all that somebody may put there.
+# The most requests that one look reads, so that live work does not wait for a full mailbox.
 _AT_ONCE = 100
-# No bell has this text: there is more to look for.
+# No bell has this text: more requests wait.
 _MORE = "more"
-# So many pages are read by one look, where nothing of them is to do.
+# The most pages that one look reads if none of them has work.
 _PAGES_AT_ONCE = 20
-# A request and how it ended stay that long, in seconds of the store's clock.
+# A request and its end are stored this long, in seconds of the store's clock.
 _KEPT_SECS = 30 * 86_400.0
 
 
@@ -77,7 +77,7 @@ class RequestRunner:
         clock: Callable[[], float],
         monotonic: Callable[[], float],
     ) -> None:
-        """``clock`` tells epoch seconds, for people; ``monotonic`` when to look for requests."""
+        """``clock`` gives epoch seconds for people; ``monotonic`` decides when to look."""
         self._mailbox = mailbox
         self._effects = effects
         self._clock = clock
@@ -85,7 +85,7 @@ class RequestRunner:
         self._heard: str | None = None
         self._listed = 0.0
         self._logged_error = ""
-        # What kept the last look from being whole.
+        # The error that cut the last look short.
         self.error: StorageError | None = None
         self._log = get_logger(source=name)
 
@@ -120,7 +120,7 @@ class RequestRunner:
             except StorageError as error:
                 return self._go_on_without(state, error)
             if after is None:
-                break  # it is still read, and live work goes on
+                break  # the page is still read, and live work goes on
             state = save(after)
             try:
                 self._record(state)
@@ -131,14 +131,14 @@ class RequestRunner:
     def _with_next_page_or_end(
         self, state: SourceState, request_id: str, epoch: int
     ) -> SourceState | None:
-        """As `_with_next_page`; what goes wrong with a request alone ends it.
+        """Do `_with_next_page`; an error of the request alone ends the request.
 
-        It would be the same in each cycle, and the source would do nothing else any more.
+        Otherwise it would fail in each cycle, and the source would do nothing else.
         """
         try:
             return self._with_next_page(state, request_id, epoch)
         except (StorageError, FencedError, Cancelled):
-            raise  # of the store, or of the owner of the source, and of no request
+            raise  # an error of the store or the owner, not of the request
         except Exception as error:
             kind = state.requests[request_id].kind
             after = self._crashed(state, request_id, kind, "failed", error)
@@ -177,7 +177,7 @@ class RequestRunner:
                 return replace(state, requests=with_letters_away(state.requests, request_id))
             found = self._effects.select(state, request, PageRequest(request_id, known.cursor, now))
         except (RequestRefused, RequestInvalid, StateError) as error:
-            # What cannot be understood costs the request alone.
+            # An invalid request or report ends this request only.
             end: State = "failed" if known.pages else "rejected"
             return self._ended(state, request_id, end, str(error), now)
         if found is None:
@@ -214,13 +214,13 @@ class RequestRunner:
         try:
             self._record(state)
             if contents.ended and (is_first or now - self._listed >= _LIST_SECS):
-                # Of each of them the mention went before, or it would stand for a new one.
+                # Their entries in the checkpoint are gone, else they would count as new ones.
                 self._mailbox.prune(self._clock() - _KEPT_SECS)
         except StorageError as error:
             failed = error
         if failed is not None:
             return self._go_on_without(state, failed)
-        # Only what was seen through is not looked for again.
+        # Only a complete look is not repeated.
         self._heard, self._listed, self._logged_error = bell, now, ""
         if len(contents.open) > _AT_ONCE and any(e not in state.requests for e in contents.open):
             self._heard = _MORE
@@ -230,15 +230,15 @@ class RequestRunner:
         self, state: SourceState, contents: Contents
     ) -> tuple[SourceState, StorageError | None]:
         """Return the state with all open requests decided, and an error of an unreadable one."""
-        # What has its record needs no mention any more, nor what waits and was removed. One that
-        # runs here and has ended is that of a checkpoint that was put back.
+        # A request with an end record needs no entry, nor a waiting one that was removed. If it
+        # still runs here, the checkpoint was restored from a copy.
         missing = {each for each, known in state.requests.items() if known.state == "waiting"}
         missing = missing.difference(contents.open).union(contents.ended)
         state = replace(state, requests=without(state.requests, missing))
         for request_id in requests_of(state).difference(state.requests):
             state = without_request(state, request_id)
         failed = None
-        # New ones first: those that wait are many only if somebody has made a mistake.
+        # New ones first; only by mistake many requests wait.
         for request_id in sorted(contents.open, key=state.requests.__contains__)[:_AT_ONCE]:
             is_cancelled = request_id in contents.cancelled
             try:
@@ -280,7 +280,7 @@ class RequestRunner:
                 is_cancelled=is_cancelled,
             )
         except (StorageError, FencedError, Cancelled):
-            raise  # of the store, or of the owner of the source, and of no request
+            raise  # an error of the store or the owner, not of the request
         except Exception as error:
             kind = "" if known is None else known.kind
             after = self._crashed(state, request_id, kind, "rejected", error)

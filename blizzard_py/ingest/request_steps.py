@@ -21,7 +21,7 @@ from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.source_state import Batch, SourceState, ToReplace, queued, under_way
 from blizzard_py.state.transitions import without_batch, without_request
 
-# So often a batch of a request is tried.
+# The most attempts of a batch of a request.
 _ATTEMPTS = 3
 _FAILING = (
     "its batch with {} ended three times without a result, by an error or the death of the process;"
@@ -80,14 +80,13 @@ class SelectedPage:
 
 @dataclass(frozen=True, slots=True)
 class RequestEffects:
-    """A source's way to do requests: their effects, and the fingerprint of what decides its rows.
+    """The effects of requests on a source.
 
-    ``apply`` is pure but for what the source may be asked, and raises `RequestRefused`. So does
-    ``select``, which reads a page of what a request selects, or is not done with that yet: then it
-    gives None, and is asked again. It writes nothing that counts.
-    ``put_away`` moves a request's letters to those that are dealt with; moved before, they stay.
-    What ``select`` has read for others than a request ``keep_for`` lets go of, and ``close`` ends
-    what it still reads.
+    ``apply`` returns the new state. It may query the source and changes nothing. ``select`` reads a
+    page of a request's selection; it returns None if it is still reading. Both raise
+    `RequestRefused`. ``put_away`` closes a request's letters, also if called again. ``config`` is
+    the fingerprint of the settings that decide the rows. ``keep_for`` drops pages read for other
+    requests. ``close`` ends the reading.
     """
 
     apply: Callable[[SourceState, Request, float], Applied]
@@ -159,10 +158,9 @@ def failed(state: SourceState, request_id: str, reason: str, now: float) -> Sour
 
 
 def fail_request(state: SourceState, batch: Batch, error: BlizzardError, now: float) -> SourceState:
-    """Return the state without a batch of a request that failed for good, and that request over.
+    """Return the state without a batch that failed for good, and with its request ended.
 
-    What its rows are refused for would stop the source, and is said of none of its own. Raises
-    ``error`` for a batch of the source.
+    The error must not stop the source. Raises ``error`` for a live batch.
     """
     if batch.request not in state.requests:
         raise error

@@ -1,4 +1,4 @@
-"""Start of a source: the state to go on with, from the one in storage or from nothing."""
+"""Start of a source: the state to continue with, stored or new."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from blizzard_py.state.transitions import clamp_times
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Begins a source. ``fresh`` insists on a start from nothing where state is missing.
+    """Begins a source. ``fresh`` forces a cold start if the state is missing.
 
     ``clock`` is the store's.
     """
@@ -32,7 +32,7 @@ class Start:
     fresh: bool = False
 
     def load(self, found: SourceState | None, epoch: int) -> tuple[SourceState, bool]:
-        """Return what to go on with, and whether to save it before anything else.
+        """Return the state to continue with, and whether to save it first.
 
         ``found`` is the state in storage. Raises `StateError`, `StorageError`.
         """
@@ -47,31 +47,31 @@ class Start:
             state = replace(state, reset_ts=journal.latest_commit(self.clock()))
         ledger = state.ledger
         if self._starts_over(state):
-            # What was settled before is not to hide what is late from now on, or comes again.
+            # Names processed before the reset must not hide late or repeated files after it.
             state = self.source.start_over(state, epoch)
         own = replace(state, source=parts.identity)
         watch, stream = parts.watch, state.stream
         if stream is not None and stream.is_watched:
-            # Nobody watches it any more, or by another column, of which it says nothing.
+            # The watermark is not reported any more, or it is of another column now.
             same = watch is not None and stream.query == watched_query(watch.column)
             own = replace(own, stream=stream if same else None)
         state = clamp_times(own, self.clock())
         if found is not None and found.source is None:
-            # The original's, or an older release's.
+            # The checkpoint is a copy for this source, or of an older release.
             state = replace(state, progress=start_grace(state.progress, self.clock()))
-        # Who reads the same files goes by the range that is stored.
+        # Other sources of the same files use the stored range.
         is_new = found is not None and found.source != parts.identity
         return state, is_new or state != own or state.ledger != ledger
 
     def first_document(self) -> Mapping[str, Any]:
-        """Return what to write where there is no checkpoint, unless there was one."""
+        """Return the first checkpoint. Raises `ColdStartRefused` if there was one before."""
         if not self.fresh:
             check_cold_start(self.parts)
         return state_to_json(self._cold(), self.parts.clock())
 
     def _cold(self) -> SourceState:
-        # Of an insisted start also whoever starts next has to know, if we die at once.
-        # Then there may be batches of before, too, which the first look at the journal tells of.
+        # The next start must know of a forced start, too, if this process dies at once. Then there
+        # may be earlier batches, and the first look at the journal finds them.
         reset_ts, last = (self.parts.clock(), "") if self.fresh else (0.0, NO_BATCH)
         return SourceState(
             source=self.parts.identity,
@@ -81,7 +81,7 @@ class Start:
         )
 
     def _starts_over(self, state: SourceState) -> bool:
-        """Return whether this is an insisted start from nothing that has not done anything yet."""
+        """Return whether this is a forced cold start that has not done anything yet."""
         cold = state.origin is None and state.progress.state == "Initial"
         idle = not (state.in_flight or state.ledger)
         return bool(state.reset_ts) and cold and idle

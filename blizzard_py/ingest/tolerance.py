@@ -1,7 +1,7 @@
-"""Limits that stop a source before it passes bad files: a bad record, or too many files.
+"""Limits that stop a source at a bad record or at too many bad files.
 
-Nothing of the batch is passed then, and the next start runs it again. So the remedy in the message
-has to change how the same files are judged.
+The batch is not committed then, and the next start runs it again. So the remedy in the message must
+change the outcome of the same files.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ _EXAMPLES = 5
 
 
 class Tolerance:
-    """Counts a source's bad files since its start, batch by batch, and says when it must stop."""
+    """Counts a source's bad files since its start, and stops it at a limit."""
 
     def __init__(self, name: str, errors: ErrorSettings, is_missing: Callable[[str], bool]) -> None:
         self._name = name
         self._errors = errors
         self._is_missing = is_missing
         self._passed = 0
-        self._checked = 0  # of the batch that was checked last and is not passed
+        self._checked = 0  # of the last checked batch, until it is committed
 
     def check(self, finished: Sequence[FinishedFile]) -> None:
-        """Raise `PipelineStopped` if the batch may not be passed."""
+        """Raise `PipelineStopped` if the batch may not be committed."""
         self._check_records(finished)
         self._checked = self._check_failures(finished)
 
     def passed(self) -> None:
-        """Count what was checked last from now on."""
+        """Count the bad files of the last checked batch, which is committed."""
         self._passed += self._checked
         self._checked = 0
 
@@ -43,8 +43,8 @@ class Tolerance:
         bad = [file for file in finished if file.stage == "parse"]
         if bad:
             raise PipelineStopped(
-                f"{self._name}: stopped at a bad record (error_handling.on_bad_record is"
-                " fail), nothing was passed over; mend or remove the file, correct the schema, or"
+                f"{self._name}: stopped at a bad record, because error_handling.on_bad_record is"
+                " fail. No file was skipped. Correct or remove the file, correct the schema, or"
                 f" set on_bad_record to quarantine_record: {_examples(bad)}"
             )
 
@@ -53,13 +53,13 @@ class Tolerance:
         if not limit:
             return 0
         condemned = (file for file in finished if file.outcome == "quarantined")
-        # One that is gone is nothing to mend; it ends with a letter.
-        mendable = (file for file in condemned if not self._is_missing(file.path))
-        bad = list(islice(mendable, limit - self._passed))
+        # A missing file cannot be corrected; it becomes a dead letter.
+        present = (file for file in condemned if not self._is_missing(file.path))
+        bad = list(islice(present, limit - self._passed))
         if bad and self._passed + len(bad) >= limit:
             raise PipelineStopped(
-                f"{self._name}: stopped at error_handling.max_failures = {limit}, nothing was"
-                f" passed over; mend or remove the files, or raise the limit: {_examples(bad)}"
+                f"{self._name}: stopped at error_handling.max_failures = {limit}. No file was"
+                f" skipped. Correct or remove the files, or raise the limit: {_examples(bad)}"
             )
         return len(bad)
 

@@ -1,8 +1,8 @@
 """Turns of live files and requested files within one poll of the source. Pure.
 
-Live files come first. A batch of a request takes its turn when no live files wait, or after three
-live batches, so a request goes on beside a long backlog. At most one batch of a request is in
-flight, and none starts when the next poll is due, so new files wait for one of them at most.
+Live files come first. A batch of a request has its turn when no live files wait, or after three
+live batches. So a request makes progress during a long backlog. At most one batch of a request is
+in flight, and none starts when the next poll is due. So new files wait for at most one of them.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.meter import BatchLimits
 from blizzard_py.sources.protocol import Requested, Work
 
-# So many live batches come between two of a request, while live files wait.
+# The number of live batches between two of a request, while live files wait.
 _LIVE_TURNS = 3
-# What a batch of a request holds at most: live files that arrive meanwhile wait for it.
+# Limits of a batch of a request, because new live files wait for it.
 _REQUEST_SECS = 20.0
 _FIRST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The files of the next batch, and the request that they are of, empty for live ones."""
+    """The files of the next batch, and their request; ``""`` for live files."""
 
     files: tuple[Entry, ...]
     request: str = ""
@@ -49,7 +49,7 @@ class Turns:
         self._is_first = True
 
     def next(self, bytes_per_sec: float | None, *, is_beside_request: bool) -> Turn | None:
-        """Take the next batch's files; None if there are none, or none that may begin now.
+        """Take the next batch's files; None if no batch may start now.
 
         With ``is_beside_request`` a batch of a request is in flight.
         """

@@ -48,7 +48,7 @@ SEARCHED_AT_ONCE = (1, 15, 48)
 # How much of a commit identifies it among others of the same version: the beginning has a time
 # and, in most, an id.
 STAMP_BYTES = 4096
-# Of an anchor: two commits that somebody made of one version agree once in 10¹⁴ times.
+# The length of an anchor. Two different commits of one version have the same one in 10¹⁴ cases.
 ANCHOR_BYTES = 6
 
 _INFO = "commitInfo"
@@ -190,7 +190,7 @@ class LogReader:
     def penguin_news(self, after: int, version: int) -> News:
         """Collect the output ids and the newest document in commits ``after < v <= version``.
 
-        As far as the log goes. The mirror has that of one instance only, and may be lost.
+        Commits that the log no longer has are left out. The mirror knows only one instance's.
         """
         found = News()
         for info in self.pool.map(self.commit_info, range(after + 1, version + 1)):

@@ -1,7 +1,7 @@
 """Bounds of a column as logged, for columns that delta-rs leaves out.
 
 The log is read completely once, and then by new commits. Statistics that are not understood count
-as missing: such files are read, which costs time only.
+as missing: then the files are read, which costs only time.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ objects ``_penguin/output_ids/{version}-{uuid}-{table}.digests`` of sorted 16-by
 
 A segment's name has the log version up to which every id is in the segments. So a start reads only
 later commits, and neither log clean-up nor a lost mirror can make an old id unknown. The name also
-has the table and a fingerprint of that version's commit (its *anchor*, the first digits of the
-UUID, which then has version 8). So `OutputIds.check` notices a log that lost commits or was
-recreated, even if other commits have its version numbers by now. Ids of lost commits would keep
-valid files out.
+has the table and a fingerprint of that version's commit, its *anchor*: the first digits of the
+UUID, which then has version 8. So `OutputIds.check` notices a log that lost commits or was
+recreated, even if other commits have its version numbers by now. Otherwise the ids of lost commits
+would reject valid files.
 
 All instances of a table share the segments. Two instances that fold at the same time store the
 same ids twice, which is harmless in a set.
@@ -114,8 +114,8 @@ class OutputIds:
         """
         where = f"{self._storage.uri}/{FOLDER}"
         remedy = (
-            "restore the log; or, if the table is to be built anew from the files that lie"
-            " there, delete _penguin/"
+            "restore the log; or delete _penguin/ to build the table again from the files that are"
+            " there"
         )
         if version is None and self._paths:
             raise StateError(f"{where}: is there, but the table has no log; {remedy}")

@@ -355,4 +355,4 @@ def has_vectors(handle: DeltaTable, uri: str) -> bool:
         message = clean_message(error)
         if is_passing(message):
             raise Unavailable(f"{uri}: {message}") from error
-        return True  # one that cannot be read is there all the same
+        return True  # an unreadable one counts as present

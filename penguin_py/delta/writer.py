@@ -18,7 +18,7 @@ from penguin_py.delta.replace_entry import RETRIES, replace
 from penguin_py.model import CommitPlan
 from penguin_py.settings import Table
 
-# Of the ``txn`` that all Penguins have in common. It says nothing and never rises.
+# The version of the ``txn`` that all Penguins share. It never rises and has no meaning.
 COMMON_VERSION = 0
 
 

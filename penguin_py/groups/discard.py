@@ -38,7 +38,7 @@ TRIES = 12
 
 
 class DiscardRefused(BlizzardError):
-    """Nothing was changed; the message has the reason and the remedy."""
+    """The discard is refused, without any change. The message has reason and remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class Discarder:
     ) -> DiscardResult:
         """Discard these outputs and, of a ``source``, the next group; both are then in the log.
 
-        Only groups of ``blocked`` sources can be discarded. Nothing is written for outputs that are
-        discarded already, so an interrupted command can be repeated. Raises `DiscardRefused`,
+        Only groups of ``blocked`` sources can be discarded. Outputs that are discarded already are
+        skipped, so an interrupted command can be repeated. Raises `DiscardRefused`,
         `CommitError`, `StateError`, `StorageError`.
         """
         conflict: CommitConflict | None = None

@@ -36,8 +36,8 @@ from penguin_py.settings import Table
 # than the table has.
 FORGOTTEN_AT = 100_000
 _ANEW = (
-    "; run OPTIMIZE … ZORDER BY with a column, which writes all files anew (a plain OPTIMIZE"
-    " leaves single and large ones)"
+    "; run OPTIMIZE … ZORDER BY with a column, which rewrites all files (a plain OPTIMIZE skips"
+    " single and large ones)"
 )
 
 
@@ -139,11 +139,10 @@ class GroupPlanner:
         lost = [o for o in outputs if o not in there and discard_mark(o) not in known]
         if lost:
             raise SchemaMismatch(
-                f"the rows of output {lost[0]!r} lie in no file of its own any more (a compaction"
-                " has mixed them with others, or a RESTORE has brought back older ones), so they"
-                " cannot be told; delete them with another engine, and say so with `penguin discard"
-                " --output`. With _source_file among metadata_columns rows are found wherever they"
-                " lie"
+                f"the rows of output {lost[0]!r} are in no file of its own any more: a compaction"
+                " has mixed them with others, or a RESTORE has brought back older files. So they"
+                " cannot be found. Delete them with another engine, then run `penguin discard"
+                " --output`. With _source_file in metadata_columns rows are found in any file"
             )
         return [numbers[path] for output in outputs for path in there.get(output, ())]
 
@@ -159,7 +158,7 @@ class GroupPlanner:
                 return ReplacedRows(0, 0, lacks=True)
             path = relative(spelled, self._storage.uri)
             if path is None:
-                raise SchemaMismatch(f"{spelled} lies outside of the table's directory{_ANEW}")
+                raise SchemaMismatch(f"{spelled} is outside of the table's directory{_ANEW}")
             return count_replaced(self._storage, path, active.sizes[place].as_py(), wanted)
 
         if self._pool is None or len(places) < 2:
@@ -178,14 +177,14 @@ def require_replaced_outputs(group: Group, known: Container[str]) -> None:
     missing = [output for output in group.outputs if output not in known]
     if missing:
         raise SchemaMismatch(
-            f"waits until output {missing[0]!r} is committed, whose rows it replaces; `penguin"
-            " reconcile` commits it if its file lies there; if it never will be (it is in"
-            " quarantine, or gone), say so with `penguin discard --output`"
+            f"waits until output {missing[0]!r} is committed, whose rows it replaces. `penguin"
+            " reconcile` commits it if its file exists. If the file is quarantined or missing, run"
+            " `penguin discard --output`"
         )
 
 
 def fully_removed_outputs(group: Group) -> tuple[str, ...]:
-    """Return the outputs that are removed whole, since no column selects their rows."""
+    """Return the outputs whose files are removed completely: no column selects their rows."""
     return group.outputs if not group.source_files else ()
 
 
@@ -194,7 +193,7 @@ def _removable(active: ActiveFiles, place: int) -> str:
     spelled = active.paths[place].as_py()
     if not is_removable(spelled):
         raise SchemaMismatch(
-            f"{spelled} stands in the log as it would not in a remove of ours{_ANEW}"
+            f"{spelled} is a path in the log that Penguin cannot write into a remove{_ANEW}"
         )
     return unquote(spelled)
 

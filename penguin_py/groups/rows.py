@@ -105,7 +105,7 @@ def _text_columns(schema: pa.Schema, wanted: Mapping[str, TextRanges]) -> list[s
         kind = schema.field(name).type
         if not _is_text(kind):
             raise SchemaMismatch(
-                f"has {name} as {kind}, so its rows cannot be told; delete or rewrite it"
+                f"has {name} as {kind}, so its rows cannot be identified; delete or rewrite it"
             )
     return there
 

@@ -1,8 +1,8 @@
 """The contract of Parquet files that all readers of a Delta table read alike. Pure.
 
-Promise: engines that follow the protocol read an accepted file alike, as far as its footer can
-tell, and reading its footer costs limited memory and time. The check runs where footers are read,
-so every command decides alike.
+Promise: engines that follow the protocol read an accepted file alike, as far as its footer shows.
+Reading its footer costs limited memory and time. The check runs where footers are read, so every
+command decides alike.
 
 * Timestamps have milliseconds or microseconds. The protocol has microseconds. Nanoseconds and
   INT96 (which has no statistics to prove its range) are cut off, overflow or fail, depending on
@@ -32,11 +32,11 @@ from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.intake.file_statistics import column_bounds, leaf_columns, row_groups
 from penguin_py.model import Footer
 
-# Where Arrow's writer notes types that Parquet has none for.
+# The key under which Arrow's writer stores types that Parquet lacks.
 ARROW_KEY = b"ARROW:schema"
 
-# Measured: what a column chunk, a row group and a column take once they are decoded, whatever
-# they take in the footer, and so how much longer than itself a footer may become.
+# Measured memory of a decoded column chunk, row group and column. It does not depend on their size
+# in the footer, so it limits how much a footer can grow.
 CHUNK_BYTES, GROUP_BYTES, COLUMN_BYTES = 800, 256, 1700
 MOST_DECODED = 32
 

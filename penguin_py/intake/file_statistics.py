@@ -78,8 +78,8 @@ class _Column:
 class StatisticsWriter:
     """Makes the ``stats`` JSON of an ``add`` for files of one schema in one table's.
 
-    What depends on the schemas alone is worked out once: files that arrive together
-    are alike, and there may be thousands.
+    Everything that depends only on the schemas is computed once: thousands of files that arrive
+    together have one schema.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ def _written(
 def indexed_columns(names: Sequence[Name], properties: Mapping[str, str]) -> set[Name]:
     """Return the columns whose bounds readers use, by the properties of the table.
 
-    Those that are listed, with all that is inside of them; else so many from the first on.
+    These are the listed columns with their fields; without a list, the first columns.
     """
     listed = properties.get("delta.dataSkippingStatsColumns")
     if listed is not None:

@@ -1,7 +1,7 @@
 """Published outputs that are missing in table and store, and rejected files that are resolved.
 
 A VACUUM with a short retention, or after a long outage, deletes files that wait for their commit.
-Nothing in the table's directory shows that, but Blizzard's journal does. Each check reads the
+The table's directory does not show that, but Blizzard's journal does. Each check reads the
 journal records since the last one, and looks in the store for those outputs that the log lacks.
 """
 
@@ -123,7 +123,7 @@ def find_resolved(
 
     Their output was discarded (`penguin discard`, which `blizzard replay --refused` runs first), or
     came in another file. The record stays while the file exists, because the sweep would take it
-    for a straggler; nobody has to act. A file that cannot be read is not resolved.
+    for a straggler. The operator need not act. An unreadable file is not resolved.
     """
     records = list(records)
     found = {r.path for r in records if r.output_id is not None and r.output_id in known}

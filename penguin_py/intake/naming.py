@@ -88,7 +88,7 @@ def lower_scans(
     partitions = dict(progress.partitions)
     for partition, name in lowest.items():
         known = partitions[partition]
-        # Just below the name: nothing that is not a beginning of it lies between.
+        # Just below the name: only its own beginnings sort between the two.
         before = name[:-1]
         low, high = order_key(before), order_key(known.before or "")
         places = (split(path, depth) for path in refused)

@@ -2,7 +2,7 @@
 
 An engine that rewrites a table (OPTIMIZE, a MERGE) writes its files first and commits them later,
 and may die in between. Committing such a file too early, or after the engine died, would duplicate
-its rows. Nothing in the file shows this. So a file is *ours* if it carries Blizzard's output id or
+its rows. The file does not show this. So a file is *ours* if it carries Blizzard's output id or
 lies in a directory configured as ours. Any other file waits; if its writer meant to commit it, it
 is in the log by then.
 """
@@ -22,7 +22,7 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class SortedFiles:
-    """Files by whose they are: which count, which have to wait, which are refused."""
+    """Files sorted by owner: accepted, waiting, and refused."""
 
     taken: tuple[Footer, ...]
     young: tuple[Entry, ...]
@@ -72,7 +72,7 @@ class ForeignFiles:
     def due(self, found: Iterable[Entry], now: float) -> list[Entry]:
         """Return the files to read, of everything that a poll found: all but those still waiting.
 
-        Those that the poll did not find any more are forgotten.
+        Waiting files that the poll did not find are forgotten.
         """
         ready: list[Entry] = []
         waiting: dict[str, Entry] = {}

@@ -11,8 +11,8 @@ Object stores cannot append, so the whole object is replaced. It stays short: be
 record costs no more. The latest line of a path counts; one with ``"released": true`` removes the
 path from the record.
 
-A file that is recorded with the same size and error is not recorded twice, as far as the short
-object and this process know, so repeating after a crash changes nothing. The sweep retries a file
+A file with the same size and error is not recorded twice, as far as the short object and this
+process know. So repeating after a crash changes nothing. The sweep retries a file
 that was replaced since; its line is renewed, or removed once the file is committed.
 
 Two instances that write at the same moment can lose a line. The sweep finds such a file again,

@@ -43,10 +43,10 @@ _BYTE_ARRAY = 6
 _REQUIRED, _OPTIONAL, _REPEATED = 0, 1, 2
 # None, snappy, gzip, lz4, zstd, lz4_raw.
 _CODECS = frozenset({0, 1, 2, 5, 6, 7})
-# One that no reader has, and one that Spark lacks.
+# No reader has the first one, and Spark lacks the second one.
 _REFUSED_CODECS = {3: "LZO", 4: "Brotli"}
 _ENCODINGS = frozenset({0, 2, 3, 4, 5, 6, 7, 8, 9})
-# As they stand in a list: none takes more than a byte.
+# As bytes of a list: each encoding takes one byte.
 _ENCODING_BYTES = frozenset(2 * encoding for encoding in _ENCODINGS)
 _PAGES = range(4)
 _ENCRYPTED = "is encrypted, and readers have no key for it; write it without encryption"
@@ -81,7 +81,7 @@ class _Element:
 class FooterCheck:
     """Checks footers. Files that arrive together are alike, so the latest schema is kept.
 
-    Threads may use it at the same time: what is kept is replaced in one step.
+    Threads may share it: the stored schema is replaced in one step.
     """
 
     def __init__(self) -> None:
@@ -221,10 +221,10 @@ def _row_group(data: bytes, at: int, leaves: Sequence[_Leaf], end: int) -> int:
             at = skip_value(data, at, kind)
     if len(chunks) != len(leaves):
         raise unreadable("a row group has no columns")
-    # Of a row count that cannot be, `check_rows` has more to say.
+    # `check_rows` reports an impossible row count.
     for leaf, found, nulls in chunks if rows >= 0 else ():
         values = found.get(5, 0)
-        # Of a column with lists there are more values than rows, an empty one counted as one.
+        # A column of lists has at least as many values as rows; an empty list counts as one.
         if values < rows if leaf.repetition else values != rows:
             raise unreadable(f"{_name(leaf)} has {values:,} values in {rows:,} rows")
         if not 0 <= nulls <= values:
@@ -272,7 +272,7 @@ def _chunk_metadata(data: bytes, at: int, leaf: _Leaf) -> tuple[dict[int, int], 
     found: dict[int, int] = {}
     nulls, number = 0, 0
     while head := data[at]:
-        # As `_field` and `_whole`, in place: this is most of a footer.
+        # Inlined `_field` and `_whole`, because this is most of a footer.
         at += 1
         kind = head & 15
         if head > 15:

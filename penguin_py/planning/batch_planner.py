@@ -25,9 +25,9 @@ from penguin_py.settings import Table
 class BatchPlan:
     """The next commit, with ``rows`` rows, and the reasons for leaving out other files.
 
-    ``waiting`` are foreign files that are too young, ``failed`` could not be read now, ``gone``
-    were removed since the listing, and ``left`` were not read because earlier footers fill the
-    memory limit.
+    ``waiting`` are foreign files that are too young. ``failed`` could not be read now. ``gone``
+    were removed since the listing. ``left`` were not read because earlier footers fill the memory
+    limit.
     """
 
     plan: CommitPlan
@@ -78,7 +78,7 @@ class BatchPlanner:
     ) -> BatchPlan:
         """Decide the outcome of the files, oldest first, on top of ``state``.
 
-        Those that are ``overdue`` count only if they carry an output id.
+        Files that are ``overdue`` count only if they carry an output id.
         """
         found, footer_bytes = self._decide(state, batch, known_output_ids, now, overdue)
         if footer_bytes > LARGE_BYTES:

@@ -175,6 +175,6 @@ def _timestamp(text: str, *, zoned: bool) -> str | None:
 def typed_columns(
     names: Sequence[str], configured: Mapping[str, str] | None
 ) -> dict[str, pa.DataType]:
-    """Return types for the partition columns of a new table: as configured, else strings."""
+    """Return types for the partition columns of a new table; the default is string."""
     given = configured or {}
     return {name: PARTITION_TYPES[given.get(name, "string")] for name in names}

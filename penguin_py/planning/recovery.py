@@ -87,9 +87,8 @@ def gather_output_ids(
 
     ``transactions`` are the newest of every application in the log. If they equal those that the
     memory has seen, no Penguin committed since, and nothing is read. If segments are left out, all
-    commits behind the others are read, or `StateError` is raised. Ids of commits that the log has
-    lost are taken from other mirrors and, if this instance has none, from the footers of the
-    table's files.
+    commits behind the others are read, or `StateError` is raised. Other mirrors have the ids of
+    commits that the log has lost. Without a mirror they come from the footers of the table's files.
     """
     folded = segments.folded
     if segments.left_out:
@@ -124,15 +123,15 @@ def gather_output_ids(
 def check_no_state(table: Table, storage: Storage) -> None:
     """Raise `StateError` if the log is gone and the state is not.
 
-    Files that it had removed would come back with the others. Raises `StateError`.
+    Files that the log had removed would come back.
     """
     path = mirror_path(table.state_name)
     mirror = checkpoint.load(storage, path, mirror_from_json)
     if mirror is not None and mirror.txn_version:
         raise StateError(
             f"{storage.uri}/{path}: remembers commit {mirror.txn_version} of {table.app_id}, but"
-            " the table has no log; restore the log, or, if the table is to be built anew from"
-            " the files that lie there, delete _penguin/"
+            " the table has no log; restore the log; or delete _penguin/ to build the table again"
+            " from the files that are there"
         )
 
 
@@ -142,8 +141,8 @@ def check_partitioning(table: Table, state: TableState) -> None:
     if configured is not None and tuple(configured) != state.partition_columns:
         raise StateError(
             f"{table.uri}: the table is partitioned by"
-            f" {list(state.partition_columns)}, the configuration says {list(configured)};"
-            " make partition_by agree with the table"
+            f" {list(state.partition_columns)}, but the configuration has {list(configured)}."
+            " Change partition_by to the table's columns"
         )
 
 

@@ -109,7 +109,7 @@ def unreplaced_by(group: Group, remaining: Iterable[tuple[str, str]]) -> Unrepla
 
 @dataclass(frozen=True, slots=True)
 class AffectedFiles:
-    """Places of files in `ActiveFiles`: those of which all rows go, and those to look into."""
+    """Places of files in `ActiveFiles`: files to remove completely, and files to read."""
 
     whole: tuple[int, ...]
     doubtful: tuple[int, ...]

@@ -174,7 +174,7 @@ def _is_unfit(sink: Bucket) -> bool:
     """
     held = sink.objects.get(adaptor.MIRROR)
     blocked = {} if held is None else json.loads(held.data).get("blocked", {})
-    told = ("does not fit", "lie in no file of its own")
+    told = ("does not fit", "are in no file of its own")
     return any(why in text for text in blocked.values() for why in told)
 
 

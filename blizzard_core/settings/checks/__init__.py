@@ -1,7 +1,7 @@
-"""The registry of cross-field checks: what parts of a configuration make of one another.
+"""The registry of cross-field checks, which compare parts of a valid configuration.
 
-Each part is right by itself then. Places that two parts would share are found in the raw data,
-before types are checked (`blizzard_core.settings.checks.places`).
+`blizzard_core.settings.checks.places` finds conflicts of places in the raw data, before types are
+checked.
 """
 
 from __future__ import annotations

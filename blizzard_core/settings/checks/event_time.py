@@ -67,7 +67,7 @@ def _of_query(
     yield from _of_master(config.spark.master, str(here[-1]), given)
 
 
-# What a watermark needs that is only told, and what of `advanced`.
+# The keys that a reported watermark needs; the first set is of `advanced`.
 _AHEAD = frozenset({"max_ahead"})
 _WATCHED = frozenset({"column", "delay"})
 
@@ -75,7 +75,7 @@ _WATCHED = frozenset({"column", "delay"})
 def _of_watch(
     pipeline: PipelineSettings, given: EventTimeSettings, here: Key
 ) -> Iterator[SettingProblem]:
-    """Return what there is to say where nothing is computed."""
+    """Yield the problems of a block that only reports a watermark."""
     needless: list[Key] = [
         (key,)
         for key in sorted(given.model_fields_set - _WATCHED - {"advanced"})
@@ -85,8 +85,8 @@ def _of_watch(
     for key in needless:
         yield SettingProblem(
             (*here, "event_time", *key),
-            "is for a query, and this block has none: it tells the watermark and holds no"
-            " row back; give window with aggregates, deduplicate or join, or leave it out",
+            "is for a query, and this block has none: it only reports the watermark. Give window"
+            " with aggregates, deduplicate or join, or leave this key out",
         )
     for name, source in pipeline.sources.items():
         place: Key = (*here, "sources", name)
@@ -94,7 +94,7 @@ def _of_watch(
         if own is not None and own.idle_after is not None and len(pipeline.sources) > 1:
             yield SettingProblem(
                 (*place, "event_time", "idle_after"),
-                "is for a query that waits for all sources; of these each has its own watermark",
+                "is for a query that waits for all sources; these sources have a watermark each",
             )
         if name in pipeline.query_sources:
             yield SettingProblem((*place, "kind"), _FILES.format(source.kind))
@@ -104,12 +104,12 @@ def _of_watch(
     if found := moved & {column for column, _, _ in _times(pipeline, given, here)}:
         yield SettingProblem(
             (*here, "sink", "partition_by"),
-            f"{min(found)!r} would stand in directories only, and event_time reads it from files",
+            f"{min(found)!r} would only be in directory names, and event_time reads it from files",
         )
 
 
 def _of_master(master: str, name: str, given: EventTimeSettings) -> Iterator[SettingProblem]:
-    """Return where the state can be worked on: in this process, or where all executors see it."""
+    """Yield the problem if executors could not reach the state of the query."""
     place: Key = ("pipelines", name, "event_time", "advanced", "state_path")
     shared = given.advanced.state_path
     is_shared = master.startswith("spark://")
@@ -132,18 +132,18 @@ def _of_master(master: str, name: str, given: EventTimeSettings) -> Iterator[Set
 _FILES = "event_time goes with files for now, not with kind {}"
 _MASTER = (
     "event_time of {} needs local[N], or spark:// and a shared state_path, and not with"
-    " {}:// (a Connect server would run what must see our checkpoint; pods of Kubernetes come and"
-    " go with what they have mounted, and nobody has proved that yet)"
+    " {}:// (code on a Connect server cannot see Blizzard's checkpoint, and pods of Kubernetes are"
+    " not tested)"
 )
 
 
 def event_time_notes(config: Config) -> Iterator[str]:
-    """Return what people should know of a configuration that is right."""
+    """Yield remarks for people on a valid configuration."""
     for name, pipeline in config.pipelines.items():
         if pipeline.event_time is not None and pipeline.query is None:
             yield (
                 f"pipelines.{name}.event_time: without window, deduplicate or join nothing is"
-                " computed; rows are published as they come, and the watermark is told"
+                " computed; rows are published as they arrive, and the watermark is reported"
             )
         for branch in pipeline.branches:
             if not branch.delay_us:
@@ -162,14 +162,14 @@ def _has_own_delay(pipeline: PipelineSettings, branch: Branch) -> bool:
 
 
 def _of_own_blocks(pipeline: PipelineSettings, here: Key) -> Iterator[SettingProblem]:
-    """Return what sources say of event time, held against their pipeline."""
+    """Yield the problems of the event_time blocks of sources."""
     for name, source in pipeline.sources.items():
         if source.event_time is None:
             continue
         where: Key = (*here, "sources", name, "event_time")
         if pipeline.event_time is None:
             yield SettingProblem(
-                where, "is for a source of a pipeline with event_time, and this one has none"
+                where, "needs a pipeline with event_time, and this pipeline has none"
             )
         elif source.event_time.idle_after is not None and len(pipeline.sources) == 1:
             yield SettingProblem(
@@ -187,13 +187,14 @@ def _of_sources(pipeline: PipelineSettings, here: Key) -> Iterator[SettingProble
         elif files.units is not None:
             yield SettingProblem(
                 (*where, "units"),
-                "files that come again would count twice in a window; event_time goes without",
+                "a file that appears again would count twice in a window; leave units or event_time"
+                " out",
             )
         elif files.range is not None:
             yield SettingProblem(
                 (*where, "range"),
-                "a window or a duplicate may have rows on both sides of its ends; event_time goes"
-                " without",
+                "a window may have rows on both sides of an end of the range; leave range or"
+                " event_time out",
             )
 
 
@@ -204,11 +205,11 @@ def _of_columns(
     if pipeline.schema_.infer:
         yield SettingProblem(
             (*here, "schema", "infer"),
-            "event_time needs columns that stay; `blizzard schema` shows them, to be declared",
+            "event_time needs declared columns; declare those that `blizzard schema` shows",
         )
         return
     if pipeline.transform is not None:
-        return  # what a transform gives is for Spark to say: `blizzard validate` asks it
+        return  # only Spark knows the columns of a transform; `blizzard validate` asks it
     yield from _of_fields(pipeline, given, block)
 
 
@@ -244,12 +245,12 @@ def _times(
             yield own.column, (*here, "sources", name, "event_time", "column"), [name]
         else:
             others.append(name)
-    # Also where each source has its own it is to be a column.
+    # The default must be a column even if each source has its own.
     yield given.column, (*here, "event_time", "column"), others or [*pipeline.sources]
 
 
 def _of_time(field: FieldSettings | None, name: str, place: Key) -> Iterator[SettingProblem]:
-    """Return whether a field may say when something happened."""
+    """Yield the problem if a field cannot be an event time."""
     if field is None:
         yield SettingProblem(place, f"{name!r} is not a field of the schema")
     elif field.type != "timestamp":
@@ -257,8 +258,8 @@ def _of_time(field: FieldSettings | None, name: str, place: Key) -> Iterator[Set
     elif field.nullable:
         yield SettingProblem(
             place,
-            f"{name!r} may be null, and a row without a time belongs nowhere; declare"
-            " it nullable: false, so that such a row is a dead letter",
+            f"{name!r} may be null, and a row without a time belongs to no window. Declare it"
+            " nullable: false; rows without a time become dead letters",
         )
 
 
@@ -278,11 +279,11 @@ def _of_operators(
     ]:
         yield SettingProblem(
             (*block, "group_by"),
-            "names the event time, and groups of one time lie in one window; leave window out",
+            "names the event time, and all rows of one time are in one window; leave window out",
         )
     if window is not None and window.gap is not None and not given.group_by:
         yield SettingProblem(
-            (*block, "group_by"), "is required with window.gap: whose sessions they are"
+            (*block, "group_by"), "is required with window.gap; name the columns of a session"
         )
     reserved = dict.fromkeys((*WINDOW_COLUMNS, EMITTED_BATCH), "a column of windows")
     for key, some in (("group_by", given.group_by), ("aggregates", [*given.aggregates])):
@@ -290,21 +291,21 @@ def _of_operators(
 
 
 def _of_rows(given: EventTimeSettings, block: Key) -> Iterator[SettingProblem]:
-    """Return what there is to say where nothing is aggregated."""
+    """Yield the problems of a block without aggregates."""
     if given.window is not None:
         yield SettingProblem(
-            (*block, "aggregates"), "is required with window: what there is to say of one"
+            (*block, "aggregates"), "is required with window; give what to compute of each window"
         )
     elif given.group_by:
         yield SettingProblem(
-            (*block, "aggregates"), "is required with group_by: what there is to say of a group"
+            (*block, "aggregates"), "is required with group_by; give what to compute of each group"
         )
 
 
 def _of_mode(
     pipeline: PipelineSettings, given: EventTimeSettings, block: Key
 ) -> Iterator[SettingProblem]:
-    """Return what a mode cannot do, as Spark has it, before a batch finds out."""
+    """Yield what Spark cannot do in the mode."""
     mode, window = given.mode, given.window
     if mode == "append":
         if given.aggregates and window is None and not given.groups_by_time(pipeline.branches):
@@ -312,7 +313,7 @@ def _of_mode(
             time = f"or {one!r} in group_by" if one else "since sources differ in their columns"
             yield SettingProblem(
                 (*block, "aggregates"),
-                f"needs window, {time}: in mode append rows come out when their time is over",
+                f"needs window, {time}: mode append publishes rows when their window is closed",
             )
         return
     if mode == "complete" and not given.aggregates:
@@ -331,7 +332,7 @@ def _of_mode(
         )
     if given.aggregates and window is None and not given.group_by:
         yield SettingProblem(
-            (*block, "aggregates"), "needs window or group_by: what rows are put together by"
+            (*block, "aggregates"), "needs window or group_by, by which rows are aggregated"
         )
 
 
@@ -352,14 +353,14 @@ def _of_output(
     if by is not None and by.prefix_template and by.column is None:
         yield SettingProblem(
             (*here, "sink", "partition_by", "prefix_template"),
-            "takes the folder from a file's path, and rows of an event_time pipeline may be of"
-            " many files; give partition_by.column",
+            "takes the folder from a file's path, and a row of event_time may come from many"
+            " files; give partition_by.column",
         )
     if given.mode != "append" and EMITTED_BATCH not in sink.metadata_columns:
         yield SettingProblem(
             (*here, "event_time", "mode"),
             f"{given.mode} publishes versions of its results; add {EMITTED_BATCH} to"
-            " sink.metadata_columns, by which the newest are told",
+            " sink.metadata_columns, which shows the newest version",
         )
     if not given.aggregates and given.join is None:
         return
@@ -368,13 +369,13 @@ def _of_output(
         if name != EMITTED_BATCH:
             yield SettingProblem(
                 (*here, "sink", "metadata_columns"),
-                f"{name} is of one row of a file, and {many}; leave it out",
+                f"{name} describes one row of a file, and {many}; leave it out",
             )
 
 
 def unknown_key_hint(place: Key) -> str | None:
     """Return the hint for an unknown key that belongs elsewhere, or to other sources."""
     if place[-2:] == ("event_time", "idle_after"):
-        return "is a source's: give it in the event_time of the source that may be idle"
+        return "belongs to a source: give it in the event_time of the source that may be idle"
     is_a_sources = place[-3:-2] == ("sources",) and place[-1] == "event_time"
     return "goes with files for now" if is_a_sources else None

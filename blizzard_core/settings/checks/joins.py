@@ -15,9 +15,9 @@ _ALONE = "does not go with join for now; join alone, and compute the rest from i
 def join_problems(
     pipeline: PipelineSettings, given: EventTimeSettings, block: Key
 ) -> Iterator[SettingProblem]:
-    """Every finding about the join of a pipeline that has one, in the order of its keys."""
+    """Yield the problems of a pipeline's join, in the order of its keys."""
     join = given.join
-    assert join is not None  # noqa: S101  # the caller has looked
+    assert join is not None  # noqa: S101  # the caller has checked
     for key in ("deduplicate", "window", "group_by", "aggregates"):
         if getattr(given, key):
             yield SettingProblem((*block, key), _ALONE)
@@ -27,7 +27,7 @@ def join_problems(
     yield from _of_keys(pipeline, join, here)
     if join.upper_us < join.lower_us:
         yield SettingProblem(
-            (*here, "upper"), f"{join.upper!r} is less than lower, so that nothing would match"
+            (*here, "upper"), f"{join.upper!r} is less than lower, so no rows would match"
         )
     yield from _of_columns(pipeline, join, here)
 
@@ -56,12 +56,12 @@ def _of_sides(
             )
     if join.left == join.right:
         yield SettingProblem(
-            (*here, "right"), f"{join.right!r} is left already; a join is of two sources"
+            (*here, "right"), f"{join.right!r} is the left source already; name two sources"
         )
     elif others := sorted(pipeline.sources.keys() - {join.left, join.right}):
         other_names = ", ".join(others)
         yield SettingProblem(
-            here, f"is of two sources, and {other_names} is neither; give it a pipeline of its own"
+            here, f"has two sources, and {other_names} is neither; give it a pipeline of its own"
         )
 
 
@@ -69,14 +69,14 @@ def _of_keys(pipeline: PipelineSettings, join: JoinSettings, here: Key) -> Itera
     for name in (name for name, times in Counter(join.on).items() if times > 1):
         yield SettingProblem((*here, "on"), f"names {name!r} twice")
     if pipeline.transform is not None:
-        return  # what a transform gives is for Spark to say: `blizzard validate` asks it
+        return  # only Spark knows the columns of a transform; `blizzard validate` asks it
     types = pipeline.field_types
     for name in dict.fromkeys(join.on):
         if name not in types:
             yield SettingProblem((*here, "on"), f"{name!r} is not a field of the schema")
         elif lacks := [side for side in _sides(pipeline, join) if not _has(pipeline, side, name)]:
             yield SettingProblem(
-                (*here, "on"), f"{name!r} is no field of {lacks[0]}, so nothing would match"
+                (*here, "on"), f"{name!r} is no field of {lacks[0]}, so no rows would match"
             )
         elif types[name] == "map":
             yield SettingProblem((*here, "on"), f"{name!r} is a map, which cannot be compared")

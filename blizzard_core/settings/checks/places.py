@@ -5,13 +5,11 @@ Found in the raw data, before types are checked, so that one typo hides nothing:
 * two sources on one directory, or one inside the other: rows twice;
 * two tables on one directory, or one inside the other: Penguin commits every
   Parquet file below a table's root;
-* anything of ours inside a source, or a source inside it: dead letters are NDJSON
-  and would be read as data, for ever. Hidden folders (``_dlq``) are refused as well:
-  discovery skips them, but every listing pays for what is in them, and other readers
-  of the source do not skip them;
-* dead letters in a table, unless Delta's VACUUM leaves them alone there;
-* two sources whose state has one name beside one table or among one's letters, and one
-  whose state would be called like a backfill's of another.
+* a table or dead letters inside a source, or a source inside them: dead letters are NDJSON
+  and would be read as data, again and again. Hidden folders (``_dlq``) are refused as well:
+  discovery skips them, but every listing pays for them, and other readers do not skip them;
+* dead letters in a table, except in a folder that Delta's VACUUM does not touch;
+* two sources with one state name, if they share a table or a dead-letter queue.
 
 Local paths are compared with their symbolic links resolved.
 """
@@ -37,7 +35,7 @@ from blizzard_core.storage.opening import (
 from blizzard_core.storage.protocol import StorageOptions
 
 _AZURE = frozenset({"az", "abfs", "abfss"})
-# Hidden folders of a table that are not free for letters, but for the place of ours.
+# Hidden folders of a table that may not hold dead letters; `_DLQ` is the exception.
 _USED = ("_delta", "_change_data", "_penguin", "_blizzard")
 _DLQ = "_blizzard/dlq/"
 
@@ -46,19 +44,19 @@ _DLQ = "_blizzard/dlq/"
 class Area:
     """A URI and everything below it: ``root`` ends with ``/``.
 
-    ``account`` is Azure's, None where nothing names it; a container of another account is
-    another place. Endpoints do not count: one store may have several names.
+    ``account`` is the Azure account, None if unknown. A container of another account is another
+    place. Endpoints do not count: one store may have several names.
     """
 
     root: str
     account: str | None = None
 
     def overlaps(self, other: Area) -> bool:
-        """Return whether one of the two lies in the other, or may."""
+        """Return whether one area is in the other, or may be."""
         return self.holds(other) or other.holds(self)
 
     def holds(self, other: Area) -> bool:
-        """Return whether the other is this place or lies in it, or may."""
+        """Return whether the other area is this one or in it, or may be."""
         same = None in {self.account, other.account} or self.account == other.account
         return same and other.root.startswith(self.root)
 
@@ -107,7 +105,7 @@ def _same(one: _Place | None, other: _Place | None) -> bool:
 
 
 class _Map:
-    """Places by where they lie: whoever overlaps is found without looking at all the others."""
+    """Places by root. It finds overlapping places without a comparison of all pairs."""
 
     def __init__(self, places: Sequence[_Place]) -> None:
         self._at: defaultdict[str, list[tuple[int, _Place]]] = defaultdict(list)
@@ -130,7 +128,7 @@ class _Map:
 
 
 def conflicts(document: Document) -> list[str]:
-    """Every bad URI and every conflict, each with the key that has it and a remedy."""
+    """Return every bad URI and every conflict, each with its key and a remedy."""
     found = _Found(document)
     data = _mapping(document.data)
     for name, pipeline in _mapping(data.get("pipelines")).items():
@@ -195,7 +193,7 @@ class _Found:
         if not uri and any(
             reported.startswith(f"{where}: ") for reported in self.document.problems
         ):
-            return None  # a variable that is not set is told already
+            return None  # a variable that is not set is reported already
         own = _options(block)
         wrong = problems_of(uri, own)
         self.problems.extend(f"{where}: {problem}" for problem in wrong)
@@ -219,17 +217,17 @@ def _overlaps(found: _Found) -> Iterator[str]:
             if table.uri != sink.uri:
                 yield (
                     f"{table.where}: overlaps with the table of {sink.where}; write the same URI"
-                    " for the same table, and keep others apart"
+                    " for the same table, and a separate place for others"
                 )
     near_tables = _Map([*sinks, *tables])
     for source in sources:
         for _, table in near_tables.overlapping(source.area):
-            yield f"{source.where}: overlaps with the table of {table.where}; keep them apart"
+            yield f"{source.where}: overlaps with the table of {table.where}; use separate places"
     for letters in found.letters:
         for _, source in near_sources.overlapping(letters.area):
             yield (
                 f"{letters.where}: overlaps with {source.where}, where letters would be read"
-                " as data; choose a place apart from it, or leave it out"
+                " as data; choose a separate place, or leave it out"
             )
 
 
@@ -242,7 +240,7 @@ def _shared(places: list[_Place], text: str) -> Iterator[str]:
 
 
 def _unsafe_letters(found: _Found) -> Iterator[str]:
-    """VACUUM deletes what a table's log does not name, but for hidden folders at its root."""
+    """Yield letters that a VACUUM would delete: all but those in hidden folders at a root."""
     near = _Map([*found.sinks, *found.tables])
     for letters in found.letters:
         for _, table in near.overlapping(letters.area):
@@ -252,9 +250,9 @@ def _unsafe_letters(found: _Found) -> Iterator[str]:
             hidden = inside.startswith(("_", ".")) and not inside.startswith(_USED)
             if not hidden and not inside.startswith(_DLQ):
                 yield (
-                    f"{letters.where}: lies in the table of {table.where}, where a VACUUM deletes"
-                    " it; leave it out (letters lie in _blizzard/dlq there then), or choose a"
-                    " place outside of the table"
+                    f"{letters.where}: is in the table of {table.where}, where a VACUUM deletes"
+                    " it. Leave it out (then letters are in _blizzard/dlq of the table), or choose"
+                    " a place outside of the table"
                 )
                 break
 

@@ -1,8 +1,7 @@
 """Cross-field checks of sources: their connections, their columns, and those of the table.
 
-Nothing is connected to: what only a server knows (columns, types, whether there is a default
-bound) is for `blizzard validate` to ask. Rows of all sources go through one query, so a name means
-one column, of one type.
+No check connects. `blizzard validate` asks servers for their columns, types and default bounds.
+Rows of all sources go through one query, so a name means one column, of one type.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ UNIT_COLUMN = "_unit"
 
 
 def query_problems(config: Config) -> Iterator[SettingProblem]:
-    """Every finding, in the order of the file."""
+    """Yield the problems in the order of the file."""
     for name, pipeline in config.pipelines.items():
         for source_name, source in pipeline.query_sources.items():
             here: Key = ("pipelines", name, "sources", source_name)
@@ -49,7 +48,7 @@ def _of_pipeline(
     if source.replaces and any(name.lower() == UNIT_COLUMN for name in pipeline.field_types):
         yield SettingProblem(
             (*outer, "schema", "fields"),
-            f"{UNIT_COLUMN!r} is the column by which rows of source {here[3]!r} are replaced;"
+            f"{UNIT_COLUMN!r} is the column that identifies replaced rows of source {here[3]!r};"
             " rename the field",
         )
     for text in source.column_problems(pipeline.schema_.fields):
@@ -92,23 +91,20 @@ def _of_watermark(
     if bound is not None and bound not in connection.bounds:
         yield SettingProblem(
             (*here, "bound"),
-            f"{connection.driver} cannot tell {bound}; use one of {', '.join(connection.bounds)}",
+            f"{connection.driver} does not support {bound}; use one of"
+            f" {', '.join(connection.bounds)}",
         )
     versions = "version" in connection.bounds and bound in {None, "version"}
     if not mark.columns and not versions:
         yield SettingProblem(
             (*here, "columns"),
-            "is required: without it each poll would read everything again, and double every row",
+            "is required: without it each poll would read everything again and double every row",
         )
     if bound == "version" and mark.columns:
-        yield SettingProblem(
-            (*here, "columns"), "with bound: version the table's versions tell; leave it out"
-        )
+        yield SettingProblem((*here, "columns"), "is not used with bound: version; leave it out")
     back = source.look_back(connection)
     if back and not mark.columns:
-        yield SettingProblem(
-            (*here, "backward"), "versions are not looked back on; set backward: 0"
-        )
+        yield SettingProblem((*here, "backward"), "versions have no look-back; set backward: 0")
     elif back and mark.reread is None:
         where = "connection's look-back" if mark.backward is None else "look-back"
         yield SettingProblem(
@@ -118,23 +114,23 @@ def _of_watermark(
         )
     if mark.reread == "replace" and len(mark.columns) > 1:
         yield SettingProblem(
-            (*here, "reread"), "replace goes by one column; give one, or use new_only"
+            (*here, "reread"), "replace needs exactly one column; give one, or use new_only"
         )
     identifying = [*mark.key, *(mark.columns if mark.reread == "new_only" else [])]
     missing = [name for name in identifying if name not in declared]
     if missing:
         yield SettingProblem(
             (*here, "reread" if mark.reread else "key"),
-            f"tells rows by {missing[0]!r}, which is not a field of the schema; declare it",
+            f"identifies rows by {missing[0]!r}, which is not a field of the schema; declare it",
         )
     if mark.reread is not None and not back:
         yield SettingProblem(
-            (*here, "reread"), "counts with a look-back only; give backward, or leave it out"
+            (*here, "reread"), "is only for a look-back; give backward, or leave it out"
         )
 
 
 def own_schema_problems(pipeline: PipelineSettings, here: Key) -> Iterator[SettingProblem]:
-    """Every finding about the fields that sources have by themselves, in the order of the file."""
+    """Yield the problems of sources' own fields, in the order of the file."""
     shared = {field.name.lower() for field in pipeline.schema_.fields}
     earlier: dict[str, tuple[str, FieldSettings]] = {}
     for name, source in pipeline.sources.items():
@@ -151,7 +147,7 @@ def own_schema_problems(pipeline: PipelineSettings, here: Key) -> Iterator[Setti
             continue
         if pipeline.transform is not None:
             yield SettingProblem(
-                where, "does not go with transform, which is one for the rows of all sources"
+                where, "does not go with transform, which is for the rows of all sources"
             )
         try:
             check_readable(own.fields, by_name=pipeline.schema_.unexpected_fields != "ignore")
@@ -168,13 +164,13 @@ def own_schema_problems(pipeline: PipelineSettings, here: Key) -> Iterator[Setti
 def _of_duplicates(
     pipeline: PipelineSettings, keys: list[str], here: Key
 ) -> Iterator[SettingProblem]:
-    """Null is a value like any other to who removes duplicates."""
-    known = pipeline.field_types.keys() & set(keys)  # of the others it is said that they are none
+    """Yield sources without any key field: null counts as a value, so one row would remain."""
+    known = pipeline.field_types.keys() & set(keys)  # others are reported elsewhere
     for name in pipeline.sources:
         if known and known.isdisjoint(field.name for field in pipeline.fields_of(name)):
             yield SettingProblem(
                 (*here, "event_time", "deduplicate"),
-                f"sources.{name} has none of these fields, so that one row of it would stay",
+                f"sources.{name} has none of these fields, so only one row of it would remain",
             )
 
 
@@ -187,7 +183,7 @@ def _of_field(
     if field.name.lower() in shared:
         yield f"{field.name!r} is in the pipeline's schema already (case does not count)"
     if pipeline.schema_.unexpected_fields == "capture" and field.name.lower() == RESCUED:
-        yield f"{RESCUED!r} is what unexpected_fields: capture adds"
+        yield f"{RESCUED!r} is the column that unexpected_fields: capture adds; rename the field"
     if other is None:
         return
     source, known = other
@@ -195,8 +191,8 @@ def _of_field(
         yield f"{field.name!r} is {known.name!r} in sources.{source}; write them alike"
     elif _type(known) != _type(field):
         yield (
-            f"{field.name!r} is {field.type} here and {known.type} in sources.{source}, or not the"
-            " same inside; what two sources have under one name has one type"
+            f"{field.name!r} is {field.type} here and {known.type} in sources.{source}, or differs"
+            " inside; give a name of two sources one type"
         )
 
 
@@ -205,7 +201,7 @@ def _type(field: FieldSettings) -> dict[str, object]:
 
 
 def schema_problems(config: Config) -> Iterator[SettingProblem]:
-    """Every finding, in the order of the file."""
+    """Yield the problems in the order of the file."""
     for name, pipeline in config.pipelines.items():
         if pipeline.schema_.evolve == "add":
             here: Key = ("pipelines", name, "schema", "evolve")
@@ -215,22 +211,22 @@ def schema_problems(config: Config) -> Iterator[SettingProblem]:
 
 def _of_growing(pipeline: PipelineSettings) -> Iterator[str]:
     if pipeline.query_sources:
-        yield "add is for sources of files; a table or an API is asked for the columns of `fields`"
+        yield "add is for sources of files; of a table or an API only `fields` are read"
     for key, given in (("transform", pipeline.transform), ("event_time", pipeline.query)):
         if given is not None:
-            yield f"add does not go with {key}, whose query says what the columns are"
+            yield f"add does not go with {key}, whose query determines the columns"
 
 
 def _of_tables(config: Config, pipeline: PipelineSettings) -> Iterator[str]:
-    """Nothing, or why the table takes no column more."""
+    """Yield why the table accepts no new columns."""
     place = normalize_uri(pipeline.sink.table_uri)
     for name, table in config.tables.items():
         if normalize_uri(table.table_uri) != place:
             continue
         if table.schema_evolution == "strict":
             yield (
-                f"add needs a table that takes new columns, and tables.{name} has schema_evolution:"
-                " strict, with which Penguin refuses each file that has one; set it to merge"
+                f"add needs a table that accepts new columns. tables.{name} has schema_evolution:"
+                " strict, so Penguin refuses each file with a new column; set it to merge"
             )
         elif not table.advanced.max_new_columns:
             yield f"add needs tables.{name}.advanced.max_new_columns above 0"

@@ -1,6 +1,6 @@
 """``blizzard init``: a first configuration, with what was found at the source.
 
-What stands in it runs as it is. What is for the operator to decide is there as a comment, with
+The configuration runs as it is written. Keys that the operator should decide on are comments, with
 the value that the sample suggests.
 """
 

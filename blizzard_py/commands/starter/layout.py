@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 _YEAR, _MONTH, _DAY, _HOUR = r"\d{4}", r"(?:0[1-9]|1[0-2])", r"(?:0[1-9]|[12]\d|3[01])", r"[0-2]\d"
 _DATE = f"{_YEAR}-{_MONTH}-{_DAY}"
-# What a component may be after one that ends with a code, and the form of its text; the first
-# that all paths have counts. Each narrows time down.
+# Components that may follow a component with the given last code, with the form of their text. The
+# first one that all paths have is used.
 _NEXT = {
     "": (("%Y-%m-%dT%H", f"{_DATE}T{_HOUR}"), ("%Y-%m-%d", _DATE), ("%Y", _YEAR)),
     "%Y": (("%m", _MONTH),),
@@ -21,7 +21,7 @@ def layout_of(paths: Iterable[str]) -> str:
     """Return the strftime template of the directories; "" if they are not times.
 
     ``date=%Y-%m-%d/hour=%H``, ``%Y/%m/%d``: leading components, each with the same key in all
-    paths or with none in any. What is below them may be anything.
+    paths or with none in any. Other folders may follow below them.
     """
     found = [path.split("/")[:-1] for path in paths]
     if not found:

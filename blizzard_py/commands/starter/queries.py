@@ -35,7 +35,7 @@ from blizzard_py.schema.types import field_document
 
 _TEXT_TIMES = frozenset({"sqlite", "csv", "json"})
 _SETTLE_SECS = 60.0
-# Any column: what is asked before one is chosen does not depend on it.
+# Any column: questions before the choice of a column do not depend on it.
 _NO_COLUMN = "id"
 
 
@@ -117,7 +117,7 @@ def _selection(target: StarterTarget) -> ReadSelection:
 
 
 def _access(target: StarterTarget, since: str | None, column: str) -> Access:
-    """As the daemon will have it: through the settings of the blocks."""
+    """Return the access as the daemon builds it, from validated settings."""
     block, source = filled(target.connection), filled(target.source)
     watermark: dict[str, Any] = {"columns": [column]}
     settings: ConnectionSettings

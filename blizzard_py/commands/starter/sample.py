@@ -22,7 +22,7 @@ from blizzard_py.sources.files.sampling import chosen, first_lines
 
 SAMPLE_FILES = 8
 SAMPLE_BYTES = 1 << 20
-# What files have to be called, for who has others.
+# The names that files must have, for the message.
 _NAMES = (
     ".ndjson, .jsonl or .json, each also with .gz or .zst (CSV and Parquet are read as tables:"
     " docs/reference/tables.md)"

@@ -1,4 +1,4 @@
-"""The table or the API that the options of `blizzard init` name. Pure: nothing is asked yet."""
+"""The table or the API that the options of `blizzard init` name. Pure: it does not connect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCHEMES = {
     "http": "http",
     "https": "http",
 }
-# What the servers' own clients read their password from.
+# The variables from which the servers' own clients read a password.
 _VARIABLES = {"postgresql": "PGPASSWORD", "mysql": "MYSQL_PWD"}
 
 

@@ -1,8 +1,8 @@
-"""The column that is proposed to tell new rows, and why. Pure.
+"""The proposed watermark column, and the reason. Pure.
 
-A time that says when a row was changed is best, because changed rows are read again; a server
-without an index on it would read everything for each window. The next is a primary key that is a
-number: it tells new rows, and never changed ones. Nothing is proposed that may well not grow.
+The best column is the time of a row's last change, because changed rows are read again. Without an
+index on it the server reads the whole table for each window. The next choice is a numeric primary
+key: it finds new rows, but not changed ones. Columns that may not grow are never proposed.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def proposed(facts: ColumnFacts, what: str) -> Proposal:
         return Proposal(name, _why_other(name, changed, indexed))
     there = ", ".join(f"{column.name} ({column.type})" for column in facts.columns) or "none"
     problem = (
-        "no column can be told to grow with new rows: there is neither a time nor a primary key"
-        f" that is a number; there are: {there}; name one with --column"
+        "no column surely grows with new rows: there is neither a time nor a numeric primary key."
+        f" Columns: {there}. Name one with --column"
     )
     raise ConfigError(what, [problem])
 
@@ -101,7 +101,7 @@ def _why_key(key: str, changed: Sequence[str]) -> tuple[str, ...]:
 
 def _why_other(name: str, changed: Sequence[str], indexed: Collection[str]) -> tuple[str, ...]:
     reason = (
-        "tells changed rows" if name in changed else "tells new rows if it is set when they come"
+        "finds changed rows" if name in changed else "finds new rows if it is set when they come"
     )
     cost = () if name in indexed else ("No index gives its order: each window reads everything.",)
     return (f"{name}: a time; it {reason}.", *cost)

@@ -66,7 +66,7 @@ def _copy_object(dlq: Storage, path: str, target: str, heads: Sequence[tuple[str
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines with their ends; what is too long to be a letter in pieces."""
+    """Yield lines with their ends; a line that is too long for a letter comes in pieces."""
     held = b""
     while block := stream.read(_BLOCK_BYTES):
         *whole, held = (held + block).split(b"\n")

@@ -19,14 +19,14 @@ from blizzard_py.state.source_state import checkpoint_path
 
 
 class RenameRefused(BlizzardError):
-    """Nothing was changed; the message says why and what to do."""
+    """The rename is refused, without any change. The message has reason and remedy."""
 
 
 def check_current(parts: SourceContext, old_id: str) -> None:
     """Raise `RenameRefused` for a checkpoint that its daemon would refuse.
 
-    ``parts`` are of the new name. What was committed since stands in the log and in the fence
-    record as the old name's.
+    ``parts`` are of the new name. The log and the fence record have later commits under the old
+    name.
     """
     old = replace(parts, source=parts.source.model_copy(update={"id": old_id}))
     try:

@@ -22,7 +22,7 @@ def tombstone(
 ) -> dict[str, Any]:
     """Return the document for the old checkpoint's place; ``document`` is the state while it moves.
 
-    ``epoch`` is that of the rename: whoever goes on under the new id has a higher one.
+    ``epoch`` is that of the rename; the owner of the new id has a higher one.
     """
     found = {
         "schema_version": _NO_VERSION,
@@ -91,7 +91,7 @@ def letter_for(line: bytes, heads: Sequence[tuple[str, str]]) -> bytes:
 def moved_identity(known: Identity | None, identity: Identity, *, is_moved: bool) -> Identity:
     """Return the identity under the new names and, if it ``is_moved``, a new place.
 
-    What it has read of is its range, whatever is configured by now.
+    The range is the one that was read, even if another one is configured by now.
     """
     if known is None:
         return identity

@@ -89,8 +89,8 @@ class Rename:
         by_windows = state.columns is not None and state.group_seq
         if self._old != self._new and (state.units is not None or by_windows):
             raise RenameRefused(
-                f"{self._old} is in the table's rows: those that its source publishes by groups are"
-                f" told by it, and no other id could replace them; give it `id: {self._old}`"
+                f"{self._old} is in the table's rows and identifies those that this source"
+                f" replaces. No other id could replace them: give the source `id: {self._old}`"
             )
         if target is None and self._old != self._new:
             check_requests(self._sink, self._old)
@@ -116,7 +116,7 @@ class Rename:
         """Carry out steps 1 to 4."""
         document = self._buried()
         if self._document(self._new) is None:
-            self._check_groups()  # nobody under the old name makes more of them from now on
+            self._check_groups()  # the old name has no owner that could write more
             self._copy(plan, state_from_json(document, self._where(self._old)))
             FenceFile(self._sink, self._old).announce(self._new)
             self._create(without_batches(document))

@@ -83,7 +83,7 @@ def test_a_removed_file_is_not_reported_as_taken_over(storage: Storage) -> None:
     file.take(plain, dict)
     storage.delete(PATH)
     for does in (lambda: file.take(plain, dict), file.check, lambda: file.save({"a": 1})):
-        with pytest.raises(FencedError, match="was removed, or replaced") as error:
+        with pytest.raises(FencedError, match="was removed or overwritten") as error:
             does()
         assert "taken over" not in str(error.value)
 

@@ -65,7 +65,7 @@ def test_dead_letters_inside_a_source_are_refused(tmp_path: Path, source: str, d
     [problem] = refused(tmp_path, events=pipeline({"main": source}, "/lake/events", dlq))
     assert problem.startswith("pipelines.events.error_handling.dlq_path (line ")
     assert "overlaps with pipelines.events.sources.main.source_uri (line " in problem
-    assert problem.endswith("choose a place apart from it, or leave it out")
+    assert problem.endswith("choose a separate place, or leave it out")
 
 
 def test_the_letters_of_one_pipeline_are_no_source_of_another(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_letters_in_a_table_lie_where_no_vacuum_deletes_them(
     assert len(found) == refusal
     for problem in found:
         assert problem.startswith("pipelines.events.error_handling.dlq_path (line ")
-        assert "where a VACUUM deletes it; leave it out" in problem
+        assert "where a VACUUM deletes it. Leave it out" in problem
 
 
 def test_a_table_inside_another_ones_directory_is_refused(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_duplicates_alone_keep_the_columns_of_the_source(tmp_path: Path) -> None
             "given in group_by already",
         ),
         ("deduplicate_by", ["page"], "deduplicate_by", "event_time.deduplicate"),
-        ("schema.infer", True, "schema.infer", "needs columns that stay"),
+        ("schema.infer", True, "schema.infer", "needs declared columns"),
         (
             "sources.main.units",
             {"cooldown": "1d"},
@@ -202,19 +202,19 @@ def test_duplicates_alone_keep_the_columns_of_the_source(tmp_path: Path) -> None
             "unknown key",
         ),
         ("event_time.state_path", "/mnt/x", "event_time.state_path", "with local[2] leave it out"),
-        ("event_time.idle_after", "1 hour", "event_time.idle_after", "is a source's"),
+        ("event_time.idle_after", "1 hour", "event_time.idle_after", "belongs to a source"),
         ("event_time.windows", "1 hour", "event_time.windows", "did you mean window?"),
         (
             "sink.partition_by",
             {"prefix_template": "date=%Y-%m-%d"},
             "sink.partition_by.prefix_template",
-            "may be of many files",
+            "may come from many files",
         ),
         (
             "sink.metadata_columns",
             ["_source_file"],
             "sink.metadata_columns",
-            "_source_file is of one row",
+            "_source_file describes one row",
         ),
     ],
 )
@@ -282,7 +282,7 @@ def test_groups_by_the_event_time_need_no_window(tmp_path: Path) -> None:
     assert problems(tmp_path, document) == []
     windows = changed("event_time", PAGES | {"window": "5 minutes", "group_by": ["ts"]})
     [text] = problems(tmp_path, windows)
-    assert "groups of one time lie in one window; leave window out" in text
+    assert "all rows of one time are in one window; leave window out" in text
     sources = document["pipelines"]["events"]["sources"]
     sources["other"] = {
         "source_uri": "s3://raw/other",
@@ -350,13 +350,13 @@ def test_a_watermark_may_only_be_watched(tmp_path: Path) -> None:
         ("event_time.state_path", "/mnt/x", "event_time.state_path", "is for a query"),
         ("event_time.column", "maybe", "event_time.column", "may be null"),
         ("event_time.column", "none", "event_time.column", "not a field of the schema"),
-        ("schema.infer", True, "schema.infer", "needs columns that stay"),
+        ("schema.infer", True, "schema.infer", "needs declared columns"),
         ("sink.metadata_columns", ["_emitted_batch"], "sink.metadata_columns", "with a query over"),
         (
             "sources.app",
             {"source_uri": "/data/app", "event_time": {"idle_after": "1 hour"}},
             "sources.app.event_time.idle_after",
-            "of these each has its own watermark",
+            "these sources have a watermark each",
         ),
         (
             "sources.main.event_time",
@@ -368,7 +368,7 @@ def test_a_watermark_may_only_be_watched(tmp_path: Path) -> None:
             "sink.partition_by",
             {"columns": [{"column": "ts", "transform": "identity"}]},
             "sink.partition_by",
-            "would stand in directories only",
+            "would only be in directory names",
         ),
     ],
 )
@@ -427,7 +427,7 @@ def test_a_source_may_have_a_column_and_a_delay_of_its_own(tmp_path: Path) -> No
     assert note.startswith("pipelines.events.sources.app.event_time.delay: with 0")
     del events["event_time"]
     found = problems(tmp_path, document)
-    assert any("this one has none" in text for text in found), found
+    assert any("this pipeline has none" in text for text in found), found
 
 
 def test_emitted_batch_is_of_queries_over_event_time(tmp_path: Path) -> None:

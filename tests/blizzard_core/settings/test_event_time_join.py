@@ -125,7 +125,7 @@ def test_types_have_short_words(short: str, long: str) -> None:
         ({"join__type": "cross"}, "join.type", "'inner', 'left_outer', 'right_outer'"),
         ({"join__left": "bus"}, "join.left", "no source of the pipeline; known: web, app"),
         ({"join__right": "bus"}, "join.right", "no source of the pipeline; known: web, app"),
-        ({"join__right": "web"}, "join.right", "is left already"),
+        ({"join__right": "web"}, "join.right", "is the left source already"),
         ({"join__on": []}, "join.on", "must not be empty"),
         ({"join__on": ["id", "id"]}, "join.on", "names 'id' twice"),
         ({"join__on": ["nobody"]}, "join.on", "'nobody' is not a field"),

@@ -601,7 +601,7 @@ def test_the_sink_settles_how_files_are_made(tmp_path: Path) -> None:
         ({"sort_by": ["shop", "-shop"]}, "sort_by names 'shop' twice"),
         (
             {"sort_by": ["shop"], "partition_by": {"columns": ["shop"]}},
-            "sort_by column 'shop' is the same in all of a file",
+            "sort_by column 'shop' has one value in all rows of a file",
         ),
         ({"row_group_size_bytes": 1000}, "must be at least 65536"),
         ({"compression": "brotli"}, "'snappy', 'zstd', 'lz4', 'gzip' or 'uncompressed'"),

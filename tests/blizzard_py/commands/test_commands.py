@@ -616,9 +616,12 @@ pipelines:
         ),
         (
             GOOD.replace("./raw", "./lake/events/raw"),
-            ["overlaps with the table", "keep them apart"],
+            ["overlaps with the table", "use separate places"],
         ),
-        (GOOD.replace("./lake/events", "./raw/t"), ["overlaps with the table", "keep them apart"]),
+        (
+            GOOD.replace("./lake/events", "./raw/t"),
+            ["overlaps with the table", "use separate places"],
+        ),
         (GOOD.replace("./raw", "ftp://h/raw"), ["unknown scheme 'ftp'", "s3"]),
         (GOOD.replace("./raw", "s3://"), ["names no bucket"]),
     ],

@@ -247,6 +247,6 @@ def test_a_configuration_of_ours_is_refused_with_a_hint(tmp_path: Path) -> None:
     (tmp_path / "again").mkdir()
     found, output = convert(tmp_path / "again", ours)
     assert found.exit_code == 2
-    assert "is one of ours already" in found.stderr
+    assert "is a configuration of this Blizzard already" in found.stderr
     assert "`blizzard validate`" in found.stderr
     assert not output.exists()

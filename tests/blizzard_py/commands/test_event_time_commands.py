@@ -211,7 +211,7 @@ def test_the_watermark_is_advanced_by_the_next_batch(config: Path, tmp_path: Pat
         ({}, "1960-01-01", 1, "never falls"),
         ({}, "2999-01-01", 1, "which is max_ahead after now"),
         ({}, "tomorrow", 2, "is no time such as"),
-        ({"mode": "complete"}, "2024-01-29", 1, "nothing waits for this pipeline's watermark"),
+        ({"mode": "complete"}, "2024-01-29", 1, "this pipeline's results never close"),
     ],
 )
 def test_impossible_watermark_advance_is_refused_with_a_reason(

@@ -426,10 +426,10 @@ def test_a_changed_time_with_an_index_comes_first_then_the_key(
 
 
 def test_nothing_is_proposed_that_may_not_grow() -> None:
-    told = "there are: updated_by .text., uuid .other.; name one with --column"
+    told = "Columns: updated_by .text., uuid .other.. Name one with --column"
     for text_times in (False, True):
         with pytest.raises(ConfigError, match=told):
             proposed(ColumnFacts(COLUMNS[-2:], ("uuid",), (), text_times=text_times), "t")
     odd = ColumnFacts((column("updated at", "time"),), (), None)
-    with pytest.raises(ConfigError, match="name one with --column"):
+    with pytest.raises(ConfigError, match="Name one with --column"):
         proposed(odd, "t")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -98,6 +100,17 @@ def test_dlq_show_reports_a_file_that_no_longer_exists(scenario: Scenario) -> No
     done = run_command(scenario, "dlq", "show", *WHERE, "--letter", records, "--line", "9")
     assert "the file is gone" in done.stdout
     assert '> 9  {"id": "nine"}' in done.stdout
+
+
+def test_dlq_show_notes_a_file_that_was_replaced_since(scenario: Scenario) -> None:
+    records = next(letter["id"] for letter in listed(scenario) if letter["kind"] == "records")
+    shown = ("dlq", "show", *WHERE, "--letter", records, "--line", "9")
+    note = "the file was replaced after the letter was written"
+    assert note not in run_command(scenario, *shown).stdout
+    scenario.put(f"{DAY}/1.json", b"{}\n" * 20)
+    later = time.time() + 60
+    os.utime(f"{scenario.place}/raw/{DAY}/1.json", (later, later))
+    assert note in run_command(scenario, *shown).stdout
 
 
 def test_letters_are_closed_with_a_reason_and_explain_tells_it(scenario: Scenario) -> None:

@@ -165,7 +165,7 @@ def test_rows_mixed_by_another_engine_can_be_discarded(
     world.delta().optimize.compact()
     Publisher(world).group([{"id": [5]}], outputs=[A])
     world.run()
-    assert "say so with `penguin discard --output`" in group_states(world)[S]["blocked"]
+    assert "run `penguin discard --output`" in group_states(world)[S]["blocked"]
     world.delta().delete("id = 0")
     world.penguin().discard([A], None, dry_run=False)
     world.run()

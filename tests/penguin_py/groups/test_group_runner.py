@@ -120,7 +120,7 @@ def test_outputs_that_were_compacted_block(world: TableHarness) -> None:
     penguin = world.penguin()
     assert world.run(penguin) == 0
     told = penguin.activity.to_json()["groups"][S]["blocked"]
-    assert "lie in no file of its own" in told
+    assert "are in no file of its own" in told
     assert group_path(S, 1) in told
     assert ids(world) == [0, 1]
     del group

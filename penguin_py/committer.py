@@ -177,7 +177,7 @@ class Committer:
         found = self._planner.decide(snapshot.state, batch, known, now, self._overdue)
         self._log_skipped(found)
         self._failed += found.failed
-        self._queue.put_back(found.left)
+        self._queue.put_back(found.unread)
         self._foreign.wait(found.waiting)
         memory, plan = snapshot.memory, found.plan
         self._check_again(snapshot, found.rejections)
@@ -230,7 +230,7 @@ class Committer:
     def _log_skipped(self, found: BatchPlan) -> None:
         for failure in found.failed:
             self._log.warning("file_pending", path=failure.entry.path, error=str(failure.error))
-        for entry in found.gone:
+        for entry in found.missing:
             self._log.warning("file_gone", path=entry.path)
         if found.waiting:
             path = found.waiting[0].path

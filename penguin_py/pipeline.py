@@ -139,7 +139,7 @@ class TablePipeline:
         named = [entry for entry in found if is_text(entry.path)]
         unnameable = [Rejection(e, "partition", NOT_TEXT) for e in found if not is_text(e.path)]
         trusted = self._view.trusted(named, snapshot)
-        files = [*trusted.taken, *trusted.overdue]
+        files = [*trusted.accepted, *trusted.overdue]
         overdue = {entry.path for entry in trusted.overdue}
         forecast = self._committer.forecast(snapshot, files, overdue)
         refused = (*unnameable, *trusted.refused, *forecast.rejections)
@@ -261,7 +261,7 @@ class TablePipeline:
         named = [entry for entry in found if is_text(entry.path)]
         trusted = self._view.trusted(named, snapshot)
         self._view.polled()
-        self._committer.begin(trusted.taken, trusted.overdue, now)
+        self._committer.begin(trusted.accepted, trusted.overdue, now)
         before = snapshot.memory.progress
         snapshot = self._poller.finish(snapshot, [entry.path for entry in found])
         due = self._maintenance.due(snapshot.memory.chores, now)

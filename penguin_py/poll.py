@@ -79,7 +79,7 @@ class TablePoller:
             if not self._table.is_local:
                 raise
             found = Scan((), 0, 0, progress)
-        excluded = tuple(path for path in names.left_out if not self._view.knows(path))
+        excluded = tuple(path for path in names.excluded if not self._view.knows(path))
         if snapshot.state is None and excluded and not self._excluded:
             self._log.warning(
                 "files_left_out", files=len(excluded), path=excluded[0], remedy=REMEDY

@@ -54,7 +54,7 @@ SAMPLED = 16
 class Trusted:
     """Files of a poll: to be taken, too old unless they carry an output id, and too old."""
 
-    taken: tuple[Entry, ...]
+    accepted: tuple[Entry, ...]
     overdue: tuple[Entry, ...] = ()
     refused: tuple[Rejection, ...] = ()
 

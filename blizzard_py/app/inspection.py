@@ -290,7 +290,7 @@ def _lag_of(source: SourcePipeline, state: SourceState) -> dict[str, Any]:
         "secs": 0.0 if waited is None and found.complete else waited,
         "files": found.files,
         "complete": found.complete,
-        "apart": asdict(found.apart),
+        "apart": asdict(found.skipped),
         "error": None,
     }
 

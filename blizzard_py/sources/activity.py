@@ -125,11 +125,11 @@ class SourceActivity(Activity):
         files: Sequence[Entry],
         young: Sequence[Entry],
         cost: tuple[int, int],
-        apart: SkippedItems,
+        skipped: SkippedItems,
     ) -> None:
         """Record a poll of ``secs`` that found ``files`` to ingest and ``young`` ones to wait for.
 
-        ``cost`` is LIST requests and keys; ``apart`` are files that polls skip for now.
+        ``cost`` is LIST requests and keys; ``skipped`` are files that polls skip for now.
         """
         now = self.clock()
         requests, keys = cost
@@ -137,9 +137,9 @@ class SourceActivity(Activity):
         metrics.LIST_REQUESTS.labels(self.name).inc(requests)
         metrics.KEYS_LISTED.labels(self.name).inc(keys)
         metrics.FILES_DISCOVERED.labels(self.name).inc(len(files))
-        metrics.FILES_APART.labels(self.name).set(apart.files)
+        metrics.FILES_APART.labels(self.name).set(skipped.files)
         with self._lock:
-            self._skipped = apart
+            self._skipped = skipped
         self._polled(PollSummary(now, secs, len(files), requests, keys), [*files, *young])
 
     def units(self, counts: Mapping[str, int]) -> None:

@@ -57,9 +57,9 @@ class Found:
     """The findings of a scan, and its cost.
 
     ``files`` are the items to ingest, oldest first; ``young`` are too new for now. ``scanned`` has
-    the time of the scan and its end: if ``until`` is set, more items follow. ``apart`` are items in
-    skipped partitions. Without ``again`` another scan can wait until the next poll. ``notes`` are
-    messages for people.
+    the time of the scan and its end: if ``until`` is set, more items follow. ``skipped`` are items
+    in skipped partitions. Without ``again`` another scan can wait until the next poll. ``notes``
+    are messages for people.
     """
 
     files: tuple[Entry, ...]
@@ -67,7 +67,7 @@ class Found:
     requests: int
     keys: int
     scanned: ScanTimes
-    apart: SkippedItems
+    skipped: SkippedItems
     again: bool = field(default=True, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
 
@@ -76,14 +76,14 @@ class Found:
 class Backlog:
     """Items that wait; ``oldest_ts`` is the time of the oldest of them (epoch seconds).
 
-    Without ``complete`` there are more than were looked at. ``apart`` are items that are not
+    Without ``complete`` there are more than were looked at. ``skipped`` are items that are not
     looked at for now.
     """
 
     files: int
     oldest_ts: float | None
     complete: bool
-    apart: SkippedItems = NONE_SKIPPED
+    skipped: SkippedItems = NONE_SKIPPED
 
 
 class Work(Protocol):

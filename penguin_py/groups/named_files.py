@@ -45,10 +45,10 @@ def _footers(storage: Storage, entries: Sequence[Entry], pool: Executor | None) 
             raise found.failed[0].error
         for rejection in found.rejected:
             raise SchemaMismatch(f"{rejection.entry.path} {rejection.reason}")
-        for entry in found.gone:
+        for entry in found.missing:
             raise SchemaMismatch(f"{entry.path} is missing; restore it{_OR_DISCARD}")
         yield from found.sound
-        entries = found.left
+        entries = found.unread
 
 
 def _check(file: GroupFile, footer: Footer) -> None:

@@ -52,8 +52,8 @@ class Outputs:
             self._ids.update((footer.path, footer.output_id) for footer in footers.sound)
             # A rejected file carries none of our ids.
             self._ids.update((rejection.entry.path, None) for rejection in footers.rejected)
-            self._ids.update((entry.path, None) for entry in footers.gone)
-            unread = [*footers.left, *unread[AT_ONCE:]]
+            self._ids.update((entry.path, None) for entry in footers.missing)
+            unread = [*footers.unread, *unread[AT_ONCE:]]
 
     def _found(self, wanted: Collection[str]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}

@@ -64,18 +64,18 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Footers:
-    """The outcomes of a list of files; each is in exactly one of the five.
+    """The outcomes of a list of files; each file is in exactly one of the five.
 
-    ``left`` were not read: the footers before them are as much as is kept at once.
-    ``kept_bytes`` is what the sound ones take in memory.
+    ``unread`` files were not read, because earlier footers fill the memory limit. ``held_bytes`` is
+    the memory of the sound footers.
     """
 
     sound: tuple[Footer, ...]
     rejected: tuple[Rejection, ...]
     failed: tuple[Failure, ...]
-    gone: tuple[Entry, ...]
-    left: tuple[Entry, ...] = ()
-    kept_bytes: int = 0
+    missing: tuple[Entry, ...]
+    unread: tuple[Entry, ...] = ()
+    held_bytes: int = 0
 
 
 def accepts(file_pattern: str) -> Callable[[str], bool]:
@@ -94,13 +94,13 @@ class Names:
 
     def __init__(self, accept: Callable[[str], bool]) -> None:
         self._accept = accept
-        self.left_out: list[str] = []
+        self.excluded: list[str] = []
 
     def __call__(self, path: str) -> bool:
         """Return whether the path is taken."""
         is_accepted = self._accept(path)
         if not is_accepted and path.endswith(".parquet") and not is_grouped(path):
-            self.left_out.append(path)
+            self.excluded.append(path)
         return is_accepted
 
 
@@ -116,8 +116,8 @@ class _Known:
 class _Reading:
     """The shared state of the readers of one list of files. Thread-safe.
 
-    Files that arrive together are alike, so one schema is kept, and replaced in one
-    step. Long footers are read one by one.
+    Files that arrive together are alike, so one schema is stored. It is replaced in one step. Long
+    footers are read one by one.
     """
 
     def __init__(self) -> None:
@@ -125,17 +125,17 @@ class _Reading:
         self.check = FooterCheck()
         self.long_ones = threading.Lock()
         self._counting = threading.Lock()
-        self.kept = 0
+        self.held = 0
         self._dropped = 0
 
     def is_full(self, length: int) -> bool:
-        """Return whether a footer of this length might be more than is kept; the first never is."""
-        return self.kept > 0 and self.kept + MOST_DECODED * length > FOOTERS_DECODED_BYTES
+        """Return whether a footer of this length may exceed the limit; the first one never does."""
+        return self.held > 0 and self.held + MOST_DECODED * length > FOOTERS_DECODED_BYTES
 
     def keep(self, size: int) -> None:
-        """Count the memory of a footer that is kept."""
+        """Count the memory of a footer that stays in memory."""
         with self._counting:
-            self.kept += size
+            self.held += size
 
     def drop(self, size: int) -> None:
         """Count the memory of a dropped footer; collect garbage if it adds up."""
@@ -163,8 +163,7 @@ class _Reading:
 def read_footers(storage: Storage, entries: Sequence[Entry], pool: Executor | None) -> Footers:
     """Read all footers, at the same time if there is a ``pool``; in the order of ``entries``.
 
-    A file that was removed since it was listed is ``gone``: there is nothing to
-    commit and nothing to wait for.
+    A file that was removed since the listing is ``missing``, and nothing waits for it.
     """
     reading = _Reading()
 
@@ -177,15 +176,15 @@ def read_footers(storage: Storage, entries: Sequence[Entry], pool: Executor | No
         tuple(r for r in results if isinstance(r, Footer)),
         tuple(r for r in results if isinstance(r, Rejection)),
         tuple(r for r in results if isinstance(r, Failure)),
-        tuple(entry for entry, r in paired if r is _Outcome.GONE),
-        tuple(entry for entry, r in paired if r is _Outcome.LEFT),
-        reading.kept,
+        tuple(entry for entry, r in paired if r is _Outcome.MISSING),
+        tuple(entry for entry, r in paired if r is _Outcome.UNREAD),
+        reading.held,
     )
 
 
 class _Outcome(Enum):
-    GONE = auto()
-    LEFT = auto()
+    MISSING = auto()
+    UNREAD = auto()
 
 
 def _outcome(
@@ -194,7 +193,7 @@ def _outcome(
     try:
         return _read_footer(storage, entry, reading)
     except NotFound:
-        return _Outcome.GONE
+        return _Outcome.MISSING
     except StorageError as error:
         return Failure(entry, error)
     except SchemaMismatch as misfit:
@@ -209,7 +208,7 @@ def _read_footer(
     if size < SHORTEST_BYTES:
         raise SchemaMismatch(f"is not Parquet: {size} bytes is too short")
     if reading.is_full(0):
-        return _Outcome.LEFT
+        return _Outcome.UNREAD
     tail = _tail(storage, entry, min(size, TAIL_BYTES))
     if tail[-4:] != MAGIC:
         raise SchemaMismatch("is not Parquet or is cut off: it does not end with PAR1")
@@ -225,7 +224,7 @@ def _read_footer(
         return _decoded(entry, tail, length, reading)
     with reading.long_ones:
         if reading.is_full(length):
-            return _Outcome.LEFT
+            return _Outcome.UNREAD
         return _decoded(entry, _tail(storage, entry, length + 8), length, reading)
 
 

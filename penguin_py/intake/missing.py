@@ -138,5 +138,5 @@ def find_resolved(
             for footer in footers.sound
             if footer.output_id is not None and footer.output_id in known
         }
-        entries = list(footers.left)
+        entries = list(footers.unread)
     return found

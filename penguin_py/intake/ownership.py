@@ -24,7 +24,7 @@ REMEDY = (
 class SortedFiles:
     """Files sorted by owner: accepted, waiting, and refused."""
 
-    taken: tuple[Footer, ...]
+    accepted: tuple[Footer, ...]
     young: tuple[Entry, ...]
     refused: tuple[Rejection, ...]
 

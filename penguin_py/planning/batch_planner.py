@@ -25,8 +25,8 @@ from penguin_py.settings import Table
 class BatchPlan:
     """The next commit, with ``rows`` rows, and the reasons for leaving out other files.
 
-    ``waiting`` are foreign files that are too young. ``failed`` could not be read now. ``gone``
-    were removed since the listing. ``left`` were not read because earlier footers fill the memory
+    ``waiting`` are foreign files that are too young. ``failed`` could not be read now. ``missing``
+    were removed since the listing. ``unread`` were not read because earlier footers fill the memory
     limit.
     """
 
@@ -35,8 +35,8 @@ class BatchPlan:
     rejections: tuple[Rejection, ...]
     waiting: tuple[Entry, ...]
     failed: tuple[Failure, ...]
-    gone: tuple[Entry, ...]
-    left: tuple[Entry, ...]
+    missing: tuple[Entry, ...]
+    unread: tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +96,11 @@ class BatchPlanner:
         footers = read_footers(self._storage, batch, self._pool)
         old = {f.path: f for f in footers.sound if f.path in overdue and f.output_id is None}
         sorted_ = self.owners.sorted([f for f in footers.sound if f.path not in old], now)
-        plan = make_plan(state, sorted_.taken, known_output_ids, self._rules)
+        plan = make_plan(state, sorted_.accepted, known_output_ids, self._rules)
         added = {add.entry.path for add in plan.adds}
         found = BatchPlan(
             plan,
-            sum(f.metadata.num_rows for f in sorted_.taken if f.path in added),
+            sum(f.metadata.num_rows for f in sorted_.accepted if f.path in added),
             (
                 *footers.rejected,
                 *(beyond_horizon(footer.entry) for footer in old.values()),
@@ -109,10 +109,10 @@ class BatchPlanner:
             ),
             sorted_.young,
             footers.failed,
-            footers.gone,
-            footers.left,
+            footers.missing,
+            footers.unread,
         )
-        return found, footers.kept_bytes
+        return found, footers.held_bytes
 
     def forecast(
         self,
@@ -125,5 +125,5 @@ class BatchPlanner:
         """Decide about as many files as one commit takes."""
         batch = files[: self._most]
         found = self.decide(state, batch, known_output_ids, now, overdue)
-        unread = len(files) - len(batch) + len(found.left)
+        unread = len(files) - len(batch) + len(found.unread)
         return Forecast(found.rejections, found.waiting, found.failed, unread)

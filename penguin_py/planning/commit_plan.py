@@ -72,7 +72,7 @@ def make_plan(
     return CommitPlan(
         adds=tuple(
             _adds(
-                taking.taken,
+                taking.accepted,
                 _flat(after, fitting.partitions or ()),
                 {} if table is None else table.properties,
             )
@@ -94,7 +94,7 @@ class _Taking:
         self._known = known_output_ids
         self._rules = rules
         self.stage = "partition"
-        self.taken: list[tuple[Footer, dict[str, str | None]]] = []
+        self.accepted: list[tuple[Footer, dict[str, str | None]]] = []
         self._seen: set[str] = set()
         # By directory: partition values are the same for all files of one.
         self._parsed: dict[str, dict[str, str | None]] = {}
@@ -130,7 +130,7 @@ class _Taking:
         self.fitting = _Fitting(schema, partitions, footer.schema)
         # Not before: the first file that fits decides on the columns of a new table.
         self._parsed[folder] = values
-        self.taken.append((footer, values))
+        self.accepted.append((footer, values))
         if footer.output_id is not None:
             self._seen.add(footer.output_id)
 

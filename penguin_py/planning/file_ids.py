@@ -59,7 +59,7 @@ def ids_of_files(
         if footers.failed:
             raise footers.failed[0].error
         found += [footer.output_id for footer in footers.sound if footer.output_id is not None]
-        remaining = [*footers.left, *remaining[AT_ONCE:]]
+        remaining = [*footers.unread, *remaining[AT_ONCE:]]
     return tuple(found), len(files)
 
 

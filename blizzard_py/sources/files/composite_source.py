@@ -138,7 +138,7 @@ class CompositeFiles:
             sum(each.files for each in known),
             min((e.oldest_ts for e in known if e.oldest_ts is not None), default=None),
             all(each.complete for each in known),
-            _merge_skipped([each.apart for each in known]),
+            _merge_skipped([each.skipped for each in known]),
         )
 
     def shown(self, state: SourceState) -> dict[str, Any]:
@@ -271,7 +271,7 @@ class CompositeFiles:
         if activity is not None:
             took = found.scanned.ended - found.scanned.began
             cost = (found.requests, found.keys)
-            activity.polled(took, work.files, found.young, cost, found.apart)
+            activity.polled(took, work.files, found.young, cost, found.skipped)
 
     def _where(self, source_id: str) -> str:
         return f"{self._sink.uri}/{checkpoint_path(source_id)}"
@@ -298,7 +298,7 @@ def _together(found: Mapping[str, Found]) -> Found:
         ScanTimes(
             min(scan.began for scan in scans), max(scan.ended for scan in scans), next(more, None)
         ),
-        _merge_skipped([each.apart for each in found.values()]),
+        _merge_skipped([each.skipped for each in found.values()]),
         again=any(each.again for each in found.values()),
         notes=tuple(f"{name}: {note}" for name, each in found.items() for note in each.notes),
     )

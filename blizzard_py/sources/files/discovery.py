@@ -45,7 +45,7 @@ AHEAD_SLACK_SECS = 60.0
 class Discovery(Found):
     """Files to do, and the progress they refer to.
 
-    No watermark passes the ``young``. ``apart`` are files in skipped partitions: named by a time
+    No watermark passes the ``young``. ``skipped`` are files in skipped partitions: named by a time
     ahead of now, or without a time and beyond the limit.
     """
 
@@ -223,13 +223,13 @@ def discover(
     found = scan(storage, progress, wanted, concurrency, limit)
     now = clock()
     entries = found.entries
-    apart = places.skipped
+    skipped = places.skipped
     if not progress.partitions:
         # Until partitions are tracked, only found paths show which have no time.
         places = PartitionSelector(found.progress, source, began, (e.path for e in entries))
         entries = tuple(e for e in entries if places.take(e.path))
-        apart = SkippedItems(
-            apart.files + places.skipped.files, apart.first or places.skipped.first
+        skipped = SkippedItems(
+            skipped.files + places.skipped.files, skipped.first or places.skipped.first
         )
     ripe, young = _split_by_age(entries, source, now, first_seen)
     return Discovery(
@@ -238,7 +238,7 @@ def discover(
         found.requests,
         found.keys,
         ScanTimes(began, now, found.until),
-        apart,
+        skipped,
         found.progress,
         notes=tuple(notes_of(source, found.progress, (entry.path for entry in entries))),
     )

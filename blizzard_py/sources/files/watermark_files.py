@@ -146,7 +146,7 @@ class WatermarkFiles(Replacing):
 
     def _learned(self, state: SourceState, found: Discovery) -> SourceState:
         self._guard_order(found, state)
-        self._log_skipped(found.apart)
+        self._log_skipped(found.skipped)
         if found.notes and "notes" not in self._warned:
             self._warned.add("notes")
             self._log.warning("polls_cost_much", notes=found.notes)

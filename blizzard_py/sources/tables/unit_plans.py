@@ -39,7 +39,7 @@ class UnitRun:
     """One run: since when, how many units may still be read (None: all), which were."""
 
     began: float
-    left: int | None
+    remaining: int | None
     done: set[str] = field(default_factory=set)
 
 
@@ -90,14 +90,14 @@ def to_read(found: UnitOutlook, run: UnitRun, waiting: Collection[str]) -> list[
         key = unit_key(unit.partition[0], unit.name)
         if unit.execute and key not in run.done and (key in alone or key not in waiting):
             chosen.append(unit)
-    if run.left is None or len(chosen) <= run.left:
+    if run.remaining is None or len(chosen) <= run.remaining:
         return chosen
     turns = []
     for unit in chosen:
         begin = stamp(unit.partition[0])
         known = unit_of(found.state, f"{begin}/{unit.name}", stamp(unit.partition[1]))
         turns.append(known.read_at or begin)
-    return [unit for unit in limited(chosen, run.left, turns) if unit.execute]
+    return [unit for unit in limited(chosen, run.remaining, turns) if unit.execute]
 
 
 def batch_size(units: Units) -> int:

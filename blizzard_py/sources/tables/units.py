@@ -142,8 +142,8 @@ class UnitSource(SlicedSource):
         entries = self._units_of(units, began, again=len(to_read) > len(units))
         if not units:
             return PollPlan(state, entries, TaskWork(()))
-        if run.left is not None:
-            run.left -= len(units)
+        if run.remaining is not None:
+            run.remaining -= len(units)
         now = self._dated()
         readings = tuple(unit_plans.planned_reading(unit, self._units, now) for unit in units)
         next_ = replace(state, units=replace(found.state, readings=readings))

@@ -40,7 +40,7 @@ def footers(data: bytes) -> None:
 
 
 def _endings(found: Footers) -> int:
-    return sum(map(len, (found.sound, found.rejected, found.failed, found.gone, found.left)))
+    return sum(map(len, (found.sound, found.rejected, found.failed, found.missing, found.unread)))
 
 
 def _seeds() -> Iterator[bytes]:

@@ -90,7 +90,7 @@ def test_backlog_counts_future_partitions_separately(depth: int | None) -> None:
     storage = stored("d=2025-06-15/1.json", "d=9999-12-31/1.json", "d=9999-12-31/2.json")
     found = backlog(storage, Progress(depth=depth))
     assert (found.files, found.oldest_ts) == (1, 100.0)
-    assert found.apart == SkippedItems(2, "d=9999-12-31/1.json")
+    assert found.skipped == SkippedItems(2, "d=9999-12-31/1.json")
 
 
 def test_lines_are_found_wherever_blocks_end() -> None:

@@ -153,7 +153,7 @@ def test_a_partition_ahead_of_time_is_left_alone_until_then(depth: int | None) -
     settings = SourceSettings(source_uri="x", max_ahead="2d")
     found = discover(storage, settings, Progress(depth=depth))
     assert [f.path for f in found.files] == ["date=2024-01-30/1.json"]
-    assert found.apart == SkippedItems(2, "date=2024-01-31/1.json")
+    assert found.skipped == SkippedItems(2, "date=2024-01-31/1.json")
     later = discover(storage, settings, Progress(depth=depth), NOW + 86_400)
     assert [f.path for f in later.files] == ["date=2024-01-30/1.json", "date=2024-01-31/1.json"]
 
@@ -168,7 +168,7 @@ def test_only_some_odd_partitions_are_read_among_dated_ones() -> None:
         "odd-0/1.json",
         "odd-1/1.json",
     ]
-    assert found.apart == SkippedItems(3, "odd-2/1.json")
+    assert found.skipped == SkippedItems(3, "odd-2/1.json")
     # Where all are odd none is: they are what the writers write.
     found = discover(storage, settings, passed(Progress(depth=1), ["odd-0/0.json"]))
     assert len(found.files) == 6

@@ -141,20 +141,12 @@ class CommonSource(Settings):
     poll_interval: Seconds = Field(default=MINUTE, gt=0)
     """Time between polls."""
 
+    has_files: ClassVar[bool] = False
+
     @property
     def as_files(self) -> SourceSettings | None:
         """The settings of a source of files; None for another kind."""
         return None
-
-    @property
-    def has_files(self) -> bool:
-        """True for a source of files."""
-        return self.as_files is not None
-
-    @property
-    def is_by_units(self) -> bool:
-        """True if a query source is read in work units."""
-        return False
 
 
 class SourceAdvanced(Settings):
@@ -219,7 +211,9 @@ class SourceSettings(CommonSource):
     advanced: SourceAdvanced = SourceAdvanced()
     """Rarely needed."""
 
+    has_files: ClassVar[bool] = True
     has_unit_column: ClassVar[bool] = False
+    is_by_units: ClassVar[bool] = False
 
     @property
     def as_files(self) -> SourceSettings:

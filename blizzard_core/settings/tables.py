@@ -175,7 +175,7 @@ def _checked(uri: str) -> str:
     cut = next((sign for sign in "?#" if "://" in uri and sign in uri), None)
     if cut is not None:
         raise ValueError(
-            f"holds {cut!r}, at which deltalake ends the path: the log would come into another"
+            f"holds {cut!r}, at which deltalake ends the path: the log would be in another"
             " directory than the data. Choose a directory without it"
         )
     return uri

@@ -22,7 +22,7 @@ CUT = ["a#b", "a?b"]
 @pytest.mark.promise("G-183")
 @pytest.mark.parametrize("name", [*REFUSED, *CUT])
 def test_a_uri_that_deltalake_reads_otherwise_is_refused(name: str) -> None:
-    with pytest.raises(ValidationError, match="the log would come into another directory"):
+    with pytest.raises(ValidationError, match="the log would be in another directory"):
         SinkSettings(table_uri=f"s3://lake/{name}")
     with pytest.raises(ValidationError, match=r"tables\.events\.table_uri"):
         Config.model_validate({"tables": {"events": {"table_uri": f"s3://lake/{name}"}}})

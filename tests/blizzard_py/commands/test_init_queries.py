@@ -299,7 +299,7 @@ def test_init_reads_parquet_files_by_a_time_column(here: Path) -> None:
     pq.write_table(pa.table({"id": [1], "at": at}), here / "in" / "a" / "1.parquet")
     init("--connection", str(here / "in"), "--driver", "parquet", "--table", "a")
     assert (table_source().watermark.columns, table_source().watermark.bound) == (["at"], "max")
-    assert "at: a time; it tells new rows if it is set when they come." in written()
+    assert "at: a time; it finds new rows if it is set when they come." in written()
     assert list(planned()["window"]["up_to"]) == ["at"]
 
 

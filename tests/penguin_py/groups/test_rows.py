@@ -104,7 +104,7 @@ def test_a_non_text_column_is_refused_and_a_null_one_ignored(tmp_path: Path) -> 
     for name, values in (("a.parquet", [1]), ("b.parquet", [None])):
         pq.write_table(pa.table({"_unit": values}), tmp_path / name)
     with pytest.raises(
-        SchemaMismatch, match=r"^a\.parquet has _unit as int64, so its rows cannot be told"
+        SchemaMismatch, match=r"^a\.parquet has _unit as int64, so its rows cannot be identified"
     ):
         count_replaced(storage, "a.parquet", (tmp_path / "a.parquet").stat().st_size, WANTED)
     size = (tmp_path / "b.parquet").stat().st_size

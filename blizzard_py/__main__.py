@@ -78,8 +78,7 @@ def main() -> None:
 @main.command(
     section="Run",
     examples=(
-        "blizzard run config.yaml                     # until SIGTERM or SIGINT",
-        "blizzard run config.yaml --once              # ingest what is there, then exit",
+        "blizzard run config.yaml --once",
         "blizzard run config.yaml --fresh             # ingest all again: the checkpoint is gone",
         "blizzard run config.yaml --log-level debug 2>&1 | jq .event",
     ),
@@ -107,10 +106,9 @@ def run(config: Path, once: bool, fresh: bool, take_over: bool) -> int:
     because everything would be ingested again; --fresh starts it from nothing. If another daemon
     runs a source, that source is skipped; --take-over replaces the daemon.
 
-    Exit codes: 0 done, 1 a pipeline failed, 2 bad configuration or a source refused, 3 another
-    daemon runs a source or took it over, 4 a secret was renewed, 5 with --once: done, but Penguin
-    has refused published files (`blizzard replay --refused`), 7 with --once: done, except for work
-    units that failed and will be retried (`blizzard status`), 130 --once was interrupted.
+    Exit codes: 1 a pipeline failed, 2 bad configuration or a source refused, 3 another daemon runs
+    a source or took it over, 4 a secret was renewed. With --once: 5 Penguin has refused published
+    files (`blizzard replay --refused`), 7 work units failed and will be retried.
     """
     admission = allow_takeover if take_over else refuse_if_running(person=sys.stdin.isatty())
     loaded = load_config(config)
@@ -125,13 +123,11 @@ def validate(config: Path) -> int:
     """Check CONFIG and report every problem at once (exit code 2).
 
     Tables and APIs are asked for their columns, and the limits of their read bounds are shown.
-    Columns of each pipeline are compared with its Delta table, if it exists, and with Penguin's
-    rules. A start that would be refused, because a checkpoint is missing or has another name, is
-    reported.
+    Columns of each pipeline are compared with its Delta table and with Penguin's rules. A missing
+    or renamed checkpoint, with which a start would be refused, is reported.
 
     A transform or event_time is checked by a local Spark (or the Spark Connect server), which takes
-    some seconds. File sources are not read; `plan` checks that they can be reached. Nothing is
-    written.
+    some seconds. File sources are not read; `plan` checks that they can be reached. Writes nothing.
     """
     loaded = load_config(config)
     notes = validate_query_sources(loaded)
@@ -150,10 +146,7 @@ def validate(config: Path) -> int:
 
 @main.command(
     section="Inspect",
-    examples=(
-        "blizzard plan config.yaml",
-        "blizzard plan config.yaml --json | jq -r '.pipelines[].sources[].files[].path'",
-    ),
+    examples=("blizzard plan config.yaml --json | jq -r '.pipelines[].sources[].files[].path'",),
 )
 @config_argument
 @click.option(
@@ -185,10 +178,7 @@ def plan(
 
 @main.command(
     section="Inspect",
-    examples=(
-        "blizzard status config.yaml",
-        "blizzard status config.yaml --json | jq '.pipelines[].sources[].lag.secs'",
-    ),
+    examples=("blizzard status config.yaml --json | jq '.pipelines[].sources[].lag.secs'",),
 )
 @config_argument
 @json_option
@@ -198,8 +188,8 @@ def status(config: Path, as_json: bool) -> int:
     """Show the state of every source, from storage alone.
 
     Works from any machine that reaches the stores, even if no daemon runs. A + after a number means
-    "at least". Exit codes: 0 nothing to do, 1 the state of a source cannot be read, 2 bad
-    configuration or usage, 5 Penguin has refused published files (`blizzard replay --refused`).
+    "at least". Exit codes: 1 the state of a source cannot be read, 5 Penguin has refused published
+    files (`blizzard replay --refused`).
     """
     found, errors = inspection.status(load_config(config))
     code = answer((found, errors), print_status, as_json=as_json)
@@ -209,7 +199,6 @@ def status(config: Path, as_json: bool) -> int:
 @main.command(
     section="Inspect",
     examples=(
-        "blizzard schema config.yaml",
         "blizzard schema config.yaml --json | jq '.pipelines[].fields'",
         "blizzard schema config.yaml --diff           # has the source changed?",
     ),
@@ -226,8 +215,8 @@ def schema(config: Path, diff: bool, as_json: bool) -> int:
 
     --diff reads records of the newest files, even if ingested, and shows fields without a column,
     columns without a value, and values that do not fit, each with a proposal for schema.fields. It
-    also shows columns that only the table has or that it refuses. Exit codes: 0 no difference, 1
-    something cannot be read, 2 bad configuration or usage, 6 there is a difference.
+    also shows columns that only the table has or that it refuses. Exit codes: 1 something cannot be
+    read, 6 there is a difference.
     """
     loaded = load_config(config)
     if not diff:
@@ -256,8 +245,7 @@ def explain(config: Path, uri: str, as_json: bool) -> int:
 
     URI is a local path or a URI such as s3://bucket/key; %-escapes are not decoded. For a table or
     an API it is PIPELINE/SOURCE or PIPELINE/SOURCE#TASK; then the window, the statement and the
-    outputs are shown. Exit codes: 0 explained, whatever the answer, 1 the state or a store cannot
-    be read, 2 bad configuration or usage.
+    outputs are shown. Exit codes: 0 whatever the answer, 1 the state or a store cannot be read.
     """
     found = inspection.explain(load_config(config), uri)
     if as_json:

@@ -63,10 +63,7 @@ def main() -> None:
 
 @main.command(
     section="Run",
-    examples=(
-        "penguin run config.yaml                      # until SIGTERM or SIGINT",
-        "penguin run config.yaml --once               # commit what is there, then exit",
-    ),
+    examples=("penguin run config.yaml --once",),
 )
 @config_argument
 @once_option
@@ -75,8 +72,8 @@ def main() -> None:
 def run(config: Path, once: bool) -> int:
     """Poll every table and commit what is new.
 
-    Without --once it runs until SIGTERM or SIGINT. Exit codes: 0 done, 1 a
-    table failed, 2 bad configuration, 4 a secret was renewed, 130 --once was interrupted.
+    Without --once it runs until SIGTERM or SIGINT. Exit codes: 1 a table failed, 4 a secret was
+    renewed, 5 with --once: published files are gone.
     """
     return app.run_daemon(load_config(config), once=once, where=str(config.absolute()))
 
@@ -99,7 +96,7 @@ def validate(config: Path) -> int:
 
 @main.command(
     section="Inspect",
-    examples=("penguin plan config.yaml", "penguin plan config.yaml --json | jq .tables"),
+    examples=("penguin plan config.yaml --json | jq .tables",),
 )
 @config_argument
 @json_option
@@ -115,7 +112,7 @@ def plan(config: Path, as_json: bool) -> int:
 
 @main.command(
     section="Inspect",
-    examples=("penguin status config.yaml", "penguin status config.yaml --json | jq .tables"),
+    examples=("penguin status config.yaml --json | jq .tables",),
 )
 @config_argument
 @json_option
@@ -129,23 +126,19 @@ def status(config: Path, as_json: bool) -> int:
 
 @main.command(
     section="Repair",
-    examples=(
-        "penguin reconcile config.yaml --dry-run      # what was left behind",
-        "penguin reconcile config.yaml",
-    ),
+    examples=("penguin reconcile config.yaml --dry-run      # what was left behind",),
 )
 @config_argument
-@click.option("--dry-run", is_flag=True, help="Only report; commit nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
 @json_option
 @log_level_option
 @command
 def reconcile(config: Path, dry_run: bool, as_json: bool) -> int:
     """Compare the table directories with the logs and commit what was left behind.
 
-    Stragglers younger than reconcile_horizon are committed, and so are
-    quarantined files that were replaced; older files are reported as orphans.
-    With --dry-run the footers of the next commit's files are read, and what it
-    would refuse is shown.
+    Stragglers younger than reconcile_horizon are committed, and so are quarantined files that were
+    replaced; older files are reported as orphans. --dry-run also reads the footers of the next
+    commit's files, and shows what it would refuse.
     """
     found = app.reconcile(load_config(config), dry_run=dry_run)
     return answer(found, _print_reconcile, as_json=as_json) or _code_of(found[0])
@@ -162,7 +155,7 @@ def reconcile(config: Path, dry_run: bool, as_json: bool) -> int:
 @click.option("--table", "name", required=True, help="The table.")
 @click.option("--output", "outputs", multiple=True, help="The id of an output. Repeatable.")
 @click.option("--group", "source", help="The id of a source: its next group, which is blocked.")
-@click.option("--dry-run", is_flag=True, help="Only report; commit nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
 @json_option
 @log_level_option
 @command
@@ -177,9 +170,8 @@ def discard(
     """Discard outputs, or the next group of a source, that can never be committed.
 
     Everything that can be committed is committed first; groups that wait for the discarded ones
-    continue. A discarded output is never committed, even if its file is repaired later: ingest
-    its source files again for its rows (`blizzard backfill --replace`). A running daemon need not
-    be stopped.
+    continue. A discarded output is never committed, even if its file is repaired later: ingest its
+    source files again (`blizzard backfill --replace`). The daemon may run.
     """
     if not outputs and source is None:
         raise click.UsageError("give --output or --group; `penguin status` names what waits")

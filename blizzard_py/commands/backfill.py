@@ -98,23 +98,21 @@ def backfill(
 ) -> int:
     """Ingest a range of partitions by a request, exactly once.
 
-    The running daemon executes the request; without one this command does. Live files come first.
-    --from and --to may also be files. It ingests files without rows in the table: files before the
-    source's start, and dead-lettered ones. Polls ingest new files as usual.
+    Live files come first. --from and --to may also be files. It ingests files without rows in the
+    table: files before the source's start, and dead-lettered ones. Polls ingest new files as usual.
 
-    --replace ingests files of the range again, for example after a correction or a schema change.
-    The same commit removes exactly their old rows. If that is not possible, nothing is read.
-    --again keeps the old rows, so delete them from the table first.
+    --replace ingests files of the range again, for example after a correction. The same commit
+    removes exactly their old rows. If that is not possible, nothing is read. --again keeps the old
+    rows, so delete them from the table first.
 
-    Tables and APIs are read in chunks from --from up to, but not including, --to: only values below
-    the start of the source, or with --begin-live-at-end before it starts at all. With --replace,
-    for a source that replaces rows, everything from --from on is read again.
+    Tables and APIs are read in chunks: only values below the start of the source, or with
+    --begin-live-at-end before it starts at all. With --replace, for a source that replaces rows,
+    everything from --from on is read again.
 
-    For a source of work units, all units between --from and --to are read again from their
-    beginning, and replace their rows.
+    For a source of work units, all units of the range are read again from their beginning, and
+    replace their rows.
 
-    Exit codes: 0 done, 1 some were refused or failed, 2 bad configuration or usage, 7 no daemon has
-    accepted the request yet, 130 interrupted; the request stays.
+    Exit codes: 1 some were refused or failed, 7 no daemon has accepted the request yet; it stays.
     """
     loaded, where = load_config(config), (pipeline, source)
     refuse_rows(loaded, where, "a backfill")

@@ -39,10 +39,10 @@ from blizzard_py.sources.tables.windows import from_stored, to_stored
 from blizzard_py.state.source_state import SourceState
 
 _yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-_why_option = click.option(
-    "--why", default="", metavar="TEXT", help="Reason, shown by `checkpoint log`."
+_why_option = click.option("--why", default="", metavar="TEXT", help="Reason, for the record.")
+_dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Show what would be done; write nothing."
 )
-_dry_run_option = click.option("--dry-run", is_flag=True, help="Show the change; write nothing.")
 
 
 @click.group(
@@ -66,10 +66,7 @@ for _command in (log, diff, rollback):
 
 @checkpoint.command(
     "show",
-    examples=(
-        "blizzard checkpoint show config.yaml --pipeline events --source main",
-        "blizzard checkpoint show config.yaml --pipeline events --source main --json",
-    ),
+    examples=("blizzard checkpoint show config.yaml --pipeline events --source main",),
 )
 @config_argument
 @source_options(required=True)
@@ -143,8 +140,7 @@ def set_watermark(
     (`none` reads the unit again as a whole).
 
     Forward, files in between are skipped; back, they are ingested again. The effect on present
-    files is shown first. A running daemon stops with exit code 3 at its next save; start it again
-    afterwards.
+    files is shown first. A running daemon stops with exit code 3; start it again afterwards.
     """
     if (unit is None) != (high is None) or (unit and (watermark is not None or columns)):
         raise click.UsageError("--unit and --high go together, and with neither of the others")
@@ -196,7 +192,6 @@ def _column_value(given: str) -> tuple[str, Any]:
     "reset",
     examples=(
         "blizzard checkpoint reset config.yaml --pipeline events --source main --dry-run",
-        "blizzard checkpoint reset config.yaml --pipeline events --source main",
         (
             "blizzard checkpoint reset config.yaml --pipeline pages --source web --event-time"
             " --dry-run"
@@ -227,7 +222,7 @@ def reset(
     """Start a source over, as if nothing had been ingested.
 
     The table keeps its rows, so they come twice unless you delete them. A running daemon stops with
-    exit code 3 at its next save.
+    exit code 3.
 
     For a source of work units, the first reading afterwards replaces everything that the source has
     published; rows are missing until their units are read again.
@@ -253,14 +248,9 @@ def reset(
     "rebuild",
     examples=(
         "blizzard checkpoint rebuild config.yaml --pipeline events --source main --dry-run",
-        "blizzard checkpoint rebuild config.yaml --pipeline events --source main",
         (
             "blizzard checkpoint rebuild config.yaml --pipeline events --source main "
             "--done-before date=2024-01-28"
-        ),
-        (
-            "blizzard checkpoint rebuild config.yaml --pipeline events --source main "
-            "--dry-run --json | jq .new"
         ),
     ),
 )
@@ -290,7 +280,7 @@ def rebuild(
     These say which files are done; all others at the source are new. Unfinished batches are
     published, or their files are retried or dead-lettered, so that no row comes twice. For a query
     over event time, its saved state stays, and files that the checkpoint has passed are done. Stop
-    the daemon first; a running one is fenced. Exit codes: 0 done, 1 the evidence is not sufficient.
+    the daemon first; a running one is fenced. Exit code 1: the evidence is not sufficient.
     """
     if as_json and not (yes or dry_run):
         raise click.UsageError(

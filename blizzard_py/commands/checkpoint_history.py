@@ -163,9 +163,9 @@ def _files(what: str, paths: Sequence[str], when: str) -> None:
 @config_argument
 @source_options(required=True)
 @click.option("--to", "name", metavar="VERSION", required=True, help="Name from `checkpoint log`.")
-@click.option("--why", metavar="TEXT", required=True, help="Reason, shown by `checkpoint log`.")
+@click.option("--why", metavar="TEXT", required=True, help="Reason, for the record.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--dry-run", is_flag=True, help="Show the change; write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
 @log_level_option
 @command
 def rollback(
@@ -175,7 +175,7 @@ def rollback(
 
     It is refused if the source has published anything since, because those rows would come twice.
     Use `blizzard checkpoint rebuild` then. It is also refused if the version needs missing data.
-    Counters stay. A running daemon stops with exit code 3 at its next save.
+    Counters stay. A running daemon stops with exit code 3.
     """
     if not why.strip():
         raise click.UsageError("--why: give a reason, for the record")

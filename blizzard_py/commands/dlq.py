@@ -47,7 +47,6 @@ dlq.add_command(discard)
 @dlq.command(
     "list",
     examples=(
-        "blizzard dlq list config.yaml",
         "blizzard dlq list config.yaml --pipeline events --source main --limit 1000",
         "blizzard dlq list config.yaml --json --limit 0 | jq -r .error | sort | uniq -c",
     ),
@@ -75,8 +74,7 @@ def list_letters(
 ) -> int:
     """List dead letters: whole files, late files and single records.
 
-    `replay --letter` takes the id. Memory use does not depend on the number of letters. Exit code
-    1: the queue holds objects that are not dead letters.
+    `replay --letter` takes the id. Exit code 1: the queue holds objects that are not dead letters.
     """
     loaded = load_config(config)
     where = operations.sources_of(loaded, pipeline, source)

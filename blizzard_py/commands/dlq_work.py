@@ -39,7 +39,6 @@ _SHOWN_CHARS = 500
     "show",
     cls=GuidedCommand,
     examples=(
-        "blizzard dlq show config.yaml --pipeline events --source main --letter LETTER_ID",
         "blizzard dlq show config.yaml --pipeline events --source main --letter ID --line 3",
     ),
 )
@@ -146,8 +145,8 @@ def _print_shown(shown: LetterView) -> None:
 @source_options(required=True)
 @click.option("--letter", metavar="ID", help="One object, by its id from `dlq list`.")
 @click.option("--all", "everything", is_flag=True, help="All present objects.")
-@click.option("--why", metavar="TEXT", required=True, help="Reason, stored with the letters.")
-@click.option("--dry-run", is_flag=True, help="Show the letters to close; write nothing.")
+@click.option("--why", metavar="TEXT", required=True, help="Reason, for the record.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
 @no_wait_option
 @take_over_option
 @json_option
@@ -168,8 +167,7 @@ def discard(
     """Close dead letters without ingesting them, with a reason.
 
     The files and records stay out of the table; `dlq list --replayed` and `explain` show who closed
-    them, when and why. It is a request: the running daemon executes it; without one this command
-    does.
+    them, when and why. It is a request.
     """
     if (letter is None) != everything:
         raise click.UsageError("give either --letter ID or --all")

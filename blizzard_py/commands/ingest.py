@@ -26,7 +26,6 @@ from blizzard_py.commands.requests import following
     section="Repair",
     examples=(
         "blizzard ingest config.yaml s3://raw/events/date=2024-01-28/late.ndjson.gz --dry-run",
-        "blizzard ingest config.yaml s3://raw/events/date=2024-01-28/late.ndjson.gz",
         "blizzard ingest config.yaml ./raw/_hidden/1.txt ./raw/2.ndjson --json | jq .files",
     ),
 )
@@ -52,13 +51,9 @@ def ingest(
     """Ingest the files at the URIs exactly once, by a request.
 
     Any file below a source's root is accepted: late or hidden files, other endings, closed
-    partitions. The running daemon executes the request; without one this command does. Files that
-    polls will ingest anyway are left to them; files whose rows are in the table are skipped. The
-    same command again follows its first request.
-
-    Exit codes: 0 all are ingested or left to polls, 1 some are missing, refused or dead-lettered, 2
-    bad configuration or usage, 7 no daemon has accepted the request yet, 130 interrupted; the
-    request stays.
+    partitions. Files that polls will ingest anyway are left to them; files whose rows are in the
+    table are skipped. The same command again follows its first request. Exit codes: 1 some are
+    missing, refused or dead-lettered, 7 no daemon has accepted the request yet; it stays.
     """
     loaded = load_config(config)
     how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)

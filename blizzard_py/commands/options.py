@@ -57,7 +57,7 @@ def _sources(context: click.Context, _parameter: click.Parameter, typed: str) ->
 
 def source_options(*, required: bool) -> Callable[[Body], Body]:
     """Return the options ``--pipeline`` and ``--source``, which default to all."""
-    every = "" if required else " Default: all."
+    every = None if required else "all"
 
     # Options are applied from the last to the first, as decorators are.
     options: list[Any] = [
@@ -65,13 +65,15 @@ def source_options(*, required: bool) -> Callable[[Body], Body]:
             "--source",
             required=required,
             shell_complete=_sources,
-            help=f"Source name.{every}",
+            show_default=every or False,
+            help="Source name.",
         ),
         click.option(
             "--pipeline",
             required=required,
             shell_complete=_pipelines,
-            help=f"Pipeline name.{every}",
+            show_default=every or False,
+            help="Pipeline name.",
         ),
     ]
 

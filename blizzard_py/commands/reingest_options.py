@@ -39,7 +39,7 @@ _ASSUME_NAMED = click.option(
 def request_options(*, replaces: bool) -> Callable[[Body], Body]:
     """Return the options of a command that requests files; ``replaces``: it has --replace."""
     options: list[Any] = [
-        click.option("--why", default="", metavar="TEXT", help="Reason, stored with the request."),
+        click.option("--why", default="", metavar="TEXT", help="Reason, for the record."),
         click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing."),
         no_wait_option,
         take_over_option,

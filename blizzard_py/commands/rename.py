@@ -31,14 +31,9 @@ from blizzard_py.edits.rename import Renamed
             "blizzard rename config.yaml --from events_main "
             "--pipeline clicks --source main --dry-run"
         ),
-        "blizzard rename config.yaml --from events_main --pipeline clicks --source main",
         (
             "blizzard rename config.yaml --pipeline events --source main "
             "--moved-from s3://old-bucket/raw"
-        ),
-        (
-            "blizzard rename config.yaml --from events_main "
-            "--pipeline clicks --source main --json | jq .runs"
         ),
     ),
 )
@@ -72,7 +67,7 @@ def rename(
 
     CONFIG already has the new names. Checkpoint, journal, ledger and dead letters move to the new
     id, and the old id is closed. A running daemon is fenced. If the command is interrupted, run it
-    again. Exit codes: 0 done, 1 refused, 2 bad configuration or usage, 3 another writer took over.
+    again. Exit codes: 1 refused, 3 another writer took over.
     """
     loaded = load_config(config)
     refuse_edit(loaded, (pipeline, source), "a rename")

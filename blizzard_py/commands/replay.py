@@ -37,10 +37,7 @@ from blizzard_py.commands.requests import following, print_result
     section="Repair",
     examples=(
         "blizzard replay config.yaml --pipeline events --source main --all --dry-run",
-        "blizzard replay config.yaml --pipeline events --source main --all",
         "blizzard replay config.yaml --pipeline events --source main --letter LETTER_ID",
-        "blizzard replay config.yaml --pipeline events --source main --all --from-source",
-        "blizzard replay config.yaml --pipeline events --source main --all --replace",
         "blizzard replay config.yaml --refused --dry-run",
     ),
 )
@@ -91,15 +88,14 @@ def replay(
 
     First change the schema, or correct the files at the source under their old names. Whole files
     are read from the source, single records from their letters. Failures get new letters. Live
-    watermarks do not change. Work units are read again instead. The running daemon executes the
-    request; without one this command does.
+    watermarks do not change. Work units are read again instead.
 
     --replace ingests each file with a letter again as a whole, even for single records, and removes
     its old rows in the same commit. --refused ingests the files whose Parquet files Penguin has
     refused; first correct the configuration or the table.
 
-    Exit codes: 0 done, 1 some were refused or failed again, 2 bad configuration or usage, 7 no
-    daemon has accepted the request yet, 130 interrupted; the request stays.
+    Exit codes: 1 some were refused or failed again, 7 no daemon has accepted the request yet; it
+    stays.
     """
     loaded = load_config(config)
     how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)

@@ -43,7 +43,9 @@ _COUNTED = {
 OPEN = 7
 
 no_wait_option = click.option(
-    "--no-wait", is_flag=True, help="Leave the request to the daemon; do not wait."
+    "--no-wait",
+    is_flag=True,
+    help="Do not wait. The running daemon executes a request; without one this command does.",
 )
 take_over_option = click.option(
     "--take-over",
@@ -224,7 +226,7 @@ def _shortened(value: object) -> str:
 )
 @config_argument
 @click.argument("request_id", metavar="ID")
-@click.option("--why", default="", metavar="TEXT", help="Reason, stored with the request.")
+@click.option("--why", default="", metavar="TEXT", help="Reason, for the record.")
 @log_level_option
 @command
 def cancel(config: Path, request_id: str, why: str) -> int:

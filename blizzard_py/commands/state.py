@@ -25,10 +25,7 @@ from blizzard_py.app.event_state import event_state
 @click.command(
     cls=GuidedCommand,
     section="Inspect",
-    examples=(
-        "blizzard state config.yaml",
-        "blizzard state config.yaml --pipeline pages --limit 1000 --json",
-    ),
+    examples=("blizzard state config.yaml --pipeline pages --limit 1000 --json",),
 )
 @config_argument
 @click.option("--pipeline", metavar="NAME", help="Only this pipeline.")
@@ -47,8 +44,8 @@ def state(config: Path, pipeline: str | None, limit: int, as_json: bool) -> int:
     """Show the state of queries over event time: open windows, keys and waiting rows.
 
     Reads a copy of the saved state, so the daemon may run; starts Spark. A row of state is dropped
-    once a row arrives whose time is later than its end by more than the delay. Exit codes: 0 shown,
-    1 the state cannot be read, 2 no event_time, or bad usage.
+    once a row arrives whose time is later than its end by more than the delay. Exit code 1: the
+    state cannot be read.
     """
     found = event_state(load_config(config), pipeline, limit)
     return answer((found, []), _print, as_json=as_json)

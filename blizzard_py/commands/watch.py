@@ -34,7 +34,7 @@ _ERRORS = 3
 @click.command(
     cls=GuidedCommand,
     section="Inspect",
-    examples=("blizzard watch config.yaml", "blizzard watch config.yaml --every 30"),
+    examples=("blizzard watch config.yaml --every 30",),
 )
 @config_argument
 @click.option(
@@ -50,9 +50,8 @@ _ERRORS = 3
 def watch(config: Path, every: float) -> int:
     """Watch all pipelines of both daemons in a terminal, until Ctrl-C.
 
-    Reads storage alone, as `blizzard status` does, so it works from any machine that reaches the
-    stores. Problems come first if the terminal is too small. Exit codes: 0 ended by Ctrl-C, 2 bad
-    configuration or usage.
+    Reads storage alone, as `blizzard status` does. Problems come first if the terminal is too
+    small.
     """
     console = Console()
     if not console.is_terminal or console.is_dumb_terminal:

@@ -41,9 +41,9 @@ def watermark() -> None:
 @config_argument
 @source_options(required=True)
 @click.option("--to", "to", required=True, metavar="TIME", help="ISO 8601; UTC without a zone.")
-@click.option("--why", default="", metavar="TEXT", help="Reason, shown by `checkpoint log`.")
+@click.option("--why", default="", metavar="TEXT", help="Reason, for the record.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--dry-run", is_flag=True, help="Show the windows to close; write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
 @no_wait_option
 @take_over_option
 @log_level_option
@@ -62,10 +62,8 @@ def advance(
     """Move the event-time watermark to TIME with the next batch.
 
     Windows that end by then are published and keys are dropped; later rows for them are late. The
-    closed windows are shown first; this starts Spark. It is a request: the running daemon executes
-    it between two batches; without one this command does. The watermark then moves even without
-    files. Exit codes: 0 done, 1 refused, 2 no event_time, or bad usage, 7 no daemon has accepted
-    the request yet.
+    closed windows are shown first; this starts Spark. It is a request, which moves the watermark
+    even without files. Exit codes: 1 refused, 7 no daemon has accepted the request yet; it stays.
     """
     # Arrow's functions, which no poll needs.
     from blizzard_py.edits.event_time import advanced  # noqa: PLC0415  # see above

@@ -87,7 +87,7 @@ class LakeConnectionSettings(WithBackward):
     storage_options: Options = Field(
         default_factory=dict, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
     )
-    """Options of the store; missing ones come from its credential chain."""
+    """Options of the store."""
     options: Options = Field(default_factory=dict, repr=False, examples=[{"warehouse": "main"}])
     """The format's options: catalog properties for iceberg, the dialect for csv."""
 

@@ -275,8 +275,7 @@ class GlobalSettings(Settings):
     """Limits that all pipelines of a process share."""
 
     shutdown_grace: Seconds = Field(default=25, ge=0)
-    """Time for a batch to end after SIGTERM; keep it below the container's termination grace
-    period."""
+    """Time for a batch to end after SIGTERM; keep it below the container's grace period."""
     advanced: GlobalAdvanced = GlobalAdvanced()
     """Rarely needed."""
 

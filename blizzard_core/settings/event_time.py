@@ -51,9 +51,7 @@ class JoinSettings(Settings):
     """A join of two sources on equal keys and near times.
 
     A row of `right` matches a row of `left` if its time is between `left` time + `lower` and `left`
-    time + `upper`, both included. Negative values (`-5 minutes`) are allowed. Null keys match
-    nothing. Each pair is published once. An outer join publishes a row without a match once the
-    watermark rules a match out.
+    time + `upper`, both included. Not with keys that group rows: docs/reference/event-time.md.
     """
 
     left: str = Field(min_length=1, examples=["main"])
@@ -65,9 +63,9 @@ class JoinSettings(Settings):
     on: list[str] = Field(min_length=1, examples=[["user"]])
     """Fields of both sides that must be equal."""
     lower: Bound = Field(examples=["0 seconds"])
-    """Earliest time of the right row, relative to the left row."""
+    """Earliest time of the right row."""
     upper: Bound = Field(examples=["5 minutes"])
-    """Latest time of the right row, relative to the left row."""
+    """Latest time of the right row."""
     columns: dict[str, str] = Field(
         min_length=1, examples=[{"user": "main.user", "seen": "main.time", "done": "erp.time"}]
     )
@@ -122,12 +120,11 @@ class WindowSettings(Settings):
     size: Length | None = Field(default=None, examples=["5m"])
     """Length of a window."""
     slide: Length | None = Field(default=None, examples=["1m"])
-    """Time between two window starts; shorter than `size` means overlapping windows; default
-    `size`."""
+    """Time between two window starts; shorter than `size`: they overlap. Default: `size`."""
     offset: Duration = "0"
-    """Shift of the starts from 1970-01-01 00:00 UTC, such as for days of another zone."""
+    """Shift of the starts from 1970-01-01 00:00 UTC."""
     gap: Length | None = Field(default=None, examples=["30m"])
-    """Sessions instead of windows: a session ends after this long without a row of its group."""
+    """Sessions: one ends after this long without a row of its group."""
 
     @model_validator(mode="before")
     @classmethod
@@ -150,7 +147,7 @@ class WindowSettings(Settings):
 
 
 class SourceEventTime(Settings):
-    """A source's own values, where several sources share `event_time`."""
+    """A source's own values in a pipeline with `event_time`."""
 
     column: str | None = Field(default=None, min_length=1, examples=["seen_at"])
     """Event-time column of this source."""
@@ -202,7 +199,7 @@ class EventTimeAdvanced(Settings):
     policy: Literal["min", "max"] = "min"
     """Follow the slowest or the fastest source."""
     max_ahead: Duration = "1d"
-    """Dead-letter rows that are later than the start of the batch by more than this."""
+    """Dead-letter rows later than the start of the batch by more than this."""
     emit: Emit = "each_batch"
     """Publish closed windows with the batch that closes them or, cheaper, with the next one."""
     late_rows: LateRows = "quarantine"
@@ -210,25 +207,17 @@ class EventTimeAdvanced(Settings):
     partitions: int = Field(default=2, ge=1, le=1000)
     """Partitions of the state; fixed at the first batch."""
     state_path: str | None = Field(default=None, examples=["/mnt/shared/blizzard"])
-    """With `spark://`: a directory for working state that the daemon and all executors share."""
+    """With `spark://`: a directory for state that the daemon and all executors share."""
 
 
 class EventTimeSettings(Settings):
     """A watermark over a column, and a query behind it: docs/reference/event-time.md.
 
-    The watermark is the newest time seen minus `delay`. Results behind it are published once and
-    dropped from the state; later rows for them are late.
+    The watermark is the newest time seen minus `delay`; later rows for closed windows are late.
 
-    Order: `deduplicate`, `window`, `group_by`, `aggregates`. The table then has `window_start`,
-    `window_end` and the columns of `group_by` and `aggregates`. `join` combines two sources
-    instead.
-
-    Modes `update` and `complete` add changed results as new rows, so they need `_emitted_batch` in
-    `sink.metadata_columns`. The newest row of each key (`update`) or all rows of the highest batch
-    (`complete`) are the answer.
-
-    With `column`, `delay` and `max_ahead` alone nothing is computed: each source's watermark is
-    reported, and no row is held back.
+    Order: `deduplicate`, `window`, `group_by`, `aggregates`. `join` combines two sources instead.
+    Modes `update` and `complete` need `_emitted_batch` in `sink.metadata_columns`. With `column`,
+    `delay` and `max_ahead` alone each source's watermark is reported, and no row is held back.
     """
 
     column: str = Field(min_length=1, examples=["time"])

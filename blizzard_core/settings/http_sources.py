@@ -55,11 +55,7 @@ class PagesAdvanced(Settings):
 
 
 class PagesSettings(Settings):
-    """Paging of an API. Nothing is guessed.
-
-    `offset` and `page` count in `param`. `cursor` sends the value at `next` in `param`. `next_link`
-    follows the link at `next`, `link_header` the one in the `Link` header.
-    """
+    """Paging of an API; docs/reference/apis.md describes each kind. Nothing is guessed."""
 
     kind: Literal["none", "offset", "page", "cursor", "next_link", "link_header"] = "none"
     """`none`: one response has everything."""
@@ -137,7 +133,7 @@ class PushSettings(Settings):
 
 
 class RangeSettings(Settings):
-    """Split windows into calendar ranges, one task each."""
+    """Split windows into calendar ranges, one task each. Needs `push.to`."""
 
     unit: Literal["hour", "day", "week", "month", "year"] = "day"
     """Calendar unit."""

@@ -53,8 +53,7 @@ class QueryWatermark(WithBackward):
     bound: BoundKind | None = Field(default=None, examples=["settled"])
     """End of a window; default by driver and type."""
     reread: Literal["replace", "new_only"] | None = Field(default=None, examples=["new_only"])
-    """For rows that the look-back reads again: replace the published rows, or skip those already
-    published."""
+    """For rows that the look-back reads again: replace the published ones, or skip them."""
     key: list[str] = Field(default_factory=list, examples=[["id"]])
     """Columns that identify a row for `new_only`; default: all."""
     advanced: WatermarkAdvanced = WatermarkAdvanced()
@@ -71,7 +70,7 @@ class QuerySource(CommonSource):
     units: UnitSettings | None = Field(default=None, examples=[{"partition": "monthly"}])
     """Work units instead of a watermark."""
     snapshot: bool = False
-    """true, instead of a watermark: each poll reads everything and replaces the previous result."""
+    """true: each poll reads everything and replaces the previous result."""
     watermark: QueryWatermark | None = None
     """The way to find new rows."""
 
@@ -172,10 +171,7 @@ class TableWatermark(QueryWatermark):
 
 
 class TableSourceSettings(QuerySource):
-    """A table or a query of a database or a lake.
-
-    Set `id`: it names the state and the rows permanently.
-    """
+    """A table or a query of a database or a lake. Set `id`: it names state and rows for good."""
 
     model_config = ConfigDict(
         json_schema_extra={"table": "public.orders", "watermark": {"columns": ["updated_at"]}}

@@ -206,7 +206,7 @@ def configuration_reference() -> str:
     places: dict[type[BaseModel], _Place] = {}
     for model, path in sorted(_places(Config, ()), key=lambda found: len(found[1])):
         places.setdefault(model, path)
-    return "\n".join([_HEAD, *_sections(Config, (), places, {Config})])
+    return "\n".join([_HEAD, *_sections(Config, (), places, {Config}, {})])
 
 
 _Place: TypeAlias = tuple[str, ...]
@@ -237,13 +237,20 @@ def _sections(
     path: _Place,
     places: Mapping[type[BaseModel], _Place],
     shown_models: set[type[BaseModel]],
+    rows_of: dict[_Place, set[str]],
 ) -> Iterator[str]:
-    """Yield the model's section, then those of the blocks below it, each once."""
+    """Yield the model's section, then those of the blocks below it, each once.
+
+    Rows that another kind of the block has as well are only named, and so are optional blocks.
+    """
     if path:
         kind = _KINDS.get(model)
         yield f"\n## `{_dotted(path)}`{f' ({kind})' if kind else ''}\n"
     yield _prose(model) + "\n"
-    yield "| key | type | default | |\n|---|---|---|---|"
+    before = rows_of.setdefault(path, set())
+    rows: list[str] = []
+    shared: list[str] = []
+    blocks: list[str] = []
     inner: list[tuple[type[BaseModel], _Place]] = []
     for name, field in model.model_fields.items():
         found = list(_inside(model, name, field, path))
@@ -256,10 +263,24 @@ def _sections(
         ]
         shown_models |= {nested for nested, _ in here}
         there = [_link(each[0], places) for each in found if each not in here]
-        yield _row(field.alias or name, field, " or ".join(["see below"] * bool(here) + there))
+        key = field.alias or name
+        row = _row(key, field, " or ".join(["see below"] * bool(here) + there))
+        if path and here and not there and not field.is_required() and not _default(field):
+            blocks.append(f"`{key}`")
+        elif row in before:
+            shared.append(f"`{key}`")
+        else:
+            rows.append(row)
         inner += here
+    before.update(rows)
+    if rows:
+        yield "\n".join(["| key | type | default | |\n|---|---|---|---|", *rows])
+    if shared:
+        yield f"\nKeys described above: {', '.join(shared)}."
+    if blocks:
+        yield f"\nBlocks described below: {', '.join(blocks)}."
     for nested, where in inner:
-        yield from _sections(nested, where, places, shown_models)
+        yield from _sections(nested, where, places, shown_models, rows_of)
 
 
 def _wider(

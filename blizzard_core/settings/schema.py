@@ -69,7 +69,7 @@ class TypeSettings(Settings):
     values: TypeSettings | None = None
     """For a map; its keys are text."""
     unit: TimeUnit = "iso"
-    """For a timestamp: ISO 8601 text, or seconds, milliseconds or microseconds since 1970."""
+    """For a timestamp: ISO 8601 text, or time since 1970 in this unit."""
     coerce: bool = False
     """true: a string accepts any value, as JSON text."""
 
@@ -189,9 +189,7 @@ class SchemaAdvanced(Settings):
 class SchemaSettings(Settings):
     """The table's columns: declared in `fields`, inferred, or both.
 
-    Inference reads a sample once and stores the result beside the checkpoint. `evolve: add` infers
-    the type of a new column from the batch in which it first has a value; the type then stays.
-    Fields inside structs are not added.
+    Inference reads a sample once. `evolve: add` does not add fields inside structs.
     """
 
     fields: list[FieldSettings] = Field(default_factory=list)

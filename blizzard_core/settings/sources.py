@@ -33,10 +33,9 @@ class PartitionFilter(Settings):
     """
 
     prefix_template: str = Field(examples=["date=%Y-%m-%d/hour=%H"])
-    """A strftime template of fixed width for the folder names, such as `date=%Y-%m-%d/hour=%H`."""
+    """A strftime template of fixed width: `date=%Y-%m-%d/hour=%H`."""
     lookback: int | None = Field(default=None, ge=0, examples=[48])
-    """Distance back from now, in the template's finest unit (hours, days, months, years); default:
-    everything."""
+    """Distance back from now, in the template's finest unit; default: everything."""
 
     @model_validator(mode="after")
     def _sorts_in_time(self) -> Self:
@@ -69,16 +68,14 @@ class CheckpointSettings(Settings):
 
 
 class FileUnits(Settings):
-    """Re-read a file that appears again under its name, and replace its rows.
+    """Re-read a file if its size or modification time has changed, and replace its rows.
 
-    For servers that offer the same files repeatedly, sometimes corrected. A file is read again if
-    its size or modification time has changed. Requires `use_watermark: false`, since such names do
-    not sort, and `_source_file` in `sink.metadata_columns`, which identifies the rows.
+    Requires `use_watermark: false`, since such names do not sort, and `_source_file` in
+    `sink.metadata_columns`, which identifies the rows.
     """
 
     cooldown: Seconds = Field(default=0, ge=0, examples=["7d"])
-    """Time in which a file is not read again after a reading; at most 28d, because journals are
-    kept for 30 days."""
+    """Time after a reading without another; at most 28d, because journals are kept for 30 days."""
 
     @field_validator("cooldown")
     @classmethod
@@ -101,8 +98,8 @@ AsWritten = Annotated[str, BeforeValidator(_as_written)]
 class SourceRangeSettings(Settings):
     """The range of names below the source's path that is read.
 
-    Each end is a partition or a file and covers all names that begin with it. Both ends are
-    included. The range is fixed at the first start.
+    Each end is a partition or a file, and includes all names that begin with it. The range is fixed
+    at the first start.
     """
 
     from_: AsWritten | None = Field(default=None, alias="from", examples=["date=2023-01-01"])
@@ -157,7 +154,7 @@ class SourceAdvanced(Settings):
     partition_depth: int | None = Field(default=None, ge=0, le=16, examples=[2])
     """Leading folders in a partition; default: as in the template, or in the first file."""
     max_tracked_partitions: int = Field(default=64, ge=1)
-    """Dated partitions that are listed, for each key before the date; older ones are closed. Each
+    """Dated partitions that are listed, for each key before the date. Older ones are closed. Each
     costs one LIST a poll."""
     min_age: Seconds = Field(default=0, ge=0)
     """Minimum age of a file."""
@@ -190,8 +187,7 @@ class SourceSettings(CommonSource):
     grace_period: Annotated[Seconds, Field(ge=0)] | Literal["auto"] = Field(default=5 * MINUTE)
     """Time in which files may still appear below the watermark; `auto`: measured."""
     late_files: Literal["report", "quarantine", "ingest"] = "quarantine"
-    """For files after the grace period: only report them, write a dead letter for each, or ingest
-    them."""
+    """Files after the grace period: report them, dead-letter them, or ingest them."""
     units: FileUnits | None = Field(default=None, examples=[{"cooldown": "7d"}])
     """Re-read changed files and replace their rows."""
     event_time: SourceEventTime | None = Field(default=None, examples=[{"delay": "5 minutes"}])
@@ -207,7 +203,7 @@ class SourceSettings(CommonSource):
     storage_options: Options = Field(
         default_factory=dict, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
     )
-    """Options of the store; missing ones come from its credential chain."""
+    """Options of the store."""
     advanced: SourceAdvanced = SourceAdvanced()
     """Rarely needed."""
 

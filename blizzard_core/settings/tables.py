@@ -65,7 +65,10 @@ class PartitionColumn(Settings):
 
 
 class PartitionBy(Settings):
-    """Partitions of the table, by columns or by a template."""
+    """Partitions of the table, by columns or by a template.
+
+    In `tables` the default is that of the pipeline with the same `table_uri`.
+    """
 
     prefix_template: str | None = None
     """A strftime template of `key=value` components."""
@@ -194,8 +197,7 @@ class SinkAdvanced(Settings):
     """Layout inside files."""
 
     row_group_size_bytes: int = Field(default=64 << 20, ge=64 << 10, le=1 << 30)
-    """Row group size in memory (Arrow), which bounds a task's memory; 64 MiB are 10 to 30 MB of
-    snappy Parquet."""
+    """Row group size in memory (Arrow), which bounds a task's memory."""
 
 
 class SinkSettings(Settings):
@@ -211,7 +213,7 @@ class SinkSettings(Settings):
     file_size_mb: int = Field(default=128, ge=1, le=16_384)
     """Target file size, as stored."""
     compression: ParquetCompression = "snappy"
-    """Parquet compression; `none` means `uncompressed`."""
+    """Parquet compression."""
     metadata_columns: tuple[MetadataColumn | Literal["_emitted_batch"], ...] = ()
     """Columns to add."""
     partition_by: PartitionBy | None = Field(default=None, examples=[BY_DATE])
@@ -221,7 +223,7 @@ class SinkSettings(Settings):
     storage_options: Options = Field(
         default_factory=dict, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
     )
-    """Options of the store; missing ones come from its credential chain."""
+    """Options of the store."""
     advanced: SinkAdvanced = SinkAdvanced()
     """Rarely needed."""
 
@@ -239,7 +241,7 @@ class SinkSettings(Settings):
 
 
 class OptimizeSettings(Settings):
-    """Compaction of small files."""
+    """Compaction of small files; off without this block."""
 
     interval: Seconds = Field(default=HOUR, gt=0)
     """Time between compactions."""
@@ -248,7 +250,7 @@ class OptimizeSettings(Settings):
 
 
 class VacuumSettings(Settings):
-    """Deletion of files that the table no longer uses.
+    """Deletion of files that the table no longer uses; off without this block.
 
     Files that wait for their commit are never deleted.
     """
@@ -256,15 +258,15 @@ class VacuumSettings(Settings):
     interval: Seconds = Field(default=DAY, gt=0)
     """Time between runs."""
     retention: Seconds | None = Field(default=None, ge=0, examples=["7d"])
-    """Age up to which unused files stay for readers of older versions; default and minimum:
-    `delta.deletedFileRetentionDuration` of the table."""
+    """Age up to which unused files stay; default and minimum: the table's
+    `delta.deletedFileRetentionDuration`."""
 
 
 class TableAdvanced(Settings):
     """Selection of files, and maintenance of the log.
 
-    Blizzard's files and files below `own_prefixes` are committed at once. Other files may belong to
-    another engine's open commit, so they wait for `foreign_min_age`.
+    Blizzard's files and files below `own_prefixes` are committed at once; others wait for
+    `foreign_min_age`, because they may belong to another engine's open commit.
     """
 
     file_pattern: str = r"(?![_.]|part-).*\.parquet"

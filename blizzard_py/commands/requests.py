@@ -236,7 +236,7 @@ def cancel(config: Path, request_id: str, why: str) -> int:
     """
     result = cancel_request(load_config(config), request_id, why.strip(), time.time())
     click.echo(
-        f"{result.id} is cancelledunless it is being executed now: the next poll of its daemon,"
+        f"{result.id} is cancelled. If it is being executed now, the next poll of its daemon,"
         " or the command that follows it, ends it."
     )
     return 0

@@ -102,7 +102,10 @@ def key_paths(page: str) -> set[str]:
         f"{block}.{key}"
         for section in f"## ``{page}".split("\n## `")
         for block in [section.partition("`")[0]]
-        for key in re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+        for line in re.findall(
+            r"^(?:\| `\w+` \||Blocks described below: .*)", section, re.MULTILINE
+        )
+        for key in re.findall(r"`(\w+)`", line)
     }
 
 

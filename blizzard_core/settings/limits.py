@@ -68,14 +68,14 @@ def limits_reference() -> str:
     parts = [_HEAD]
     for area, group in groupby(named_limits(), lambda bound: bound.area):
         parts.append(f"\n## {area}\n")
-        parts.append("| limit | | beyond it | configuration |\n|---|---|---|---|")
+        parts.append("| limit | | beyond it |\n|---|---|---|")
         parts += map(_row, group)
     return "\n".join(parts) + "\n"
 
 
 def _row(bound: LimitLine) -> str:
-    key = f"`{bound.key}`" if bound.key else ""
-    return f"| {bound.of} | {_amount(bound)} | {bound.beyond} | {key} |"
+    key = f"; key `{bound.key}`" if bound.key else ""
+    return f"| {bound.of} | {_amount(bound)} | {bound.beyond}{key} |"
 
 
 def _amount(bound: LimitLine) -> str:

@@ -42,7 +42,7 @@ def documented() -> set[str]:
     """Return the metrics of docs/reference/metrics.md, by the names that Prometheus gives."""
     names = set()
     for line in (ROOT / "docs/reference/metrics.md").read_text().splitlines():
-        if row := re.match(r"\| `((?:blizzard|penguin)_\w+)` \| (\w+)", line):
+        if row := re.match(r"\| `((?:blizzard|penguin)_\w+)(?:\{.+?\})?` \| (\w+)", line):
             name, kind = row.groups()
             suffixes = SUFFIXES.get(kind, ("",))
             names |= {f"{name}{suffix}" for suffix in suffixes}

@@ -31,6 +31,8 @@ from tests.support.request_harness import RequestHarness
 from tests.support.table_harness import TableHarness, footer_pool
 
 DOCS = Path(__file__).parents[3] / "docs/reference/metrics.md"
+# The page says so of these, and that all others have the label `target`.
+WITHOUT_TARGET = ("blizzard_build_info", "blizzard_storage_")
 
 
 def value(name: str, **labels: str) -> float:
@@ -66,11 +68,22 @@ def declared() -> dict[str, tuple[str, tuple[str, ...]]]:
 
 def documented() -> dict[str, tuple[str, tuple[str, ...]]]:
     rows = re.findall(
-        r"^\| `([a-z_]+)` \| (\w+) \| (.*?) \| .+ \|$", DOCS.read_text("utf-8"), re.MULTILINE
+        r"^\| `([a-z_]+)(?:\{([a-z_,]+)\})?` \| (\w+) \| .+ \|$",
+        DOCS.read_text("utf-8"),
+        re.MULTILINE,
     )
     names = [name for name, _, _ in rows]
     assert len(set(names)) == len(names)
-    return {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+    return {
+        name: (
+            kind,
+            (
+                *(() if name.startswith(WITHOUT_TARGET) else ("target",)),
+                *filter(None, labels.split(",")),
+            ),
+        )
+        for name, labels, kind in rows
+    }
 
 
 def test_the_documented_list_is_what_the_code_declares() -> None:

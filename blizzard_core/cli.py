@@ -328,8 +328,7 @@ def completion_of(main: click.Group, program: str) -> click.Command:
         help="Print a shell completion script.",
         section="Set up",
         examples=(
-            f'eval "$({program} completion bash)"              # this shell, or in ~/.bashrc',
-            f'eval "$({program} completion zsh)"               # in ~/.zshrc',
+            f'eval "$({program} completion bash)"              # in ~/.bashrc; zsh alike',
             f"{program} completion fish > ~/.config/fish/completions/{program}.fish",
         ),
     )

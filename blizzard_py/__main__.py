@@ -80,7 +80,7 @@ def main() -> None:
     examples=(
         "blizzard run config.yaml --once",
         "blizzard run config.yaml --fresh             # ingest all again: the checkpoint is gone",
-        "blizzard run config.yaml --log-level debug 2>&1 | jq .event",
+        "blizzard run config.yaml --log-level debug",
     ),
 )
 @config_argument
@@ -198,10 +198,7 @@ def status(config: Path, as_json: bool) -> int:
 
 @main.command(
     section="Inspect",
-    examples=(
-        "blizzard schema config.yaml --json | jq '.pipelines[].fields'",
-        "blizzard schema config.yaml --diff           # has the source changed?",
-    ),
+    examples=("blizzard schema config.yaml --diff           # has the source changed?",),
 )
 @config_argument
 @click.option("--diff", is_flag=True, help="Compare the newest files with columns and table.")
@@ -231,7 +228,6 @@ def schema(config: Path, diff: bool, as_json: bool) -> int:
     section="Inspect",
     examples=(
         "blizzard explain config.yaml s3://raw/events/date=2024-01-28/1.ndjson.gz",
-        "blizzard explain config.yaml ./raw/1.ndjson.gz --json | jq -r .verdict",
         "blizzard explain config.yaml orders/erp",
     ),
 )

@@ -167,8 +167,7 @@ def _remark(field: FieldInfo) -> str:
 _HEAD = """\
 # Configuration
 
-One YAML file for both daemons. Generated from the settings by `make docs`; edit
-the docstrings of `blizzard_core/settings/document.py` and of what it imports.
+One YAML file for both daemons. Generated from the settings by `make docs`.
 
 - `${VAR}` and `${VAR:-default}` are replaced by environment variables; `$${` is a literal `${`.
   Inside `{ }` and `[ ]` such a value needs quotes.
@@ -346,7 +345,7 @@ def _type(annotation: Any) -> str:
         return f"map to {_type(arguments[1])}"
     if origin is list:
         return f"list of {_type(arguments[0])}"
-    names = {str: "text", int: "whole number", float: "number", bool: "`true` `false`"}
+    names = {str: "text", int: "whole number", float: "number", bool: "boolean"}
     return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
 

@@ -102,7 +102,6 @@ def _version_json(found: Version | Unreadable) -> dict[str, object]:
     "diff",
     cls=GuidedCommand,
     examples=(
-        "blizzard checkpoint diff config.yaml --pipeline events --source main epoch-3",
         "blizzard checkpoint diff config.yaml --pipeline events --source main epoch-2 epoch-3",
     ),
 )

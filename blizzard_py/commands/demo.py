@@ -23,10 +23,9 @@ from blizzard_core.cli import GuidedCommand, command
 def demo(directory: Path) -> int:
     """Show both daemons at work on 39,244 real events, in DIRECTORY (blizzard-demo).
 
-    The events come with the package; no network is used. They arrive in two rounds. Both daemons
-    run after each, and the Delta table is read back and counted. A DIRECTORY that an earlier demo
-    made is replaced. It stays afterwards, with the configuration, for your own commands. Exit
-    codes: 0 all events are in the table, 1 some are missing.
+    The events come with the package; no network is used. The Delta table is read back and counted.
+    A DIRECTORY that an earlier demo made is replaced. It stays afterwards, with the configuration,
+    for your own commands. Exit code 1: some events are missing.
     """
     # It imports what reads a table back, which no other command has need of.
     from blizzard_py.demo.edits import play  # noqa: PLC0415  # see above

@@ -135,10 +135,6 @@ def _print_shown(shown: LetterView) -> None:
             "blizzard dlq discard config.yaml --pipeline events --source main --letter ID"
             ' --why "test data of the vendor"'
         ),
-        (
-            "blizzard dlq discard config.yaml --pipeline events --source main --all --dry-run"
-            ' --why "…"'
-        ),
     ),
 )
 @config_argument

@@ -24,7 +24,6 @@ from blizzard_py.commands.starter.yaml_text import secrets_in, write_configurati
     section="Set up",
     examples=(
         "blizzard init --source-uri ./raw --table-uri ./lake/events",
-        "blizzard init prod.yaml --source-uri s3://raw/events --table-uri s3://lake/events",
         "blizzard init orders.yaml --connection postgresql://reader@db/shop --table public.orders",
         "blizzard init --connection https://crm.example/v1/orders --records data --since from",
     ),

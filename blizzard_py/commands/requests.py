@@ -156,10 +156,7 @@ def _selected(select: Mapping[str, Any]) -> str:
 
 @requests.command(
     "show",
-    examples=(
-        "blizzard requests show config.yaml 7f3a9c2e.1",
-        "blizzard requests show config.yaml 7f3a9c2e.1 --files",
-    ),
+    examples=("blizzard requests show config.yaml 7f3a9c2e.1 --files",),
 )
 @config_argument
 @click.argument("request_id", metavar="ID")

@@ -30,6 +30,7 @@ PAGES = [
 TOP = "blizzard_core|blizzard_py|penguin_py|benchmarks|configs|demo|deploy|docs|tests"
 PROGRAMS = {"blizzard": blizzard, "penguin": penguin}
 SESSIONS = {"blizzard plans", "blizzard reads"}  # so PostgreSQL lists them
+WORDS_AT_MOST = 60_000  # as `wc -w` counts them
 DESIGN_WORDS_AT_MOST = 12_000
 ARCHITECTURE_LINES_AT_MOST = 250
 
@@ -269,9 +270,16 @@ def test_a_stale_layer_diagram_is_an_error(tmp_path: Path, monkeypatch: pytest.M
     assert "blizzard_core ─" in layers.PAGE.read_text("utf-8")
 
 
+def words_below(folder: Path) -> int:
+    return sum(len(read(page).split()) for page in folder.rglob("*.md"))
+
+
+def test_all_pages_together_stay_short() -> None:
+    assert words_below(DOCS) <= WORDS_AT_MOST
+
+
 def test_design_pages_stay_short() -> None:
-    words = sum(len(read(page).split()) for page in (DOCS / "design").glob("*.md"))
-    assert words <= DESIGN_WORDS_AT_MOST
+    assert words_below(DOCS / "design") <= DESIGN_WORDS_AT_MOST
     lines = read(DOCS / "design/architecture.md").splitlines()
     assert len(lines) <= ARCHITECTURE_LINES_AT_MOST
 

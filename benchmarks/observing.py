@@ -20,7 +20,8 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.job import FinishedFile
 from blizzard_py.sources.activity import NONE_SKIPPED, SourceActivity
-from blizzard_py.state.source_state import Batch, PlannedOutput, SourceState
+from blizzard_py.state.batch import Batch, BatchResults, PlannedOutput
+from blizzard_py.state.source_state import SourceState
 
 FILES = 100
 
@@ -39,7 +40,15 @@ def entries(count: int) -> list[Entry]:
 def batch(files: list[Entry]) -> Batch:
     outputs = tuple(PlannedOutput("s", "f", 1, 1, "o") for _ in range(4))
     finished = tuple(FinishedFile(entry.path, "ingested", 5, 5) for entry in files)
-    return Batch("b", 1, "publishing", time.time(), tuple(files), time.time(), outputs, finished)
+    return Batch(
+        "b",
+        1,
+        "publishing",
+        time.time(),
+        tuple(files),
+        time.time(),
+        results=BatchResults(outputs=outputs, finished=finished),
+    )
 
 
 def main() -> None:

@@ -124,7 +124,7 @@ def _operators(
     try:
         for last in (*[False] * (_TRIES - 1), True):
             state = read_state(parts.stores.sink, parts.id)
-            stream = None if state is None else state.stream
+            stream = None if state is None else state.kind.stream
             if stream is None or not stream.packs:
                 return stream or StreamState(query={}), ()
             copy = Path(scratch.path) / "state"

@@ -193,10 +193,10 @@ def _plan_source(options: PlanOptions, source: SourcePipeline) -> dict[str, Any]
 def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
     state = source.load()
     return {
-        "state": state.progress.state,
-        "watermark": state.progress.value,
+        "state": state.position.progress.state,
+        "watermark": state.position.progress.value,
         **_shown(source, state),
-        "last_update_ts": state.last_update_ts,
+        "last_update_ts": state.summary.last_update_ts,
         "last_error": last_error(source.parts.stores.sink, source.parts.home_id),
         "lag": _lag_of(source, state),
         "dead_letters": _letters_of(source),
@@ -208,9 +208,9 @@ def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
                 "phase": batch.phase,
                 "started_ts": batch.started_ts,
                 "files": len(batch.files),
-                "outputs": len(batch.outputs),
+                "outputs": len(batch.results.outputs),
             }
-            for batch in state.in_flight
+            for batch in state.work.in_flight
         ],
         "requests": [
             {
@@ -223,8 +223,8 @@ def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
             }
             for found in find_open_requests(source.parts)
         ],
-        "totals": asdict(state.totals),
-        "unexpected": list(state.unexpected),
+        "totals": asdict(state.summary.totals),
+        "unexpected": list(state.summary.unexpected),
         **_event_time_of(config, source, state),
     }
 
@@ -243,7 +243,7 @@ def _event_time_of(config: Config, source: SourcePipeline, state: SourceState) -
     """
     parts = source.parts
     if parts.watch is not None:
-        return {"event_time": shown_watch(parts.watch, state.stream)}
+        return {"event_time": shown_watch(parts.watch, state.kind.stream)}
     if parts.event_time is None:
         return {}
     stream = _stream_of(source, state)
@@ -254,9 +254,9 @@ def _stream_of(source: SourcePipeline, state: SourceState) -> StreamState | None
     """Return the state of a query; with several sources it is in their shared checkpoint."""
     parts = source.parts
     if parts.home_id == parts.id:
-        return state.stream
+        return state.kind.stream
     shared = read_state(source.sink, parts.home_id)
-    return None if shared is None else shared.stream
+    return None if shared is None else shared.kind.stream
 
 
 def _spelling_notes(source: SourcePipeline, state: SourceState) -> list[str]:

@@ -36,7 +36,7 @@ def recent_files(parts: SourceContext, state: SourceState, most: int) -> list[En
     later ones. If it knows none, they are from the first thousands of the listing.
     """
     accept = accepts(parts.files.advanced.compression)
-    named = sorted((name for name in state.progress.partitions if name), key=order_key)
+    named = sorted((name for name in state.position.progress.partitions if name), key=order_key)
     newest = named[: -_PARTITIONS - 1 : -1]
     places: list[tuple[str, str | None]] = [(f"{name}/", f"{name}0") for name in newest]
     if places:  # what sorts above it is newer, and no poll knows it yet

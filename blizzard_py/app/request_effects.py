@@ -191,7 +191,7 @@ def look_of(
 
 def look(source: UnitSource, state: SourceState, now: dt.datetime) -> UnitOutlook:
     """Return the present partitions and the spec that the state must have."""
-    return unit_plans.preview(state.units, configured(source), (), now, "the checkpoint")
+    return unit_plans.preview(state.kind.units, configured(source), (), now, "the checkpoint")
 
 
 def configured(source: UnitSource) -> Units:

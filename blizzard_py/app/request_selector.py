@@ -129,11 +129,11 @@ class RequestSelector:
         self, state: SourceState, request: Request, page: CandidatePage, wanted: PageRequest
     ) -> Choice:
         ledger = self._ledger
-        if ledger is None or self._segments != state.ledger:
+        if ledger is None or self._segments != state.names.ledger:
             ledger = Ledger(self._parts.stores.sink, self._parts.id, self._parts.concurrency)
-            ledger.load(state.ledger)
-            ledger.look(state.unfolded)
-            self._ledger, self._segments = ledger, state.ledger
+            ledger.load(state.names.ledger)
+            ledger.look(state.names.unfolded)
+            self._ledger, self._segments = ledger, state.names.ledger
         else:
             ledger.look()
         known = _known(self._source, state, wanted.now)

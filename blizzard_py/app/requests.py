@@ -72,7 +72,7 @@ def find_open_requests(parts: SourceContext) -> Iterator[ListedRequest]:
     mailbox = Mailbox(parts.stores.sink, parts.home_id)
     found = mailbox.contents()
     stored = read_state(parts.stores.sink, parts.home_id) if found.open else None
-    known = {} if stored is None else stored.requests
+    known = {} if stored is None else stored.work.requests
     for request_id in found.open:
         state = known.get(request_id)
         reason = "" if state is None else state.reason
@@ -120,7 +120,7 @@ def _known(parts: SourceContext) -> Mapping[str, RequestState]:
         found = read_state(parts.stores.sink, parts.id)
     except StateError:
         return {}
-    return {} if found is None else found.requests
+    return {} if found is None else found.work.requests
 
 
 def _owners(config: Config) -> Iterator[SourceContext]:

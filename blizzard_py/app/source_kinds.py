@@ -101,8 +101,8 @@ class FileKind:
         files = found.discover(state, whole=True)
         on_disk = found.parts.stores.source.uri.startswith("/")
         return {
-            "state": state.progress.state,
-            "watermark": state.progress.value,
+            "state": state.position.progress.state,
+            "watermark": state.position.progress.value,
             "files": [{"path": entry.path, "size": entry.size} for entry in files.files],
             "list_requests": 0 if on_disk else files.requests,
             "directories_read": files.requests if on_disk else None,
@@ -227,7 +227,7 @@ class UnitKind:
         for unit in due[:_SHOWN_NAMES]:
             name = unit_key(unit.partition[0], unit.name)
             yield printable(f"  {name} from {stamp(unit.start)} to {stamp(unit.end)}")
-        if after.units is not None and after.units.anew:
+        if after.kind.units is not None and after.kind.units.anew:
             yield "and with the first of them replace all that the source has published"
 
 

@@ -109,7 +109,9 @@ def submit_request(
     seen = _load(parts, store, order)
     mailbox = Mailbox(parts.stores.sink, parts.id)
     request = request_of_order(parts, order, seen.state, waits.clock())
-    request_id, is_new = mailbox.submit(request, seen.state.requests, once_more=order.once_more)
+    request_id, is_new = mailbox.submit(
+        request, seen.state.work.requests, once_more=order.once_more
+    )
     waits.tell(f"request {request_id} for {parts.name}{'' if is_new else ', made before'}")
     return _Following(parts, store, mailbox, request_id, order, waits, bring).result()
 
@@ -200,7 +202,7 @@ class _Following:
         end = self.mailbox.ended(self.id)
         if end is not None:
             return RequestResult(self.id, end.state, end.reason, end.counts)
-        return _result(self.id, seen.state.requests.get(self.id))
+        return _result(self.id, seen.state.work.requests.get(self.id))
 
     def _here(self, seen: Stored, known: RequestResult) -> RequestResult | None:
         """Execute the request without an owner; return its end, None to check again."""
@@ -253,10 +255,10 @@ def _do_here(
         after = decide_request(
             mailbox, effects, seen.state, request_id, now, is_cancelled=is_cancelled
         )
-        known = after.requests.get(request_id)
+        known = after.work.requests.get(request_id)
         if known is None:
             return "it was removed from the mailbox; give the command again"
-        if after.requests == seen.state.requests:
+        if after.work.requests == seen.state.work.requests:
             return known.reason  # it waits, as before
         request = mailbox.readable(request_id)
         reason = "" if request is None or not request.why else f", {request.why}"

@@ -48,15 +48,19 @@ def select_chunk(
 ) -> SelectedPage:
     """Return the next chunk of a request as a page. Raises `RequestRefused`, `StorageError`."""
     found = _table_source(parts, source)
-    known = state.columns or ColumnState()
+    known = state.kind.columns or ColumnState()
     try:
         value_range = _range_of(found, request)
-        _check(state.columns, value_range.column, ranges.last_of(found.query_spec, value_range.end))
+        _check(
+            state.kind.columns,
+            value_range.column,
+            ranges.last_of(found.query_spec, value_range.end),
+        )
         begin = (
             _cursor_value(wanted.cursor, value_range.column) if wanted.cursor else value_range.begin
         )
         piece = next(ranges.pieces(value_range, known, begin))
-        name = f"{wanted.request_id}-{state.requests[wanted.request_id].pages:06}"
+        name = f"{wanted.request_id}-{state.work.requests[wanted.request_id].pages:06}"
         chunk = None if piece.is_covered else _chunk(found, value_range, piece, name, wanted.now)
     except (RangeRefused, WatermarkError) as error:
         raise RequestRefused(f"{parts.name}: {error}") from error
@@ -83,10 +87,8 @@ def preview_range(
     if request.options.get("mode", "add") == "replace":
         yield ReportLine(request.select["values"][0], "taken", "and all that lies above")
         return
-    value_range, known = (
-        _range_of(_table_source(parts, source), request),
-        state.columns or ColumnState(),
-    )
+    value_range = _range_of(_table_source(parts, source), request)
+    known = state.kind.columns or ColumnState()
     for piece in ranges.pieces(value_range, known, value_range.begin):
         yield ReportLine(
             _values_text(value_range, piece), "present" if piece.is_covered else "taken"
@@ -139,11 +141,11 @@ def _accept_chunks(source: WindowSource, state: SourceState, request: Request) -
         raise RangeRefused("rows of tables and APIs cannot be added a second time")
     value_range = _range_of(source, request)
     last = ranges.last_of(query_spec, value_range.end)
-    if request.options.get("begin_live_at_end") and not ranges.has_started(state.columns):
+    if request.options.get("begin_live_at_end") and not ranges.has_started(state.kind.columns):
         state = set_columns(
             state, windows.to_stored({value_range.column: last}), query_spec.columns
         )
-    _check(state.columns, value_range.column, last)
+    _check(state.kind.columns, value_range.column, last)
     found = list(ranges.pieces(value_range, ColumnState(), value_range.begin))
     for piece in (found[0], found[-1]):  # what their ends cannot be is known before it is saved
         window = ranges.window_of_piece(query_spec, value_range.column, piece, 0.0)
@@ -153,7 +155,7 @@ def _accept_chunks(source: WindowSource, state: SourceState, request: Request) -
 
 def _lower_watermark(source: WindowSource, state: SourceState, request: Request) -> SourceState:
     """Return the state of a replacing source with its watermark below ``values``."""
-    query_spec, known = source.query_spec, state.columns or ColumnState()
+    query_spec, known = source.query_spec, state.kind.columns or ColumnState()
     first, last = request.select["values"]
     if not query_spec.replaces:
         raise RangeRefused(

@@ -68,9 +68,9 @@ def _line(found: Version | Unreadable) -> list[str | None]:
         _moment(found.until),
         None if found.note is None else found.note.by,
         None if found.note is None else found.note.why,
-        found.state.progress.value,
-        f"{found.state.totals.files:,}",
-        f"{found.state.totals.rows:,}",
+        found.state.position.progress.value,
+        f"{found.state.summary.totals.files:,}",
+        f"{found.state.summary.totals.rows:,}",
     ]
 
 
@@ -92,9 +92,9 @@ def _version_json(found: Version | Unreadable) -> dict[str, object]:
         "until_ts": found.until,
         "writer": None if found.writer is None else asdict(found.writer),
         "note": None if found.note is None else asdict(found.note),
-        "state": found.state.progress.state,
-        "watermark": found.state.progress.value,
-        "totals": asdict(found.state.totals),
+        "state": found.state.position.progress.state,
+        "watermark": found.state.position.progress.value,
+        "totals": asdict(found.state.summary.totals),
     }
 
 

@@ -20,7 +20,7 @@ _SHOWN_FILES = 10
 
 def print_state(where: str, seen: Stored, copies: list[str]) -> None:
     """Print a checkpoint for people; ``copies`` are its backups."""
-    state, progress = seen.state, seen.state.progress
+    state, work, progress = seen.state, seen.state.work, seen.state.position.progress
     writer = "-" if seen.writer is None else str(seen.writer).removeprefix("writer ")
     lines = [
         ("checkpoint", where if seen.raw is not None else f"{where} (does not exist)"),
@@ -30,38 +30,40 @@ def print_state(where: str, seen: Stored, copies: list[str]) -> None:
         ("floor", progress.floor),
         *(("floor", its) for _, its in sorted(progress.floors.items())),
         ("depth", None if progress.depth is None else str(progress.depth)),
-        ("updated", _moment(state.last_update_ts)),
-        ("waiting", f"{len(state.retries):,} for another try, {len(state.queue):,} queued"),
+        ("updated", _moment(state.summary.last_update_ts)),
+        ("waiting", f"{len(work.retries):,} for another try, {len(work.queue):,} queued"),
         *(
             (
                 "in flight",
                 f"{b.batch}, {b.phase}, attempt {b.attempt}, {counted(len(b.files), 'file')}",
             )
-            for b in state.in_flight
+            for b in work.in_flight
         ),
         *(("backup", path) for path in copies),
     ]
-    if state.columns is not None:
-        known = state.columns
+    if state.kind.columns is not None:
+        known = state.kind.columns
         lines += [
             ("columns", short_text(known.watermark)),
             ("window", "-" if known.window is None else short_text(known.window.up_to)),
             ("windows", f"{known.seq:,} published"),
             ("seen", f"{counted(sum(each.count for each in known.seen), 'row')} told by digests"),
         ]
-    if state.units is not None:
-        units = state.units
+    if state.kind.units is not None:
+        units = state.kind.units
         failing = sum(bool(unit.failures) for unit in units.open.values())
         lines += [
             ("units", f"{len(units.open):,} open, {failing:,} failing, {len(units.redo):,} marked"),
             *(("closed to", f"{to} {name}") for name, to in list(units.closed_to.items())[:20]),
-            ("group", f"{state.group_seq:,}"),
+            ("group", f"{state.ids.group_seq:,}"),
         ]
-    if state.processed is not None:
-        lines.append(("done", f"{counted(sum(s.count for s in state.processed), 'name')} in a set"))
-    for name, member in state.members.items():
-        done = f"{counted(member.totals.files, 'file')} done, {len(member.queue):,} queued"
-        lines.append(("source", f"{name}: {member.progress.value or '-'}, {done}"))
+    if state.names.processed is not None:
+        names = sum(segment.count for segment in state.names.processed)
+        lines.append(("done", f"{counted(names, 'name')} in a set"))
+    for name, member in state.kind.members.items():
+        done = f"{counted(member.summary.totals.files, 'file')} done"
+        reached = member.position.progress.value or "-"
+        lines.append(("source", f"{name}: {reached}, {done}, {len(member.work.queue):,} queued"))
     for name, value in lines:
         click.echo(printable(f"{name:<12}{value or '-'}"))
     if progress.partitions:
@@ -80,7 +82,7 @@ def _moment(seconds: float | None) -> str | None:
 
 def rebuilt_document(rebuilt: Rebuilt) -> dict[str, Any]:
     """Return a rebuilt checkpoint for `--json`."""
-    progress = rebuilt.state.progress
+    progress = rebuilt.state.position.progress
     return {
         "listed": rebuilt.listed,
         "done": rebuilt.done,
@@ -111,7 +113,7 @@ _JUDGEMENTS = {
 
 def print_rebuilt(rebuilt: Rebuilt) -> None:
     """Print a rebuilt checkpoint for people."""
-    progress = rebuilt.state.progress
+    progress = rebuilt.state.position.progress
     click.echo(f"{counted(rebuilt.listed, 'file')} listed, {rebuilt.done:,} of them done")
     if rebuilt.said:
         who = "you, or the checkpoint that was there, say so"
@@ -134,7 +136,7 @@ def _print_batch(each: BatchDecision) -> None:
 
 def print_effect(found: SourcePipeline, before: SourceState, after: SourceState) -> None:
     """Print what an edit would do at the next poll. A query source connects for that."""
-    watermark: Any = before.progress.value, after.progress.value
+    watermark: Any = before.position.progress.value, after.position.progress.value
     click.echo(printable(f"watermark: {watermark[0] or '-'} -> {watermark[1] or '-'}"))
     for line in kind_of(found.parts).effect(found, before, after):
         click.echo(line)

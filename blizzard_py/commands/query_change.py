@@ -50,8 +50,8 @@ def change_query(
         edit(seen.state, parts)  # refused before anybody is asked
         if submit is None:
             checkpoint_edit.require_not_publishing(found, seen.state)
-        assert seen.state.stream is not None  # noqa: S101  # without one edits are refused
-        reason = describe(found.name, seen.state.stream)
+        assert seen.state.kind.stream is not None  # noqa: S101  # without one edits are refused
+        reason = describe(found.name, seen.state.kind.stream)
         if dry_run:
             return 0
         if not confirmed(found.name, yes=yes):

@@ -32,7 +32,8 @@ from blizzard_core.errors import BlizzardError, NotFound, StateError
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.storage.protocol import Storage, join, order_key
 from blizzard_py.job import StagedBadRecords
-from blizzard_py.state.source_state import REPLAYED_FOLDER, Batch, Retry
+from blizzard_py.state.batch import Batch
+from blizzard_py.state.source_state import REPLAYED_FOLDER, Retry
 
 _READ_BYTES = 256 << 10
 
@@ -49,7 +50,7 @@ class DeadLetterWriter:
     def keep(self, batch: Batch, retries: Mapping[str, Retry]) -> str | None:
         """Write the batch's quarantined files, durable on return; the object's URI if any."""
         path = join(self._source_id, f"{batch.batch}.ndjson")
-        moment = dt.datetime.fromtimestamp(batch.committed_ts, dt.UTC).isoformat()
+        moment = dt.datetime.fromtimestamp(batch.results.committed_ts, dt.UTC).isoformat()
         lines = [
             json.dumps(
                 {
@@ -59,10 +60,10 @@ class DeadLetterWriter:
                     "timestamp": moment,
                     "retry_count": retries[file.path].count if file.path in retries else 0,
                 }
-                | ({"kept": True} if batch.group is not None else {}),
+                | ({"kept": True} if batch.results.group is not None else {}),
                 ensure_ascii=False,
             )
-            for file in batch.finished
+            for file in batch.results.finished
             if file.outcome == "quarantined"
         ]
         if not lines:
@@ -84,14 +85,14 @@ class DeadLetterWriter:
         """
         name = f"{batch.batch}.records"
         path = join(self._source_id, f"{name}.ndjson")
-        if not batch.letters:
+        if not batch.results.letters:
             return None
-        if any(sink.stat(letters.staged) is None for letters in batch.letters):
+        if any(sink.stat(letters.staged) is None for letters in batch.results.letters):
             self._require_stored(path, name)
             return f"{self._storage.uri}/{path}"
         # Two that finish the same batch must not write into one object.
         temporary = join(self._source_id, f"{name}.{uuid.uuid4().hex}.tmp")
-        letters = batch.letters
+        letters = batch.results.letters
         with ExitStack() as stack:
             stream = stack.enter_context(closing(self._storage.open_output(temporary)))
             try:

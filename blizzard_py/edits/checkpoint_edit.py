@@ -32,7 +32,15 @@ from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.ledger import Ledger
-from blizzard_py.state.source_state import NO_BATCH, SourceState
+from blizzard_py.state.source_state import (
+    NO_BATCH,
+    IssuedIds,
+    KindState,
+    PendingWork,
+    Position,
+    SourceState,
+    Summary,
+)
 from blizzard_py.state.transitions import requests_of, without_request
 
 
@@ -47,7 +55,11 @@ def require_known(source: SourcePipeline, partition: str) -> None:
     The watermark of a mistyped partition would apply to all partitions that sort before it.
     """
     state = stored(source).state
-    if not partition or partition in state.progress.partitions or state.columns is not None:
+    if (
+        not partition
+        or partition in state.position.progress.partitions
+        or state.kind.columns is not None
+    ):
         return
     files = source.parts.stores.source.list_range(f"{partition}/", f"{partition}0")  # after "/"
     if not any(page.entries for page in files):
@@ -62,14 +74,14 @@ def with_watermark(state: SourceState, partition: str, name: str) -> SourceState
 
     With an empty ``name`` no file of the partition is done. Raises `EditRefused`.
     """
-    if state.columns is not None:
+    if state.kind.columns is not None:
         raise EditRefused("this is a table or an API; give --column for each column that moves")
-    if state.processed is not None:
+    if state.names.processed is not None:
         raise EditRefused(
             "this source keeps a set of names and no watermark (use_watermark: false); reset it,"
             " or bring the files back under new names"
         )
-    progress = state.progress
+    progress = state.position.progress
     if progress.state == "Initial":
         raise EditRefused("nothing was ingested yet, so there is no watermark to move; run it once")
     depth = progress.depth or 0  # only files at the root so far
@@ -89,15 +101,13 @@ def with_watermark(state: SourceState, partition: str, name: str) -> SourceState
     if name:
         partitions[partition] = PartitionProgress(name, name)
     progress = _revalued(replace(progress, partitions=partitions))
-    return replace(
-        state,
-        progress=progress,
+    # The journal must not bring names back that are to come again; those that stay done
+    # the checkpoint lists itself.
+    state = state.with_position(progress=progress, window=())
+    return state.with_work(
         in_flight=(),
-        # The journal must not mark names as done that come again. The checkpoint itself lists those
-        # that stay done.
-        window=(),
-        # Polls find the files that are new again; the queue must not ingest them twice.
-        queue=tuple(entry for entry in state.queue if not is_new(progress, entry.path)),
+        # What is new again is for polls to find; it must not be done twice.
+        queue=tuple(entry for entry in state.work.queue if not is_new(progress, entry.path)),
     )
 
 
@@ -110,12 +120,12 @@ def set_columns(
     published rows are dropped too, so rows above the values come again, and ``new_only`` looks back
     no further than the values. ``names`` are the configured columns. Raises `EditRefused`.
     """
-    known = state.columns
+    known = state.kind.columns
     if known is None:
-        if state.progress.value is not None:
+        if state.position.progress.value is not None:
             raise EditRefused("this is a source of files; give --partition and --watermark")
         known = ColumnState()
-    if state.group_seq and not known.boundaries:
+    if state.ids.group_seq and not known.boundaries:
         raise EditRefused(
             "--column: the source starts over, and its next replacement removes all published rows."
             " Let it be read once, then set the column"
@@ -148,7 +158,8 @@ def set_columns(
     )
     text = text_of(values)
     progress = Progress() if text is None else progress_of_text(text)
-    return replace(state, columns=columns, progress=progress, in_flight=(), retries={})
+    state = state.with_position(progress=progress).with_kind(columns=columns)
+    return state.with_work(in_flight=(), retries={})
 
 
 def _revalued(progress: Progress) -> Progress:
@@ -168,20 +179,21 @@ def reset(state: SourceState) -> SourceState:
     operator has been told that files come again.
     """
     columns = None
-    if state.columns is not None:
+    if state.kind.columns is not None:
         # Names of items are for ever, so windows go on being counted.
-        columns = ColumnState(seq=state.columns.seq + 1)
-    units = None if state.units is None else UnitsState(anew=True)
+        columns = ColumnState(seq=state.kind.columns.seq + 1)
+    units = None if state.kind.units is None else UnitsState(anew=True)
     return SourceState(
-        totals=state.totals,
         source=state.source,
-        columns=columns,
-        units=units,
-        group_seq=state.group_seq,
-        last_output=state.last_output,
-        committed=state.committed,
-        requests=state.requests,
-        reached=state.reached,
+        position=Position(reached=state.position.reached),
+        work=PendingWork(requests=state.work.requests),
+        ids=IssuedIds(
+            group_seq=state.ids.group_seq,
+            last_output=state.ids.last_output,
+            committed=state.ids.committed,
+        ),
+        kind=KindState(columns=columns, units=units),
+        summary=Summary(totals=state.summary.totals),
     )
 
 
@@ -216,7 +228,7 @@ def require_not_publishing(source: SourcePipeline, state: SourceState) -> None:
 
     A stale checkpoint's batch does not count, so the operator may still set a start.
     """
-    if not any(batch.phase == "publishing" for batch in state.in_flight):
+    if not any(batch.phase == "publishing" for batch in state.work.in_flight):
         return
     parts = source.parts
     world = world_of(parts, state)
@@ -249,28 +261,26 @@ def change(
     after = _without_requested(source, seen.state, edit(seen.state), now)
     why = why or _what(seen.state, after)
     # With several sources each member has its own progress, and the top has none.
-    if after.progress.state == "Initial" and not after.members:
+    if after.position.progress.state == "Initial" and not after.kind.members:
         # It starts over. Files of replays come again as well, and late files must not look like
         # files that were processed before.
         now_there = CheckpointStore(source.sink, source.id).now()
         journal = Journal(source.sink, parts.letters_id, parts.concurrency)
         ledger = Ledger(source.sink, source.id)
         ledger.load((), _next_epoch(seen, world))
-        after = replace(
-            after,
-            reset_ts=journal.latest_commit(now_there),
-            ledger=ledger.start_over(),
-            unfolded=JournalTally(),
-            last_batch="",
+        after = (
+            after.with_position(reset_ts=journal.latest_commit(now_there))
+            .with_ids(last_batch="")
+            .with_names(ledger=ledger.start_over(), unfolded=JournalTally())
         )
         after = adopted(after, parts, world)
-    elif after.columns != seen.state.columns:
+    elif after.kind.columns != seen.state.kind.columns:
         # The operator decides where reading begins.
-        after = adopted(replace(after, last_batch=""), parts, world)
-        is_lost = seen.raw is None and after.last_batch != NO_BATCH
-        if after.columns is not None and (is_lost or newer_work(seen.state, parts, world)):
+        after = adopted(after.with_ids(last_batch=""), parts, world)
+        is_lost = seen.raw is None and after.ids.last_batch != NO_BATCH
+        if after.kind.columns is not None and (is_lost or newer_work(seen.state, parts, world)):
             # Rows below the value may have been read since, or by a lost checkpoint.
-            after = replace(after, columns=replace(after.columns, origin=None))
+            after = after.with_kind(columns=replace(after.kind.columns, origin=None))
     return _swapped(source, seen, after, world, Note(current_user(), now, why))
 
 
@@ -281,7 +291,7 @@ def _without_requested(
 
     Raises `EditRefused` while a request runs. Cancelling it needs no daemon.
     """
-    requests, mailbox = seen.requests, Mailbox(source.sink, source.id)
+    requests, mailbox = seen.work.requests, Mailbox(source.sink, source.id)
     while running := first_running(requests):
         if not mailbox.is_cancelled(running):
             raise EditRefused(
@@ -290,9 +300,9 @@ def _without_requested(
             )
         kind, why = requests[running].kind, "cancelled before the checkpoint was changed"
         requests = with_state(requests, running, kind, "cancelled", why, now)
-    for request in requests_of(after):
+    for request in requests_of(after.work):
         after = without_request(after, request)
-    return replace(after, requests=requests)
+    return after.with_work(requests=requests)
 
 
 def put(source: SourcePipeline, seen: Stored, after: SourceState, note: Note) -> str | None:
@@ -316,14 +326,14 @@ def _next_epoch(seen: Stored, world: World) -> int:
 
 def _what(before: SourceState, after: SourceState) -> str:
     """Return a description of a change without a given reason."""
-    if after.progress.state == "Initial" and not after.members:
+    if after.position.progress.state == "Initial" and not after.kind.members:
         return "started over"
-    old, new = before.progress.partitions, after.progress.partitions
-    for partition in old.keys() | new.keys():
-        if old.get(partition) != new.get(partition):
-            known = (old.get(partition), new.get(partition))
+    old, new = before.position.progress, after.position.progress
+    for partition in old.partitions.keys() | new.partitions.keys():
+        known = (old.partitions.get(partition), new.partitions.get(partition))
+        if known[0] != known[1]:
             names = [str(each.watermark) if each else "-" for each in known]
             return f"watermark of {partition or 'the root'}: {' -> '.join(names)}"
-    if after.progress.value != before.progress.value:
-        return f"watermark: {before.progress.value or '-'} -> {after.progress.value or '-'}"
+    if new.value != old.value:
+        return f"watermark: {old.value or '-'} -> {new.value or '-'}"
     return "windows or units"

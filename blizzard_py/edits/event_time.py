@@ -27,7 +27,7 @@ def advanced(
 
     Running batches do not change. Raises `EditRefused`.
     """
-    stream = state.stream
+    stream = state.kind.stream
     if stream is None or stream.is_watched:
         raise EditRefused(
             "no batch has ended yet, so there is no watermark; run the source once first"
@@ -48,7 +48,7 @@ def advanced(
             f"--to {moment(to_ms)} is later than {moment(most)}, which is max_ahead after now:"
             " every row up to then would be late"
         )
-    return replace(state, stream=replace(stream, advance_to_ms=to_ms))
+    return state.with_kind(stream=replace(stream, advance_to_ms=to_ms))
 
 
 def with_empty_state(state: SourceState) -> SourceState:
@@ -57,11 +57,10 @@ def with_empty_state(state: SourceState) -> SourceState:
     The watermark stays, so windows that were published are not published again. Counts and the
     number of the batch stay, too. Raises `EditRefused`.
     """
-    stream = state.stream
+    stream = state.kind.stream
     if stream is None or not stream.packs:
         raise EditRefused("the query has no state, so there is nothing to forget")
-    return replace(
-        state,
+    return state.with_kind(
         stream=replace(
             stream,
             query=forgotten(stream.query),
@@ -69,5 +68,5 @@ def with_empty_state(state: SourceState) -> SourceState:
             state_rows=0,
             state_bytes=0,
             operators=(),
-        ),
+        )
     )

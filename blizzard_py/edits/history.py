@@ -10,7 +10,6 @@ rebuild` makes a checkpoint that knows them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from blizzard_core.errors import StateError
@@ -40,20 +39,20 @@ def differences(before: SourceState, after: SourceState) -> list[tuple[str, str,
 
 def _facts(state: SourceState) -> Mapping[str, str]:
     """Return a state as comparable texts."""
-    progress = state.progress
+    progress = state.position.progress
     found: dict[str, Any] = {
         "state": progress.state,
         "watermark": progress.value,
         "floor": progress.floor,
-        "files queued": len(state.queue) or None,
-        "files for another try": len(state.retries) or None,
-        "batches in flight": len(state.in_flight) or None,
-        "last group": state.group_seq or None,
+        "files queued": len(state.work.queue) or None,
+        "files for another try": len(state.work.retries) or None,
+        "batches in flight": len(state.work.in_flight) or None,
+        "last group": state.ids.group_seq or None,
     }
-    if state.columns is not None:
-        found["columns"] = dict(state.columns.watermark)
-    if state.units is not None:
-        found["units open"] = len(state.units.open)
+    if state.kind.columns is not None:
+        found["columns"] = dict(state.kind.columns.watermark)
+    if state.kind.units is not None:
+        found["units open"] = len(state.kind.units.open)
     for partition, known in sorted(progress.partitions.items()):
         done = f", {len(known.done):,} done above it" if known.done else ""
         found[f"partition {partition or '(none)'}"] = f"{known.watermark}{done}"
@@ -77,16 +76,14 @@ def rolled_back(source: SourcePipeline, seen: Stored, to: Version) -> SourceStat
     except StateError as error:
         raise EditRefused(f"{to.name} needs missing data: {error}") from error
     # Names that sweeps noted since stay in the ledger, unless the source was started over.
-    again = seen.state.reset_ts != old.reset_ts
-    ledger = old.ledger if again else seen.state.ledger
+    again = seen.state.position.reset_ts != old.position.reset_ts
+    ledger = old.names.ledger if again else seen.state.names.ledger
     # Batches that ran then run again, as after a crash: they were not committed.
-    unfolded = old.unfolded if again else seen.state.unfolded
-    return replace(
-        old,
-        totals=seen.state.totals,
-        ledger=ledger,
-        unfolded=unfolded,
-        requests=seen.state.requests,
+    unfolded = old.names.unfolded if again else seen.state.names.unfolded
+    return (
+        old.with_work(requests=seen.state.work.requests)
+        .with_names(ledger=ledger, unfolded=unfolded)
+        .with_summary(totals=seen.state.summary.totals)
     )
 
 
@@ -96,11 +93,15 @@ def _check_same(now: SourceState, to: Version) -> None:
         raise EditRefused(
             f"{to.name} is of another source or place; `blizzard rename` moves a state"
         )
-    if old.progress.state == "Initial" and old.columns is None and old.units is None:
+    if (
+        old.position.progress.state == "Initial"
+        and old.kind.columns is None
+        and old.kind.units is None
+    ):
         raise EditRefused(
             f"in {to.name} nothing was ingested; `blizzard checkpoint reset` starts a source over"
         )
-    if any(batch.phase == "publishing" for batch in old.in_flight):
+    if any(batch.phase == "publishing" for batch in old.work.in_flight):
         raise EditRefused(
             f"{to.name} is in the middle of publishing a batch; use `blizzard checkpoint rebuild`"
         )
@@ -108,7 +109,7 @@ def _check_same(now: SourceState, to: Version) -> None:
 
 def _check_counts(source: SourcePipeline, now: SourceState, to: Version) -> None:
     """Raise `EditRefused` if more batches have ended than in the version, on any clock."""
-    before, after = to.state.totals.batches, now.totals.batches
+    before, after = to.state.summary.totals.batches, now.summary.totals.batches
     if before != after:
         raise EditRefused(
             f"{before:,} batches had ended when {to.name} was replaced, and {after:,} by now. Their"
@@ -140,13 +141,13 @@ def _check_there(source: SourcePipeline, to: Version) -> None:
     """Raise `EditRefused` if a segment that the version names was removed since."""
     sink, state = source.sink, to.state
     try:
-        Ledger(sink, source.id).load(state.ledger)
-        ProcessedTracker(sink, StatePaths(source.id).processed).load(state.processed or ())
+        Ledger(sink, source.id).load(state.names.ledger)
+        ProcessedTracker(sink, StatePaths(source.id).processed).load(state.names.processed or ())
     except StateError as error:
         raise EditRefused(
             f"{to.name} needs missing data: {error}; use `blizzard checkpoint rebuild`"
         ) from error
-    columns = state.columns
+    columns = state.kind.columns
     missing = [
         segment.segment
         for segment in (() if columns is None else columns.seen)

@@ -20,7 +20,7 @@ from blizzard_py.slices.units.values import LONE, unit_name
 from blizzard_py.sources.tables import unit_states
 from blizzard_py.sources.tables.sliced import OWN_ID
 from blizzard_py.sources.tables.unit_plans import UnitOutlook
-from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.source_state import IssuedIds, KindState, PendingWork, SourceState, Summary
 
 
 def set_high(
@@ -35,7 +35,12 @@ def set_high(
     ``found`` is a look at the state, ``values`` what the source has now. Raises `EditRefused` for
     a unit that there is not: it would count for the cut-off of all others.
     """
-    if high is not None and state.units is not None and state.units.anew and state.group_seq:
+    if (
+        high is not None
+        and state.kind.units is not None
+        and state.kind.units.anew
+        and state.ids.group_seq
+    ):
         raise EditRefused(
             "--high: the source starts over, and its next replacement removes all published rows."
             " Let it be read once, then give the high watermark of a unit"
@@ -49,7 +54,7 @@ def set_high(
             f"--unit: no partition begins at {stamp(begin)}; `blizzard plan` lists them"
         )
     units = with_high(_known(state, found), key, partition, high)
-    return unit_states.with_progress(_without_readings(replace(state, units=units)))
+    return unit_states.with_progress(_without_readings(state.with_kind(units=units)))
 
 
 def started_over(state: SourceState, *, adopt: bool) -> SourceState:
@@ -58,19 +63,19 @@ def started_over(state: SourceState, *, adopt: bool) -> SourceState:
     Rows of a source that was not read by units have no `_unit` and are never replaced. That is
     refused, unless ``adopt`` is set.
     """
-    was_read = state.columns is not None or state.progress.value is not None
-    if state.units is None and was_read and not adopt:
+    was_read = state.kind.columns is not None or state.position.progress.value is not None
+    if state.kind.units is None and was_read and not adopt:
         raise EditRefused(
             "this source was not read by units, so its rows in the table have no unit and are never"
             f" replaced. Delete them, and give the source {OWN_ID}; or give --adopt, and they stay"
             " with the new ones"
         )
     return SourceState(
-        totals=state.totals,
         source=state.source,
-        group_seq=state.group_seq,
-        units=UnitsState(anew=True),
-        requests=state.requests,
+        work=PendingWork(requests=state.work.requests),
+        ids=IssuedIds(group_seq=state.ids.group_seq),
+        kind=KindState(units=UnitsState(anew=True)),
+        summary=Summary(totals=state.summary.totals),
     )
 
 
@@ -109,7 +114,7 @@ def with_marks(state: SourceState, found: UnitOutlook, keys: Sequence[str]) -> S
         units = marked(_known(state, found), keys)
     except UnitError as error:
         raise EditRefused("; ".join(error.problems)) from error
-    return _without_readings(replace(state, units=units))
+    return _without_readings(state.with_kind(units=units))
 
 
 def _names(values: Sequence[Mapping[str, str]] | None) -> list[str]:
@@ -118,12 +123,12 @@ def _names(values: Sequence[Mapping[str, str]] | None) -> list[str]:
 
 def _known(state: SourceState, found: UnitOutlook) -> UnitsState:
     """Return what is known, with the spec that it is of."""
-    known = state.units or UnitsState(anew=True)
+    known = state.kind.units or UnitsState(anew=True)
     return replace(known, spec=found.state.spec)
 
 
 def _without_readings(state: SourceState) -> SourceState:
-    units = None if state.units is None else replace(state.units, readings=())
-    in_flight = {entry.path for batch in state.in_flight for entry in batch.files}
-    retries = {path: retry for path, retry in state.retries.items() if path not in in_flight}
-    return replace(state, units=units, in_flight=(), retries=retries)
+    units = None if state.kind.units is None else replace(state.kind.units, readings=())
+    in_flight = {entry.path for batch in state.work.in_flight for entry in batch.files}
+    retries = {path: retry for path, retry in state.work.retries.items() if path not in in_flight}
+    return state.with_work(in_flight=(), retries=retries).with_kind(units=units)

@@ -64,7 +64,7 @@ def explain(parts: SourceContext, source: Source[Any], place: Located) -> Explan
     status = story.status_in(state)
     partition, name = status.place
     base = replace(base, compared_with=status.compared, partition=partition, name=name)
-    wait = waiting(state, path, parts.errors.advanced.max_retries)
+    wait = waiting(state.work, path, parts.errors.advanced.max_retries)
     if wait is not None:
         missing_note = "" if entry else "; the file is missing, so it will be dropped"
         return replace(base, verdict="pending", reason=wait.reason + missing_note, pending=wait)
@@ -82,7 +82,7 @@ def _new(
     parts: SourceContext, state: SourceState, status: ItemStatus, base: Explanation
 ) -> Explanation:
     """Explain a file that polls have not reached yet."""
-    if state.ahead and _has_rows(parts, base.path or ""):
+    if state.position.ahead and _has_rows(parts, base.path or ""):
         return replace(base, verdict="ingested", reason=_REQUESTED)
     wait = status.next_poll()
     return replace(base, verdict="pending", reason=wait.reason, pending=wait)
@@ -90,7 +90,7 @@ def _new(
 
 def _is_known(parts: SourceContext, state: SourceState, path: str) -> bool:
     """Return whether a request has ingested a file whose name polls ignore."""
-    if waiting(state, path, 0) is not None:
+    if waiting(state.work, path, 0) is not None:
         return True
     return read_ledger(parts.stores.sink, parts.id).outcome_of(path) is not None
 
@@ -112,10 +112,10 @@ def _journaled(
     If ``thorough`` then before it as well: a file that was rewritten after it was
     ingested has a later time.
     """
-    sink, width, reset_ts = parts.stores.sink, parts.concurrency, state.reset_ts
+    sink, width, reset_ts = parts.stores.sink, parts.concurrency, state.position.reset_ts
     since = entry.modified - CLOCK_SLACK_SECS if entry and parts.has_files else 0.0
     # Rows that are in come again only in batches that replace, and what is asked for may.
-    replaces = state.group_seq > 0 or not parts.has_files
+    replaces = state.ids.group_seq > 0 or not parts.has_files
     for start in (since, 0.0) if thorough and since > 0 else (since,):
         found = last_journaled(sink, parts.id, path, width, start, reset_ts, replaces=replaces)
         if found is not None:

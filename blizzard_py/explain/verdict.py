@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from blizzard_core.text import iso
 from blizzard_py.sources.story import Waiting
-from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.source_state import PendingWork
 
 
 def waiting(
-    state: SourceState,
+    work: PendingWork,
     path: str,
     max_retries: int,
 ) -> Waiting | None:
     """Return what the checkpoint has still to do on the file by name, None if nothing."""
-    tries = state.retries[path].count if path in state.retries else None
-    for batch in state.in_flight:
+    tries = work.retries[path].count if path in work.retries else None
+    for batch in work.in_flight:
         if any(entry.path == path for entry in batch.files):
-            outcome = next((f.outcome for f in batch.finished if f.path == path), None)
+            outcome = next((f.outcome for f in batch.results.finished if f.path == path), None)
             reason = f"in flight in batch {batch.batch}, {batch.phase}" + (
                 f" ({outcome})" if outcome else f" (attempt {batch.attempt})"
             )
@@ -32,12 +32,12 @@ def waiting(
             )
     if tries is not None:
         reason = (
-            f"could not be read; waits for another try, {iso(state.retries[path].after)} at the"
+            f"could not be read; waits for another try, {iso(work.retries[path].after)} at the"
             " earliest"
             f" (retry {tries} of {max_retries}, then it is quarantined)"
         )
         return Waiting("retry", reason, tries=tries, max_tries=max_retries)
-    queued = next((file for file in state.queue if file.path == path), None)
+    queued = next((file for file in work.queue if file.path == path), None)
     if queued is not None and queued.request:
         reason = f"taken by request {queued.request}, and queued for a batch of it"
         return Waiting("requested", reason)

@@ -15,7 +15,8 @@ from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Source
 from blizzard_py.sources.records import RecordFiles, has_records
-from blizzard_py.state.source_state import Batch, SourceState
+from blizzard_py.state.batch import Batch
+from blizzard_py.state.source_state import SourceState
 
 
 @dataclass(frozen=True, slots=True)

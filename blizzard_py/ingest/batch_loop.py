@@ -15,8 +15,9 @@ from blizzard_py.ingest.turns import Turns
 from blizzard_py.job import FinishedFile
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import CheckpointServices, Requested, Work
+from blizzard_py.state.batch import Batch
 from blizzard_py.state.journal_tally import above
-from blizzard_py.state.source_state import Batch, SourceState
+from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.transitions import begin_batch
 
 # Errors of a job that a second attempt would have again. They end the request of the batch.
@@ -72,7 +73,7 @@ class BatchLoop:
                     ingesting = None
                     # If no file of a batch is readable, the store is probably down. Do not try
                     # the other files one after the other.
-                    is_readable = any(file.outcome != "retry" for file in ready.finished)
+                    is_readable = any(file.outcome != "retry" for file in ready.results.finished)
                     goes_on = is_readable and not stop.is_set() and not self._is_called()
                     if goes_on:
                         state, following = self._next_batch(state, turns, seen_ts, in_flight=ready)
@@ -81,7 +82,7 @@ class BatchLoop:
                         ingesting = self._batches.start(state, following)
                     state = self._batches.finish(state, ready, started, work)
                     following = None
-                    finished += () if ready.request else ready.finished
+                    finished += () if ready.request else ready.results.finished
                 if goes_on:
                     state, following = self._next_batch(state, turns, seen_ts, in_flight=None)
             except BaseException:
@@ -104,7 +105,7 @@ class BatchLoop:
         turn = turns.next(self._batches.bytes_per_sec, is_beside_request=is_beside)
         if turn is None:
             return state, None
-        name = above(str(uuid7()), state.last_batch)
+        name = above(str(uuid7()), state.ids.last_batch)
         now = self._clock()
         batch = Batch(name, 1, "running", now, turn.files, seen_ts, request=turn.request)
         return begin_batch(state, batch), batch

@@ -14,9 +14,10 @@ from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.report import ReportLine, outcomes_name
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.records import RecordFiles
+from blizzard_py.state.batch import Batch
 from blizzard_py.state.composite_state import of_source, part_of
 from blizzard_py.state.journal import Journal
-from blizzard_py.state.source_state import Batch, SourceState
+from blizzard_py.state.source_state import SourceState
 
 
 class BatchRecords:
@@ -35,7 +36,7 @@ class BatchRecords:
         for name, each, part in self._each(batch):
             own = of_source(state, name) if name else state
             each.journal.write(part)
-            letters.append(each.letters.keep(part, own.retries))
+            letters.append(each.letters.keep(part, own.work.retries))
             records.append(each.letters.keep_records(part, self._sink))
         for files, lines in zip(letters, records, strict=True):
             if files or lines:
@@ -43,7 +44,7 @@ class BatchRecords:
 
         if batch.request:
             self._mailbox.put_report(
-                batch.request, outcomes_name(batch.batch), map(_line_of, batch.finished)
+                batch.request, outcomes_name(batch.batch), map(_line_of, batch.results.finished)
             )
 
     def journaled(self, flying: Sequence[Batch]) -> list[Batch]:

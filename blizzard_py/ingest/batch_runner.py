@@ -35,9 +35,10 @@ from blizzard_py.job import IngestResult, IngestSettings
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import CheckpointServices, Source, Withheld, Work
 from blizzard_py.sources.records import RecordFiles, has_records
+from blizzard_py.state.batch import Batch, PlannedOutput, Replaced
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import judge_outcomes
-from blizzard_py.state.source_state import Batch, PlannedOutput, Replaced, SourceState
+from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.transitions import (
     as_journaled,
     committed_at,
@@ -124,7 +125,7 @@ class BatchRunner:
 
     def as_journaled(self, state: SourceState) -> SourceState:
         """Return the state with its batches as the journal has them."""
-        return as_journaled(state, self._records.journaled(state.in_flight))
+        return as_journaled(state, self._records.journaled(state.work.in_flight))
 
     def recover(self, state: SourceState, batch: Batch) -> SourceState:
         """Finish a batch that a crash left in the checkpoint.
@@ -140,7 +141,7 @@ class BatchRunner:
             state, ready, started = self.prepare(state, self.start(state, again))
             self._save(state)
             return self.finish(state, ready, started, None)
-        found = unpublished(self._sink, batch.outputs, self._parts.concurrency)
+        found = unpublished(self._sink, batch.results.outputs, self._parts.concurrency)
         self._check_published(batch, found.nowhere)
         state, names = self._fresh(state, len(found.staged))
         missing = dict(zip((o.staged for o in found.staged), names, strict=True))
@@ -149,7 +150,9 @@ class BatchRunner:
             self._save(state)
         self._fence(state)
         self._records.write(state, ready)
-        unpublished_outputs = [output for output in ready.outputs if output.staged in missing]
+        unpublished_outputs = [
+            output for output in ready.results.outputs if output.staged in missing
+        ]
         publish(self._sink, unpublished_outputs, self._parts.concurrency)
         state, ready = self._grouped(state, ready)
         state = self._advance(state, ready, None)
@@ -158,7 +161,7 @@ class BatchRunner:
 
     def _fresh(self, state: SourceState, count: int) -> tuple[SourceState, list[str]]:
         """Return ``count`` names of outputs, and the state with the last one."""
-        names = self._names.fresh(count, self._now(), state.last_output)
+        names = self._names.fresh(count, self._now(), state.ids.last_output)
         return with_last_output(state, names), names
 
     def _check_published(self, batch: Batch, nowhere: Sequence[PlannedOutput]) -> None:
@@ -216,7 +219,9 @@ class BatchRunner:
         if secs > 0 and batch.files and not self._is_first:
             self.bytes_per_sec = sum(f.size for f in batch.files) / secs
         self._is_first = False
-        finished = judge_outcomes(result, state.retries, self._parts.errors.advanced.max_retries)
+        finished = judge_outcomes(
+            result, state.work.retries, self._parts.errors.advanced.max_retries
+        )
         if not batch.request:  # a requested file that fails has a letter already
             self._tolerance.check(finished)
         bad = [file for file in finished if file.bad_rows]
@@ -311,24 +316,28 @@ class BatchRunner:
         self._activity.batch_enters(ready, "publish")
         self._fence(state)
         self._records.write(state, ready)
-        publish(self._sink, ready.outputs, self._parts.concurrency)
+        publish(self._sink, ready.results.outputs, self._parts.concurrency)
         state, ready = self._grouped(state, ready)
         state = self._advance(state, ready, work)
         self._sink.delete_tree(staging_of(self._parts.id, self._epoch(), ready.batch))
         self._tolerance.passed()
-        rows = sum(o.rows for o in ready.outputs)
+        rows = sum(o.rows for o in ready.results.outputs)
         self._parts.meter.done(len(ready.files), sum(f.size for f in ready.files), rows)
         self._log.info(
             "batch_done",
             batch=ready.batch,
             attempt=ready.attempt,
-            files=sum(f.outcome == "ingested" for f in ready.finished),
+            files=sum(f.outcome == "ingested" for f in ready.results.finished),
             rows=rows,
-            bad_rows=sum(f.bad_rows for f in ready.finished),
-            outputs=len(ready.outputs),
+            bad_rows=sum(f.bad_rows for f in ready.results.finished),
+            outputs=len(ready.results.outputs),
             secs=round(self._parts.clock() - started, 3),
-            watermark=state.progress.value,
-            **({} if ready.settled is None else {"event_time": asdict(ready.settled)}),
+            watermark=state.position.progress.value,
+            **(
+                {}
+                if ready.results.settled is None
+                else {"event_time": asdict(ready.results.settled)}
+            ),
         )
         return state
 
@@ -341,7 +350,7 @@ class BatchRunner:
 
     def _grouped(self, state: SourceState, batch: Batch) -> tuple[SourceState, Batch]:
         """Write the batch's manifest; save the state again if its number is used."""
-        while batch.group is not None:
+        while batch.results.group is not None:
             free = self._groups.put(batch, self._epoch())
             if free is None:
                 break

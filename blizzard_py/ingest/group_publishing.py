@@ -14,8 +14,8 @@ from __future__ import annotations
 from blizzard_core.errors import Conflict
 from blizzard_core.handover.groups import Group, GroupFile, encode_group, group_path
 from blizzard_core.storage.protocol import Storage
+from blizzard_py.state.batch import Batch, PlannedOutput
 from blizzard_py.state.committers import manifest, numbers_from
-from blizzard_py.state.source_state import Batch, PlannedOutput
 
 
 class GroupManifests:
@@ -30,8 +30,8 @@ class GroupManifests:
 
         Raises `StateError` for a manifest at its number that is not understood.
         """
-        assert batch.group is not None  # noqa: S101  # the caller has looked
-        seq = batch.group.seq
+        assert batch.results.group is not None  # noqa: S101  # the caller has looked
+        seq = batch.results.group.seq
         used = numbers_from(self._sink, self._source_id, seq)
         if seq in used and self._is_same_batch(batch, seq):
             return None
@@ -50,10 +50,10 @@ class GroupManifests:
 
         Raises `StateError` for a manifest that is not understood.
         """
-        assert batch.group is not None  # noqa: S101  # the caller has looked
+        assert batch.results.group is not None  # noqa: S101  # the caller has looked
         return any(
             self._is_same_batch(batch, seq)
-            for seq in numbers_from(self._sink, self._source_id, batch.group.seq)
+            for seq in numbers_from(self._sink, self._source_id, batch.results.group.seq)
         )
 
     def newest(self) -> int:
@@ -64,15 +64,15 @@ class GroupManifests:
         return manifest(self._sink, self._source_id, seq).batch == batch.batch
 
     def _group(self, batch: Batch, epoch: int) -> Group:
-        assert batch.group is not None  # noqa: S101  # the caller has looked
-        replaced = batch.group.replaced
+        assert batch.results.group is not None  # noqa: S101  # the caller has looked
+        replaced = batch.results.group.replaced
         files = tuple(
             GroupFile(self._place(output), output.size, output.rows, output.output_id)
-            for output in batch.outputs
+            for output in batch.results.outputs
         )
         return Group(
             self._source_id,
-            batch.group.seq,
+            batch.results.group.seq,
             epoch,
             batch.batch,
             files,

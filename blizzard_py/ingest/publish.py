@@ -33,8 +33,8 @@ from typing import TypeVar
 
 from blizzard_core.errors import NotFound
 from blizzard_core.storage.protocol import Storage, join
+from blizzard_py.state.batch import PlannedOutput
 from blizzard_py.state.journal_tally import millis_of
-from blizzard_py.state.source_state import PlannedOutput
 from blizzard_py.state.state_paths import StatePaths
 
 T = TypeVar("T")

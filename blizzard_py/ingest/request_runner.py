@@ -13,7 +13,6 @@ is read. One request ingests files at a time, the one that was accepted first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from blizzard_core.errors import (
     Cancelled,
@@ -111,9 +110,9 @@ class RequestRunner:
         self.error = None
         state = self._look(state, save)
         for _ in range(_PAGES_AT_ONCE):
-            running = first_running(state.requests)
+            running = first_running(state.work.requests)
             self._effects.keep_for(running)
-            if not running or any(file.request == running for file in state.queue):
+            if not running or any(file.request == running for file in state.work.queue):
                 break
             try:
                 after = self._with_next_page_or_end(state, running, epoch)
@@ -140,9 +139,9 @@ class RequestRunner:
         except (StorageError, FencedError, Cancelled):
             raise  # an error of the store or the owner, not of the request
         except Exception as error:
-            kind = state.requests[request_id].kind
+            kind = state.work.requests[request_id].kind
             after = self._crashed(state, request_id, kind, "failed", error)
-            self._log_state(request_id, after.requests[request_id])
+            self._log_state(request_id, after.work.requests[request_id])
             return without_request(after, request_id)
 
     def _crashed(
@@ -153,8 +152,8 @@ class RequestRunner:
         if not isinstance(error, SourceError):
             self._log.exception("request_crashed", request=request_id, kind=kind)
             reason = f"unexpected, the log has the trace: {type(error).__name__}: {error}"
-        known = with_state(state.requests, request_id, kind, end, reason, self._clock())
-        return replace(state, requests=known)
+        known = with_state(state.work.requests, request_id, kind, end, reason, self._clock())
+        return state.with_work(requests=known)
 
     def _with_next_page(
         self, state: SourceState, request_id: str, epoch: int
@@ -163,7 +162,7 @@ class RequestRunner:
 
         None while the page is still read.
         """
-        known, now = state.requests[request_id], self._clock()
+        known, now = state.work.requests[request_id], self._clock()
         if known.is_read and not known.letters:
             return self._ended(state, request_id, "done", "", now)
         try:
@@ -174,7 +173,7 @@ class RequestRunner:
             self._check_values(request)
             if known.letters:
                 self._effects.put_away(request, known.letters)
-                return replace(state, requests=with_letters_away(state.requests, request_id))
+                return state.with_work(requests=with_letters_away(state.work.requests, request_id))
             found = self._effects.select(state, request, PageRequest(request_id, known.cursor, now))
         except (RequestRefused, RequestInvalid, StateError) as error:
             # An invalid request or report ends this request only.
@@ -194,10 +193,10 @@ class RequestRunner:
         self, state: SourceState, request_id: str, end: State, reason: str, now: float
     ) -> SourceState:
         """Return the state with a running request ended and no work left."""
-        kind = state.requests[request_id].kind
-        known = with_state(state.requests, request_id, kind, end, reason, now)
+        kind = state.work.requests[request_id].kind
+        known = with_state(state.work.requests, request_id, kind, end, reason, now)
         self._log_state(request_id, known[request_id])
-        return replace(without_request(state, request_id), requests=known)
+        return without_request(state, request_id).with_work(requests=known)
 
     def _look(self, state: SourceState, save: Callable[[SourceState], SourceState]) -> SourceState:
         """Process new requests of the mailbox, and record those that have ended."""
@@ -210,7 +209,7 @@ class RequestRunner:
         except StorageError as error:
             return self._go_on_without(state, error)
         after, failed = self._process_open(state, contents)
-        state = after if after.requests == state.requests else save(after)
+        state = after if after.work.requests == state.work.requests else save(after)
         try:
             self._record(state)
             if contents.ended and (is_first or now - self._listed >= _LIST_SECS):
@@ -222,7 +221,9 @@ class RequestRunner:
             return self._go_on_without(state, failed)
         # Only a complete look is not repeated.
         self._heard, self._listed, self._logged_error = bell, now, ""
-        if len(contents.open) > _AT_ONCE and any(e not in state.requests for e in contents.open):
+        if len(contents.open) > _AT_ONCE and any(
+            e not in state.work.requests for e in contents.open
+        ):
             self._heard = _MORE
         return state
 
@@ -232,14 +233,14 @@ class RequestRunner:
         """Return the state with all open requests decided, and an error of an unreadable one."""
         # A request with an end record needs no entry, nor a waiting one that was removed. If it
         # still runs here, the checkpoint was restored from a copy.
-        missing = {each for each, known in state.requests.items() if known.state == "waiting"}
+        missing = {each for each, known in state.work.requests.items() if known.state == "waiting"}
         missing = missing.difference(contents.open).union(contents.ended)
-        state = replace(state, requests=without(state.requests, missing))
-        for request_id in requests_of(state).difference(state.requests):
+        state = state.with_work(requests=without(state.work.requests, missing))
+        for request_id in requests_of(state.work).difference(state.work.requests):
             state = without_request(state, request_id)
         failed = None
         # New ones first; only by mistake many requests wait.
-        for request_id in sorted(contents.open, key=state.requests.__contains__)[:_AT_ONCE]:
+        for request_id in sorted(contents.open, key=state.work.requests.__contains__)[:_AT_ONCE]:
             is_cancelled = request_id in contents.cancelled
             try:
                 state = self._process_one(state, request_id, is_cancelled=is_cancelled)
@@ -248,7 +249,7 @@ class RequestRunner:
         return state, failed
 
     def _record(self, state: SourceState) -> None:
-        for request_id, known in state.requests.items():
+        for request_id, known in state.work.requests.items():
             end = end_record(known)
             if end is not None:
                 self._mailbox.end(request_id, end)
@@ -265,7 +266,7 @@ class RequestRunner:
         self, state: SourceState, request_id: str, *, is_cancelled: bool
     ) -> SourceState:
         """Return the state with one request done, refused, cancelled, or waiting."""
-        known = state.requests.get(request_id)
+        known = state.work.requests.get(request_id)
         if known is not None and (
             is_over(known.state) or (known.state == "running" and not is_cancelled)
         ):
@@ -284,7 +285,7 @@ class RequestRunner:
         except Exception as error:
             kind = "" if known is None else known.kind
             after = self._crashed(state, request_id, kind, "rejected", error)
-        found = after.requests.get(request_id)
+        found = after.work.requests.get(request_id)
         if found is not None and found is not known:
             self._log_state(request_id, found)
         return after

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from blizzard_core.errors import BlizzardError, NotFound
 from blizzard_core.storage.protocol import Entry
@@ -17,8 +17,9 @@ from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState, State, with_page, with_state
 from blizzard_py.requests.records import End
 from blizzard_py.requests.report import ReportLine
+from blizzard_py.state.batch import Batch
 from blizzard_py.state.column_state import ColumnState
-from blizzard_py.state.source_state import Batch, SourceState, ToReplace, queued, under_way
+from blizzard_py.state.source_state import SourceState, ToReplace, queued, under_way
 from blizzard_py.state.transitions import without_batch, without_request
 
 # The most attempts of a batch of a request.
@@ -105,8 +106,8 @@ def execute(
     def noted(
         after: SourceState, end: State, reason: str, counts: Mapping[str, int] | None = None
     ) -> SourceState:
-        known = with_state(state.requests, request_id, request.kind, end, reason, now, counts)
-        return replace(after, requests=known)
+        known = with_state(state.work.requests, request_id, request.kind, end, reason, now, counts)
+        return after.with_work(requests=known)
 
     if request.config != effects.config:
         return noted(
@@ -126,13 +127,13 @@ def with_selected(
     state: SourceState, request_id: str, found: SelectedPage, now: float
 ) -> SourceState:
     """Return the state with a page of a request's files in the queue. Pure."""
-    known = set(under_way(state))
+    known = set(under_way(state.work))
     # Each once, also if the request names it twice.
     files = {entry.path: entry for entry in found.files if entry.path not in known}
     fresh = [queued(entry, request_id) for entry in files.values()]
     counts = Counter(line.state for line in found.lines)
     requests = with_page(
-        state.requests,
+        state.work.requests,
         request_id,
         found.cursor,
         counts,
@@ -140,21 +141,22 @@ def with_selected(
         is_read=found.is_last,
         letters=found.letters,
     )
-    return replace(
-        state,
-        queue=(*state.queue, *fresh),
-        requests=requests,
-        ahead=found.ahead or state.ahead,
-        replacing={**state.replacing, **found.replacing},
-        columns=found.columns or state.columns,
+    return (
+        state.with_position(ahead=found.ahead or state.position.ahead)
+        .with_work(
+            queue=(*state.work.queue, *fresh),
+            requests=requests,
+            replacing={**state.work.replacing, **found.replacing},
+        )
+        .with_kind(columns=found.columns or state.kind.columns)
     )
 
 
 def failed(state: SourceState, request_id: str, reason: str, now: float) -> SourceState:
     """Return the state with a failed request; its ingested files stay. Pure."""
-    kind = state.requests[request_id].kind
-    known = with_state(state.requests, request_id, kind, "failed", reason, now)
-    return replace(without_request(state, request_id), requests=known)
+    kind = state.work.requests[request_id].kind
+    known = with_state(state.work.requests, request_id, kind, "failed", reason, now)
+    return without_request(state, request_id).with_work(requests=known)
 
 
 def fail_request(state: SourceState, batch: Batch, error: BlizzardError, now: float) -> SourceState:
@@ -162,7 +164,7 @@ def fail_request(state: SourceState, batch: Batch, error: BlizzardError, now: fl
 
     The error must not stop the source. Raises ``error`` for a live batch.
     """
-    if batch.request not in state.requests:
+    if batch.request not in state.work.requests:
         raise error
     return failed(without_batch(state, batch), batch.request, str(error), now)
 
@@ -172,10 +174,10 @@ def without_failing(state: SourceState, now: float) -> SourceState:
 
     The process may have died or the job failed; live work goes on.
     """
-    for batch in state.in_flight:
+    for batch in state.work.in_flight:
         if batch.request and batch.phase == "running" and batch.attempt >= _ATTEMPTS:
             state = without_batch(state, batch)
-            if batch.request in state.requests:
+            if batch.request in state.work.requests:
                 state = failed(state, batch.request, _FAILING.format(batch.files[0].path), now)
     return state
 
@@ -197,8 +199,8 @@ def decide_request(
     kind = ""
 
     def noted(end: State, reason: str) -> SourceState:
-        known = with_state(state.requests, request_id, kind, end, reason, now)
-        return replace(state, requests=known)
+        known = with_state(state.work.requests, request_id, kind, end, reason, now)
+        return state.with_work(requests=known)
 
     try:
         request = mailbox.read(request_id)

@@ -103,7 +103,7 @@ class SourcePipeline(SourceView):
             self._save,
             self._clock,
             lambda: self._file.epoch,
-            lambda state: self._fence.advance(state.committed),
+            lambda state: self._fence.advance(state.ids.committed),
             lambda *batch: self._batches.finish(*batch),  # noqa: PLW0108  # made below
             self.activity,
         )
@@ -211,7 +211,7 @@ class SourcePipeline(SourceView):
             self.activity.polled(took, work.files, found.young, cost, found.skipped)
         if not (work or requested.work or self._jobs.has_due(state)):
             state = self._rest(state)
-            self._report_waiting(state, waiting(state, scanned.ended))
+            self._report_waiting(state, waiting(state.work.retries, scanned.ended))
             # More items follow a bounded scan: go on without a pause.
             return scanned.until is not None or self._has_more_requested(state)
 
@@ -232,8 +232,8 @@ class SourcePipeline(SourceView):
         now = self._clock()
         requested = self._requested(state, now)
         if not requested.work:
-            paths = {entry.path for entry in state.queue if entry.request}
-            self._report_waiting(state, waiting(state, now) & paths)
+            paths = {entry.path for entry in state.work.queue if entry.request}
+            self._report_waiting(state, waiting(state.work.retries, now) & paths)
             if self._requests is not None and self._requests.error is not None:
                 raise self._requests.error
             return self._has_more_requested(state)
@@ -249,14 +249,14 @@ class SourcePipeline(SourceView):
 
     def _has_more_requested(self, state: SourceState) -> bool:
         is_blocked = self._requests is None or self._requests.error is not None
-        return not is_blocked and has_more(state.requests)
+        return not is_blocked and has_more(state.work.requests)
 
     def _rest(self, state: SourceState) -> SourceState:
         """Return the idle state, saved if it is new."""
         idle = rested(state)
         if idle != state:
             self._save(idle)
-            self._log.info("idle", watermark=idle.progress.value)
+            self._log.info("idle", watermark=idle.position.progress.value)
         self._state = idle
         return idle
 
@@ -267,7 +267,7 @@ class SourcePipeline(SourceView):
         young, or in a skipped partition) would start the next scan at once, again and again.
         """
         if paths:
-            secs = min(state.retries[path].after for path in paths) - self._clock()
+            secs = min(state.work.retries[path].after for path in paths) - self._clock()
             raise Unfinished(
                 f"{len(paths)} {self._items} could not be read and wait for a retry,"
                 f" among them {min(paths)}",
@@ -300,19 +300,22 @@ class SourcePipeline(SourceView):
         if is_changed:
             # Otherwise each restart, also one after an error, would begin its waits again.
             self._save(state)
-        self._batches.reset_ts = state.reset_ts
+        self._batches.reset_ts = state.position.reset_ts
         self.activity.knows(state)
         loaded, state = state, self._batches.as_journaled(current)
-        self._fence.take(self._file.epoch, state.committed)
+        self._fence.take(self._file.epoch, state.ids.committed)
         state = self.source.recover(state, self._file.epoch)
-        if (state.last_batch, state.committed) != (loaded.last_batch, loaded.committed):
+        if (state.ids.last_batch, state.ids.committed) != (
+            loaded.ids.last_batch,
+            loaded.ids.committed,
+        ):
             # Otherwise a copy made before the next save could come back unnoticed.
             self._save(state)
         if not self._is_store_away:
             before, state = state, without_failing(state, self._clock())
             if state is not before:
                 self._save(state)
-        for batch in state.in_flight:
+        for batch in state.work.in_flight:
             try:
                 state = self._batches.recover(state, batch)
             except REFUSALS as error:

@@ -62,9 +62,9 @@ class SourceView:
 
     def outlook(self, state: SourceState) -> SourceState:
         """Return the state with batches that are being published already done."""
-        for batch in state.in_flight:
+        for batch in state.work.in_flight:
             if batch.phase == "publishing":
-                state = ended(self.source.outlook(state, batch), batch, batch.committed_ts)
+                state = ended(self.source.outlook(state, batch), batch, batch.results.committed_ts)
         return state
 
     def discover(self, state: SourceState, *, whole: bool = False) -> Found:

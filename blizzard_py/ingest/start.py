@@ -14,7 +14,13 @@ from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.checkpoint_file import with_journal_names
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.journal_tally import JournalTally
-from blizzard_py.state.source_state import NO_BATCH, SourceState
+from blizzard_py.state.source_state import (
+    NO_BATCH,
+    IssuedIds,
+    Position,
+    ProcessedNames,
+    SourceState,
+)
 from blizzard_py.state.stream_state import watched_query
 from blizzard_py.state.transitions import clamp_times
 
@@ -44,24 +50,24 @@ class Start:
         )
         if found is None and self.fresh:
             journal = Journal(parts.stores.sink, parts.letters_id, parts.concurrency)
-            state = replace(state, reset_ts=journal.latest_commit(self.clock()))
-        ledger = state.ledger
+            state = state.with_position(reset_ts=journal.latest_commit(self.clock()))
+        ledger = state.names.ledger
         if self._starts_over(state):
             # Names processed before the reset must not hide late or repeated files after it.
             state = self.source.start_over(state, epoch)
         own = replace(state, source=parts.identity)
-        watch, stream = parts.watch, state.stream
+        watch, stream = parts.watch, state.kind.stream
         if stream is not None and stream.is_watched:
             # The watermark is not reported any more, or it is of another column now.
             same = watch is not None and stream.query == watched_query(watch.column)
-            own = replace(own, stream=stream if same else None)
+            own = own.with_kind(stream=stream if same else None)
         state = clamp_times(own, self.clock())
         if found is not None and found.source is None:
             # The checkpoint is a copy for this source, or of an older release.
-            state = replace(state, progress=start_grace(state.progress, self.clock()))
+            state = state.with_position(progress=start_grace(state.position.progress, self.clock()))
         # Other sources of the same files use the stored range.
         is_new = found is not None and found.source != parts.identity
-        return state, is_new or state != own or state.ledger != ledger
+        return state, is_new or state != own or state.names.ledger != ledger
 
     def first_document(self) -> Mapping[str, Any]:
         """Return the first checkpoint. Raises `ColdStartRefused` if there was one before."""
@@ -75,13 +81,13 @@ class Start:
         reset_ts, last = (self.parts.clock(), "") if self.fresh else (0.0, NO_BATCH)
         return SourceState(
             source=self.parts.identity,
-            reset_ts=reset_ts,
-            last_batch=last,
-            unfolded=None if self.fresh else JournalTally(),
+            position=Position(reset_ts=reset_ts),
+            ids=IssuedIds(last_batch=last),
+            names=ProcessedNames(unfolded=None if self.fresh else JournalTally()),
         )
 
     def _starts_over(self, state: SourceState) -> bool:
         """Return whether this is a forced cold start that has not done anything yet."""
-        cold = state.origin is None and state.progress.state == "Initial"
-        idle = not (state.in_flight or state.ledger)
-        return bool(state.reset_ts) and cold and idle
+        cold = state.position.origin is None and state.position.progress.state == "Initial"
+        idle = not (state.work.in_flight or state.names.ledger)
+        return bool(state.position.reset_ts) and cold and idle

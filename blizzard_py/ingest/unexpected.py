@@ -8,7 +8,6 @@ one may be missing in another.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from blizzard_core.bounds import UNEXPECTED_FIELDS
@@ -31,15 +30,15 @@ def with_reported_fields(
     ``fields`` have columns; of several sources ``members`` says which, by their names.
     """
     if not members:
-        known, reported = _new_fields(state.unexpected, found, fields)
-        return replace(state, unexpected=known), reported
-    after, all_reported = dict(state.members), []
+        known, reported = _new_fields(state.summary.unexpected, found, fields)
+        return state.with_summary(unexpected=known), reported
+    after, all_reported = dict(state.kind.members), []
     for name, own in members.items():
         its = [each for each in found if parted(each.path)[0] == name]
-        known, reported = _new_fields(after[name].unexpected, its, own)
-        after[name] = replace(after[name], unexpected=known)
+        known, reported = _new_fields(after[name].summary.unexpected, its, own)
+        after[name] = after[name].with_summary(unexpected=known)
         all_reported += reported
-    return replace(state, members=after), all_reported
+    return state.with_kind(members=after), all_reported
 
 
 def _new_fields(

@@ -78,17 +78,17 @@ class Claims:
         self._names = parts.identity.range
         # Of names that another source reads this one has no word to say.
         self._others = ranges_of_others(parts) if parts.has_files else []
-        self._under_way = frozenset(under_way(state))
+        self._under_way = frozenset(under_way(state.work))
 
     @property
     def depth(self) -> int | None:
         """Return the depth of the source's partitions."""
-        return self._state.progress.depth
+        return self._state.position.progress.depth
 
     @property
     def ahead(self) -> tuple[str, ...]:
         """Return files that requests have claimed before scans reach them."""
-        return self._state.ahead
+        return self._state.position.ahead
 
     def opens(self, path: str) -> bool:
         """Return whether the source can read a file of that name, if it is there."""
@@ -136,7 +136,7 @@ class Claims:
         source = self._source
         if source is None or not source.use_watermark or is_of_records(path) or is_hidden(path):
             return False
-        return is_new(self._state.progress, path)
+        return is_new(self._state.position.progress, path)
 
     def _source_of(self, path: str) -> SourceSettings | None:
         """Return the settings of the source whose listings take such a name, None if none do."""
@@ -156,9 +156,9 @@ class Claims:
         if source is None or source.late_files != "ingest" or not sweeps(source):
             return False
         # What is new is no sweep's, also where polls do not look yet.
-        if is_new(state.progress, path) or not self._ledger.unprocessed([path]):
+        if is_new(state.position.progress, path) or not self._ledger.unprocessed([path]):
             return False
-        return state.sweep.whole and not is_below_origin(state, path)
+        return state.late_files.sweep.whole and not is_below_origin(state.position.origin, path)
 
     def _is_older(self, path: str, settled: Settled | None) -> bool:
         """Return whether the file may have been ingested before there was a ledger to say so."""

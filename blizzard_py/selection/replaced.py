@@ -23,7 +23,7 @@ def find_replaced(parts: SourceContext, state: SourceState, names: Iterable[str]
     `StateError`, `StorageError`.
     """
     batches = {name: batch for name in names if (batch := letter_batch_of(name)) is not None}
-    if not (batches and parts.has_files and state.group_seq):
+    if not (batches and parts.has_files and state.ids.group_seq):
         return {}
     # Stems of files with the batches whose rows, and letters, were replaced; and of those of which
     # an operator said that all rows go the last batch that took them out.

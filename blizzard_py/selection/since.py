@@ -22,8 +22,8 @@ _LOWEST = "00000000-0000-0000-0000-000000000000"
 
 def first_after(state: SourceState) -> str:
     """Return an id such that every batch with missing rows is at or above it. Pure."""
-    flying = (batch.batch for batch in state.in_flight)
-    return min(flying, default=above(_LOWEST, state.last_batch))
+    flying = (batch.batch for batch in state.work.in_flight)
+    return min(flying, default=above(_LOWEST, state.ids.last_batch))
 
 
 class BroughtSince:

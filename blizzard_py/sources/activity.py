@@ -32,8 +32,9 @@ from blizzard_py.job import FinishedFile
 from blizzard_py.requests.progress import RequestState, open_of
 from blizzard_py.slices.units.grid import GridLayout, grid
 from blizzard_py.slices.units.state import UnitsState
+from blizzard_py.state.batch import Batch
 from blizzard_py.state.event_times import BEHIND_SECS
-from blizzard_py.state.source_state import Batch, SourceState, Totals
+from blizzard_py.state.source_state import SourceState, Totals
 from blizzard_py.state.stream_state import QueryBatch, StreamState
 
 
@@ -159,21 +160,21 @@ class SourceActivity(Activity):
     def knows(self, state: SourceState) -> None:
         """Show the state that the source continues from."""
         with self._lock:
-            self._progress = state.progress
-            self._totals = state.totals
-            self._units = state.units or UnitsState()
-            self._stream = state.stream
-            self._requests = open_of(state.requests)
+            self._progress = state.position.progress
+            self._totals = state.summary.totals
+            self._units = state.kind.units or UnitsState()
+            self._stream = state.kind.stream
+            self._requests = open_of(state.work.requests)
             in_state = Counter(each.state for each in self._requests.values())
             for each in ("running", "waiting"):
                 metrics.REQUESTS.labels(self.name, each).set(in_state[each])
-            metrics.UNEXPECTED_FIELDS.labels(self.name).set(len(state.unexpected))
-            if state.stream is not None:
-                metrics.EVENT_WATERMARK.labels(self.name).set(state.stream.watermark_ms / 1000)
-                metrics.STATE_ROWS.labels(self.name).set(state.stream.state_rows)
-                metrics.STATE_BYTES.labels(self.name).set(state.stream.state_bytes)
-            if self._saved is None and state.last_update_ts is not None:
-                self._saved = float(state.last_update_ts)
+            metrics.UNEXPECTED_FIELDS.labels(self.name).set(len(state.summary.unexpected))
+            if state.kind.stream is not None:
+                metrics.EVENT_WATERMARK.labels(self.name).set(state.kind.stream.watermark_ms / 1000)
+                metrics.STATE_ROWS.labels(self.name).set(state.kind.stream.state_rows)
+                metrics.STATE_BYTES.labels(self.name).set(state.kind.stream.state_bytes)
+            if self._saved is None and state.summary.last_update_ts is not None:
+                self._saved = float(state.summary.last_update_ts)
 
     def query_started(self, secs: float) -> None:
         """Record that a query runs and how long restoring its state took."""
@@ -230,7 +231,7 @@ class SourceActivity(Activity):
         """Record that the checkpoint was saved."""
         metrics.CHECKPOINTS_SAVED.labels(self.name).inc()
         with self._lock:
-            self._count_stream(state.stream)
+            self._count_stream(state.kind.stream)
             self._saved = self.clock()
             self.knows(state)
             self.beat()
@@ -266,11 +267,11 @@ class SourceActivity(Activity):
     def batch_done(self, batch: Batch) -> None:
         """Record a batch that is in the table and whose watermarks are saved."""
         now = self.clock()
-        rows = sum(output.rows for output in batch.outputs)
+        rows = sum(output.rows for output in batch.results.outputs)
         self._count(batch, rows)
-        settled = {file.path for file in batch.finished if file.outcome != "retry"}
+        settled = {file.path for file in batch.results.finished if file.outcome != "retry"}
         entries = [entry for entry in batch.files if entry.path in settled]
-        ingested = sum(file.outcome == "ingested" for file in batch.finished)
+        ingested = sum(file.outcome == "ingested" for file in batch.results.finished)
         size = sum(entry.size for entry in entries)
         metrics.BYTES_READ.labels(self.name).inc(size)
         with self._lock:
@@ -283,7 +284,7 @@ class SourceActivity(Activity):
                 self._idle(now)
             self._backlog.remove(entry.modified for entry in entries)
             self._did(FinishedBatch(now, batch.batch, ingested, rows, size, secs))
-            self.gave_up(batch.finished)
+            self.gave_up(batch.results.finished)
             self.beat()
 
     def refused(self, outputs: int, rows: int, newest: str, remedy: str) -> None:
@@ -316,20 +317,22 @@ class SourceActivity(Activity):
 
     def _count(self, batch: Batch, rows: int) -> None:
         name = self.name
-        for outcome, files in Counter(file.outcome for file in batch.finished).items():
+        for outcome, files in Counter(file.outcome for file in batch.results.finished).items():
             metrics.FILES_PROCESSED.labels(name, outcome).inc(files)
             if batch.request:
                 metrics.REQUEST_FILES.labels(name, outcome).inc(files)
-        failed = Counter(file.stage for file in batch.finished if file.outcome != "ingested")
+        failed = Counter(
+            file.stage for file in batch.results.finished if file.outcome != "ingested"
+        )
         for stage, files in failed.items():
             metrics.FILES_FAILED.labels(name, stage).inc(files)
         metrics.RECORDS_PROCESSED.labels(name).inc(rows)
-        metrics.BAD_RECORDS.labels(name).inc(sum(file.bad_rows for file in batch.finished))
+        metrics.BAD_RECORDS.labels(name).inc(sum(file.bad_rows for file in batch.results.finished))
         metrics.BYTES_DECOMPRESSED.labels(name).inc(
-            sum(file.bytes_read for file in batch.finished if file.outcome == "ingested")
+            sum(file.bytes_read for file in batch.results.finished if file.outcome == "ingested")
         )
-        metrics.FILES_WRITTEN.labels(name).inc(len(batch.outputs))
-        metrics.BYTES_WRITTEN.labels(name).inc(sum(output.size for output in batch.outputs))
+        metrics.FILES_WRITTEN.labels(name).inc(len(batch.results.outputs))
+        metrics.BYTES_WRITTEN.labels(name).inc(sum(output.size for output in batch.results.outputs))
 
     def _checkpoint_age(self) -> float:
         with self._lock:

@@ -46,7 +46,8 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.meter import BatchLimits, next_count
 from blizzard_py.sources.stale import World
 from blizzard_py.sources.story import Story
-from blizzard_py.state.source_state import Batch, Replaced, SourceState
+from blizzard_py.state.batch import Batch, Replaced
+from blizzard_py.state.source_state import SourceState
 
 # The stage of an item that was left to another run, as its outcome says.
 LEFT_STAGE = "left"

@@ -15,17 +15,18 @@ from blizzard_py.requests.progress import first_running
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.directories import PartitionError, partition_of
 from blizzard_py.sources.protocol import PlainWork, Requested
+from blizzard_py.state.batch import Batch
 from blizzard_py.state.record_names import RECORDS, is_of_records
 from blizzard_py.state.retries import waiting
-from blizzard_py.state.source_state import Batch, SourceState
+from blizzard_py.state.source_state import SourceState
 
 
 def requested_records(state: SourceState, now: float) -> Requested:
     """Return the files of records of the running request that was accepted first."""
-    first, waits = first_running(state.requests), waiting(state, now)
+    first, waits = first_running(state.work.requests), waiting(state.work.retries, now)
     files = [
         file.entry
-        for file in state.queue
+        for file in state.work.queue
         if file.request == first and is_of_records(file.path) and file.path not in waits
     ]
     return Requested(first, PlainWork(files if first else ()))

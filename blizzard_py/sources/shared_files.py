@@ -48,12 +48,12 @@ def reach_of(state: SourceState, names: NameRange | None, floor: str | None = No
         return Reach(
             order_key(names.first), None if names.until is None else order_key(names.until)
         )
-    if state.processed is not None:
+    if state.names.processed is not None:
         return Reach(b"", None)  # a set of names has no place where it began
-    begins = floor if state.origin is None else state.origin
+    begins = floor if state.position.origin is None else state.position.origin
     # Requests bring files from below where the start was.
-    brought = [path for path in under_way(state) if not is_of_records(path)]
-    keys = [order_key(path) for path in (state.reached, *brought) if path]
+    brought = [path for path in under_way(state.work) if not is_of_records(path)]
+    keys = [order_key(path) for path in (state.position.reached, *brought) if path]
     return Reach(min([partition_key(begins or ""), *keys]), None)
 
 
@@ -121,7 +121,7 @@ def check_ranges(
         own = state or SourceState()
         own = of_source(own, each.source_name) if parts.members else own
         names = each.identity.range
-        has_started = own.origin is not None or own.progress.state != "Initial"
+        has_started = own.position.origin is not None or own.position.progress.state != "Initial"
         if names is None and has_started and not is_new:
             continue
         files = each.files
@@ -155,8 +155,10 @@ def _check_pair(
         raise ConfigError(where, [problem])
     if not reach.meets(reach_of(state, other.range)):
         return
-    has_begun = state.totals.batches or state.origin is not None or state.in_flight
-    reads = f"names from {state.origin}" if state.origin else "all names"
+    has_begun = (
+        state.summary.totals.batches or state.position.origin is not None or state.work.in_flight
+    )
+    reads = f"names from {state.position.origin}" if state.position.origin else "all names"
     reads = reads if other.range is None else f"names {other.range}"
     problem = (
         f"range: {name} ({path}) reads {reads} of the same files, so rows would come twice: give"

@@ -113,7 +113,7 @@ def _other_names(
     records and configuration are put back to a moment before it, or the state is lost. Costs a
     LIST where there are later batches of another source.
     """
-    sink, last = parts.stores.sink, millis_of(stored.last_batch)
+    sink, last = parts.stores.sink, millis_of(stored.ids.last_batch)
     later = {name for name in sources_in(log) if log[source_app(name)] > last}
     others = later - names
     if not others or {*recorded_ids(sink)} - {parts.id} or {*live_states(sink)} - {parts.id}:
@@ -152,15 +152,15 @@ def require_current(state: SourceState, parts: SourceContext, world: World) -> S
 def newer_work(state: SourceState, parts: SourceContext, world: World) -> str | None:
     """Return what tells that a state is stale, None if nothing does. Raises `StorageError`."""
     if world.record is not None and world.record.moved_to:
-        return contradiction(state.committed, world.record)
-    from_nothing = state.reset_ts or state.progress.state == "Initial"
-    if from_nothing and not state.last_batch:
+        return contradiction(state.ids.committed, world.record)
+    from_nothing = state.position.reset_ts or state.position.progress.state == "Initial"
+    if from_nothing and not state.ids.last_batch:
         return None  # an operator forced it
     if world.record is not None:
-        conflict = contradiction(state.committed, world.record)
+        conflict = contradiction(state.ids.committed, world.record)
         if conflict is not None:
             return f"{FenceFile(parts.stores.sink, parts.id).where} says that {conflict}"
-    if not (state.last_batch or _is_of_an_original(state)):
+    if not (state.ids.last_batch or _is_of_an_original(state)):
         return None  # an older release's, which did not write down its last batch
     return _later_batches(state, parts, world) or _later_attempts(state, parts)
 
@@ -170,15 +170,15 @@ def was_published(state: SourceState, parts: SourceContext, world: World) -> boo
 
     A source publishes one batch after the other. Raises `StorageError`, `StateError`.
     """
-    if world.record is not None and world.record.number > state.committed.number:
+    if world.record is not None and world.record.number > state.ids.committed.number:
         return True
-    return bool(state.last_batch) and _later_batches(state, parts, world) is not None
+    return bool(state.ids.last_batch) and _later_batches(state, parts, world) is not None
 
 
 def _later_batches(state: SourceState, parts: SourceContext, world: World) -> str | None:
     """Return what of the journal and the table's log tells of later commit points, if anything."""
-    running = {batch.batch for batch in state.in_flight if batch.phase == "running"}
-    last = state.last_batch
+    running = {batch.batch for batch in state.work.in_flight if batch.phase == "running"}
+    last = state.ids.last_batch
     for each in parts.members or (parts,):
         journal = Journal(parts.stores.sink, each.id)
         unknown = [b for b in journal.since(min(running, default=last)) if b > last or b in running]
@@ -189,7 +189,7 @@ def _later_batches(state: SourceState, parts: SourceContext, world: World) -> st
         evidence = f"the table's log commits newer batches of {world.committed_names}"
         return f"{evidence}, and the journal is older, too"
     waiting = waiting_of(parts, world)
-    known = {batch.batch: batch.attempt for batch in state.in_flight if batch.outputs}
+    known = {batch.batch: batch.attempt for batch in state.work.in_flight if batch.results.outputs}
     if waiting is not None and (
         waiting.batch > last
         or waiting.batch in running
@@ -206,7 +206,7 @@ def summary_of(output: WaitingOutput) -> str:
 
 def _later_attempts(state: SourceState, parts: SourceContext) -> str | None:
     """Return what the journal has of a batch that another attempt has committed since."""
-    attempts = {b.batch: b.attempt for b in state.in_flight if b.phase == "publishing"}
+    attempts = {b.batch: b.attempt for b in state.work.in_flight if b.phase == "publishing"}
     for each in parts.members or (parts,):
         for committed in Journal(parts.stores.sink, each.id).committed(sorted(attempts)):
             if committed.attempt > attempts[committed.batch]:
@@ -216,14 +216,14 @@ def _later_attempts(state: SourceState, parts: SourceContext) -> str | None:
 
 def adopted(state: SourceState, parts: SourceContext, world: World) -> SourceState:
     """Return the state with every number at least as high as the world tells."""
-    known, record = state.committed, world.record
+    known, record = state.ids.committed, world.record
     if record is not None and record.number >= known.number - 1 and contradiction(known, record):
         known = record.commit_point
-    if not state.last_batch:
+    if not state.ids.last_batch:
         waiting = waiting_of(parts, world)
         last, name = last_known(state, parts, world, waiting), waiting.name if waiting else ""
-        state = replace(state, last_batch=last, last_output=max(state.last_output, name))
-    return replace(state, committed=known, group_seq=max(state.group_seq, world.groups))
+        state = state.with_ids(last_batch=last, last_output=max(state.ids.last_output, name))
+    return state.with_ids(committed=known, group_seq=max(state.ids.group_seq, world.groups))
 
 
 def current_state(parts: SourceContext, moves_to: str = "") -> SourceState | None:
@@ -261,7 +261,7 @@ def last_known(
     A batch in flight may have no journal entry yet. The log may be ahead of the journal if an
     operator set the done items, or forced a fresh start.
     """
-    in_flight = [batch.batch for batch in state.in_flight]
+    in_flight = [batch.batch for batch in state.work.in_flight]
     for each in parts.members or (parts,):
         in_flight += Journal(parts.stores.sink, each.id).batches()
     if world.record is not None:
@@ -275,24 +275,29 @@ def last_known(
 
 def _check_journal(state: SourceState, parts: SourceContext) -> None:
     """Raise `StateError` if batches are gone that no segment has."""
-    expected = state.unfolded
+    expected = state.names.unfolded
     if not parts.has_files or expected is None or not expected.count:
         return
-    flying = {batch.batch for batch in state.in_flight}
+    flying = {batch.batch for batch in state.work.in_flight}
     journal = Journal(parts.stores.sink, parts.id, parts.concurrency)
     there = [batch for batch in journal.since(expected.first) if batch not in flying]
     if not expected.agrees_with(there):
         # A clock that was put back may have named batches among those that are folded.
         ledger = Ledger(parts.stores.sink, parts.id, parts.concurrency)
-        ledger.load(state.ledger)
+        ledger.load(state.names.ledger)
         unfolded = ledger.not_folded(there)
         check_tally(expected, unfolded, journal.where)
 
 
 def _is_of_an_original(state: SourceState) -> bool:
     """Return whether no batch of ours was ever begun on it, although files are done."""
-    has_begun = state.totals.batches or state.in_flight or state.ledger or state.reset_ts
-    return state.progress.state != "Initial" and not has_begun
+    has_begun = (
+        state.summary.totals.batches
+        or state.work.in_flight
+        or state.names.ledger
+        or state.position.reset_ts
+    )
+    return state.position.progress.state != "Initial" and not has_begun
 
 
 def _highest_of(millis: int) -> str:
@@ -304,7 +309,7 @@ def _remedy(state: SourceState, parts: SourceContext, world: World) -> str:
     record = world.record or FenceRecord()
     if record.moved_to:
         return f"Use the new names in the configuration, or give the source `id: {record.moved_to}`"
-    if record.number and state.committed.number - record.number > 1:
+    if record.number and state.ids.committed.number - record.number > 1:
         return (
             "Put back _blizzard of the same moment, since rows of later batches may be missing; if"
             f" nothing else was put back, delete {fence_path(parts.id)}"

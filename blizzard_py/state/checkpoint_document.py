@@ -56,25 +56,35 @@ from blizzard_core.checkpoint.document import (
 )
 from blizzard_core.checkpoint.writer import Writer
 from blizzard_core.errors import StateError
+from blizzard_core.storage.protocol import Entry
+from blizzard_py.job import FinishedFile, StagedBadRecords
+from blizzard_py.reading import ReadMarks
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.slices.units.state import UnitsState, checked, units_to_json
+from blizzard_py.state.batch import Batch, BatchResults, Phase, PlannedGroup, PlannedOutput
 from blizzard_py.state.column_state import ColumnState, columns_to_json
 from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.lateness import Lateness
 from blizzard_py.state.processed_set import Segment, segments_to_json
 from blizzard_py.state.source_state import (
-    Batch,
     CommitPoint,
     Identity,
+    IssuedIds,
+    KindState,
+    LateFileState,
+    PendingWork,
+    Position,
+    ProcessedNames,
     QueuedFile,
     Retry,
     SourceState,
+    Summary,
     Sweep,
     ToReplace,
     Totals,
     checkpoint_path,
 )
-from blizzard_py.state.stream_state import StreamState, stream_to_json
+from blizzard_py.state.stream_state import QueryBatch, StreamState, stream_to_json
 
 # A checkpoint lists at most this many names in grace: about 150 KB.
 INLINE_NAMES = 2000
@@ -91,13 +101,34 @@ SHARED = "shared_checkpoint"
 _REMEDY = "restore it as it was saved, or make it again with `blizzard checkpoint rebuild`"
 
 
+@dataclass(frozen=True, slots=True)
+class InFlightDocument:
+    """A batch in flight. Its results stand beside its other values."""
+
+    batch: str
+    attempt: int
+    phase: Phase
+    started_ts: float
+    files: tuple[Entry, ...]
+    seen_ts: float
+    outputs: tuple[PlannedOutput, ...] = ()
+    finished: tuple[FinishedFile, ...] = ()
+    letters: tuple[StagedBadRecords, ...] = ()
+    committed_ts: float = 0.0
+    marks: tuple[ReadMarks, ...] = ()
+    group: PlannedGroup | None = None
+    names_root: str = ""
+    settled: QueryBatch | None = None
+    request: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointDocument(ProgressDocument):
     """The checkpoint as `decode_document` reads it. Unknown keys belong to another release."""
 
     writer: Writer | None = None
     source: Identity | None = None
-    in_flight: tuple[Batch, ...] | None = None
+    in_flight: tuple[InFlightDocument, ...] | None = None
     retries: dict[str, Retry] | None = None
     totals: Totals | None = None
     queue: tuple[QueuedFile, ...] | None = None
@@ -127,40 +158,40 @@ class CheckpointDocument(ProgressDocument):
 
 def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
     """Return the checkpoint document, stamped with ``now`` (epoch seconds), without empty keys."""
-    spilled = _spilled(state)
-    document = progress_to_json(state.progress, now, spilled)
+    spilled = _spilled(state.position)
+    document = progress_to_json(state.position.progress, now, spilled)
     if spilled:
         document["schema_version"] = max(document["schema_version"], _WINDOW_VERSION)
-    sweep = None if state.sweep == Sweep() else _sweep_to_json(state.sweep)
-    segments = state.processed
+    position, work, ids, kind = state.position, state.work, state.ids, state.kind
+    sweep, segments = state.late_files.sweep, state.names.processed
     optional: dict[str, Any] = {
-        "window": [[batch, seen] for batch, seen in state.window] or None,
+        "window": [[batch, seen] for batch, seen in position.window] or None,
         "source": None if state.source is None else state.source.document(),
-        "in_flight": [_batch_to_json(batch) for batch in state.in_flight] or None,
-        "retries": msgspec.to_builtins(state.retries) or None,
-        "totals": msgspec.to_builtins(state.totals),
+        "in_flight": [_batch_to_json(batch) for batch in work.in_flight] or None,
+        "retries": msgspec.to_builtins(work.retries) or None,
+        "totals": msgspec.to_builtins(state.summary.totals),
         "processed": None if segments is None else segments_to_json(segments),
-        "ledger": segments_to_json(state.ledger) or None,
-        "origin": state.origin,
-        "anew_ts": state.reset_ts or None,
-        "columns": None if state.columns is None else columns_to_json(state.columns),
-        "group_seq": state.group_seq or None,
-        "replacing": msgspec.to_builtins(state.replacing) or None,
-        "units": None if state.units is None else units_to_json(state.units),
-        "stream": None if state.stream is None else stream_to_json(state.stream),
-        "sources": {n: state_to_json(each, now) for n, each in state.members.items()} or None,
+        "ledger": segments_to_json(state.names.ledger) or None,
+        "origin": position.origin,
+        "anew_ts": position.reset_ts or None,
+        "columns": None if kind.columns is None else columns_to_json(kind.columns),
+        "group_seq": ids.group_seq or None,
+        "replacing": msgspec.to_builtins(work.replacing) or None,
+        "units": None if kind.units is None else units_to_json(kind.units),
+        "stream": None if kind.stream is None else stream_to_json(kind.stream),
+        "sources": {n: state_to_json(each, now) for n, each in kind.members.items()} or None,
         "former": list(state.former) or None,
-        "committed": asdict(state.committed) if state.committed.number else None,
-        "unfolded": None if state.unfolded is None else asdict(state.unfolded),
-        "last_batch": state.last_batch or None,
-        "last_output": state.last_output or None,
-        "requests": msgspec.to_builtins(state.requests) or None,
-        "unexpected": list(state.unexpected) or None,
-        "queue": [_queued_to_json(file) for file in state.queue] or None,
-        "ahead": list(state.ahead) or None,
-        "reached": state.reached or None,
-        "sweep": sweep,
-        "lateness": [[day, secs] for day, secs in state.lateness] or None,
+        "committed": asdict(ids.committed) if ids.committed.number else None,
+        "unfolded": None if state.names.unfolded is None else asdict(state.names.unfolded),
+        "last_batch": ids.last_batch or None,
+        "last_output": ids.last_output or None,
+        "requests": msgspec.to_builtins(work.requests) or None,
+        "unexpected": list(state.summary.unexpected) or None,
+        "queue": [_queued_to_json(file) for file in work.queue] or None,
+        "ahead": list(position.ahead) or None,
+        "reached": position.reached or None,
+        "sweep": None if sweep == Sweep() else _sweep_to_json(sweep),
+        "lateness": [[day, secs] for day, secs in state.late_files.lateness] or None,
     }
     return document | {key: value for key, value in optional.items() if value is not None}
 
@@ -171,10 +202,10 @@ def _sweep_to_json(sweep: Sweep) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key not in empty}
 
 
-def _spilled(state: SourceState) -> frozenset[float]:
+def _spilled(position: Position) -> frozenset[float]:
     """Return the times of names that only the journal has, if there are too many to list."""
-    names = sum(len(known.done) for known in state.progress.partitions.values())
-    return frozenset(seen for _, seen in state.window if names > INLINE_NAMES)
+    names = sum(len(known.done) for known in position.progress.partitions.values())
+    return frozenset(seen for _, seen in position.window if names > INLINE_NAMES)
 
 
 def state_from_json(document: Any, where: str) -> SourceState:
@@ -189,35 +220,47 @@ def state_from_json(document: Any, where: str) -> SourceState:
     check_version(document, where, (*PROGRESS_VERSIONS, _WINDOW_VERSION))
     found = decode_document(CheckpointDocument, document, where, _REMEDY)
     return SourceState(
-        progress_of(found, where, _REMEDY),
-        found.in_flight or (),
-        found.retries or {},
-        found.totals or Totals(),
-        found.last_update_ts,
-        found.queue or (),
-        found.sweep or Sweep(),
-        found.ledger or (),
-        found.lateness or (),
-        found.window or (),
-        found.origin,
-        found.processed,
-        found.source,
-        found.anew_ts or 0.0,
-        found.columns,
-        found.group_seq or 0,
-        found.replacing or {},
-        None if found.units is None else checked(found.units, f"{where}: units"),
-        found.stream,
-        found.former or (),
-        found.last_batch or "",
-        found.last_output or "",
-        found.unexpected or (),
-        {n: state_from_json(d, f"{where}: sources.{n}") for n, d in (found.sources or {}).items()},
-        found.committed or CommitPoint(),
-        found.unfolded,
-        found.requests or {},
-        found.ahead or (),
-        found.reached or "",
+        source=found.source,
+        former=found.former or (),
+        position=Position(
+            progress_of(found, where, _REMEDY),
+            window=found.window or (),
+            origin=found.origin,
+            reset_ts=found.anew_ts or 0.0,
+            ahead=found.ahead or (),
+            reached=found.reached or "",
+        ),
+        work=PendingWork(
+            in_flight=tuple(map(_batch, found.in_flight or ())),
+            retries=found.retries or {},
+            queue=found.queue or (),
+            replacing=found.replacing or {},
+            requests=found.requests or {},
+        ),
+        ids=IssuedIds(
+            group_seq=found.group_seq or 0,
+            last_batch=found.last_batch or "",
+            last_output=found.last_output or "",
+            committed=found.committed or CommitPoint(),
+        ),
+        names=ProcessedNames(
+            ledger=found.ledger or (), processed=found.processed, unfolded=found.unfolded
+        ),
+        late_files=LateFileState(sweep=found.sweep or Sweep(), lateness=found.lateness or ()),
+        kind=KindState(
+            columns=found.columns,
+            units=None if found.units is None else checked(found.units, f"{where}: units"),
+            stream=found.stream,
+            members={
+                n: state_from_json(d, f"{where}: sources.{n}")
+                for n, d in (found.sources or {}).items()
+            },
+        ),
+        summary=Summary(
+            totals=found.totals or Totals(),
+            last_update_ts=found.last_update_ts,
+            unexpected=found.unexpected or (),
+        ),
     )
 
 
@@ -243,18 +286,60 @@ def _moved(document: Mapping[str, Any]) -> str:
     )
 
 
+def _batch(found: InFlightDocument) -> Batch:
+    results = BatchResults(
+        found.outputs,
+        found.finished,
+        found.letters,
+        found.committed_ts,
+        found.marks,
+        found.group,
+        found.names_root,
+        found.settled,
+    )
+    return Batch(
+        found.batch,
+        found.attempt,
+        found.phase,
+        found.started_ts,
+        found.files,
+        found.seen_ts,
+        results,
+        found.request,
+    )
+
+
 def _batch_to_json(batch: Batch) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(batch)
+    results = batch.results
+    document: dict[str, Any] = msgspec.to_builtins(
+        InFlightDocument(
+            batch.batch,
+            batch.attempt,
+            batch.phase,
+            batch.started_ts,
+            batch.files,
+            batch.seen_ts,
+            results.outputs,
+            results.finished,
+            results.letters,
+            results.committed_ts,
+            results.marks,
+            results.group,
+            results.names_root,
+            results.settled,
+            batch.request,
+        )
+    )
     if batch.phase == "running":
         for key in ("outputs", "finished", "letters", "committed_ts"):
             del document[key]
-    if not batch.marks:
+    if not results.marks:
         del document["marks"]
-    if batch.group is None:
+    if results.group is None:
         del document["group"]
-    if not batch.names_root:
+    if not results.names_root:
         del document["names_root"]
-    if batch.settled is None:
+    if results.settled is None:
         del document["settled"]
     if not batch.request:
         del document["request"]

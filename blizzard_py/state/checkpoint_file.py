@@ -27,7 +27,7 @@ from blizzard_py.state.journal import Journal
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.processed_tracker import ProcessedTracker
-from blizzard_py.state.source_state import IN, Identity, SourceState, checkpoint_path
+from blizzard_py.state.source_state import IN, Identity, Position, SourceState, checkpoint_path
 from blizzard_py.state.state_paths import StatePaths, checkpoints
 
 # A segment may be replaced after the checkpoint was read. The checkpoint is read this often.
@@ -90,17 +90,17 @@ def read_ledger(sink: Storage, source_id: str) -> Ledger:
     while True:
         looks -= 1
         ledger = Ledger(sink, source_id)
-        flying = {batch.batch for batch in state.in_flight}
+        flying = {batch.batch for batch in state.work.in_flight}
         try:
-            ledger.load(state.ledger)
-            ledger.look(state.unfolded, flying, state.last_batch)
+            ledger.load(state.names.ledger)
+            ledger.look(state.names.unfolded, flying, state.ids.last_batch)
         except StateError:
             if not looks:
                 raise
             state = load_state(sink, source_id) or SourceState()
             continue
         now = load_state(sink, source_id) or SourceState()
-        if now.ledger == state.ledger:
+        if now.names.ledger == state.names.ledger:
             return ledger
         if not looks:
             raise _too_fast(sink, source_id)
@@ -130,7 +130,7 @@ def read_names(sink: Storage, source_id: str) -> ProcessedTracker:
 
 def _processed(sink: Storage, source_id: str) -> tuple[Segment, ...]:
     state = load_state(sink, source_id)
-    return () if state is None else state.processed or ()
+    return () if state is None else state.names.processed or ()
 
 
 def _too_fast(sink: Storage, source_id: str) -> Unavailable:
@@ -144,7 +144,7 @@ def with_journal_names(sink: Storage, source_id: str, state: SourceState) -> Sou
 
     Raises `StateError` if the journal lacks a batch that the checkpoint needs.
     """
-    absent = unlisted(state)
+    absent = unlisted(state.position)
     records = list(Journal(sink, source_id).read(absent))
     missing = set(absent) - {record.batch for record in records}
     if missing:
@@ -152,15 +152,15 @@ def with_journal_names(sink: Storage, source_id: str, state: SourceState) -> Sou
             f"{sink.uri}/{checkpoint_path(source_id)}: batch {min(missing)} of the journal is"
             " missing. Restore it, or run `blizzard checkpoint rebuild`"
         )
-    seen = dict(state.window)
+    seen = dict(state.position.window)
     names = {path: seen[record.batch] for record in records for path in record.done_paths}
-    return replace(state, progress=with_names(state.progress, names))
+    return state.with_position(progress=with_names(state.position.progress, names))
 
 
-def unlisted(state: SourceState) -> list[str]:
+def unlisted(position: Position) -> list[str]:
     """Return the batches whose names in grace a stored checkpoint leaves to the journal."""
-    listed = {at for known in state.progress.partitions.values() for at in known.done.values()}
-    return [batch for batch, seen in state.window if seen not in listed]
+    listed = {at for known in position.progress.partitions.values() for at in known.done.values()}
+    return [batch for batch, seen in position.window if seen not in listed]
 
 
 def with_names(progress: Progress, names: Mapping[str, float]) -> Progress:
@@ -191,9 +191,9 @@ def check_identity(
     Before the first batch a wrong location may still be corrected.
     """
     known = state.source
-    progress = state.progress
-    has_begun = progress.value is not None or progress.partitions or state.processed
-    if not (has_begun or state.in_flight or state.queue or state.retries):
+    progress = state.position.progress
+    has_begun = progress.value is not None or progress.partitions or state.names.processed
+    if not (has_begun or state.work.in_flight or state.work.queue or state.work.retries):
         return
     _check_range(state, parts_identity.range or NameRange(), where)
     if known is None:
@@ -207,7 +207,7 @@ def check_identity(
     was, now = known.uri, parts_identity.uri
     if was == now and not _is_same_lake(known.lake, parts_identity.lake):
         was, now = f"{was}, {known.lake}", f"{now}, {parts_identity.lake}"
-    if was != now and (state.columns or state.units):
+    if was != now and (state.kind.columns or state.kind.units):
         raise StateError(
             f"{where}: is of {was}, the configuration now says {now}; set"
             " connection and path (or table) back; or give the source another `id:` and start"

@@ -22,8 +22,9 @@ from dataclasses import replace
 
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.job import FinishedFile, StagedBadRecords
+from blizzard_py.state.batch import Batch
 from blizzard_py.state.journal_tally import JournalTally
-from blizzard_py.state.source_state import Batch, CommitPoint, SourceState
+from blizzard_py.state.source_state import CommitPoint, ProcessedNames, SourceState
 from blizzard_py.state.stream_state import SourceStream, StreamState
 
 _COLON = ":"
@@ -42,26 +43,35 @@ def parted(path: str) -> tuple[str, str]:
 
 def of_source(state: SourceState, name: str) -> SourceState:
     """Return the state of one source, with its part of the batches in flight."""
-    own = state.members.get(name) or SourceState(unfolded=_first_tally(state))
-    retries = {parted(path): retry for path, retry in state.retries.items()}
-    parts = (part_of(batch, name, is_first=_is_first(state, name)) for batch in state.in_flight)
-    stream = state.stream
-    return replace(
-        own,
-        in_flight=tuple(part for part in parts if part is not None),
-        retries={path: retry for (whose, path), retry in retries.items() if whose == name},
-        stream=None if stream is None else _share(stream, name, is_first=_is_first(state, name)),
-        last_batch=state.last_batch,
-        last_output=state.last_output,
-        committed=state.committed,
-        reset_ts=state.reset_ts,
-        last_update_ts=state.last_update_ts,
+    own = state.kind.members.get(name) or SourceState(
+        names=ProcessedNames(unfolded=_first_tally(state))
+    )
+    retries = {parted(path): retry for path, retry in state.work.retries.items()}
+    parts = (
+        part_of(batch, name, is_first=_is_first(state, name)) for batch in state.work.in_flight
+    )
+    stream = state.kind.stream
+    return (
+        own.with_position(reset_ts=state.position.reset_ts)
+        .with_work(
+            in_flight=tuple(part for part in parts if part is not None),
+            retries={path: retry for (whose, path), retry in retries.items() if whose == name},
+        )
+        .with_ids(
+            last_batch=state.ids.last_batch,
+            last_output=state.ids.last_output,
+            committed=state.ids.committed,
+        )
+        .with_kind(
+            stream=None if stream is None else _share(stream, name, is_first=_is_first(state, name))
+        )
+        .with_summary(last_update_ts=state.summary.last_update_ts)
     )
 
 
 def _first_tally(state: SourceState) -> JournalTally | None:
     """Return the tally that a new source starts with: empty if no batch ran yet, else None."""
-    return state.unfolded if state.unfolded == JournalTally() else None
+    return state.names.unfolded if state.names.unfolded == JournalTally() else None
 
 
 def with_source(state: SourceState, name: str, after: SourceState) -> SourceState:
@@ -70,32 +80,28 @@ def with_source(state: SourceState, name: str, after: SourceState) -> SourceStat
     Its new batches are added to those of all sources, and its missing batches are removed. A
     removed batch may only have had files of this source.
     """
-    before = {batch.batch for batch in of_source(state, name).in_flight}
-    now = {batch.batch: batch for batch in after.in_flight}
-    stay = [one for one in state.in_flight if one.batch in now or one.batch not in before]
+    before = {batch.batch for batch in of_source(state, name).work.in_flight}
+    now = {batch.batch: batch for batch in after.work.in_flight}
+    stay = [one for one in state.work.in_flight if one.batch in now or one.batch not in before]
     known = {batch.batch for batch in stay}
     fresh = [lifted(batch, name) for key, batch in now.items() if key not in known]
-    others = {path: retry for path, retry in state.retries.items() if parted(path)[0] != name}
-    own = {qualified(name, path): retry for path, retry in after.retries.items()}
-    updated = replace(
-        after,
-        in_flight=(),
-        retries={},
-        stream=None,
-        last_batch="",
-        last_output="",
-        committed=CommitPoint(),
-        reset_ts=0.0,
-        last_update_ts=None,
+    others = {path: retry for path, retry in state.work.retries.items() if parted(path)[0] != name}
+    own = {qualified(name, path): retry for path, retry in after.work.retries.items()}
+    updated = (
+        after.with_position(reset_ts=0.0)
+        .with_work(in_flight=(), retries={})
+        .with_ids(last_batch="", last_output="", committed=CommitPoint())
+        .with_kind(stream=None)
+        .with_summary(last_update_ts=None)
     )
-    return replace(
-        state,
-        in_flight=(*stay, *fresh),
-        retries={**others, **own},
-        last_batch=max(state.last_batch, after.last_batch),
-        last_output=max(state.last_output, after.last_output),
-        committed=max(state.committed, after.committed, key=lambda point: point.number),
-        members={**state.members, name: updated},
+    return (
+        state.with_work(in_flight=(*stay, *fresh), retries={**others, **own})
+        .with_ids(
+            last_batch=max(state.ids.last_batch, after.ids.last_batch),
+            last_output=max(state.ids.last_output, after.ids.last_output),
+            committed=max(state.ids.committed, after.ids.committed, key=lambda point: point.number),
+        )
+        .with_kind(members={**state.kind.members, name: updated})
     )
 
 
@@ -105,25 +111,23 @@ def part_of(batch: Batch, name: str, *, is_first: bool) -> Batch | None:
     The first source's part has the outputs. It exists once a query has processed the batch.
     """
     mine = [(entry, path) for entry in batch.files if (path := _own(entry.path, name)) is not None]
-    if not mine and not (is_first and (batch.outputs or batch.settled is not None)):
+    if not mine and not (is_first and (batch.results.outputs or batch.results.settled is not None)):
         return None
-    finished = ((file, _own(file.path, name)) for file in batch.finished)
+    finished = ((file, _own(file.path, name)) for file in batch.results.finished)
     return replace(
-        batch,
-        files=tuple(replace(entry, path=path) for entry, path in mine),
+        batch, files=tuple(replace(entry, path=path) for entry, path in mine)
+    ).with_results(
         finished=tuple(replace(file, path=path) for file, path in finished if path is not None),
-        letters=tuple(_letters_of(batch.letters, name)),
-        outputs=batch.outputs if is_first else (),
+        letters=tuple(_letters_of(batch.results.letters, name)),
+        outputs=batch.results.outputs if is_first else (),
     )
 
 
 def lifted(batch: Batch, name: str) -> Batch:
     """Return a batch of one source with qualified paths."""
-    return replace(
-        batch,
-        files=tuple(lifted_entries(batch.files, name)),
-        finished=tuple(lifted_files(batch.finished, name)),
-        letters=tuple(lifted_letters(batch.letters, name)),
+    return replace(batch, files=tuple(lifted_entries(batch.files, name))).with_results(
+        finished=tuple(lifted_files(batch.results.finished, name)),
+        letters=tuple(lifted_letters(batch.results.letters, name)),
     )
 
 
@@ -161,7 +165,7 @@ def _own(path: str, name: str) -> str | None:
 
 
 def _is_first(state: SourceState, name: str) -> bool:
-    return name == min(state.members, default=name)
+    return name == min(state.kind.members, default=name)
 
 
 def _share(stream: StreamState, name: str, *, is_first: bool) -> StreamState:

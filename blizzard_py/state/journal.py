@@ -21,8 +21,9 @@ it was folded into (`blizzard_py.state.ledger`), contains it.
 ``seen_ts`` is the end of the scan that found the files. ``size`` and ``modified`` are those of
 the listing. With ``staged`` and ``letters`` the object describes the complete batch, so a lost
 checkpoint of a batch in publication can be rebuilt (`blizzard_py.edits.rebuild`). Optional keys:
-``names_root`` if rows name their file, ``group`` if rows replace others (`Batch`), ``event_time``
-if a query over event time processed the batch (`QueryBatch`), ``request`` for an operator's.
+``names_root`` if rows name their file, ``group`` if rows replace others (`BatchResults`),
+``event_time`` if a query over event time processed the batch (`QueryBatch`), ``request`` for an
+operator's.
 
 A process that takes a batch over gives its outputs new final names. It also writes the object as
 ``{batch}~{number of take-overs}.json``: a delayed write of the earlier process cannot undo that
@@ -48,7 +49,7 @@ from blizzard_core.handover.published import first_name
 from blizzard_core.storage.protocol import Entry, Storage, join, listed
 from blizzard_core.watermark.progress import CLOCK_STEP_SECS
 from blizzard_py.job import ROWS_UNKNOWN, FinishedFile, Outcome, StagedBadRecords
-from blizzard_py.state.source_state import Batch, PlannedGroup, PlannedOutput
+from blizzard_py.state.batch import Batch, BatchResults, PlannedGroup, PlannedOutput
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_state import QueryBatch
 
@@ -165,7 +166,7 @@ class Journal:
             "batch": batch.batch,
             "attempt": batch.attempt,
             "started_ts": batch.started_ts,
-            "finished_ts": batch.committed_ts,
+            "finished_ts": batch.results.committed_ts,
             "seen_ts": batch.seen_ts,
             "files": [
                 {
@@ -178,21 +179,23 @@ class Journal:
                     "size": listed[f.path].size,
                     "modified": listed[f.path].modified,
                 }
-                for f in batch.finished
+                for f in batch.results.finished
             ],
-            "outputs": [asdict(output) for output in batch.outputs],
-            "letters": [asdict(letters) for letters in batch.letters],
+            "outputs": [asdict(output) for output in batch.results.outputs],
+            "letters": [asdict(letters) for letters in batch.results.letters],
         }
-        if batch.names_root:
-            document["names_root"] = batch.names_root
-        if batch.group is not None:
-            document["group"] = asdict(batch.group)
-        if batch.settled is not None:
-            document["event_time"] = asdict(batch.settled)
+        if batch.results.names_root:
+            document["names_root"] = batch.results.names_root
+        if batch.results.group is not None:
+            document["group"] = asdict(batch.results.group)
+        if batch.results.settled is not None:
+            document["event_time"] = asdict(batch.results.settled)
         if batch.request:
             document["request"] = batch.request
         data = json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass")
-        if earlier_names := max((len(output.earlier) for output in batch.outputs), default=0):
+        if earlier_names := max(
+            (len(output.earlier) for output in batch.results.outputs), default=0
+        ):
             self._storage.put_atomic(self._path(f"{batch.batch}~{earlier_names:04d}"), data)
         self._storage.put_atomic(self._path(batch.batch), data)
 
@@ -348,17 +351,19 @@ def _batch(found: BatchDocument) -> Batch:
         found.started_ts,
         tuple(Entry(file.path, file.size, file.modified) for file in found.files),
         found.seen_ts,
-        tuple(
-            PlannedOutput(one.staged, one.final, one.rows, one.size, one.output_id, one.earlier)
-            for one in found.outputs
-        ),
-        tuple(map(_finished, found.files)),
-        found.letters,
-        found.finished_ts,
-        group=found.group,
-        names_root=found.names_root,
-        settled=found.event_time,
         request=found.request,
+        results=BatchResults(
+            outputs=tuple(
+                PlannedOutput(one.staged, one.final, one.rows, one.size, one.output_id, one.earlier)
+                for one in found.outputs
+            ),
+            finished=tuple(map(_finished, found.files)),
+            letters=found.letters,
+            committed_ts=found.finished_ts,
+            group=found.group,
+            names_root=found.names_root,
+            settled=found.event_time,
+        ),
     )
 
 

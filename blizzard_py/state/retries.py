@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from blizzard_py.job import FinishedFile, IngestResult
-from blizzard_py.state.source_state import Batch, Retry, SourceState
+from blizzard_py.state.batch import Batch
+from blizzard_py.state.source_state import Retry
 
 # The wait in seconds before the first further try, and the longest one. Each wait is four times
 # the one before.
@@ -31,14 +32,14 @@ def judge_outcomes(
     )
 
 
-def waiting(state: SourceState, now: float) -> set[str]:
+def waiting(retries: Mapping[str, Retry], now: float) -> set[str]:
     """Return the items whose next try is in the future."""
-    return {path for path, retry in state.retries.items() if retry.after > now}
+    return {path for path, retry in retries.items() if retry.after > now}
 
 
 def retried(retries: Mapping[str, Retry], batch: Batch, now: float) -> dict[str, Retry]:
     """Return the files that wait for another try after the batch, with their times."""
-    outcome = {file.path: file.outcome for file in batch.finished}
+    outcome = {file.path: file.outcome for file in batch.results.finished}
     waiting = {path: retry for path, retry in retries.items() if path not in outcome}
     first, longest = RETRY_SECS
     for path, found in outcome.items():

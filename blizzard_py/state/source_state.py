@@ -1,4 +1,4 @@
-"""The state of one source between two polls, and its batches. Pure.
+"""The state of one source between two polls. Pure.
 
 Its form in a checkpoint, key by key: `blizzard_py.state.checkpoint_document`.
 """
@@ -6,64 +6,24 @@ Its form in a checkpoint, key by key: `blizzard_py.state.checkpoint_document`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, TypedDict, Unpack
 
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.name_range import NameRange
 from blizzard_core.watermark.progress import Progress
-from blizzard_py.job import FinishedFile, StagedBadRecords
-from blizzard_py.reading import ReadMarks
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.slices.units.state import UnitsState
+from blizzard_py.state.batch import Batch
 from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.lateness import Lateness
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.state_paths import StatePaths
-from blizzard_py.state.stream_state import QueryBatch, StreamState
-
-Phase = Literal["running", "publishing"]
+from blizzard_py.state.stream_state import StreamState
 
 # The folder of a source's dead letters where a replay puts processed ones.
 REPLAYED_FOLDER = "replayed"
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedOutput:
-    """A staged file and the final path it is published under, relative to the table.
-
-    ``earlier`` are final paths that were planned before a recovery. A fenced process may still
-    publish under them.
-    """
-
-    staged: str
-    final: str
-    rows: int
-    size: int
-    output_id: str
-    earlier: tuple[str, ...] = ()
-
-    @property
-    def finals(self) -> tuple[str, ...]:
-        """Every path that it may be found under, once published."""
-        return (self.final, *self.earlier)
-
-
-@dataclass(frozen=True, slots=True)
-class Replaced:
-    """The rows that a batch replaces, as in `blizzard_core.handover.groups.Group`.
-
-    For files, ``batches`` are those that ingested these rows. The journal has them too, so a later
-    replacement of the same files need not look further back. ``ever``: an operator decided that
-    rows of batches that are no longer in the journal are removed as well.
-    """
-
-    ranges: tuple[tuple[str, str], ...] = ()
-    source_files: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    batches: tuple[str, ...] = ()
-    ever: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,43 +55,6 @@ class QueuedFile(Entry):
 def queued(entry: Entry, request: str = "") -> QueuedFile:
     """Return a file as one of the queue."""
     return QueuedFile(entry.path, entry.size, entry.modified, request)
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedGroup:
-    """The group that a committed batch is published by: its number, and what it replaces."""
-
-    seq: int
-    replaced: Replaced
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """One batch in flight. Fields with a default are set from phase ``publishing`` on.
-
-    ``seen_ts`` is the end of the scan that found its files; a later time is safe. ``letters`` are
-    the staged bad records of files that were ingested apart from these. ``marks`` are the tasks'
-    reports on the rows of a query source. With ``group`` a manifest names its outputs, and no
-    listing finds them. ``names_root`` is the beginning of its rows' `SOURCE_FILE_COLUMN`, empty if
-    rows do not name their file. ``settled`` are the results of a query over event time.
-    ``request`` is the id of the operator's request for its files, empty for files of a scan.
-    """
-
-    batch: str
-    attempt: int
-    phase: Phase
-    started_ts: float
-    files: tuple[Entry, ...]
-    seen_ts: float
-    outputs: tuple[PlannedOutput, ...] = ()
-    finished: tuple[FinishedFile, ...] = ()
-    letters: tuple[StagedBadRecords, ...] = ()
-    committed_ts: float = 0.0
-    marks: tuple[ReadMarks, ...] = ()
-    group: PlannedGroup | None = None
-    names_root: str = ""
-    settled: QueryBatch | None = None
-    request: str = ""
 
 
 # Between the driver and the place of a lake.
@@ -228,73 +151,211 @@ NO_BATCH = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class SourceState:
-    """Everything that is known of one source. ``SourceState()`` is a cold start.
+class Position:
+    """The position of a source in the order of its names.
 
-    Identity: ``source``, and ``former`` places of its files, which rows may name.
+    ``progress`` has the watermarks, ``origin`` the floor of the cold start (empty if it read
+    everything). ``window`` are the batches whose files are in grace, each with its ``seen_ts``.
+    ``reset_ts`` is when an operator had the source start over; earlier batches do not count.
 
-    Position: ``progress`` has the watermarks, ``origin`` the floor of the cold start (empty if it
-    read everything). ``window`` are the batches whose files are in grace, each with its
-    ``seen_ts``. ``reset_ts`` is when an operator had it start over; earlier batches do not count.
-
-    Work: ``in_flight`` batches, ``retries`` by file, and the ``queue`` of files that no scan
-    finds. Those in ``replacing`` take the place of their earlier rows. ``requests`` are operators'
-    orders by id (`blizzard_py.requests.progress`). ``ahead`` is the last file of each partition
-    that a request took before scans reach it. ``reached`` is the lowest name that a request took
-    below the origin.
-
-    Ids: ``last_batch`` is the highest id of a batch (``NO_BATCH`` before the first, empty if
-    unknown), ``last_output`` the highest name of an output, ``group_seq`` the number of the last
-    group. ``committed`` is the newest commit point. A stale checkpoint is recognised by
-    ``last_batch`` and ``committed``.
-
-    Processed names: ``ledger`` segments, ``processed`` for a source without a watermark, and
-    ``unfolded``, which counts what the journal must hold (None: nobody has counted). ``sweep`` and
-    ``lateness`` are about late files.
-
-    Depending on the kind: ``columns`` of a query source with windows, ``units`` of one with units,
-    ``stream`` of a query over event time, and ``members``, the states of several sources that
-    share batches (`blizzard_py.state.composite_state`).
-
-    For people: ``totals``, ``last_update_ts``, and the ``unexpected`` fields already reported.
+    Requests take files out of turn. ``ahead`` is the last file of each partition that a request
+    took before scans reach it. ``reached`` is the lowest name that one took below the origin.
     """
 
     progress: Progress = field(default_factory=Progress)
-    in_flight: tuple[Batch, ...] = ()
-    retries: Mapping[str, Retry] = field(default_factory=dict)
-    totals: Totals = field(default_factory=Totals)
-    last_update_ts: int | None = None
-    queue: tuple[QueuedFile, ...] = ()
-    sweep: Sweep = Sweep()
-    ledger: tuple[Segment, ...] = ()
-    lateness: Lateness = ()
-    window: tuple[tuple[str, float], ...] = ()
     origin: str | None = None
-    processed: tuple[Segment, ...] | None = None
-    source: Identity | None = None
+    window: tuple[tuple[str, float], ...] = ()
     reset_ts: float = 0.0
-    columns: ColumnState | None = None
-    group_seq: int = 0
-    replacing: Mapping[str, ToReplace] = field(default_factory=dict)
-    units: UnitsState | None = None
-    stream: StreamState | None = None
-    former: tuple[str, ...] = ()
-    last_batch: str = ""
-    last_output: str = ""
-    unexpected: tuple[str, ...] = ()
-    members: Mapping[str, SourceState] = field(default_factory=dict)
-    committed: CommitPoint = CommitPoint()
-    unfolded: JournalTally | None = None
-    requests: Mapping[str, RequestState] = field(default_factory=dict)
     ahead: tuple[str, ...] = ()
     reached: str = ""
 
 
-def under_way(state: SourceState) -> Iterable[str]:
+@dataclass(frozen=True, slots=True)
+class PendingWork:
+    """The items that a source has found and not finished, and the orders that it executes.
+
+    ``in_flight`` are its batches, and ``retries`` the temporary failures by file. The ``queue``
+    has the files that no scan finds. Those in ``replacing`` take the place of their earlier rows.
+    ``requests`` are operators' orders by id (`blizzard_py.requests.progress`).
+    """
+
+    in_flight: tuple[Batch, ...] = ()
+    retries: Mapping[str, Retry] = field(default_factory=dict)
+    queue: tuple[QueuedFile, ...] = ()
+    replacing: Mapping[str, ToReplace] = field(default_factory=dict)
+    requests: Mapping[str, RequestState] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedIds:
+    """The highest ids that a source has issued. New ones are above them.
+
+    ``last_batch`` is the highest id of a batch (``NO_BATCH`` before the first, empty if unknown),
+    ``last_output`` the highest name of an output, and ``group_seq`` the number of the last group.
+    ``committed`` is the newest commit point. A stale checkpoint is recognised by ``last_batch``
+    and ``committed``.
+    """
+
+    last_batch: str = ""
+    last_output: str = ""
+    group_seq: int = 0
+    committed: CommitPoint = CommitPoint()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessedNames:
+    """The stored names of all settled items.
+
+    The ``ledger`` has the segments that the journal was folded into. ``unfolded`` counts what the
+    journal must still hold (None: nobody has counted). ``processed`` are the segments of a source
+    without a watermark, None for one with a watermark.
+    """
+
+    ledger: tuple[Segment, ...] = ()
+    unfolded: JournalTally | None = None
+    processed: tuple[Segment, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LateFileState:
+    """The search for late files: the ``sweep``, and the ``lateness`` of files by day."""
+
+    sweep: Sweep = Sweep()
+    lateness: Lateness = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KindState:
+    """The state that only some kinds of sources have.
+
+    A query source has ``columns`` if it reads windows, and ``units`` if it reads units. ``stream``
+    belongs to a query over event time. ``members`` are the states of several sources that share
+    batches, by name (`blizzard_py.state.composite_state`).
+    """
+
+    columns: ColumnState | None = None
+    units: UnitsState | None = None
+    stream: StreamState | None = None
+    members: Mapping[str, SourceState] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Values that people see of a source.
+
+    ``totals`` count since the first batch. ``last_update_ts`` is the time of the checkpoint's last
+    save. ``unexpected`` are the fields without a column that were already reported.
+    """
+
+    totals: Totals = field(default_factory=Totals)
+    last_update_ts: int | None = None
+    unexpected: tuple[str, ...] = ()
+
+
+# The values of each group that the methods of `SourceState` change.
+
+
+class _Position(TypedDict, total=False):
+    progress: Progress
+    origin: str | None
+    window: tuple[tuple[str, float], ...]
+    reset_ts: float
+    ahead: tuple[str, ...]
+    reached: str
+
+
+class _Work(TypedDict, total=False):
+    in_flight: tuple[Batch, ...]
+    retries: Mapping[str, Retry]
+    queue: tuple[QueuedFile, ...]
+    replacing: Mapping[str, ToReplace]
+    requests: Mapping[str, RequestState]
+
+
+class _Ids(TypedDict, total=False):
+    last_batch: str
+    last_output: str
+    group_seq: int
+    committed: CommitPoint
+
+
+class _Names(TypedDict, total=False):
+    ledger: tuple[Segment, ...]
+    unfolded: JournalTally | None
+    processed: tuple[Segment, ...] | None
+
+
+class _LateFiles(TypedDict, total=False):
+    sweep: Sweep
+    lateness: Lateness
+
+
+class _Kind(TypedDict, total=False):
+    columns: ColumnState | None
+    units: UnitsState | None
+    stream: StreamState | None
+    members: Mapping[str, SourceState]
+
+
+class _Summary(TypedDict, total=False):
+    totals: Totals
+    last_update_ts: int | None
+    unexpected: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """Everything that is known of one source. ``SourceState()`` is a cold start.
+
+    ``source`` says whose state this is, and ``former`` are earlier places of its files, which rows
+    may name. Each other field is a group of values that are read and replaced together. A method
+    ``with_<group>`` returns the state with changed values of that group.
+    """
+
+    source: Identity | None = None
+    former: tuple[str, ...] = ()
+    position: Position = field(default_factory=Position)
+    work: PendingWork = field(default_factory=PendingWork)
+    ids: IssuedIds = IssuedIds()
+    names: ProcessedNames = ProcessedNames()
+    late_files: LateFileState = LateFileState()
+    kind: KindState = field(default_factory=KindState)
+    summary: Summary = field(default_factory=Summary)
+
+    def with_position(self, **changes: Unpack[_Position]) -> SourceState:
+        """Return the state with a changed position."""
+        return replace(self, position=replace(self.position, **changes))
+
+    def with_work(self, **changes: Unpack[_Work]) -> SourceState:
+        """Return the state with changed pending work."""
+        return replace(self, work=replace(self.work, **changes))
+
+    def with_ids(self, **changes: Unpack[_Ids]) -> SourceState:
+        """Return the state with other highest ids."""
+        return replace(self, ids=replace(self.ids, **changes))
+
+    def with_names(self, **changes: Unpack[_Names]) -> SourceState:
+        """Return the state with other processed names."""
+        return replace(self, names=replace(self.names, **changes))
+
+    def with_late_files(self, **changes: Unpack[_LateFiles]) -> SourceState:
+        """Return the state with a changed search for late files."""
+        return replace(self, late_files=replace(self.late_files, **changes))
+
+    def with_kind(self, **changes: Unpack[_Kind]) -> SourceState:
+        """Return the state with changed values of its kind."""
+        return replace(self, kind=replace(self.kind, **changes))
+
+    def with_summary(self, **changes: Unpack[_Summary]) -> SourceState:
+        """Return the state with a changed summary."""
+        return replace(self, summary=replace(self.summary, **changes))
+
+
+def under_way(work: PendingWork) -> Iterable[str]:
     """Yield the files that a run has taken and not finished."""
-    yield from state.retries
-    yield from (entry.path for entry in state.queue)
-    yield from (entry.path for batch in state.in_flight for entry in batch.files)
+    yield from work.retries
+    yield from (entry.path for entry in work.queue)
+    yield from (entry.path for batch in work.in_flight for entry in batch.files)
 
 
 def checkpoint_path(source_id: str) -> str:

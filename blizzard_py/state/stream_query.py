@@ -149,7 +149,9 @@ def check_query(state: SourceState, current: Mapping[str, Any] | None, where: st
     ``asked`` is its fingerprint, None for a pipeline without a query. A watermark that was only
     observed allows any query.
     """
-    stream = None if state.stream is None or state.stream.is_watched else state.stream
+    stream = (
+        None if state.kind.stream is None or state.kind.stream.is_watched else state.kind.stream
+    )
     if current is None:
         if stream is not None:
             raise StateError(
@@ -159,7 +161,7 @@ def check_query(state: SourceState, current: Mapping[str, Any] | None, where: st
         return
     if stream is None:
         # A rebuilt checkpoint has no counts, but its files are done.
-        if state.totals.batches or state.progress.state != "Initial":
+        if state.summary.totals.batches or state.position.progress.state != "Initial":
             raise StateError(
                 f"{where}: this pipeline has published rows as they came, so the table is no answer"
                 " of an event_time query; give the query a pipeline and a table of its own"

@@ -19,30 +19,22 @@ from blizzard_core.watermark.progress import clamp_each, mark_idle, replace_time
 from blizzard_py.job import FinishedFile, StagedBadRecords, StagedOutput
 from blizzard_py.reading import ReadMarks
 from blizzard_py.requests.progress import RequestState, with_counts
+from blizzard_py.state.batch import Batch, PlannedGroup, PlannedOutput, Replaced
 from blizzard_py.state.retries import RETRY_SECS, retried
-from blizzard_py.state.source_state import (
-    Batch,
-    CommitPoint,
-    PlannedGroup,
-    PlannedOutput,
-    Replaced,
-    SourceState,
-    Totals,
-)
+from blizzard_py.state.source_state import CommitPoint, PendingWork, SourceState, Totals
 from blizzard_py.state.stream_state import StreamState
 
 
 def begin_batch(state: SourceState, batch: Batch) -> SourceState:
     """Return the state with a new batch, to be saved before the batch creates anything (step 1)."""
     # The highest id, not the newest: a clock may have been put back since.
-    last = max(state.last_batch, batch.batch)
+    last = max(state.ids.last_batch, batch.batch)
     if batch.phase == "publishing":
-        state = replace(state, committed=_next_point(state, batch))
-    return replace(state, in_flight=(*state.in_flight, batch), last_batch=last)
+        state = state.with_ids(committed=_next_point(state.ids.committed, batch))
+    return state.with_work(in_flight=(*state.work.in_flight, batch)).with_ids(last_batch=last)
 
 
-def _next_point(state: SourceState, batch: Batch) -> CommitPoint:
-    known = state.committed
+def _next_point(known: CommitPoint, batch: Batch) -> CommitPoint:
     return CommitPoint(known.number + 1, batch.batch, known.batch)
 
 
@@ -74,7 +66,7 @@ def name_outputs(
 
 def with_last_output(state: SourceState, names: Sequence[str]) -> SourceState:
     """Return the state with the highest output name, so that later names are above it."""
-    return replace(state, last_output=max([state.last_output, *names]))
+    return state.with_ids(last_output=max([state.ids.last_output, *names]))
 
 
 def committed_at(now: float, reset_ts: float) -> float:
@@ -102,17 +94,16 @@ def prepare_batch(
     From here on exactly these outputs and dead letters are published.
 
     With ``replaced`` they are a group with the source's next number. ``names_root`` is as in
-    `Batch`. ``stream`` is the state of a query over event time after this batch, None without one.
+    `BatchResults`. ``stream`` is the state of a query over event time after this batch, None
+    without one.
     """
     if stream is not None:
-        state = replace(state, stream=stream)
+        state = state.with_kind(stream=stream)
     group = None
     if replaced is not None:
-        group = PlannedGroup(state.group_seq + 1, replaced)
-        state = replace(state, group_seq=group.seq)
-    ready = replace(
-        batch,
-        phase="publishing",
+        group = PlannedGroup(state.ids.group_seq + 1, replaced)
+        state = state.with_ids(group_seq=group.seq)
+    ready = replace(batch, phase="publishing").with_results(
         outputs=outputs,
         finished=outcomes,
         letters=letters,
@@ -122,15 +113,15 @@ def prepare_batch(
         names_root=names_root,
         settled=None if stream is None else stream.line,
     )
-    state = replace(state, committed=_next_point(state, batch))
+    state = state.with_ids(committed=_next_point(state.ids.committed, batch))
     return _replaced(state, batch, ready), ready
 
 
 def renumbered(state: SourceState, batch: Batch, seq: int) -> tuple[SourceState, Batch]:
     """Return the state with the number ``seq`` for the batch's group, since its own was taken."""
-    assert batch.group is not None  # noqa: S101  # only groups have numbers
-    again = replace(batch, group=replace(batch.group, seq=seq))
-    return _replaced(replace(state, group_seq=max(state.group_seq, seq)), batch, again), again
+    assert batch.results.group is not None  # noqa: S101  # only groups have numbers
+    again = batch.with_results(group=replace(batch.results.group, seq=seq))
+    return _replaced(state.with_ids(group_seq=max(state.ids.group_seq, seq)), batch, again), again
 
 
 def as_journaled(state: SourceState, journaled: Iterable[Batch]) -> SourceState:
@@ -142,9 +133,9 @@ def as_journaled(state: SourceState, journaled: Iterable[Batch]) -> SourceState:
     newest = {batch.batch: batch for batch in journaled}
     flying = (
         _newer(batch, newest[batch.batch]) if batch.batch in newest else batch
-        for batch in state.in_flight
+        for batch in state.work.in_flight
     )
-    return replace(state, in_flight=tuple(flying))
+    return state.with_work(in_flight=tuple(flying))
 
 
 def _newer(batch: Batch, journaled: Batch) -> Batch:
@@ -153,9 +144,9 @@ def _newer(batch: Batch, journaled: Batch) -> Batch:
     if batch.phase == "running" or journaled.attempt < batch.attempt:
         return batch
     # Outputs that a rebuild removed from the batch stay removed.
-    names = {output.staged: output for output in journaled.outputs}
-    outputs = (max(o, names.get(o.staged, o), key=_renames) for o in batch.outputs)
-    return replace(batch, outputs=tuple(outputs))
+    names = {output.staged: output for output in journaled.results.outputs}
+    outputs = (max(o, names.get(o.staged, o), key=_renames) for o in batch.results.outputs)
+    return batch.with_results(outputs=tuple(outputs))
 
 
 def _renames(output: PlannedOutput) -> int:
@@ -170,7 +161,7 @@ def rename_outputs(
     ``names`` maps staged paths to new base names. Old names may sort below a name that a committer
     has passed since; new ones cannot.
     """
-    prefix = "" if batch.group is None else UNIT_FILE_PREFIX
+    prefix = "" if batch.results.group is None else UNIT_FILE_PREFIX
     outputs = tuple(
         replace(
             o,
@@ -179,117 +170,120 @@ def rename_outputs(
         )
         if o.staged in names
         else o
-        for o in batch.outputs
+        for o in batch.results.outputs
     )
-    again = replace(batch, outputs=outputs)
+    again = batch.with_results(outputs=outputs)
     return _replaced(state, batch, again), again
 
 
 def ended(state: SourceState, batch: Batch, now: float) -> SourceState:
     """Return the state without a finished batch and its files (step 5 for any source)."""
-    retries = retried(state.retries, batch, now)
-    tally = state.unfolded
-    settled_now = {file.path for file in batch.finished} - set(retries)
-    return replace(
-        state,
-        queue=tuple(entry for entry in state.queue if entry.path not in settled_now),
-        in_flight=tuple(b for b in state.in_flight if b.batch != batch.batch),
+    work, tally = state.work, state.names.unfolded
+    retries = retried(work.retries, batch, now)
+    settled_now = {file.path for file in batch.results.finished} - set(retries)
+    state = state.with_work(
+        queue=tuple(entry for entry in work.queue if entry.path not in settled_now),
+        in_flight=tuple(b for b in work.in_flight if b.batch != batch.batch),
         retries=retries,
-        totals=_counted(state.totals, batch),
-        requests=_requests_after(state, batch),
-        unfolded=None if tally is None else tally.with_batch(batch.batch),
-    )
+        requests=_requests_after(work.requests, batch),
+    ).with_summary(totals=_counted(state.summary.totals, batch))
+    return state if tally is None else state.with_names(unfolded=tally.with_batch(batch.batch))
 
 
-def requests_of(state: SourceState) -> set[str]:
+def requests_of(work: PendingWork) -> set[str]:
     """Return the ids of requests that have files in the queue or in a batch."""
-    queued = {file.request for file in state.queue}
-    return queued.union(batch.request for batch in state.in_flight) - {""}
+    queued = {file.request for file in work.queue}
+    return queued.union(batch.request for batch in work.in_flight) - {""}
 
 
 def without_request(state: SourceState, request_id: str) -> SourceState:
     """Return the state without a request's pending files and its running batch."""
-    removed = {file.path for file in state.queue if file.request == request_id}
-    return replace(
-        state,
+    work = state.work
+    removed = {file.path for file in work.queue if file.request == request_id}
+    return state.with_work(
         in_flight=tuple(
             batch
-            for batch in state.in_flight
+            for batch in work.in_flight
             if batch.request != request_id or batch.phase != "running"
         ),
-        queue=tuple(file for file in state.queue if file.path not in removed),
-        retries={path: retry for path, retry in state.retries.items() if path not in removed},
-        replacing={path: each for path, each in state.replacing.items() if path not in removed},
+        queue=tuple(file for file in work.queue if file.path not in removed),
+        retries={path: retry for path, retry in work.retries.items() if path not in removed},
+        replacing={path: each for path, each in work.replacing.items() if path not in removed},
     )
 
 
 def without_batch(state: SourceState, batch: Batch) -> SourceState:
     """Return the state without a running batch. Its files must be read again."""
-    remaining = tuple(each for each in state.in_flight if each.batch != batch.batch)
-    return replace(state, in_flight=remaining)
+    remaining = tuple(each for each in state.work.in_flight if each.batch != batch.batch)
+    return state.with_work(in_flight=remaining)
 
 
-def _requests_after(state: SourceState, batch: Batch) -> Mapping[str, RequestState]:
+def _requests_after(
+    requests: Mapping[str, RequestState], batch: Batch
+) -> Mapping[str, RequestState]:
     """Return the requests, with the batch's outcomes counted for the batch's request."""
     if not batch.request:
-        return state.requests
-    outcomes = [file.outcome for file in batch.finished]
+        return requests
+    outcomes = [file.outcome for file in batch.results.finished]
     counts = {
         "ingested": outcomes.count("ingested"),
         "failed": outcomes.count("quarantined"),
         "kept": outcomes.count("reported"),
-        "rows": sum(output.rows for output in batch.outputs),
+        "rows": sum(output.rows for output in batch.results.outputs),
     }
-    return with_counts(state.requests, batch.request, counts)
+    return with_counts(requests, batch.request, counts)
 
 
 def done_of(batch: Batch) -> tuple[Entry, ...]:
     """Return the batch's files that need no further try."""
-    outcome = {file.path: file.outcome for file in batch.finished}
+    outcome = {file.path: file.outcome for file in batch.results.finished}
     return tuple(entry for entry in batch.files if outcome[entry.path] != "retry")
 
 
 def _counted(totals: Totals, batch: Batch) -> Totals:
-    outcomes = [file.outcome for file in batch.finished]
+    outcomes = [file.outcome for file in batch.results.finished]
     return replace(
         totals,
         batches=totals.batches + 1,
         files=totals.files + outcomes.count("ingested"),
         quarantined=totals.quarantined + outcomes.count("quarantined"),
-        rows=totals.rows + sum(o.rows for o in batch.outputs),
+        rows=totals.rows + sum(o.rows for o in batch.results.outputs),
         bytes=totals.bytes + sum(entry.size for entry in done_of(batch)),
-        outputs=totals.outputs + len(batch.outputs),
-        bad_rows=totals.bad_rows + sum(f.bad_rows for f in batch.finished),
+        outputs=totals.outputs + len(batch.results.outputs),
+        bad_rows=totals.bad_rows + sum(f.bad_rows for f in batch.results.finished),
     )
 
 
 def _replaced(state: SourceState, old: Batch, new: Batch) -> SourceState:
-    return replace(
-        state, in_flight=tuple(new if b.batch == old.batch else b for b in state.in_flight)
+    return state.with_work(
+        in_flight=tuple(new if b.batch == old.batch else b for b in state.work.in_flight)
     )
 
 
 def rested(state: SourceState) -> SourceState:
     """Return the state after a scan that found nothing to do."""
-    members = {name: rested(each) for name, each in state.members.items()}
-    return replace(state, progress=mark_idle(state.progress), members=members)
+    members = {name: rested(each) for name, each in state.kind.members.items()}
+    progress = mark_idle(state.position.progress)
+    return state.with_position(progress=progress).with_kind(members=members)
 
 
 def clamp_times(state: SourceState, now: float) -> SourceState:
     """Return the state with no time after ``now``: a clock was wrong, so waits start again."""
-    times = clamp_each((*times_of(state.progress), *(seen for _, seen in state.window)), now)
-    return replace(
-        state,
-        progress=replace_times(state.progress, times),
-        window=tuple((batch, times.get(seen, seen)) for batch, seen in state.window),
-        retries={
-            path: replace(retry, after=min(retry.after, now + RETRY_SECS[1]))
-            for path, retry in state.retries.items()
-        },
-        sweep=replace(state.sweep, began=min(state.sweep.began, now)),
+    progress, window = state.position.progress, state.position.window
+    times = clamp_each((*times_of(progress), *(seen for _, seen in window)), now)
+    state = state.with_position(
+        progress=replace_times(progress, times),
+        window=tuple((batch, times.get(seen, seen)) for batch, seen in window),
     )
+    retries = {
+        path: replace(retry, after=min(retry.after, now + RETRY_SECS[1]))
+        for path, retry in state.work.retries.items()
+    }
+    sweep = state.late_files.sweep
+    sweep = replace(sweep, began=min(sweep.began, now))
+    return state.with_work(retries=retries).with_late_files(sweep=sweep)
 
 
-def is_below_origin(state: SourceState, path: str) -> bool:
+def is_below_origin(origin: str | None, path: str) -> bool:
     """Return whether a path lies below the cold start's origin, where only a backfill reads."""
-    return bool(state.origin) and order_key(path) < partition_key(state.origin or "")
+    return bool(origin) and order_key(path) < partition_key(origin or "")

@@ -102,7 +102,7 @@ class StreamJobs:
 
     def check(self, state: SourceState, where: str) -> None:
         """See `Jobs`."""
-        self._spelling.check(state.stream, where)
+        self._spelling.check(state.kind.stream, where)
 
     def run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
         """See `Jobs`."""
@@ -115,7 +115,7 @@ class StreamJobs:
 
     def has_due(self, state: SourceState) -> bool:
         """See `Jobs`: an operator may move the watermark."""
-        return state.stream is not None and state.stream.is_to_advance
+        return state.kind.stream is not None and state.kind.stream.is_to_advance
 
     def cancel(self, output_prefix: str) -> None:
         """See `Jobs`."""
@@ -131,7 +131,7 @@ class StreamJobs:
 
     def advanced(self, state: SourceState) -> None:
         """See `Jobs`: remove objects that the state before named, and this one does not."""
-        named = frozenset() if state.stream is None else state.stream.objects
+        named = frozenset() if state.kind.stream is None else state.kind.stream.objects
         self._packs.drop(self._named - named)
         self._named = named
 
@@ -155,7 +155,7 @@ class StreamJobs:
     def _run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
         jobs = jobs_of(job, self._members)
         accepted = {name: self._accept(each, alone=len(jobs) == 1) for name, each in jobs.items()}
-        known = resumed(state.stream, self._spelling.asked)
+        known = resumed(state.kind.stream, self._spelling.asked)
         with nullcontext() if self._is_at(known) else wait_for_turn(self._check_wanted):
             running = self._at(known, job.settings, epoch)
             known = running.at

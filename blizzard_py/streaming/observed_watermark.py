@@ -44,9 +44,9 @@ class ObservedWatermarkJobs:
     def run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
         """See `Jobs`. Raises `EngineError` if a file was written without the column."""
         ingested = self._jobs.run(state, job, epoch)
-        if any(file.path in state.replacing for file in job.files):
+        if any(file.path in state.work.replacing for file in job.files):
             return ingested  # rows that are read again were already counted when they first came
-        return replace(ingested, stream=self._after(state.stream, job, ingested.result))
+        return replace(ingested, stream=self._after(state.kind.stream, job, ingested.result))
 
     def has_due(self, state: SourceState) -> bool:
         """See `Jobs`."""

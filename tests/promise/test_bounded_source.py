@@ -433,6 +433,6 @@ def test_table_has_each_row_of_both_sources_once(tmp_path: Path) -> None:
     assert sorted(rows) == [*OLD, *NEW]
     state = load_state(third.sink, "events_history")
     assert state is not None
-    assert state.progress.state == "Idle"
+    assert state.position.progress.state == "Idle"
     for name in ("main", "history"):
         assert table.transaction_version(f"blizzard:events/{name}") is not None

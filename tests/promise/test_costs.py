@@ -25,11 +25,12 @@ from blizzard_py.job import FinishedFile
 from blizzard_py.sources.files.advance import FileWork, FloorRules, end_scan, finish_batch
 from blizzard_py.sources.files.discovery import FirstSeen, discover
 from blizzard_py.sources.meter import BatchLimits
+from blizzard_py.state.batch import Batch
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.lateness import measured
 from blizzard_py.state.processed_set import segments_to_json
 from blizzard_py.state.processed_tracker import ProcessedTracker
-from blizzard_py.state.source_state import Batch, SourceState
+from blizzard_py.state.source_state import Position, SourceState
 from blizzard_py.state.transitions import begin_batch, ended, prepare_batch
 from tests.support.memory_store import MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
@@ -113,14 +114,14 @@ def waiting(count: int) -> list[Entry]:
 
 def worked_off(files: list[Entry], saved: Callable[[SourceState], object]) -> SourceState:
     """Apply the decisions of a backlog, a hundred files a batch and second; save each state."""
-    state = SourceState(Progress(depth=2))
+    state = SourceState(position=Position(Progress(depth=2)))
     now = 1e9
     for start in range(0, len(files), SCAN_FILES):
         part = files[start : start + SCAN_FILES]
         last = None if start + SCAN_FILES >= len(files) else part[-1].path
         scanned = ScanTimes(now, now + 1, last)
         paths = [entry.path for entry in part]
-        state = end_scan(state, state.progress, paths, scanned, FloorRules(300, 64, None))
+        state = end_scan(state, state.position.progress, paths, scanned, FloorRules(300, 64, None))
         work = FileWork(part, 0, (), 2)
         while work:
             chosen = work.take(BatchLimits(100, 1 << 30, 60), None)
@@ -161,7 +162,7 @@ def test_cost_of_a_backlog_is_linear_up_to_400_000_files() -> None:
     once = cpu_secs(lambda: worked_off(small, nothing))
     began = time.process_time()
     state = worked_off(large, nothing)
-    assert state.totals.files == 400_000
+    assert state.summary.totals.files == 400_000
     assert time.process_time() - began < 3 * 10 * once
 
 

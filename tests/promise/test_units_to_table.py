@@ -167,7 +167,7 @@ class History:
 
     def lowered(self, state: SourceState) -> SourceState:
         """Forget a unit, or set its watermark to the same or a lower value."""
-        known = state.units or UnitsState()
+        known = state.kind.units or UnitsState()
         if not known.open:
             return state
         key = self.draw.choice(sorted(known.open))

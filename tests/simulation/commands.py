@@ -143,13 +143,13 @@ def rewound(director: Director, found: Event, process: Process) -> None:
     source = source_pipeline(process.parts(number))
     seen = checkpoint_edit.stored(source)
     checkpoint_edit.require_not_publishing(source, seen.state)
-    known = {p: k for p, k in seen.state.progress.partitions.items() if k.watermark}
+    known = {p: k for p, k in seen.state.position.progress.partitions.items() if k.watermark}
     if not known:
         return
     partition = min(known)
     name, back = str(known[partition].watermark), found.get("back", 0)
     if back:
-        depth = seen.state.progress.depth or 0
+        depth = seen.state.position.progress.depth or 0
         uri = source_uri(number)
         there = (split(path, depth) for path in world.bucket(uri).objects)
         names = {n for p, n in there if p == partition and order_key(n) < order_key(name)}

@@ -31,9 +31,9 @@ def below_origin(process: Process, number: int) -> Range | None:
     """Return the range below the origin of the cold start; None if it took everything."""
     live = process.parts(number)
     state = read_state(live.stores.sink, live.id)
-    if state is None or not state.origin:
+    if state is None or not state.position.origin:
         return None
-    day, _, hour = state.origin.partition("/")
+    day, _, hour = state.position.origin.partition("/")
     # The day before the one that the live daemon began with.
     last = f"{day[:-1]}{chr(ord(day[-1]) - 1)}" if day[-1] != "0" else f"{day[:5]}2023-12-31"
     return Range("date=2023-01-01", f"{last}/hour=23" if hour else last)

@@ -38,11 +38,11 @@ def _of_source(
         return
     contents = mailbox.contents()
     for request_id in contents.open:
-        known = state.requests.get(request_id)
+        known = state.work.requests.get(request_id)
         said = "was not taken" if known is None else f"is {known.state} ({known.reason})"
         yield f"request: {request_id} of {name} was neither done nor ended, it {said}"
-    for entry in state.queue:
-        known = state.requests.get(entry.request)
+    for entry in state.work.queue:
+        known = state.work.requests.get(entry.request)
         if entry.request and (known is None or is_over(known.state)):
             yield f"request: {entry.path} is in the queue for {entry.request}, which is over"
     for request_id in contents.ended:

@@ -122,7 +122,7 @@ class EventTimeHarness:
     def pipeline(self) -> SourcePipeline:
         """Start a process: return the worker of all sources."""
         [worker] = build(self.config(), self.engine)
-        stream = worker.load().stream
+        stream = worker.load().kind.stream
         self.starts.append(0 if stream is None else stream.batch)
         return worker
 
@@ -157,7 +157,7 @@ class EventTimeHarness:
         change(pipeline, stored(pipeline), with_empty_state, clock.time())
 
     def stream(self) -> StreamState:
-        state = self.pipeline().load().stream
+        state = self.pipeline().load().kind.stream
         assert state is not None
         return state
 

@@ -23,7 +23,8 @@ from blizzard_py.app.status_page.commands import source_commands
 from blizzard_py.app.status_page.providers import commit_lag_notices
 from blizzard_py.job import FinishedFile
 from blizzard_py.sources.activity import NONE_SKIPPED, SourceActivity
-from blizzard_py.state.source_state import Batch, PlannedOutput, SourceState, Totals
+from blizzard_py.state.batch import Batch, BatchResults, PlannedOutput
+from blizzard_py.state.source_state import Position, SourceState, Summary, Totals
 
 BEGIN = 1_800_000_000.0
 CONFIG = "/etc/blizzard/config.yaml"
@@ -51,7 +52,15 @@ def batch(number: int, at: float, files: list[Entry], rows: int) -> Batch:
     outputs = (PlannedOutput("s", f"date=2027-01-15/{number}.parquet", rows, 1 << 20, "o"),)
     finished = tuple(FinishedFile(entry.path, "ingested", rows // len(files)) for entry in files)
     name = f"019f{number:04x}-0000-7000-8000-000000000000"
-    return Batch(name, 1, "publishing", at, tuple(files), at, outputs, finished)
+    return Batch(
+        name,
+        1,
+        "publishing",
+        at,
+        tuple(files),
+        at,
+        results=BatchResults(outputs=outputs, finished=finished),
+    )
 
 
 def entries(at: float, count: int, chance: random.Random) -> list[Entry]:
@@ -102,7 +111,10 @@ def _state(now: float, rows: int) -> SourceState:
     }
     progress = Progress("Active", "date=2027-01-14/4.ndjson.gz", marks, depth=1)
     return SourceState(
-        progress, totals=Totals(900, 3_600, 2, rows * 900, 1 << 40, 900, 3), last_update_ts=int(now)
+        position=Position(progress),
+        summary=Summary(
+            totals=Totals(900, 3_600, 2, rows * 900, 1 << 40, 900, 3), last_update_ts=int(now)
+        ),
     )
 
 

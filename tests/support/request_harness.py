@@ -63,7 +63,7 @@ def submit(
 ) -> str:
     """Submit a request of a source, as a command does; its id."""
     state = read_state(parts.stores.sink, parts.id)
-    known = {} if state is None else state.requests
+    known = {} if state is None else state.work.requests
     mailbox = Mailbox(parts.stores.sink, parts.id)
     return mailbox.submit(made(parts, select, kind, **options), known, once_more=once_more)[0]
 
@@ -142,7 +142,7 @@ class RequestHarness(PipelineHarness):
         """Return the checkpoint's entry of a request."""
         state = read_state(self.sink, SOURCE_ID)
         assert state is not None
-        return state.requests[request_id]
+        return state.work.requests[request_id]
 
     def outcomes(self, request_id: str) -> dict[str, str]:
         """Return the last reported outcome of each file."""

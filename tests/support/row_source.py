@@ -22,8 +22,9 @@ from blizzard_py.sources.meter import BatchLimits, next_count
 from blizzard_py.sources.protocol import Backlog, CheckpointServices, Found, PollPlan, Requested
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Compared, ItemStatus, Passed, Story, Waiting
+from blizzard_py.state.batch import Batch, Replaced
 from blizzard_py.state.retries import waiting
-from blizzard_py.state.source_state import Batch, Replaced, SourceState, under_way
+from blizzard_py.state.source_state import SourceState, under_way
 from blizzard_py.state.transitions import done_of
 
 # Rows that one window holds at most.
@@ -81,8 +82,8 @@ class RowsStatus:
 
     @property
     def compared(self) -> Compared:
-        value = self.state.progress.value
-        return Compared(self.state.progress.state, None, value, value, None, value)
+        value = self.state.position.progress.value
+        return Compared(self.state.position.progress.state, None, value, value, None, value)
 
     def is_new(self) -> bool:
         return any(entry.path == self.name for entry in self.source.windows(self.state))
@@ -126,7 +127,7 @@ class RowSource:
     def windows(self, state: SourceState) -> list[Entry]:
         """Return the windows that are under way, and new ones for the gaps between them."""
         done = _beyond(state)
-        begun = {name for name in under_way(state) if name not in done}
+        begun = {name for name in under_way(state.work) if name not in done}
         new: list[str] = []
         reached = _value(state)
         for low, high in [*sorted(map(bounds, {*begun, *done})), (self._table.top + 1, 0)]:
@@ -136,7 +137,7 @@ class RowSource:
         return [Entry(name, len(self._table.read(name)), 0.0) for name in sorted([*begun, *new])]
 
     def outlook(self, state: SourceState, batch: Batch) -> SourceState:
-        return _moved(state, batch, batch.committed_ts)
+        return _moved(state, batch, batch.results.committed_ts)
 
     def backlog(self, state: SourceState) -> Backlog:
         waits = self.windows(state)
@@ -170,7 +171,7 @@ class RowSource:
 
     def plan(self, state: SourceState) -> PollPlan[RowsWork]:
         found = self.discover(state)
-        waits = waiting(state, found.scanned.ended)
+        waits = waiting(state.work.retries, found.scanned.ended)
         work = RowsWork([entry for entry in found.files if entry.path not in waits])
         return PollPlan(state, found, work)
 
@@ -216,12 +217,12 @@ class RowSource:
 
 
 def _value(state: SourceState) -> int:
-    return int(state.progress.value or 0)
+    return int(state.position.progress.value or 0)
 
 
 def _beyond(state: SourceState) -> dict[str, float]:
     """Return the windows that are done behind a waiting one."""
-    known = state.progress.partitions.get("")
+    known = state.position.progress.partitions.get("")
     return {} if known is None else dict(known.done)
 
 
@@ -236,10 +237,10 @@ def _moved(state: SourceState, batch: Batch, now: float) -> SourceState:
     text = f"{value:010}" if value else None
     known = PartitionProgress(text, text, done)
     progress = replace(
-        state.progress,
+        state.position.progress,
         state="Active" if value else "Initial",
         value=text,
         partitions={"": known},
         depth=0,
     )
-    return replace(state, progress=progress)
+    return state.with_position(progress=progress)

@@ -20,7 +20,7 @@ from blizzard_py.slices.units.schemes import partitions
 from blizzard_py.slices.units.state import OpenUnit, UnitsState
 from blizzard_py.slices.units.values import unit_list
 from blizzard_py.sources.activity import SourceActivity
-from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.source_state import KindState, SourceState
 from tests.support.browser import chromium, visited
 
 NOW = datetime(2026, 2, 22, 9, 30, tzinfo=UTC)
@@ -51,7 +51,7 @@ def state() -> UnitsState:
 def main(target: Path) -> None:
     activity = SourceActivity("surveys/answers", "api:/surveys", NOW.timestamp)
     months = partitions(datetime(2023, 1, 1, tzinfo=UTC), NOW, "monthly")
-    activity.knows(SourceState(units=state()))
+    activity.knows(SourceState(kind=KindState(units=state())))
     layout = GridLayout(months, unit_list("survey", list(NAMES)), Terms(grace=timedelta(days=3)))
     activity.units_planned(layout)
     with (

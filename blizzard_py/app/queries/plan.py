@@ -43,7 +43,7 @@ def plan_of(
 
     ``now`` is aware. Raises `SourceError`, `StorageError`.
     """
-    query_spec, known = source.query_spec, state.columns or ColumnState()
+    query_spec, known = source.query_spec, state.kind.columns or ColumnState()
     if query_spec.snapshot:  # a window of everything, which no watermark begins
         known = known if offline else source.preview(state)
         known = replace(known, window=known.window or StoredWindow("clock"), watermark={})
@@ -75,7 +75,7 @@ def plan_of(
         )
     return {
         "kind": settings[1].kind,
-        "state": state.progress.state,
+        "state": state.position.progress.state,
         "watermark": dict(known.watermark),
         "effective": windows.to_stored(effective(watermark, query_spec.backward, now)),
         "bound": {

@@ -41,11 +41,11 @@ def _unit_document(
     state: SourceState, name: str, unit: PlannedUnit | None
 ) -> dict[str, Any] | None:
     """Return what is known of the unit."""
-    known = state.units
+    known = state.kind.units
     if known is None:
         return None
     own = known.open.get(name)
-    document: dict[str, Any] = {"last_group": state.group_seq or None}
+    document: dict[str, Any] = {"last_group": state.ids.group_seq or None}
     if own is not None:
         document |= {
             "high_watermark": own.high,

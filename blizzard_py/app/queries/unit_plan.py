@@ -42,7 +42,7 @@ def unit_plan_of(
     units = replace(units, terms=replace(units.terms, everything=everything))
     values = _values(units, offline=offline)
     units = replace(units, terms=replace(units.terms, min_units=0))  # `values_of` has looked
-    found = unit_plans.preview(state.units, units, values, now, settings[0])
+    found = unit_plans.preview(state.kind.units, units, values, now, settings[0])
     describer = _UnitDescriber(source.query_spec.connection, settings, units, now)
     listed = [describer.unit(unit) for unit in found.due.units]
     broken = [f"{unit['name']}: {unit['error']}" for unit in listed if "error" in unit]
@@ -51,7 +51,7 @@ def unit_plan_of(
     counts["done"] += due.closed
     return {
         "kind": settings[1].kind,
-        "state": state.progress.state,
+        "state": state.position.progress.state,
         "range": {"from": stamp(found.laid.start), "to": stamp(found.laid.end)},
         "cut_off": None if due.cut_off is None else stamp(due.cut_off),
         "units": listed,

@@ -21,7 +21,8 @@ from blizzard_core.watermark.progress import (
 from blizzard_core.watermark.scan import FLAT_KEYS
 from blizzard_py.job import ROWS_UNKNOWN, FinishedFile
 from blizzard_py.sources.files.sweep import is_passed
-from blizzard_py.state.source_state import Batch, Replaced, SourceState, under_way
+from blizzard_py.state.batch import Batch, Replaced
+from blizzard_py.state.source_state import SourceState, under_way
 from blizzard_py.state.transitions import is_below_origin
 
 Place = Literal["staged", "placed", "logged", "nowhere"]
@@ -104,26 +105,28 @@ def passed_unnoted(
     What an original has done stands there and nowhere else until a sweep has noted it, and so does
     what an operator said at an earlier rebuild, and all that a journal lacks which is not whole.
     """
-    noted = state.sweep.whole and is_journal_whole
-    if noted or state.processed is not None:
+    noted = state.late_files.sweep.whole and is_journal_whole
+    if noted or state.names.processed is not None:
         return set()
-    waits = set(under_way(state))
-    in_grace = set() if is_journal_whole else listed_as_done(state).keys() - waits
+    waits = set(under_way(state.work))
+    in_grace = set() if is_journal_whole else listed_as_done(state.position.progress).keys() - waits
     in_grace.intersection_update(paths)
-    if state.progress.state == "Initial":  # no watermark yet, since a file below waits
+    if state.position.progress.state == "Initial":  # no watermark yet, since a file below waits
         return in_grace
     return in_grace | {
         path
         for path in paths
-        if path not in waits and is_passed(state, path) and not is_below_origin(state, path)
+        if path not in waits
+        and is_passed(state, path)
+        and not is_below_origin(state.position.origin, path)
     }
 
 
-def listed_as_done(state: SourceState) -> dict[str, float]:
+def listed_as_done(progress: Progress) -> dict[str, float]:
     """Return the paths listed as done, with the times at which scans saw them first."""
     return {
         joined(partition, name): at
-        for partition, known in state.progress.partitions.items()
+        for partition, known in progress.partitions.items()
         for name, at in known.done.items()
     }
 
@@ -187,8 +190,8 @@ def judge_batch(
         )
     visible = sum(place in {"placed", "logged"} for place in places)
     if not visible and log_is_whole:
-        finished = tuple(map(_again, batch.finished))
-        again = replace(_keeping(batch), outputs=(), letters=(), finished=finished)
+        finished = tuple(map(_again, batch.results.finished))
+        again = _keeping(batch).with_results(outputs=(), letters=(), finished=finished)
         why = f"{lost} of {count} outputs are lost and none is in the table, so nothing can double"
         return BatchDecision(again, "again", why)
     why = (
@@ -198,16 +201,22 @@ def judge_batch(
         else f"{lost} of {count} outputs are lost and the table's log does not reach back far"
         " enough to say whether they were committed"
     )
-    left = tuple(o for o, place in zip(batch.outputs, places, strict=True) if place != "nowhere")
-    finished = tuple(_dead_lettered(file, f"batch {batch.batch}: {why}") for file in batch.finished)
-    return BatchDecision(replace(_keeping(batch), outputs=left, finished=finished), "letters", why)
+    left = tuple(
+        o for o, place in zip(batch.results.outputs, places, strict=True) if place != "nowhere"
+    )
+    finished = tuple(
+        _dead_lettered(file, f"batch {batch.batch}: {why}") for file in batch.results.finished
+    )
+    return BatchDecision(
+        _keeping(batch).with_results(outputs=left, finished=finished), "letters", why
+    )
 
 
 def _keeping(batch: Batch) -> Batch:
     """Return the batch without its replacement: old rows stay for now."""
-    if batch.group is None:
+    if batch.results.group is None:
         return batch
-    return replace(batch, group=replace(batch.group, replaced=Replaced()))
+    return batch.with_results(group=replace(batch.results.group, replaced=Replaced()))
 
 
 def _again(file: FinishedFile) -> FinishedFile:

@@ -20,16 +20,13 @@ from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.stale import World, newer_work, world_of
 from blizzard_py.state import processed_set
+from blizzard_py.state.batch import Batch, PlannedOutput
 from blizzard_py.state.checkpoint_file import unlisted
 from blizzard_py.state.fence_record import contradiction
 from blizzard_py.state.journal import KEPT_SECS, Journal, Record, moment_of
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_set import Segment
-from blizzard_py.state.source_state import (
-    Batch,
-    PlannedOutput,
-    SourceState,
-)
+from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import JOURNAL_FOLDER, StatePaths
 from blizzard_py.state.transitions import as_journaled
 from blizzard_py.state.waiting_outputs import OUTPUT_NAME
@@ -83,13 +80,15 @@ class Evidence:
 
     @property
     def _reset_ts(self) -> float:
-        return 0.0 if self._state is None else self._state.reset_ts
+        return 0.0 if self._state is None else self._state.position.reset_ts
 
     def _counting(self, found: tuple[Segment, ...]) -> tuple[Segment, ...]:
         """Return the segments that count: all, or since a reset those that it names."""
         if self._state is None or not self._reset_ts:
             return found
-        named = {s.segment for s in (*self._state.ledger, *(self._state.processed or ()))}
+        named = {
+            s.segment for s in (*self._state.names.ledger, *(self._state.names.processed or ()))
+        }
         return tuple(segment for segment in found if segment.segment in named)
 
     def _counts(self, record: Record) -> bool:
@@ -107,7 +106,7 @@ class Evidence:
         Not those from before a start over, nor of a batch that the checkpoint publishes.
         """
         state = self._state or SourceState()
-        known = {batch.batch for batch in state.in_flight if batch.phase == "publishing"}
+        known = {batch.batch for batch in state.work.in_flight if batch.phase == "publishing"}
         reports = dict(Mailbox(self._sink, self._parts.id).outcomes())
         later = {batch for batch, entry in reports.items() if self._reset_ts < entry.modified}
         unknown = sorted(later - self._written.keys() - known)
@@ -171,20 +170,21 @@ class Evidence:
     def unfinished(self) -> Iterator[tuple[Batch, bool]]:
         """Batches that were committed and perhaps not published, and whether that is certain."""
         state = self._state or SourceState()
-        known = {batch.batch for batch in state.in_flight if batch.phase == "publishing"}
+        known = {batch.batch for batch in state.work.in_flight if batch.phase == "publishing"}
         told = {batch.batch: batch for batch in self._journal.committed(known)}
-        for batch in as_journaled(state, told.values()).in_flight:
+        for batch in as_journaled(state, told.values()).work.in_flight:
             left = self._left_of(batch) if batch.batch in known else None
             if left and (batch.batch in told or not self._is_of_a_fork(batch)):
                 yield left, True
         suspects = self._journal.committed(sorted(self._suspects() - known))
         for batch in filter(None, map(self._left_of, suspects)):
-            kept = tuple(one for one in batch.letters if self._is_there(one.staged))
-            lacks_letters = any(f.outcome == "quarantined" for f in batch.finished) and not any(
+            kept = tuple(one for one in batch.results.letters if self._is_there(one.staged))
+            has_failed = any(f.outcome == "quarantined" for f in batch.results.finished)
+            lacks_letters = has_failed and not any(
                 self._parts.stores.dlq.stat(path) is not None
                 for path in put_away(self._parts.letters_id, batch.batch)
             )
-            published = replace(batch, phase="publishing", letters=kept)
+            published = replace(batch, phase="publishing").with_results(letters=kept)
             yield published, bool(kept) or lacks_letters
 
     def _is_of_a_fork(self, batch: Batch) -> bool:
@@ -195,8 +195,8 @@ class Evidence:
         record = self.world.record
         if record is None or self._state is None:
             return False
-        is_stale = contradiction(self._state.committed, record) is not None
-        return is_stale and all(self._place(output) == "staged" for output in batch.outputs)
+        is_stale = contradiction(self._state.ids.committed, record) is not None
+        return is_stale and all(self._place(output) == "staged" for output in batch.results.outputs)
 
     def _is_over(self, batch: Batch) -> bool:
         """Return whether a sweep has folded the batch, as it does once none is under way.
@@ -204,7 +204,7 @@ class Evidence:
         One that slept may have folded those of others; what is staged of them is not over.
         """
         folded = batch.batch in self.folded
-        return folded and "staged" not in map(self._place, batch.outputs)
+        return folded and "staged" not in map(self._place, batch.results.outputs)
 
     def _left_of(self, batch: Batch) -> Batch | None:
         """Return the batch without retries that are finished; None if nothing is left.
@@ -214,15 +214,15 @@ class Evidence:
         """
         if self._is_over(batch):
             return None
-        again = [file.path for file in batch.finished if file.outcome == "retry"]
+        again = [file.path for file in batch.results.finished if file.outcome == "retry"]
         since = set(again).difference(self.unsettled(again))
         if not since:
             return batch
         if len(since) == len(batch.files):
             return None
         files = tuple(entry for entry in batch.files if entry.path not in since)
-        finished = tuple(file for file in batch.finished if file.path not in since)
-        return replace(batch, files=files, finished=finished)
+        finished = tuple(file for file in batch.results.finished if file.path not in since)
+        return replace(batch, files=files).with_results(finished=finished)
 
     def _suspects(self) -> set[str]:
         """Batches of the journal of which the checkpoint, if there is one, does not say the end.
@@ -230,7 +230,7 @@ class Evidence:
         One that was brought back from a copy says nothing of what came after it.
         """
         state = self._state or SourceState()
-        last, begun = state.last_batch, {batch.batch for batch in state.in_flight}
+        last, begun = state.ids.last_batch, {batch.batch for batch in state.work.in_flight}
         since = {batch for batch in self.batches if batch > last} if last else self._last()
         return since | (self._staged | begun).intersection(self.batches)
 
@@ -254,10 +254,10 @@ class Evidence:
         """Return where each output of a batch is, and whether the log tells of all commits."""
         # Staged first: a rename that goes on meanwhile is found in its place then.
         with ThreadPoolExecutor(max_workers=self._parts.concurrency) as pool:
-            places = list(pool.map(self._place, batch.outputs))
+            places = list(pool.map(self._place, batch.results.outputs))
         wanted = {
             path
-            for output, place in zip(batch.outputs, places, strict=True)
+            for output, place in zip(batch.results.outputs, places, strict=True)
             if place == "nowhere"
             for path in output.finals
         }
@@ -268,7 +268,7 @@ class Evidence:
         )
         return [
             "logged" if place == "nowhere" and not versions.keys().isdisjoint(o.finals) else place
-            for o, place in zip(batch.outputs, places, strict=True)
+            for o, place in zip(batch.results.outputs, places, strict=True)
         ], whole
 
     def is_unannounced(self, batch: Batch) -> bool:
@@ -279,7 +279,7 @@ class Evidence:
         """
         newest = max(self._written.values(), default=0.0)
         recent = batch.batch > first_name(newest - KEPT_SECS + _DAY_SECS)
-        return batch.group is not None and recent and not self._groups.has(batch)
+        return batch.results.group is not None and recent and not self._groups.has(batch)
 
     def _place(self, output: PlannedOutput) -> Place:
         staged = bool(output.staged) and self._is_there(output.staged)
@@ -303,24 +303,24 @@ class Evidence:
         if self._state is None:
             return
         for segment in (
-            *processed_set.lost(self._state.ledger, self.segments),
-            *processed_set.lost(self._state.processed or (), self.set_segments),
+            *processed_set.lost(self._state.names.ledger, self.segments),
+            *processed_set.lost(self._state.names.processed or (), self.set_segments),
         ):
             yield Doubt(f"segment {segment.segment}, which the checkpoint names, is missing")
 
     def _missing_names(self) -> Iterator[Doubt]:
         """Batches whose names in grace stood in the journal only."""
-        named = () if self._state is None else unlisted(self._state)
+        named = () if self._state is None else unlisted(self._state.position)
         for batch in self.ledger.not_folded([b for b in named if b not in self._written]):
             yield Doubt(f"batch {batch}, which the checkpoint needs, is missing", moment_of(batch))
 
     def lacks_batches(self) -> bool:
         """Return whether the journal lacks batches that the checkpoint, being the newest, knows."""
         state = self._state
-        if state is None or state.unfolded is None or not self.is_confirmed():
+        if state is None or state.names.unfolded is None or not self.is_confirmed():
             return False
-        flying = {batch.batch for batch in state.in_flight}
-        return not state.unfolded.agrees_with(b for b in self.unfolded if b not in flying)
+        flying = {batch.batch for batch in state.work.in_flight}
+        return not state.names.unfolded.agrees_with(b for b in self.unfolded if b not in flying)
 
     def is_confirmed(self) -> bool:
         """Return whether the checkpoint is the newest: what the journal lacks was passed."""
@@ -331,7 +331,7 @@ class Evidence:
 
     def _unknown_points(self) -> Iterator[Doubt]:
         """Commit points of which neither journal nor ledger have the batch."""
-        flying = () if self._state is None else self._state.in_flight
+        flying = () if self._state is None else self._state.work.in_flight
         known = {*self.batches, *(batch.batch for batch in flying)}
         # Who died before its journal entry has published nothing; a report comes after that entry.
         known |= self._staged - self._lost.keys()
@@ -396,5 +396,5 @@ def _planned(sink: Storage, concurrency: int) -> Iterator[str]:
     for source_id in sorted(folders):
         journal = Journal(sink, source_id, concurrency)
         for batch in journal.committed(journal.batches()):
-            for output in batch.outputs:
+            for output in batch.results.outputs:
                 yield from output.finals

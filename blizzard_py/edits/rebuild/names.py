@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import replace
 
 from blizzard_core.storage.protocol import Storage, is_hidden
 from blizzard_core.watermark.paths import joined
@@ -13,10 +12,11 @@ from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import accepts
 from blizzard_py.state import processed_set
+from blizzard_py.state.batch import Batch
 from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.journal_tally import JournalTally, tally_of
 from blizzard_py.state.ledger import Ledger
-from blizzard_py.state.source_state import Batch, SourceState
+from blizzard_py.state.source_state import ProcessedNames, SourceState
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.transitions import requests_of, without_request
 
@@ -33,10 +33,10 @@ def unfolded_without(evidence: Evidence, flying: Container[str]) -> JournalTally
     return tally_of(batch for batch in evidence.unfolded if batch not in flying)
 
 
-def segment_paths(source_id: str, state: SourceState) -> set[str]:
+def segment_paths(source_id: str, names: ProcessedNames) -> set[str]:
     """Return where the segments are that a state names."""
     paths = StatePaths(source_id)
-    named = (paths.ledger, state.ledger), (paths.processed, state.processed or ())
+    named = (paths.ledger, names.ledger), (paths.processed, names.processed or ())
     return {processed_set.path_of(folder, one.segment) for folder, found in named for one in found}
 
 
@@ -57,23 +57,23 @@ def with_segments(
     said, settled, reported = done
     paths = StatePaths(source_id)
     ledger = Ledger(sink, source_id)
-    ledger.load(state.ledger)
+    ledger.load(state.names.ledger)
     # Names in grace among them would be late once that is over, whatever a sweep took for done.
-    noted = ledger.note(said, reported) or state.ledger
-    again = processed_set.written_again(sink, paths.ledger, noted, old.ledger, epoch)
-    for segment in set(noted).difference(state.ledger):
+    noted = ledger.note(said, reported) or state.names.ledger
+    again = processed_set.written_again(sink, paths.ledger, noted, old.names.ledger, epoch)
+    for segment in set(noted).difference(state.names.ledger):
         sink.delete(processed_set.path_of(paths.ledger, segment.segment))  # it has been copied
-    state = replace(state, ledger=again)
-    if state.processed is None:
+    state = state.with_names(ledger=again)
+    if state.names.processed is None:
         return state
     folder = paths.processed
-    known = old.processed or ()
-    segments = processed_set.written_again(sink, folder, state.processed, known, epoch)
+    known = old.names.processed or ()
+    segments = processed_set.written_again(sink, folder, state.names.processed, known, epoch)
     names = processed_set.load(sink, folder, segments)
     change = names.adding(settled)
     if change is not None:
         names = processed_set.write(sink, folder, change, epoch)
-    return replace(state, processed=names.segments)
+    return state.with_names(processed=names.segments)
 
 
 def check_record(parts: SourceContext, record: FenceRecord, *, is_lost: bool) -> None:
@@ -97,7 +97,7 @@ def check_record(parts: SourceContext, record: FenceRecord, *, is_lost: bool) ->
 
 def without_requested(state: SourceState) -> SourceState:
     """Return the state without files of requests: these select them anew."""
-    for request in requests_of(state):
+    for request in requests_of(state.work):
         state = without_request(state, request)
     return state
 

@@ -14,7 +14,7 @@ A checkpoint that is stale, damaged or missing cannot be rebuilt.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from blizzard_core.checkpoint.fence import writer_of
 from blizzard_core.storage.protocol import order_key
@@ -128,29 +128,28 @@ def _mended(
         if can_count(entry.path)
     ]
     listed = list(filter(accepts(parts.files.advanced.compression), there))
-    waits = set(under_way(state))
-    flying = {batch.batch for batch in state.in_flight}
-    gone = set(unlisted(state)).difference(evidence.batches)
+    waits = set(under_way(state.work))
+    flying = {batch.batch for batch in state.work.in_flight}
+    gone = set(unlisted(state.position)).difference(evidence.batches)
     state, told = _with_journal(state, evidence, listed, flying, lost=bool(gone))
     if done_before is not None:
         bound = bound_of(done_before, can_count)
         below = [path for path in there if order_key(path) < bound and path not in waits]
         told.update(below)
-        if state.processed is None:
+        if state.names.processed is None:
             state = _with_new(state, below)
     if gone:
         # A batch that is folded needs no object; the checkpoint left its names to it all the same.
         state = _with_new(state, set(there).difference(evidence.unsettled(there), waits))
     said = sorted(set(evidence.unsettled(sorted(told - waits))), key=order_key)
-    if state.processed is None:
-        new = [path for path in listed if is_new(state.progress, path)]
+    if state.names.processed is None:
+        new = [path for path in listed if is_new(state.position.progress, path)]
     else:
         new = sorted(set(evidence.unsettled(listed)).difference(said), key=order_key)
     new = [path for path in new if path not in waits]
-    mended_state = replace(
-        state,
+    mended_state = state.with_names(
         ledger=evidence.segments,
-        processed=None if state.processed is None else evidence.set_segments,
+        processed=None if state.names.processed is None else evidence.set_segments,
         unfolded=unfolded_without(evidence, flying),
     )
     done = len(listed) - len(new) - len(waits.intersection(listed))
@@ -161,17 +160,17 @@ def _with_journal(
     state: SourceState, evidence: Evidence, listed: list[str], flying: set[str], *, lost: bool
 ) -> tuple[SourceState, set[str]]:
     """Return the state with the journal's names in grace, and the names that it has passed."""
-    seen = dict(state.window)
+    seen = dict(state.position.window)
     settled = {r.batch: r.done_paths for r in evidence.records if r.batch in seen}
     names = {path: seen[batch] for batch, paths in settled.items() for path in paths}
     # Every name in grace is listed now: the journal may have lost some of those that it had.
-    state = replace(state, progress=with_names(state.progress, names), window=())
-    counts = state.unfolded is None or state.unfolded.agrees_with(
+    state = state.with_position(progress=with_names(state.position.progress, names), window=())
+    counts = state.names.unfolded is None or state.names.unfolded.agrees_with(
         batch for batch in evidence.unfolded if batch not in flying
     )
     return state, passed_unnoted(state, listed, is_journal_whole=counts and not lost)
 
 
 def _with_new(state: SourceState, paths: Iterable[str]) -> SourceState:
-    found = {path: 0.0 for path in paths if is_new(state.progress, path)}
-    return replace(state, progress=with_names(state.progress, found))
+    found = {path: 0.0 for path in paths if is_new(state.position.progress, path)}
+    return state.with_position(progress=with_names(state.position.progress, found))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.checkpoint.digests import SUFFIX
 from blizzard_core.checkpoint.fence import writer_of
 from blizzard_core.errors import NotFound, StateError
-from blizzard_core.storage.protocol import Entry, order_key
+from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import partition_key
 from blizzard_core.watermark.progress import Progress, is_new
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
 from blizzard_py.edits.notes import Note, current_user
+from blizzard_py.edits.rebuild.assemble import KnownFiles, rebuilt_state
 from blizzard_py.edits.rebuild.decide import (
     FoundCheckpoint,
     Frame,
@@ -32,42 +32,24 @@ from blizzard_py.edits.rebuild.names import (
     can_count,
     check_record,
     segment_paths,
-    unfolded_without,
-    window_of,
     with_segments,
     without_requested,
 )
 from blizzard_py.edits.rebuild.query import members_of, mended, paths_of
-from blizzard_py.requests.progress import open_of, without
 from blizzard_py.sources.cold_start import other_names
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.advance import last_of_partitions, with_reached
 from blizzard_py.sources.files.discovery import accepts, check_tracking, starting_point
 from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.sources.files.sweep import grace_of
 from blizzard_py.sources.shared_files import check_ranges
-from blizzard_py.sources.stale import World, adopted, world_of
+from blizzard_py.sources.stale import World, world_of
+from blizzard_py.state.batch import Batch
 from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import check_identity
 from blizzard_py.state.composite_state import with_source
 from blizzard_py.state.fence_record import FenceRecord
-from blizzard_py.state.source_state import Batch, SourceState, Sweep, Totals, checkpoint_path
+from blizzard_py.state.source_state import SourceState, checkpoint_path
 from blizzard_py.state.stream_query import check_query
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """The listing, divided: ``done`` with times, ``held`` by batches, ``said`` by a person.
-
-    ``requested`` are those of ``done`` that no poll has settled, so they move no mark.
-    """
-
-    listed: dict[str, Entry]
-    done: dict[str, float]
-    held: frozenset[str]
-    history: frozenset[str]
-    requested: frozenset[str]
-    said: frozenset[str]
 
 
 class Rebuild:
@@ -191,7 +173,9 @@ class Rebuild:
         for parts, own in members_of(self._parts, state):
             before = planned[parts.source_name]
             # Our write may have arrived after all, and somebody have gone on with it.
-            for path in sorted(segment_paths(parts.id, own) - segment_paths(parts.id, before)):
+            for path in sorted(
+                segment_paths(parts.id, own.names) - segment_paths(parts.id, before.names)
+            ):
                 if path.rpartition("/")[2].removesuffix(SUFFIX).encode() not in there:
                     self._sink.delete(path)
 
@@ -206,7 +190,7 @@ class Rebuild:
         for parts, before in members_of(self._parts, old):
             said = paths_of(self._parts, parts, rebuilt.said)
             settled = paths_of(self._parts, parts, rebuilt.settled)
-            stay = before if rebuilt.is_newest else replace(before, ledger=(), processed=None)
+            stay = before if rebuilt.is_newest else before.with_names(ledger=(), processed=None)
             states = stay, after[parts.source_name]
             if states[0] == states[1] and not (said or rebuilt.reported):
                 continue  # it was left as it is
@@ -240,7 +224,7 @@ class Rebuild:
         flying: Iterable[Batch],
         old: SourceState,
         done_before: str | None,
-    ) -> _Known:
+    ) -> KnownFiles:
         # What was settled counts, whatever endings count today; what is new has one of them.
         there = {
             entry.path: entry
@@ -271,77 +255,31 @@ class Rebuild:
         said = frozenset(told.difference(done, held))
         done |= dict.fromkeys(said, 0.0)
         # What began its grace by a scan of before goes on with it.
-        done |= {path: at for path, at in listed_as_done(old).items() if done.get(path) == 0.0}
+        done |= {
+            path: at
+            for path, at in listed_as_done(old.position.progress).items()
+            if done.get(path) == 0.0
+        }
         for path in held:
             done.pop(path, None)
         # What waits for another try is not to be passed either, whatever its ending.
-        kept = held.union(done, old.retries)
+        kept = held.union(done, old.work.retries)
         listed = {p: e for p, e in there.items() if self._accepts(p) or p in kept}
-        return _Known(listed, done, held, history, requested, said)
+        return KnownFiles(listed, done, held, history, requested, said)
 
     def _state(
         self,
         old: SourceState | None,
         evidence: Evidence,
-        known: _Known,
+        known: KnownFiles,
         flying: tuple[Batch, ...],
         now: float,
     ) -> SourceState:
-        source = self._parts.files
-        before = SourceState(totals=Totals()) if old is None else old
-        progress, origin = self._progress(before, evidence, known, now)
-        window = window_of(progress, evidence, flying)
-        flying = tuple(
-            replace(
-                b, files=tuple(e if e.modified else known.listed.get(e.path, e) for e in b.files)
-            )
-            for b in flying
-        )
-        state = SourceState(
-            progress,
-            flying,
-            totals=before.totals,
-            ledger=evidence.segments,
-            lateness=before.lateness,
-            window=window if source.use_watermark else (),
-            processed=None if source.use_watermark else evidence.set_segments,
-            # What an original did none of our scans has seen, until the next start.
-            source=self._parts.identity if old is None or old.source is not None else None,
-            reset_ts=before.reset_ts,
-            group_seq=max(
-                [before.group_seq, *(batch.group.seq for batch in flying if batch.group)]
-            ),
-            former=before.former,
-            last_output=before.last_output,
-            requests=without(before.requests, open_of(before.requests)),
-            committed=before.committed,
-            unfolded=unfolded_without(evidence, {batch.batch for batch in flying}),
-        )
-        state = adopted(state, self._parts, evidence.world)
-        if not source.use_watermark:
-            return state
-        return replace(
-            state,
-            retries={
-                path: retry
-                for path, retry in before.retries.items()
-                if path in known.listed and path not in known.done
-            },
-            queue=tuple(
-                entry
-                for entry in before.queue
-                if not (entry.path in known.done or is_new(progress, entry.path))
-            ),
-            sweep=Sweep(whole=True, noted=not origin),
-            origin=origin,
-            reached=with_reached(replace(before, origin=origin), known.requested).reached,
-            ahead=last_of_partitions(
-                (path for path in known.requested if is_new(progress, path)), progress.depth
-            ),
-        )
+        progress, origin = self._progress(old or SourceState(), evidence, known, now)
+        return rebuilt_state(self._parts, old, evidence, known, flying, progress, origin)
 
     def _progress(
-        self, before: SourceState, evidence: Evidence, known: _Known, now: float
+        self, before: SourceState, evidence: Evidence, known: KnownFiles, now: float
     ) -> tuple[Progress, str]:
         """Return the progress and the origin; without a watermark those shown."""
         source = self._parts.files
@@ -352,11 +290,11 @@ class Rebuild:
         if depth is None and source.partition_filter is not None:
             depth = source.partition_filter.depth
         if depth is None:
-            depth = before.progress.depth
+            depth = before.position.progress.depth
         if depth is None:
             depth = depth_from([*known.listed, *known.done])
         lookback = lookback_floor(source.partition_filter, now)
-        origin = before.origin
+        origin = before.position.origin
         if origin is None:
             origin = ""
             if lookback is not None or known.history:
@@ -379,15 +317,15 @@ class Rebuild:
         by_polls = {p: at for p, at in known.done.items() if p not in known.requested}
         progress = new_progress(known.listed.keys() - known.requested, by_polls, known.held, frame)
         has_older = any(order_key(path) < partition_key(origin) for path in known.listed)
-        if before.origin is None and not (known.history or has_older):
+        if before.position.origin is None and not (known.history or has_older):
             origin = ""  # whatever comes there comes late
         return progress, origin
 
-    def _new(self, state: SourceState, known: _Known) -> tuple[str, ...]:
+    def _new(self, state: SourceState, known: KnownFiles) -> tuple[str, ...]:
         fresh = [path for path in known.listed if path not in known.done and path not in known.held]
         fresh = [path for path in fresh if self._accepts(path)]
-        if state.processed is None:
-            fresh = [path for path in fresh if is_new(state.progress, path)]
+        if state.names.processed is None:
+            fresh = [path for path in fresh if is_new(state.position.progress, path)]
         return tuple(sorted(fresh, key=order_key))
 
 
@@ -397,4 +335,4 @@ def _is_request_restarted(batch: Batch) -> bool:
 
 
 def _finished_paths(batch: Batch) -> set[str]:
-    return {file.path for file in batch.finished if file.outcome != "retry"}
+    return {file.path for file in batch.results.finished if file.outcome != "retry"}

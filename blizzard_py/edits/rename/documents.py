@@ -67,10 +67,12 @@ def newest_done(state: SourceState) -> list[str]:
     """Return the highest path done of every tracked partition, or of all."""
     found = [
         joined(partition, known.watermark)
-        for partition, known in state.progress.partitions.items()
+        for partition, known in state.position.progress.partitions.items()
         if known.watermark is not None
     ]
-    return found or ([] if state.progress.value is None else [state.progress.value])
+    return found or (
+        [] if state.position.progress.value is None else [state.position.progress.value]
+    )
 
 
 def letter_for(line: bytes, heads: Sequence[tuple[str, str]]) -> bytes:

@@ -86,8 +86,8 @@ class Rename:
             return self._summarize({}, over=True)
         state = state_from_json(held, self._where(self._old))
         self._check(state)
-        by_windows = state.columns is not None and state.group_seq
-        if self._old != self._new and (state.units is not None or by_windows):
+        by_windows = state.kind.columns is not None and state.ids.group_seq
+        if self._old != self._new and (state.kind.units is not None or by_windows):
             raise RenameRefused(
                 f"{self._old} is in the table's rows and identifies those that this source"
                 f" replaces. No other id could replace them: give the source `id: {self._old}`"
@@ -228,7 +228,7 @@ class Rename:
 
     def _check(self, state: SourceState) -> None:
         """Raise `RenameRefused` unless the state can be taken over as it is."""
-        if any(batch.phase == "publishing" for batch in state.in_flight):
+        if any(batch.phase == "publishing" for batch in state.work.in_flight):
             raise RenameRefused(
                 f"{self._old}: a batch is being published; let the daemon finish it under the old"
                 " names (`blizzard run --once`), then run this again"

@@ -15,9 +15,10 @@ from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Lowest, Progress, ScanTimes, mark_done
 from blizzard_core.watermark.progress import expire_grace as settled_progress
 from blizzard_py.sources.meter import BatchLimits, next_count
+from blizzard_py.state.batch import Batch
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import retried
-from blizzard_py.state.source_state import Batch, Retry, SourceState
+from blizzard_py.state.source_state import PendingWork, Retry, SourceState
 from blizzard_py.state.transitions import done_of, is_below_origin
 
 
@@ -115,13 +116,14 @@ def finish_batch(state: SourceState, batch: Batch, lowest: Lowest, now: float) -
     be passed: ``lowest`` is then `hold_all`.
     """
     # Queued files are outside of scans; they move no watermark.
-    queued = {entry.path for entry in state.queue}
+    queued = {entry.path for entry in state.work.queue}
     fresh = [entry.path for entry in done_of(batch) if entry.path not in queued]
-    again = [path for path in retried(state.retries, batch, now) if path not in queued]
+    again = [path for path in retried(state.work.retries, batch, now) if path not in queued]
     seen = min(batch.seen_ts, now)  # later only if a clock was wrong
-    progress = mark_done(state.progress, fresh, seen, held_by(again, state.progress.depth, lowest))
-    window = (*state.window, (batch.batch, seen)) if fresh else state.window
-    return replace(state, progress=progress, window=window)
+    progress = state.position.progress
+    progress = mark_done(progress, fresh, seen, held_by(again, progress.depth, lowest))
+    window = (*state.position.window, (batch.batch, seen)) if fresh else state.position.window
+    return state.with_position(progress=progress, window=window)
 
 
 def with_reached(state: SourceState, paths: Iterable[str]) -> SourceState:
@@ -129,11 +131,11 @@ def with_reached(state: SourceState, paths: Iterable[str]) -> SourceState:
 
     Or will begin: nothing may have been polled yet.
     """
-    is_cold = state.origin is None
-    below = [p for p in paths if is_cold or is_below_origin(state, p)]
+    is_cold = state.position.origin is None
+    below = [p for p in paths if is_cold or is_below_origin(state.position.origin, p)]
     below = [p for p in below if not is_of_records(p)]
-    known = [state.reached] if state.reached else []
-    return replace(state, reached=min([*known, *below], key=order_key, default=""))
+    known = [state.position.reached] if state.position.reached else []
+    return state.with_position(reached=min([*known, *below], key=order_key, default=""))
 
 
 def last_of_partitions(paths: Iterable[str], depth: int | None) -> tuple[str, ...]:
@@ -190,31 +192,30 @@ def end_scan(
     queued it.
     """
     found = set(pending)
-    listed = {*found, *(entry.path for entry in state.queue)}
-    retries = still_there(state, pending, scanned)
+    listed = {*found, *(entry.path for entry in state.work.queue)}
+    retries = still_there(state.work, pending, scanned)
     held = [*pending, *(path for path in retries if path not in listed)]
     moved = settled_progress(
         progress, scanned, rules.grace, held_by(held, progress.depth, lambda _partition: None)
     )
     moved = raise_floors(moved, rules.tracked, rules.lookback, held, scanned.ended, scanned.until)
     alive = {at for known in moved.partitions.values() for at in known.done.values()}
-    return replace(
-        state,
-        progress=moved,
-        queue=tuple(each for each in state.queue if each.request or each.path not in found),
-        window=tuple(item for item in state.window if item[1] in alive),
+    return state.with_position(
+        progress=moved, window=tuple(item for item in state.position.window if item[1] in alive)
+    ).with_work(
+        queue=tuple(each for each in state.work.queue if each.request or each.path not in found),
         retries=retries,
     )
 
 
 def still_there(
-    state: SourceState, pending: Collection[str], scanned: ScanTimes
+    work: PendingWork, pending: Collection[str], scanned: ScanTimes
 ) -> dict[str, Retry]:
     """Return the files that wait for another attempt, without those that are no longer listed."""
-    listed = {*pending, *(entry.path for entry in state.queue)}
+    listed = {*pending, *(entry.path for entry in work.queue)}
     return {
         path: retry
-        for path, retry in state.retries.items()
+        for path, retry in work.retries.items()
         if path in listed or not _was_listed(path, scanned.until)
     }
 

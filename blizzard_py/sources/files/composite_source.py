@@ -34,6 +34,7 @@ from blizzard_py.sources.protocol import Backlog, CheckpointServices, Found, Pol
 from blizzard_py.sources.shared_files import check_ranges
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Story
+from blizzard_py.state.batch import Batch
 from blizzard_py.state.checkpoint_document import SHARED
 from blizzard_py.state.checkpoint_file import check_identity, with_journal_names
 from blizzard_py.state.composite_state import (
@@ -46,7 +47,7 @@ from blizzard_py.state.composite_state import (
     qualified,
     with_source,
 )
-from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path
+from blizzard_py.state.source_state import SourceState, checkpoint_path
 from blizzard_py.state.transitions import clamp_times, ended
 
 
@@ -106,11 +107,11 @@ class CompositeFiles:
         self._state = SourceState()
 
     def check(self, state: SourceState) -> None:
-        if state.members and state.members.keys() != self._parts.keys():
+        if state.kind.members and state.kind.members.keys() != self._parts.keys():
             raise StateError(
-                f"{self._where(self._home)}: is of the sources {', '.join(state.members)}, and the"
-                f" configuration has {', '.join(self._parts)}; set them back, or give the new query"
-                " a pipeline and a table of its own"
+                f"{self._where(self._home)}: is of the sources {', '.join(state.kind.members)}, and"
+                f" the configuration has {', '.join(self._parts)}; set them back, or give the new"
+                " query a pipeline and a table of its own"
             )
         for name, member in self._members.items():
             own, parts = of_source(state, name), self._parts[name]
@@ -126,7 +127,7 @@ class CompositeFiles:
     def outlook(self, state: SourceState, batch: Batch) -> SourceState:
         for name, part in self._parts_of(batch):
             after = self._members[name].outlook(of_source(state, name), part)
-            state = _counted(state, name, after, part, part.committed_ts)
+            state = _counted(state, name, after, part, part.results.committed_ts)
         return state
 
     def backlog(self, state: SourceState) -> Backlog | None:
@@ -161,7 +162,7 @@ class CompositeFiles:
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:
         # With an origin at the top it has begun, whatever its members have found so far.
-        for name in self._turns(replace(state, origin=state.origin or "")):
+        for name in self._turns(state.with_position(origin=state.position.origin or "")):
             parts = self._parts[name]
             _point(self._sink, parts.id, self._home, name)
             own = replace(self._own(name), source=parts.identity)
@@ -232,7 +233,7 @@ class CompositeFiles:
         """Yield the members in turn; each may change the shared state, and save it."""
         self._state = state
         for name, parts in self._parts.items():
-            if name not in self._state.members:
+            if name not in self._state.kind.members:
                 self._put(name, replace(self._own(name), source=parts.identity))
         yield from self._parts
 
@@ -282,7 +283,7 @@ def _counted(
 ) -> SourceState:
     """Return the state with a member's part counted; ending and attempts belong to all members."""
     done = ended(after, part, now)
-    counted_state = replace(done, in_flight=after.in_flight, retries=after.retries)
+    counted_state = done.with_work(in_flight=after.work.in_flight, retries=after.work.retries)
     return with_source(state, name, counted_state)
 
 

@@ -75,16 +75,16 @@ def accepts(compression: SourceCompression) -> Callable[[str], bool]:
 
 def check_tracking(state: SourceState, source: SourceSettings, where: str) -> None:
     """Raise `StateError` if the state was kept the other way: it would ingest all again."""
-    progress = state.progress
-    has_begun = progress.value is not None or bool(progress.partitions or state.processed)
+    progress = state.position.progress
+    has_begun = progress.value is not None or bool(progress.partitions or state.names.processed)
     # Without that an empty set says that a run started, not that anything was done by it.
-    has_begun = has_begun or any(True for _ in under_way(state))
-    if not source.use_watermark and state.processed is None and has_begun:
+    has_begun = has_begun or any(True for _ in under_way(state.work))
+    if not source.use_watermark and state.names.processed is None and has_begun:
         raise StateError(
             f"{where}: was kept with a watermark, the configuration now says use_watermark: false;"
             " set it back, or give the source another id (which ingests everything again)"
         )
-    if source.use_watermark and state.processed is not None and has_begun:
+    if source.use_watermark and state.names.processed is not None and has_begun:
         raise StateError(
             f"{where}: was kept without a watermark, the configuration now says use_watermark:"
             " true; set it back, or give the source another id (which ingests everything again)"
@@ -110,7 +110,7 @@ def starting_point(state: SourceState, source: SourceSettings, now: float, where
     Raises `StateError` if the checkpoint was kept at another depth: its
     watermarks would be compared with names they do not belong to.
     """
-    progress = state.progress
+    progress = state.position.progress
     depth = source.advanced.partition_depth
     if depth is None and source.partition_filter is not None:
         depth = source.partition_filter.depth
@@ -124,7 +124,9 @@ def starting_point(state: SourceState, source: SourceSettings, now: float, where
     # After the first scan the checkpoint has the floor, and its own rules raise it.
     # A checkpoint of the original has none and continues like the original.
     # With a global watermark only it has a floor, but one that knows of no lookback.
-    if state.origin is None and (progress.floor is None or not state.totals.batches):
+    if state.position.origin is None and (
+        progress.floor is None or not state.summary.totals.batches
+    ):
         progress = _closed_below(progress, lookback_floor(source.partition_filter, now))
     return progress
 

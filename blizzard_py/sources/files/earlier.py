@@ -46,7 +46,7 @@ class EarlierBatches:
         ``is_wanted`` returns False.
         """
         live = read_state(self._sink, self._parts.letters_id)
-        reset_ts = 0.0 if live is None else live.reset_ts
+        reset_ts = 0.0 if live is None else live.position.reset_ts
         journal = Journal(self._sink, self._parts.letters_id, self._parts.concurrency)
         fresh = [batch for batch in journal.batches() if batch not in self._read]
         for document in journal.documents(fresh):

@@ -33,12 +33,13 @@ from blizzard_py.sources.files.sweep import (
     verdicts,
 )
 from blizzard_py.sources.protocol import CheckpointServices
+from blizzard_py.state.batch import Batch, BatchResults
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.journal_tally import JournalTally, above
 from blizzard_py.state.lateness import with_worst
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_set import Segment, digests_of
-from blizzard_py.state.source_state import Batch, SourceState, queued
+from blizzard_py.state.source_state import SourceState, queued
 from blizzard_py.state.transitions import begin_batch
 
 # Batches are named by a machine's clock, and files may wait for so long between look and batch.
@@ -140,7 +141,7 @@ class LateFiles:
     def start_over(self, state: SourceState) -> SourceState:
         """Return the state with a ledger that ignores the journal so far."""
         self._ledger.load((), self._epoch)
-        return replace(state, ledger=self._ledger.start_over(), unfolded=JournalTally())
+        return state.with_names(ledger=self._ledger.start_over(), unfolded=JournalTally())
 
     def go_on(self, state: SourceState) -> SourceState:
         """List one slice of the sweep and act on it. A failed listing is only logged.
@@ -151,15 +152,16 @@ class LateFiles:
         if not self._sweep.may_go_on(now):
             return state
         if not self._loaded:
-            self._ledger.load(state.ledger, self._epoch)
+            self._ledger.load(state.names.ledger, self._epoch)
             self._loaded = True
-        if state.sweep.cursor is None:
-            sweep = replace(state.sweep, began=now, before=state.sweep.began, cursor="")
-            state = replace(state, sweep=sweep)
-        state = self._noted(state, self._ledger.fold(state.unfolded))
-        state = replace(state, unfolded=JournalTally())
+        sweep = state.late_files.sweep
+        if sweep.cursor is None:
+            sweep = replace(sweep, began=now, before=sweep.began, cursor="")
+            state = state.with_late_files(sweep=sweep)
+        state = self._noted(state, self._ledger.fold(state.names.unfolded))
+        state = state.with_names(unfolded=JournalTally())
         if not lists(self._source):
-            state = replace(state, sweep=replace(state.sweep, cursor=None))
+            state = state.with_late_files(sweep=replace(sweep, cursor=None))
             return self._dealt_with(state, ())
         try:
             found = self._sweep.next_slice(state)
@@ -170,13 +172,13 @@ class LateFiles:
             self._log.warning("late_sweep_failed", error=str(error))
             return state
         state = self._noted(state, self._ledger.note_history(found.history))
-        if state.sweep.noted and found.history:
+        if state.late_files.sweep.noted and found.history:
             self._log.warning(
                 "files_below_origin",
                 files=len(found.history),
                 first=found.history[0],
-                remedy=f"they came below {state.origin!r}, where the cold start began; `blizzard"
-                " backfill` takes them in",
+                remedy=f"they came below {state.position.origin!r}, where the cold start began;"
+                " `blizzard backfill` takes them in",
             )
         state = self._log_changed(state, changed)
         state = self._noted(state, self._ledger.note(found.known))
@@ -184,7 +186,7 @@ class LateFiles:
         return self._dealt_with(state, found.late)
 
     def _noted(self, state: SourceState, segments: tuple[Segment, ...] | None) -> SourceState:
-        return state if segments is None else replace(state, ledger=segments)
+        return state if segments is None else state.with_names(ledger=segments)
 
     def _changed_in(
         self, state: SourceState, listed: Sequence[Entry], now: float
@@ -193,10 +195,12 @@ class LateFiles:
         if self._source.units is not None:
             return ()  # what is offered again is read again
         unsettled = set(self._ledger.unprocessed([entry.path for entry in listed]))
-        busy = {entry.path for batch in state.in_flight for entry in batch.files}
-        busy.update(entry.path for entry in state.queue)
+        busy = {entry.path for batch in state.work.in_flight for entry in batch.files}
+        busy.update(entry.path for entry in state.work.queue)
         settled = [e for e in listed if e.path not in unsettled and e.path not in busy]
-        changed = self._changed.among(settled, state.sweep.before, now) if settled else []
+        changed = (
+            self._changed.among(settled, state.late_files.sweep.before, now) if settled else []
+        )
         fresh = set(self._ledger.not_reported([stamp_of(entry) for entry in changed]))
         # Those without rows have letters or reports.
         return [
@@ -222,12 +226,12 @@ class LateFiles:
             return state
         self._upkeep.activity.changed(len(changed))
         state = self._noted(state, self._ledger.note_changed(map(stamp_of, changed)))
-        number = state.sweep.changed + len(changed)
-        sweep = replace(state.sweep, changed=number, last_changed=changed[-1].path)
-        return replace(state, sweep=sweep)
+        number = state.late_files.sweep.changed + len(changed)
+        sweep = replace(state.late_files.sweep, changed=number, last_changed=changed[-1].path)
+        return state.with_late_files(sweep=sweep)
 
     def _moved_on(self, state: SourceState, found: Slice) -> SourceState:
-        sweep = replace(state.sweep, cursor=found.cursor)
+        sweep = replace(state.late_files.sweep, cursor=found.cursor)
         if found.cursor is None:
             sweep = replace(sweep, cursor=None, whole=True, noted=True)
             self._changed.forget()
@@ -239,7 +243,7 @@ class LateFiles:
                 state = self._noted(state, self._ledger.forget(listed, now))
             if sweeps(self._source):
                 self._log.info("late_sweep_done")
-        return replace(state, sweep=sweep)
+        return state.with_late_files(sweep=sweep)
 
     def _dealt_with(self, state: SourceState, late: Sequence[Entry]) -> SourceState:
         """Queue late files or commit their outcomes, with the notes of the slice."""
@@ -247,20 +251,18 @@ class LateFiles:
         grace = grace_of(self._source, state, now)
         if late:
             self._log_late(state, late)
-            state = replace(
-                state,
-                # They were later than the period in use, so it was too short for them.
-                lateness=with_worst(state.lateness, grace, now),
-                queue=(*state.queue, *map(queued, late)),
-            )
+            # They were later than the period in use, so it was too short for them.
+            lateness = with_worst(state.late_files.lateness, grace, now)
+            queue = (*state.work.queue, *map(queued, late))
+            state = state.with_late_files(lateness=lateness).with_work(queue=queue)
         if not late or self._source.late_files == "ingest":
             state = self._upkeep.save(state)
             self._ledger.saved()
         else:
             state = self._commit(state, late, grace, now)
-        if state.sweep.cursor is None:
+        if state.late_files.sweep.cursor is None:
             # Not those that the checkpoint may leave names in grace to.
-            self._ledger.prune(now, (batch for batch, _ in state.window))
+            self._ledger.prune(now, (batch for batch, _ in state.position.window))
             self._ledger.unload()
             self._loaded = False
         return state
@@ -270,14 +272,13 @@ class LateFiles:
     ) -> SourceState:
         """Commit the verdicts as a batch that ingests nothing."""
         batch = Batch(
-            above(str(uuid7()), state.last_batch),
+            above(str(uuid7()), state.ids.last_batch),
             1,
             "publishing",
             now,
             tuple(late),
             now,
-            finished=verdicts(late, self._source, grace),
-            committed_ts=now,
+            results=BatchResults(finished=verdicts(late, self._source, grace), committed_ts=now),
         )
         state = self._upkeep.save(begin_batch(state, batch))
         self._ledger.saved()
@@ -289,4 +290,4 @@ class LateFiles:
         if len(late) > _NAMED:
             self._log.warning("late_files_more", files=len(late) - _NAMED)
         for entry in late:
-            self._upkeep.activity.late(partitions_behind(state, entry.path))
+            self._upkeep.activity.late(partitions_behind(state.position.progress, entry.path))

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from blizzard_core.observability.health import job_secs
 from blizzard_py.sources.activity import SourceActivity, Step
+from blizzard_py.state.batch import Batch
 from blizzard_py.state.composite_state import of_source, part_of
-from blizzard_py.state.source_state import Batch, SourceState
+from blizzard_py.state.source_state import SourceState
 
 
 class LeadActivity(SourceActivity):
@@ -57,8 +58,8 @@ class LeadActivity(SourceActivity):
 
     def knows(self, state: SourceState) -> None:
         """Of all; `saved` knows the first one's part already."""
-        super().knows(of_source(state, self._first) if state.members else state)
-        for name, other in self._others.items() if state.members else ():
+        super().knows(of_source(state, self._first) if state.kind.members else state)
+        for name, other in self._others.items() if state.kind.members else ():
             other.knows(of_source(state, name))
 
     def saved(self, state: SourceState) -> None:

@@ -25,9 +25,10 @@ from blizzard_py.sources.files.advance import FileWork
 from blizzard_py.sources.files.discovery import Discovery
 from blizzard_py.sources.files.set_files import SetFiles
 from blizzard_py.sources.protocol import CheckpointServices, PollPlan
+from blizzard_py.state.batch import Batch
 from blizzard_py.state.journal import KEPT_SECS, Journal
 from blizzard_py.state.record_names import is_of_records, stem_of
-from blizzard_py.state.source_state import Batch, SourceState, ToReplace, under_way
+from blizzard_py.state.source_state import SourceState, ToReplace, under_way
 
 DAY_SECS = 86_400.0
 # The journal certainly has all younger records, whatever the clocks.
@@ -52,13 +53,15 @@ class ReplaceableFiles(SetFiles):
         fresh = set(self._names().unseen([entry.path for entry in found]))
         # Records that are requested come first, and go with their file once it is read: were
         # they dropped for a file that then cannot replace its rows, nobody would bring them.
-        records = {stem_of(f.path) for f in plan.state.queue if is_of_records(f.path)}
+        records = {stem_of(f.path) for f in plan.state.work.queue if is_of_records(f.path)}
         files = [e for e in found if e.path in fresh or stem_of(e.path) not in records]
         again = {entry.path: ToReplace() for entry in files if entry.path not in fresh}
         # What is in flight, or requested, stays as it was asked for.
-        in_work = set(under_way(plan.state))
-        replacing = {path: each for path, each in plan.state.replacing.items() if path in in_work}
-        known = replace(plan.state, replacing=again | replacing)
+        in_work = set(under_way(plan.state.work))
+        replacing = {
+            path: each for path, each in plan.state.work.replacing.items() if path in in_work
+        }
+        known = plan.state.with_work(replacing=again | replacing)
         if not again and len(files) == len(found):
             return replace(plan, state=known)
         return replace(plan, state=known, work=self._replacements.work(known, files))

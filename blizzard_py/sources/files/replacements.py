@@ -25,9 +25,10 @@ from blizzard_py.sources.files.advance import FileWork, KeyedWork
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.protocol import LEFT_STAGE, CheckpointServices, Requested, Withheld
+from blizzard_py.state.batch import Batch, Replaced
 from blizzard_py.state.record_names import is_of_records, stem_of
 from blizzard_py.state.retries import waiting
-from blizzard_py.state.source_state import Batch, Replaced, SourceState
+from blizzard_py.state.source_state import SourceState
 
 # What keys of batches are called of files that are ingested and replace nothing, and of those
 # whose rows name them; the other keys are those of files that go together.
@@ -63,7 +64,7 @@ class Replacements:
     @staticmethod
     def work(state: SourceState, files: Sequence[Entry]) -> KeyedWork:
         """Return the files as work: replacing files separate from others, each group together."""
-        keys = {path: wanted.together for path, wanted in state.replacing.items()}
+        keys = {path: wanted.together for path, wanted in state.work.replacing.items()}
         members = Counter(key for key in keys.values() if key)
         there = Counter(keys.get(entry.path, _PLAIN) for entry in files)
         ready = [e for e in files if there[key := keys.get(e.path, _PLAIN)] >= members[key]]
@@ -73,11 +74,11 @@ class Replacements:
     @staticmethod
     def concerns(state: SourceState, batch: Batch) -> bool:
         """Return whether the batch is one that replaces; files of both kinds share none."""
-        return bool(batch.files) and batch.files[0].path in state.replacing
+        return bool(batch.files) and batch.files[0].path in state.work.replacing
 
     def moved(self, state: SourceState, batch: Batch) -> dict[str, str]:
         """Return the files of a batch whose rows have moved since the request, with the reason."""
-        replacing = state.replacing
+        replacing = state.work.replacing
         paths = [entry.path for entry in batch.files]
         if self._batches is None or not self._batches.covers(paths):
             self._batches = EarlierBatches(self._parts, replacing)
@@ -115,7 +116,7 @@ class Replacements:
     ) -> Replaced | Withheld:
         """See `Source.replaced`; for a batch of which `moved` was asked."""
         earlier = self._earlier.pop(batch.batch)
-        if state.replacing[batch.files[0].path].together != _NAMED:
+        if state.work.replacing[batch.files[0].path].together != _NAMED:
             outcomes = _group_outcomes(finished)
             if outcomes is not None:
                 return Withheld(outcomes)
@@ -128,15 +129,15 @@ class Replacements:
             source_files=tuple(sorted(names)),
             outputs=tuple(sorted(outputs)),
             batches=tuple(sorted(batches)),
-            ever=any(state.replacing[entry.path].insist for entry in batch.files),
+            ever=any(state.work.replacing[entry.path].insist for entry in batch.files),
         )
 
     @staticmethod
     def without_finished(state: SourceState, batch: Batch) -> SourceState:
         """Return the state without the replacements that the batch finished."""
-        done = {file.path for file in batch.finished if file.outcome != "retry"}
-        remaining = {path: each for path, each in state.replacing.items() if path not in done}
-        return replace(state, replacing=remaining)
+        done = {file.path for file in batch.results.finished if file.outcome != "retry"}
+        remaining = {path: each for path, each in state.work.replacing.items() if path not in done}
+        return state.with_work(replacing=remaining)
 
 
 def _has_batch(earlier: Mapping[str, Earlier], path: str) -> bool:
@@ -195,11 +196,11 @@ class Replacing(FileSource):
         self._replacements.know(batches)
 
     def requested(self, state: SourceState, now: float) -> Requested:
-        first = first_running(state.requests)
-        waits = waiting(state, now)
+        first = first_running(state.work.requests)
+        waits = waiting(state.work.retries, now)
         files = [
             file.entry
-            for file in state.queue
+            for file in state.work.queue
             if file.request == first and file.path not in waits and not is_of_records(file.path)
         ]
         return Requested(first, self._replacements.work(state, files if first else ()))

@@ -16,9 +16,10 @@ from blizzard_py.sources.files.source import NameLookup
 from blizzard_py.sources.files.story import SetFileStatus
 from blizzard_py.sources.protocol import Backlog, CheckpointServices
 from blizzard_py.sources.story import ItemStatus
+from blizzard_py.state.batch import Batch
 from blizzard_py.state.checkpoint_file import read_names
 from blizzard_py.state.processed_tracker import ProcessedTracker
-from blizzard_py.state.source_state import Batch, SourceState
+from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.transitions import done_of
 
@@ -55,22 +56,22 @@ class SetFiles(Replacing):
             self._first_seen,
             self._again,
         )
-        return replace(found, progress=state.progress)
+        return replace(found, progress=state.position.progress)
 
     def backlog(self, state: SourceState) -> Backlog | None:  # noqa: ARG002  # the seam gives it
         return None
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:
-        self._tracker.load(state.processed or (), epoch)
+        self._tracker.load(state.names.processed or (), epoch)
         self._owns = True
-        return replace(super().recover(state, epoch), processed=state.processed or ())
+        return super().recover(state, epoch).with_names(processed=state.names.processed or ())
 
     def advance(
         self, state: SourceState, batch: Batch, work: FileWork | None, now: float
     ) -> SourceState:
         after = super().advance(state, batch, work, now)
-        done = [file.path for file in batch.finished if file.outcome != "retry"]
-        return replace(after, processed=self._tracker.adding(done) or after.processed)
+        done = [file.path for file in batch.results.finished if file.outcome != "retry"]
+        return after.with_names(processed=self._tracker.adding(done) or after.names.processed)
 
     def known(self, state: SourceState, soon: float) -> NameLookup:  # noqa: ARG002  # for kinds that do
         return KnownBySet(self._names())
@@ -88,7 +89,7 @@ class SetFiles(Replacing):
 
     def _learned(self, state: SourceState, found: Discovery) -> SourceState:
         paths = [file.path for file in (*found.files, *found.young)]
-        state = replace(state, retries=still_there(state, paths, found.scanned))
+        state = state.with_work(retries=still_there(state.work, paths, found.scanned))
         return self._forget(state, found.scanned.ended)
 
     def _moved(
@@ -98,10 +99,10 @@ class SetFiles(Replacing):
         lowest: Lowest,  # noqa: ARG002  # the seam gives it
         now: float,  # noqa: ARG002  # the seam gives it
     ) -> SourceState:
-        return replace(state, progress=noted(state.progress, done_of(batch)))
+        return state.with_position(progress=noted(state.position.progress, done_of(batch)))
 
     def _status_of(self, state: SourceState, entry: Entry) -> ItemStatus:
-        return SetFileStatus(self._parts, state, replace(state.progress, depth=0), entry)
+        return SetFileStatus(self._parts, state, replace(state.position.progress, depth=0), entry)
 
     def _forget(self, state: SourceState, now: float) -> SourceState:
         """Forget names that the source no longer has."""
@@ -111,6 +112,6 @@ class SetFiles(Replacing):
         self._listed = None
         if segments is None:
             return state
-        state = self._upkeep.save(replace(state, processed=segments))
+        state = self._upkeep.save(state.with_names(processed=segments))
         self._tracker.saved()
         return state

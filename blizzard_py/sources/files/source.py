@@ -6,7 +6,6 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any, Protocol
 
 from blizzard_core.errors import StorageError, Unavailable
@@ -39,16 +38,11 @@ from blizzard_py.sources.protocol import (
 from blizzard_py.sources.shared_files import check_ranges, ranges_of_others
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import ItemStatus, Story
+from blizzard_py.state.batch import Batch, Replaced
 from blizzard_py.state.checkpoint_file import read_ledger
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import waiting
-from blizzard_py.state.source_state import (
-    Batch,
-    Replaced,
-    SourceState,
-    checkpoint_path,
-    under_way,
-)
+from blizzard_py.state.source_state import SourceState, checkpoint_path, under_way
 
 # What a request has settled before polls reach it, by its outcome in the ledger.
 _AHEAD = {
@@ -95,7 +89,7 @@ class FileSource(ABC):
     def outlook(self, state: SourceState, batch: Batch) -> SourceState:
         if batch.request:
             return state
-        return self._moved(state, batch, NOTHING.lowest, batch.committed_ts)
+        return self._moved(state, batch, NOTHING.lowest, batch.results.committed_ts)
 
     @abstractmethod
     def backlog(self, state: SourceState) -> Backlog | None:
@@ -105,11 +99,11 @@ class FileSource(ABC):
         return {
             "partition_watermarks": {
                 partition: known.watermark
-                for partition, known in sorted(state.progress.partitions.items())
+                for partition, known in sorted(state.position.progress.partitions.items())
                 if partition and known.watermark is not None
             },
             "grace_period_secs": grace_of(self._source, state, self._clock()),
-            "notes": [*notes_of(self._source, state.progress), *_changed(state)],
+            "notes": [*notes_of(self._source, state.position.progress), *_changed(state)],
         }
 
     def explain(self, name: str) -> Story:
@@ -136,7 +130,7 @@ class FileSource(ABC):
     def recover(self, state: SourceState, epoch: int) -> SourceState:
         self._late.load(epoch)
         # `check` let it pass, so the set is empty; left there it would be taken for one later.
-        return replace(state, processed=None) if self._source.use_watermark else state
+        return state.with_names(processed=None) if self._source.use_watermark else state
 
     def reconciled(self, state: SourceState, world: World) -> SourceState:
         check_ranges(self._parts, state, self._clock())
@@ -153,16 +147,16 @@ class FileSource(ABC):
         state = self._learned(state, found)
         if is_due(state, self._source, ended):
             state = self._late.go_on(state)
-        waits = waiting(state, ended)
-        requested = {entry.path for entry in state.queue if entry.request}
-        queued = {entry.path for entry in state.queue}
-        late = [e.entry for e in state.queue if e.path not in waits and not e.request]
+        waits = waiting(state.work.retries, ended)
+        requested = {entry.path for entry in state.work.queue if entry.request}
+        queued = {entry.path for entry in state.work.queue}
+        late = [e.entry for e in state.work.queue if e.path not in waits and not e.request]
         fresh = [e for e in found.files if e.path not in waits and e.path not in queued]
         # What a request has is held where polls have come upon it: they are not to pass it before.
         come_upon = requested.intersection(file.path for file in found.files)
         held = [*(waits - requested), *come_upon, *(file.path for file in found.young)]
         return PollPlan(
-            state, found, FileWork([*late, *fresh], len(late), held, state.progress.depth)
+            state, found, FileWork([*late, *fresh], len(late), held, state.position.progress.depth)
         )
 
     def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
@@ -247,8 +241,8 @@ class FileSource(ABC):
 
     def _ingested_ahead(self, state: SourceState, batch: Batch) -> dict[str, str]:
         """Return the files that a request brought before polls reached their partitions."""
-        depth = state.progress.depth or 0
-        ordered = sorted(state.ahead, key=order_key)
+        depth = state.position.progress.depth or 0
+        ordered = sorted(state.position.ahead, key=order_key)
         highest = {split(path, depth)[0]: order_key(path) for path in ordered}
         paths = [
             entry.path
@@ -270,7 +264,7 @@ class FileSource(ABC):
 
         It may be a disk that is not mounted; that they are not listed would let them go.
         """
-        waits = {path for path in under_way(state) if not is_of_records(path)}
+        waits = {path for path in under_way(state.work) if not is_of_records(path)}
         if waits and is_bare(self._storage):
             raise Unavailable(
                 f"{self._storage.uri} shows nothing at all, and {len(waits)} file(s) of it"
@@ -290,14 +284,14 @@ def _lowest(state: SourceState, batch: Batch, work: FileWork | None) -> Lowest:
     """Return what waits while a batch is advanced; see `Lowest`."""
     if work is None:
         return hold_all
-    others = (other for other in state.in_flight if other.batch != batch.batch)
+    others = (other for other in state.work.in_flight if other.batch != batch.batch)
     paths = [entry.path for other in others for entry in other.files]
-    return held_by(paths, state.progress.depth, work.lowest)
+    return held_by(paths, state.position.progress.depth, work.lowest)
 
 
 def _changed(state: SourceState) -> list[str]:
     """Return a note if files were changed after they were ingested."""
-    sweep = state.sweep
+    sweep = state.late_files.sweep
     if not sweep.changed:
         return []
     changes = (

@@ -71,9 +71,9 @@ class WatermarkFileStatus(FileStatus):
     def passed(self, journal_start: Callable[[], float | None]) -> Passed:
         path, state = self.entry.path, self.state
         settled = read_ledger(self.parts.stores.sink, self.parts.id).outcome_of(path)
-        below = is_below_origin(state, path)
-        if settled == "none" or (settled is None and state.sweep.whole and not below):
-            late = lateness(settled, self.parts.files, state.sweep)
+        below = is_below_origin(state.position.origin, path)
+        if settled == "none" or (settled is None and state.late_files.sweep.whole and not below):
+            late = lateness(settled, self.parts.files, state.late_files.sweep)
             return Passed("late", late.reason, late)
         return Passed(*beyond(state, self.progress, path, journal_start()))
 
@@ -177,7 +177,7 @@ def beyond(
             else f"not above {known.before!r}, where scans of {partition!r} start"
         )
         return "done", f"{where}; {reach}"
-    origin = progress.floor if progress.state == "Initial" else state.origin
+    origin = progress.floor if progress.state == "Initial" else state.position.origin
     if origin is None:
         why = f"ingested before, or left out by the cold start; {reach}"
     elif origin and order_key(path) <= order_key(f"{origin}/"):

@@ -13,7 +13,7 @@ checkpoint has the position, and a restart continues from there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from blizzard_core.checkpoint.digests import Digests
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
 from blizzard_core.watermark.paths import partition_key, split
-from blizzard_core.watermark.progress import is_new
+from blizzard_core.watermark.progress import Progress, is_new
 from blizzard_py.job import FinishedFile, Outcome
 from blizzard_py.sources.files.discovery import accepts
 from blizzard_py.state.lateness import auto_grace
@@ -45,9 +45,9 @@ def is_due(state: SourceState, source: SourceSettings, now: float) -> bool:
     The first interval begins with the first poll; where a cold start left history
     out, the first sweep is due at once, to tell it from what comes there later.
     """
-    if state.progress.state == "Initial":
+    if state.position.progress.state == "Initial":
         return False
-    sweep = state.sweep
+    sweep = state.late_files.sweep
     return sweep.cursor is not None or now - sweep.began >= interval_of(source)
 
 
@@ -73,15 +73,14 @@ def lists(source: SourceSettings) -> bool:
 def grace_of(source: SourceSettings, state: SourceState, now: float) -> float:
     """Return the grace period in seconds, as configured or from the measured lateness."""
     configured = source.grace_period
-    return auto_grace(state.lateness, now) if configured == "auto" else configured
+    return auto_grace(state.late_files.lateness, now) if configured == "auto" else configured
 
 
 def started(state: SourceState, now: float) -> SourceState:
     """Return the state of a source after its first files, with its first sweep due."""
-    sweep = Sweep(
-        began=now, cursor="" if state.origin else None, whole=True, noted=not state.origin
-    )
-    return replace(state, sweep=sweep)
+    origin = state.position.origin
+    sweep = Sweep(began=now, cursor="" if origin else None, whole=True, noted=not origin)
+    return state.with_late_files(sweep=sweep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ class LateSweep:
 
     def next_slice(self, state: SourceState) -> Slice:
         """List on from where the sweep is. Raises `StorageError`; writes nothing."""
-        start = state.sweep.cursor or ""
+        start = state.late_files.sweep.cursor or ""
         if not start:
             self._listed = [] if self._forgetting else None
             self._files = 0
@@ -161,18 +160,18 @@ class LateSweep:
         return self._forgetting
 
     def _sorted(self, state: SourceState, wanted: Sequence[Entry], cursor: str | None) -> Slice:
-        queued = {entry.path for entry in state.queue}
+        queued = {entry.path for entry in state.work.queue}
         passed = {
             entry.path: entry
             for entry in wanted
             if entry.path not in queued and is_passed(state, entry.path)
         }
         unsettled = self._ledger.unprocessed(list(passed))
-        below = [path for path in unsettled if is_below_origin(state, path)]
-        late = [path for path in unsettled if not is_below_origin(state, path)]
+        below = [path for path in unsettled if is_below_origin(state.position.origin, path)]
+        late = [path for path in unsettled if not is_below_origin(state.position.origin, path)]
         known: tuple[str, ...] = ()
         history = tuple(self._ledger.not_history(below))
-        if not state.sweep.whole:
+        if not state.late_files.sweep.whole:
             known, late = tuple(late), []
         if len(late) > LATE_AT_ONCE:
             # The checkpoint lists them until they are dealt with: the rest is the next slice's.
@@ -186,18 +185,19 @@ class LateSweep:
 
 def is_passed(state: SourceState, path: str) -> bool:
     """Return whether no scan would find the file, and nothing that is known waits for it."""
-    if is_new(state.progress, path) or path in state.retries:
+    progress = state.position.progress
+    if is_new(progress, path) or path in state.work.retries:
         return False
-    partition, name = split(path, state.progress.depth or 0)
-    known = state.progress.partitions.get(partition)
+    partition, name = split(path, progress.depth or 0)
+    known = progress.partitions.get(partition)
     # A scan start that is in grace is an original's: no batch of ours has done it.
     return known is None or name not in known.done or name == known.before
 
 
-def partitions_behind(state: SourceState, path: str) -> int:
+def partitions_behind(progress: Progress, path: str) -> int:
     """Return how many tracked partitions sort above a late file's."""
-    low = partition_key(split(path, state.progress.depth or 0)[0])
-    return sum(partition_key(partition) > low for partition in state.progress.partitions)
+    low = partition_key(split(path, progress.depth or 0)[0])
+    return sum(partition_key(partition) > low for partition in progress.partitions)
 
 
 def verdicts(

@@ -30,8 +30,9 @@ from blizzard_py.sources.files.story import WatermarkFileStatus
 from blizzard_py.sources.files.sweep import grace_of, started
 from blizzard_py.sources.protocol import Backlog, CheckpointServices
 from blizzard_py.sources.story import ItemStatus
+from blizzard_py.state.batch import Batch
 from blizzard_py.state.lateness import measured
-from blizzard_py.state.source_state import Batch, SourceState
+from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.transitions import is_below_origin
 
 # Names after which a range is left, and requests after which all are: on an object
@@ -87,7 +88,7 @@ class KnownByWatermark:
     soon: float
 
     def finds(self, path: str) -> bool:
-        progress = self.state.progress
+        progress = self.state.position.progress
         if progress.state == "Initial" and not progress.partitions:
             return True
         looked_at = PartitionSelector(progress, self.source, self.soon).take(path)
@@ -95,8 +96,14 @@ class KnownByWatermark:
 
     def is_older(self, path: str) -> bool:
         state = self.state
-        passed = not is_new(state.progress, path) and not is_below_origin(state, path)
-        return passed and not state.sweep.whole and state.progress.state != "Initial"
+        passed = not is_new(state.position.progress, path) and not is_below_origin(
+            state.position.origin, path
+        )
+        return (
+            passed
+            and not state.late_files.sweep.whole
+            and state.position.progress.state != "Initial"
+        )
 
 
 # A partition whose newest file is younger was in use when it was closed.
@@ -123,7 +130,7 @@ class WatermarkFiles(Replacing):
             self._parts.concurrency,
             self._first_seen,
             # What waits must not take the places of what could be done.
-            None if whole else SCAN_FILES + len(state.retries) + self._young,
+            None if whole else SCAN_FILES + len(state.work.retries) + self._young,
         )
 
     def backlog(self, state: SourceState) -> Backlog | None:
@@ -135,7 +142,7 @@ class WatermarkFiles(Replacing):
             start,
             accept,
             lambda progress: PartitionSelector(progress, self._source, now),
-            state.queue,
+            state.work.queue,
         )
 
     def known(self, state: SourceState, soon: float) -> NameLookup:
@@ -153,25 +160,31 @@ class WatermarkFiles(Replacing):
         scanned = found.scanned
         paths = [file.path for file in (*found.files, *found.young)]
         lateness = measured(
-            state.lateness, found.progress, (*found.files, *found.young), self._scanned, scanned
+            state.late_files.lateness,
+            found.progress,
+            (*found.files, *found.young),
+            self._scanned,
+            scanned,
         )
-        state = replace(state, lateness=lateness)
+        state = state.with_late_files(lateness=lateness)
         self._scanned = scanned
         self._young = len(found.young)
         grace = grace_of(self._source, state, scanned.ended)
         oldest = lookback_floor(self._source.partition_filter, scanned.ended)
         rules = FloorRules(grace, self._source.advanced.max_tracked_partitions, oldest)
-        cold = state.origin is None and state.progress.state == "Initial"
-        before = state.progress.partitions.keys()
+        cold = state.position.origin is None and state.position.progress.state == "Initial"
+        before = state.position.progress.partitions.keys()
         state = end_scan(state, found.progress, paths, scanned, rules)
-        ahead = tuple(path for path in state.ahead if not is_passed(state.progress, path))
-        state = replace(state, ahead=ahead)
-        self._log_closed(found, before - state.progress.partitions.keys())
-        if state.origin is None:
+        ahead = tuple(
+            path for path in state.position.ahead if not is_passed(state.position.progress, path)
+        )
+        state = state.with_position(ahead=ahead)
+        self._log_closed(found, before - state.position.progress.partitions.keys())
+        if state.position.origin is None:
             # Where this source began, also if nothing is there yet: a floor that followed the
             # clock would pass over what comes while nobody looks. What an original did is not
             # known, so nothing of its source is a backfill's.
-            state = replace(state, origin=(found.progress.floor or "") if cold else "")
+            state = state.with_position(origin=(found.progress.floor or "") if cold else "")
             if cold:
                 state = started(state, scanned.ended)
             self._upkeep.save(state)

@@ -38,11 +38,13 @@ def published_since(
     ``applied`` is the last group that the table's log tells of. Costs a LIST. Raises
     `StorageError`, `StateError` for a manifest that is not understood.
     """
-    own = (batch.group.seq for batch in state.in_flight if batch.group is not None)
-    first = min((*own, state.group_seq + 1))
+    own = (
+        batch.results.group.seq for batch in state.work.in_flight if batch.results.group is not None
+    )
+    first = min((*own, state.ids.group_seq + 1))
     found = numbers_from(sink, source_id, first)
     last = max(*found, applied, 0)
-    if last <= state.group_seq:
+    if last <= state.ids.group_seq:
         return None
     missing = next((number for number in range(first, last + 1) if number not in found), None)
     if missing is not None:
@@ -56,7 +58,7 @@ def with_units(state: SourceState, since: Since, source_id: str, where: str) -> 
 
     Raises `StateError` where that cannot be told.
     """
-    known = state.units
+    known = state.kind.units
     if known is not None and not known.anew:
         _check(since, where, "checkpoint reset --units")
         if snapshot_range(source_id) in since.replaced:
@@ -67,12 +69,12 @@ def with_units(state: SourceState, since: Since, source_id: str, where: str) -> 
             )
         known = read_since(known, source_id, since.replaced)
     units = None if known is None else replace(known, readings=())
-    return replace(_dead_lettered(state, since), units=units)
+    return _dead_lettered(state, since).with_kind(units=units)
 
 
 def with_columns(state: SourceState, since: Since, source_id: str, where: str) -> SourceState:
     """Return the same for a source whose windows or snapshots are replaced."""
-    known = state.columns
+    known = state.kind.columns
     if known is None:
         return _dead_lettered(state, since)
     boundaries = known.boundaries
@@ -84,12 +86,12 @@ def with_columns(state: SourceState, since: Since, source_id: str, where: str) -
     without_window = replace(
         known, boundaries=boundaries, window=None, tasks=(), done=(), slices=()
     )
-    return replace(_dead_lettered(state, since), columns=without_window)
+    return _dead_lettered(state, since).with_kind(columns=without_window)
 
 
 def _dead_lettered(state: SourceState, since: Since) -> SourceState:
     """Return the state without batches: published ones have manifests, others are planned again."""
-    return replace(state, group_seq=since.last, in_flight=(), retries={})
+    return state.with_work(in_flight=(), retries={}).with_ids(group_seq=since.last)
 
 
 def _check(since: Since, where: str, remedy: str) -> None:

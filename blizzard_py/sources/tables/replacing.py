@@ -23,8 +23,8 @@ from blizzard_py.slices.edges import cut, known_after, lowered
 from blizzard_py.slices.lookback import effective
 from blizzard_py.slices.names import column_slice, snapshot_slice
 from blizzard_py.sources.tables.windows import from_stored
+from blizzard_py.state.batch import Replaced
 from blizzard_py.state.column_state import ColumnState, StoredWindow
-from blizzard_py.state.source_state import Replaced
 
 # The task of a window without rows: nothing is read, and earlier rows are removed.
 NOTHING = "none"

@@ -58,7 +58,7 @@ class SlicedSource:
             return require_current(state, self._parts, world)
         since = newer_groups.published_since(self._parts.stores.sink, self.id, state, world.groups)
         if since is not None:
-            self._log.warning("checkpoint_stale", group=state.group_seq, published=since.last)
+            self._log.warning("checkpoint_stale", group=state.ids.group_seq, published=since.last)
             state = self._believed(state, since)
         return adopted(state, self._parts, world)
 
@@ -67,7 +67,10 @@ class SlicedSource:
         raise NotImplementedError
 
     def _shown(self, state: SourceState) -> dict[str, Any]:
-        return {"kind": getattr(self._parts.source, "kind", "table"), "rows": state.totals.rows}
+        return {
+            "kind": getattr(self._parts.source, "kind", "table"),
+            "rows": state.summary.totals.rows,
+        }
 
     def _found(
         self, entries: tuple[Entry, ...], began: float, *, cost: int = 0, again: bool

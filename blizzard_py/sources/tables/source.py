@@ -42,12 +42,13 @@ from blizzard_py.sources.tables.work import (
     parsed_name,
     progress_of_text,
 )
+from blizzard_py.state.batch import Batch, Replaced
 from blizzard_py.state.column_state import ColumnState, SeenSegment, StoredWindow
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.seen_rows import SeenRows, segment_path
 from blizzard_py.state.skipped_rows import SkippedNote
-from blizzard_py.state.source_state import Batch, Replaced, SourceState
+from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.transitions import done_of
 
 # Statements of a look at a source whose window is not planned yet.
@@ -71,20 +72,20 @@ class WindowSource(SlicedSource):
     # -- for all readers -----------------------------------------------------------
 
     def check(self, state: SourceState) -> None:
-        known = state.columns
+        known = state.kind.columns
         self._check_publishing(state)
         if self._query_spec.snapshot and known is not None and known.names:
             raise StateError(
                 f"{self._where}: is of a source with a watermark, whose rows a snapshot would come"
                 f" beside; give this one {OWN_ID} and delete the old rows"
             )
-        if state.units is not None:
+        if state.kind.units is not None:
             raise StateError(
                 f"{self._where}: is of a source that is read by work units; give it back its"
                 f" `units:`, or give this one {OWN_ID}"
             )
         if known is None:
-            if state.progress.value is not None:
+            if state.position.progress.value is not None:
                 raise StateError(
                     f"{self._where}: is of a source of files; give the table or API {OWN_ID}"
                 )
@@ -101,15 +102,15 @@ class WindowSource(SlicedSource):
 
     def _check_publishing(self, state: SourceState) -> None:
         """Check that the source still adds or still replaces rows, as its published ones were."""
-        if state.units is not None:
+        if state.kind.units is not None:
             return
-        if state.group_seq and not self._query_spec.replaces:
+        if state.ids.group_seq and not self._query_spec.replaces:
             raise StateError(
                 f"{self._where}: its rows were published to be replaced (`snapshot: true` or"
                 " `reread: replace`), and would come again beside them; set that back, or give the"
                 f" source {OWN_ID} and delete the old rows"
             )
-        if self._query_spec.replaces and not state.group_seq and state.totals.rows:
+        if self._query_spec.replaces and not state.ids.group_seq and state.summary.totals.rows:
             raise StateError(
                 f"{self._where}: its rows were published to stay and say no slice, so `snapshot:"
                 " true` and `reread: replace` could not take their place; set that back, or give"
@@ -137,13 +138,13 @@ class WindowSource(SlicedSource):
 
         Asks nobody: what is new is not known before a poll.
         """
-        known = state.columns or ColumnState()
+        known = state.kind.columns or ColumnState()
         since = windows.age_of(known.watermark)
         remaining = len(known.tasks) - len(known.done)
         return Backlog(remaining, since, complete=since is not None)
 
     def shown(self, state: SourceState) -> dict[str, Any]:
-        known = state.columns or ColumnState()
+        known = state.kind.columns or ColumnState()
         reading = known.window
         return self._shown(state) | {
             "watermark": dict(known.watermark),
@@ -167,8 +168,8 @@ class WindowSource(SlicedSource):
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:
         self._seen = SeenRows(self._parts.stores.sink, self._parts.id, epoch)
-        if state.columns is not None and state.columns.seen:
-            self._seen.sweep(state.columns.seen)
+        if state.kind.columns is not None and state.kind.columns.seen:
+            self._seen.sweep(state.kind.columns.seen)
         return state
 
     def plan(self, state: SourceState) -> PollPlan[TaskWork]:
@@ -177,15 +178,15 @@ class WindowSource(SlicedSource):
         if self._bound is not None:
             self._skipped.keep(self._bound.skipped, self._bound.skipped_files)
         found = self._tasks_of(known, began, cost)
-        waits = waiting(state, found.scanned.ended)
+        waits = waiting(state.work.retries, found.scanned.ended)
         work = TaskWork([entry for entry in found.files if entry.path not in waits])
-        return PollPlan(replace(state, columns=known) if work else state, found, work)
+        return PollPlan(state.with_kind(columns=known) if work else state, found, work)
 
     def requested(self, state: SourceState, now: float) -> Requested:
-        first, waits = first_running(state.requests), waiting(state, now)
+        first, waits = first_running(state.work.requests), waiting(state.work.retries, now)
         files = [
             file.entry
-            for file in state.queue
+            for file in state.work.queue
             if file.request == first and file.path not in waits and not is_of_records(file.path)
         ]
         return Requested(first, ChunkWork(files if first else ()))
@@ -206,7 +207,7 @@ class WindowSource(SlicedSource):
 
     @contextmanager
     def reading(self, state: SourceState, batch: Batch) -> Iterator[Reading]:
-        known = state.columns
+        known = state.kind.columns
         if batch.request:
             if self._query_spec.replaces:
                 raise SourceError(
@@ -244,7 +245,7 @@ class WindowSource(SlicedSource):
         batch: Batch,  # noqa: ARG002  # it holds the whole window
         finished: Sequence[FinishedFile],  # noqa: ARG002  # they are ingested together
     ) -> Replaced | None:
-        known = state.columns
+        known = state.kind.columns
         if known is None or not known.slices:
             return None
         return replacing.replaced_by(self.id, known)
@@ -256,17 +257,19 @@ class WindowSource(SlicedSource):
         work: TaskWork | None,  # noqa: ARG002  # what waits stands in the state
         now: float,  # noqa: ARG002  # the seam gives it
     ) -> SourceState:
-        known = state.columns
+        known = state.kind.columns
         if batch.request:
             return _with_chunk(state, batch)
         if known is None or known.window is None:
             return state
         moved = self._moved(state, batch)
-        assert moved.columns is not None  # noqa: S101  # it was there
-        found = replace(moved, columns=self._noted(known, moved.columns, batch))
+        assert moved.kind.columns is not None  # noqa: S101  # it was there
+        found = moved.with_kind(columns=self._noted(known, moved.kind.columns, batch))
         if self._query_spec.snapshot:
             read = dt.datetime.fromtimestamp(known.window.planned_ts, dt.UTC)
-            return replace(found, progress=progress_of_text(f"read at {read:%F %T} UTC", "Idle"))
+            return found.with_position(
+                progress=progress_of_text(f"read at {read:%F %T} UTC", "Idle")
+            )
         return _shown(found)
 
     def saved(self) -> None:
@@ -276,7 +279,7 @@ class WindowSource(SlicedSource):
 
     def _preview(self, state: SourceState) -> tuple[ColumnState, int]:
         """Return the state, with a window if there are rows, and the number of statements."""
-        known = state.columns or ColumnState()
+        known = state.kind.columns or ColumnState()
         return (known, 0) if known.window is not None else self._planned(known)
 
     def _planned(self, known: ColumnState) -> tuple[ColumnState, int]:
@@ -338,7 +341,7 @@ class WindowSource(SlicedSource):
         return any(entry.path == name for entry in self.discover(state).files)
 
     def _moved(self, state: SourceState, batch: Batch) -> SourceState:
-        known = state.columns
+        known = state.kind.columns
         if known is None:
             return state
         found = (parsed_name(entry.path) for entry in done_of(batch))
@@ -346,7 +349,7 @@ class WindowSource(SlicedSource):
         ended = windows.done(known, names)
         if known.slices and ended.window is None:
             ended = replacing.with_boundaries(self.id, known, ended)
-        return replace(state, columns=ended)
+        return state.with_kind(columns=ended)
 
     def _noted(self, before: ColumnState, after: ColumnState, batch: Batch) -> ColumnState:
         """Return the state with digests of the batch's published rows, without expired ones."""
@@ -357,7 +360,7 @@ class WindowSource(SlicedSource):
         def expired(segment: SeenSegment) -> bool:
             return over and windows.is_expired(window, segment)
 
-        staged = [mark.staged for mark in batch.marks]
+        staged = [mark.staged for mark in batch.results.marks]
         like = SeenSegment("", 1, window.up_to, window.told_by, window.whole)
         seen = self._seen.adding(before.seen, staged, like, expired)
         noted = windows.noted(before, window) if over else before.seen_from
@@ -365,27 +368,27 @@ class WindowSource(SlicedSource):
 
 
 def _items_of_chunk(state: SourceState) -> dict[str, ReadTask]:
-    chunk = None if state.columns is None else state.columns.chunk
+    chunk = None if state.kind.columns is None else state.kind.columns.chunk
     return {} if chunk is None else chunk.items
 
 
 def _with_chunk(state: SourceState, batch: Batch) -> SourceState:
     """Return the state with a request's chunk covered, if the batch published its last task."""
-    known = state.columns
+    known = state.kind.columns
     done = {entry.path for entry in done_of(batch)}
-    remaining = {file.path for file in state.queue if file.request == batch.request} - done
+    remaining = {file.path for file in state.work.queue if file.request == batch.request} - done
     items = _items_of_chunk(state).keys()
     if known is None or known.chunk is None or not items & done or items & remaining:
         return state
-    return replace(state, columns=ranges.with_chunk_done(known, known.chunk))
+    return state.with_kind(columns=ranges.with_chunk_done(known, known.chunk))
 
 
 def _shown(state: SourceState) -> SourceState:
     """Return the state with the watermark as text in its usual field (`Progress.value`)."""
-    known = state.columns
+    known = state.kind.columns
     text = None if known is None else windows.text_of(known.watermark)
     if text is None:
         return state
     # A window is all that there was: a poll that finds nothing more has nothing to save.
     over = known is None or known.window is None
-    return replace(state, progress=progress_of_text(text, "Idle" if over else "Active"))
+    return state.with_position(progress=progress_of_text(text, "Idle" if over else "Active"))

@@ -52,12 +52,12 @@ class NamedStatus:
     @property
     def reached(self) -> str | None:
         """The watermark that is shown."""
-        return self.state.progress.value
+        return self.state.position.progress.value
 
     @property
     def compared(self) -> Compared:
         at = self.reached
-        return Compared(self.state.progress.state, None, at, at, None, at)
+        return Compared(self.state.position.progress.state, None, at, at, None, at)
 
     @property
     def place(self) -> tuple[str | None, str | None]:
@@ -72,7 +72,7 @@ class TaskStatus(NamedStatus):
 
     @property
     def reached(self) -> str | None:
-        return text_of((self.state.columns or ColumnState()).watermark)
+        return text_of((self.state.kind.columns or ColumnState()).watermark)
 
     def is_new(self) -> bool:
         return self.finds(self.state, self.name)
@@ -82,7 +82,7 @@ class TaskStatus(NamedStatus):
 
     def passed(self, journal_start: Callable[[], float | None]) -> Passed:  # noqa: ARG002  # the seam gives it
         found = parsed_name(self.name)
-        seq = (self.state.columns or ColumnState()).seq
+        seq = (self.state.kind.columns or ColumnState()).seq
         if found is None:
             return Passed("missing", "of no request that reads it, nor known to the journal")
         if found[0] >= seq:

@@ -11,7 +11,8 @@ from blizzard_py.slices.names import snapshot_range
 from blizzard_py.slices.units.outcomes import failed, replaced, succeeded
 from blizzard_py.slices.units.state import UnitReading, UnitsState, highest, unit_of
 from blizzard_py.sources.tables.work import progress_of_text
-from blizzard_py.state.source_state import Batch, Replaced, SourceState
+from blizzard_py.state.batch import Batch, Replaced
+from blizzard_py.state.source_state import SourceState
 
 # Failing units that `status` names.
 _NAMED = 20
@@ -20,7 +21,7 @@ _NAMED = 20
 def read_by(state: SourceState, batch: Batch) -> dict[str, UnitReading]:
     """Return the readings of the batch's units by their names."""
     items = {entry.path for entry in batch.files}
-    known = state.units or UnitsState()
+    known = state.kind.units or UnitsState()
     return {reading.key: reading for reading in known.readings if reading.key in items}
 
 
@@ -33,7 +34,7 @@ def ranges_of(source_id: str, state: SourceState, batch: Batch, done: set[str]) 
     readings = [reading for key, reading in read_by(state, batch).items() if key in done]
     if not readings:
         return None
-    if state.units is not None and state.units.anew:
+    if state.kind.units is not None and state.kind.units.anew:
         return Replaced((snapshot_range(source_id),))
     return Replaced(tuple(replaced(source_id, reading) for reading in readings))
 
@@ -44,12 +45,14 @@ def after(state: SourceState, batch: Batch) -> SourceState:
     If none of several units could be read, the source is down rather than each unit bad. Then no
     unit's failure counts, and only the batch's retries show the waiting units.
     """
-    known = state.units
+    known = state.kind.units
     if known is None:
         return state
     readings = read_by(state, batch)
-    is_down = len(batch.finished) > 1 and all(f.outcome == "retry" for f in batch.finished)
-    for file in batch.finished:
+    is_down = len(batch.results.finished) > 1 and all(
+        f.outcome == "retry" for f in batch.results.finished
+    )
+    for file in batch.results.finished:
         reading = readings.get(file.path)
         if reading is None:
             continue  # an edit has given the batch's readings up
@@ -58,12 +61,12 @@ def after(state: SourceState, batch: Batch) -> SourceState:
         elif not is_down:
             known = failed(known, reading, moment(reading.at), file.error)
     remaining = tuple(reading for reading in known.readings if reading.key not in readings)
-    return with_progress(replace(state, units=replace(known, readings=remaining)))
+    return with_progress(state.with_kind(units=replace(known, readings=remaining)))
 
 
 def read_again(state: SourceState, batch: Batch) -> set[str]:
     """Return the batch's units that were read before and are read from their beginning again."""
-    known = state.units or UnitsState()
+    known = state.kind.units or UnitsState()
     return {
         key
         for key, reading in read_by(state, batch).items()
@@ -74,13 +77,13 @@ def read_again(state: SourceState, batch: Batch) -> set[str]:
 
 def with_progress(state: SourceState) -> SourceState:
     """Return the state with the highest of all high watermarks in its usual field."""
-    top = None if state.units is None else highest(state.units)
-    return state if top is None else replace(state, progress=progress_of_text(stamp(top)))
+    top = None if state.kind.units is None else highest(state.kind.units)
+    return state if top is None else state.with_position(progress=progress_of_text(stamp(top)))
 
 
 def shown_units(state: SourceState, blocked: str | None) -> dict[str, Any]:
     """Return ``units`` of ``status --json``; ``blocked`` is why the next group is not committed."""
-    known = state.units or UnitsState()
+    known = state.kind.units or UnitsState()
     failing = {key: unit for key, unit in known.open.items() if unit.failures}
     named = sorted(failing.items(), key=lambda item: (-item[1].failures, item[0]))[:_NAMED]
     return {
@@ -90,7 +93,7 @@ def shown_units(state: SourceState, blocked: str | None) -> dict[str, Any]:
         "redo": len(known.redo),
         "failures": [_failure(key, unit) for key, unit in named],
         "blocked_group": blocked,
-        "last_group": state.group_seq or None,
+        "last_group": state.ids.group_seq or None,
     }
 
 

@@ -42,9 +42,10 @@ from blizzard_py.sources.tables.unit_names import values_of
 from blizzard_py.sources.tables.unit_plans import UnitOutlook, UnitRun
 from blizzard_py.sources.tables.unit_story import unit_story
 from blizzard_py.sources.tables.work import TaskWork
+from blizzard_py.state.batch import Batch, Replaced
 from blizzard_py.state.committers import blocked_by
 from blizzard_py.state.retries import waiting
-from blizzard_py.state.source_state import Batch, Replaced, SourceState
+from blizzard_py.state.source_state import SourceState
 
 _CLOCK = (
     "units were read at a time that is still to come: a clock is behind, or was ahead then; they"
@@ -84,7 +85,9 @@ class UnitSource(SlicedSource):
     # -- for all readers -----------------------------------------------------------
 
     def check(self, state: SourceState) -> None:
-        if state.units is None and (state.columns is not None or state.progress.value is not None):
+        if state.kind.units is None and (
+            state.kind.columns is not None or state.position.progress.value is not None
+        ):
             raise StateError(
                 f"{self._where}: is of a source that was not read by units, so its rows in the"
                 f" table cannot be told and replaced. Give the source {OWN_ID} and delete the old"
@@ -94,7 +97,9 @@ class UnitSource(SlicedSource):
     def discover(self, state: SourceState, *, whole: bool = False) -> Found:  # noqa: ARG002  # all is looked at
         began = self._clock()
         found = self._preview(state)
-        units = unit_plans.to_read(found, self._fresh_run(began), waiting(state, began))
+        units = unit_plans.to_read(
+            found, self._fresh_run(began), waiting(state.work.retries, began)
+        )
         return self._units_of(units, began, again=False)
 
     def outlook(self, state: SourceState, batch: Batch) -> SourceState:
@@ -102,7 +107,7 @@ class UnitSource(SlicedSource):
 
     def backlog(self, state: SourceState) -> Backlog:
         """Count units that failed or must be read again. Sends no request; polls find due units."""
-        known = state.units or UnitsState()
+        known = state.kind.units or UnitsState()
         behind = sum(bool(unit.failures) for unit in known.open.values()) + len(known.redo)
         return Backlog(behind, None, complete=False)
 
@@ -120,15 +125,15 @@ class UnitSource(SlicedSource):
     # -- for the owner of the checkpoint -------------------------------------------
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # nothing of it is kept aside
-        self._close_letters(state.units)
+        self._close_letters(state.kind.units)
         return state
 
     def plan(self, state: SourceState) -> PollPlan[TaskWork]:
         began = self._clock()
         run = self._run_at(began)
-        if state.units is not None and is_ahead(state.units, self._dated()):
+        if state.kind.units is not None and is_ahead(state.kind.units, self._dated()):
             self._log.warning("clock", reason=_CLOCK)
-            state = self._save(replace(state, units=put_right(state.units, self._dated())))
+            state = self._save(state.with_kind(units=put_right(state.kind.units, self._dated())))
         found = self._preview(state)
         failing = {key for key, unit in found.state.open.items() if unit.failures}
         there = (unit_key(unit.partition[0], unit.name) for unit in found.due.units)
@@ -137,7 +142,7 @@ class UnitSource(SlicedSource):
         for warning in self._unheard(unit_plans.warnings_of(found)):
             self._log.warning("units", reason=warning)
         self._activity.units(unit_plans.counts_of(found))
-        to_read = unit_plans.to_read(found, run, waiting(state, began))
+        to_read = unit_plans.to_read(found, run, waiting(state.work.retries, began))
         units = to_read[: unit_plans.batch_size(self._units)]
         entries = self._units_of(units, began, again=len(to_read) > len(units))
         if not units:
@@ -146,7 +151,7 @@ class UnitSource(SlicedSource):
             run.remaining -= len(units)
         now = self._dated()
         readings = tuple(unit_plans.planned_reading(unit, self._units, now) for unit in units)
-        next_ = replace(state, units=replace(found.state, readings=readings))
+        next_ = state.with_kind(units=replace(found.state, readings=readings))
         return PollPlan(next_, entries, TaskWork(entries.files))
 
     def requested(self, state: SourceState, now: float) -> Requested:  # noqa: ARG002  # the seam gives it
@@ -202,16 +207,16 @@ class UnitSource(SlicedSource):
         work: TaskWork | None,  # noqa: ARG002  # what waits stands in the state
         now: float,  # noqa: ARG002  # pauses count from when the reading was planned
     ) -> SourceState:
-        done = {file.path for file in batch.finished if file.outcome == "ingested"}
-        self._failing = {file.path for file in batch.finished if file.path not in done} | (
+        done = {file.path for file in batch.results.finished if file.outcome == "ingested"}
+        self._failing = {file.path for file in batch.results.finished if file.path not in done} | (
             self._failing - done
         )
         if self._run is not None:
             self._run.done |= done
-        known = {} if state.units is None else state.units.open
+        known = {} if state.kind.units is None else state.kind.units.open
         found = unit_states.after(state, batch)
         if any(key in known and known[key].failures for key in done):
-            self._mended = found.units
+            self._mended = found.kind.units
         again = unit_states.read_again(state, batch) & done
         self._again = (frozenset(again), batch.batch) if again else None
         return found
@@ -233,7 +238,7 @@ class UnitSource(SlicedSource):
 
     def _preview(self, state: SourceState) -> UnitOutlook:
         values = values_of(self._configured)
-        known = None if state.units is None else put_right(state.units, self._dated())
+        known = None if state.kind.units is None else put_right(state.kind.units, self._dated())
         return unit_plans.preview(known, self._units, values, self._now(), self._where)
 
     def _now(self) -> datetime:

@@ -29,7 +29,7 @@ from blizzard_core.observability.history import Minutes, WaitingFiles
 from blizzard_core.observability.notices import notices, worst
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.activity import NONE_SKIPPED, SourceActivity
-from blizzard_py.state.source_state import Batch
+from blizzard_py.state.batch import Batch
 from tests.support.scripted_worker import InstantStop, ScriptedWorker
 
 NOW = 1_000_000.0

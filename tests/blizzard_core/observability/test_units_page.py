@@ -20,7 +20,7 @@ from blizzard_py.slices.units.schemes import partitions
 from blizzard_py.slices.units.state import OpenUnit, UnitsState
 from blizzard_py.slices.units.values import unit_list
 from blizzard_py.sources.activity import SourceActivity
-from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.source_state import KindState, SourceState
 from tests.support.browser import chromium, visited
 from tests.support.hostile_texts import HOSTILE
 
@@ -60,7 +60,7 @@ def activity() -> SourceActivity:
 
 def units_of(activity: SourceActivity, state: UnitsState, layout: GridLayout) -> None:
     """As a poll tells it."""
-    activity.knows(SourceState(units=state))
+    activity.knows(SourceState(kind=KindState(units=state)))
     activity.units_planned(layout)
 
 

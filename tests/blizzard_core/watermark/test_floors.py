@@ -23,7 +23,7 @@ from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Gap, Progress, closed_by, gaps, is_new, mark_done
 from blizzard_core.watermark.scan import scan
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
-from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.source_state import Position, SourceState
 from tests.support.grace_model import GRACE, Model, Rounds, check_promise, rounds
 from tests.support.memory_store import MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
@@ -226,9 +226,9 @@ def test_releases_without_floors_refuse_a_checkpoint_with_them() -> None:
     document = progress_to_json(progress, TODAY)
     assert document["schema_version"] == FLOORS_VERSION
     assert progress_from_json(document, "x") == progress
-    state = state_to_json(SourceState(progress), TODAY)
+    state = state_to_json(SourceState(position=Position(progress)), TODAY)
     assert state["schema_version"] == FLOORS_VERSION
-    assert state_from_json(state, "x").progress == progress
+    assert state_from_json(state, "x").position.progress == progress
 
 
 def test_a_checkpoint_without_floors_is_as_it_was() -> None:

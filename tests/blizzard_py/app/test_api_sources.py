@@ -224,7 +224,7 @@ def test_range_ends_finer_than_the_api_format_are_rejected(
         assert "set a coarser end" in ended.reason
         state = read_state(parts.stores.sink, parts.id)
         assert state is not None
-        assert state.columns is None
+        assert state.kind.columns is None
 
 
 def test_a_record_at_the_end_of_a_chunk_comes_once(tmp_path: Path) -> None:

@@ -18,7 +18,14 @@ from blizzard_py.app.wiring import build
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.event_times import EventTimes
-from blizzard_py.state.source_state import SourceState, Totals, checkpoint_path
+from blizzard_py.state.source_state import (
+    IssuedIds,
+    KindState,
+    SourceState,
+    Summary,
+    Totals,
+    checkpoint_path,
+)
 from blizzard_py.state.stream_state import (
     OperatorState,
     Packed,
@@ -93,7 +100,7 @@ def test_status_and_plan_tell_where_the_query_is(config: Path, tmp_path: Path) -
         judged_ms=1_706_450_400_000,
         max_event_time_ms=1_706_451_000_000,
     )
-    state = SourceState(stream=stream, totals=Totals(batches=1))
+    state = SourceState(kind=KindState(stream=stream), summary=Summary(totals=Totals(batches=1)))
     storage = LocalStorage(str(tmp_path / "table"))
     document = json.dumps(state_to_json(state, 5.0))
     storage.put_atomic(checkpoint_path("pages_web"), document.encode())
@@ -172,7 +179,12 @@ def put_state(tmp_path: Path, watermark_ms: int, rows: int = 0) -> Path:
         max_event_time_ms=watermark_ms + 10_000,
     )
     storage = LocalStorage(str(tmp_path / "table"))
-    document = json.dumps(state_to_json(SourceState(stream=stream, totals=Totals(batches=1)), 5.0))
+    document = json.dumps(
+        state_to_json(
+            SourceState(kind=KindState(stream=stream), summary=Summary(totals=Totals(batches=1))),
+            5.0,
+        )
+    )
     storage.put_atomic(checkpoint_path("pages_web"), document.encode())
     return tmp_path / "table" / checkpoint_path("pages_web")
 
@@ -292,7 +304,7 @@ def test_an_older_checkpoint_is_refused_with_a_valid_remedy(tmp_path: Path) -> N
     later = tmp_path / "table" / "_blizzard" / "journal" / "pages_web"
     later.mkdir(parents=True)
     (later / "01a2099c-4a5f-7008-bf86-4609600453b7.json").write_text("{}")
-    state = SourceState(last_batch="01a2099c-11af-7131-a11b-c78d875f9b40")
+    state = SourceState(ids=IssuedIds(last_batch="01a2099c-11af-7131-a11b-c78d875f9b40"))
     with pytest.raises(StateError, match=r"is stale: the journal goes on.* a new pipeline"):
         require_current(state, parts, World())
 

@@ -12,7 +12,7 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.dead_letters.writer import DeadLetterWriter
 from blizzard_py.job import StagedBadRecords
-from blizzard_py.state.source_state import Batch
+from blizzard_py.state.batch import Batch, BatchResults
 from tests.support.s3_server import S3Server
 
 OBJECT = "events_main/b1.records.ndjson"
@@ -38,7 +38,7 @@ def stage(store: Storage, name: str, **files: int) -> StagedBadRecords:
 
 
 def batch(*letters: StagedBadRecords) -> Batch:
-    return Batch("b1", 1, "publishing", 1.0, (), 1.0, letters=letters)
+    return Batch("b1", 1, "publishing", 1.0, (), 1.0, results=BatchResults(letters=letters))
 
 
 def names(store: Storage) -> list[str]:

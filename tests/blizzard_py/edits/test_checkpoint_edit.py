@@ -18,8 +18,9 @@ from blizzard_py.edits.checkpoint_edit import Effect
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.state.batch import Batch
 from blizzard_py.state.checkpoint_document import state_to_json
-from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path
+from blizzard_py.state.source_state import Position, SourceState, checkpoint_path
 from tests.support.checkpoint_edits import DAY, ingested, set_to, store
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.promise_scenarios import letter_paths, polls, sweeps
@@ -134,7 +135,7 @@ def test_nothing_is_changed_in_the_middle_of_publishing() -> None:
     world = ingested()
     source = world.pipeline()
     seen = checkpoint_edit.stored(source)
-    flying = replace(seen.state, in_flight=(Batch("b", 1, "publishing", 1.0, (), 1.0),))
+    flying = seen.state.with_work(in_flight=(Batch("b", 1, "publishing", 1.0, (), 1.0),))
     in_storage(world, flying)
     seen = checkpoint_edit.stored(source)
     before = world.sink.read("_blizzard/events_main_checkpoint.json")
@@ -149,9 +150,8 @@ def test_a_batch_that_runs_is_dropped_and_found_again() -> None:
     source = world.pipeline()
     entry = world.source.stat(f"{DAY}/4.json")
     assert entry is not None
-    flying = replace(
-        checkpoint_edit.stored(source).state,
-        in_flight=(Batch("b", 1, "running", 1.0, (entry,), 1.0),),
+    flying = checkpoint_edit.stored(source).state.with_work(
+        in_flight=(Batch("b", 1, "running", 1.0, (entry,), 1.0),)
     )
     in_storage(world, flying)
     set_to(world, "3.json")
@@ -213,7 +213,7 @@ def test_a_change_is_one_write_of_the_checkpoint(lost: str, edit: str) -> None:
         return put_if(path, data, version)
 
     world.sink.put_if = counted  # type: ignore[method-assign]  # counts the writes
-    changed = replace(seen.state, totals=replace(seen.state.totals, files=99))
+    changed = seen.state.with_summary(totals=replace(seen.state.summary.totals, files=99))
     after = checkpoint_edit.reset if edit == "start over" else lambda _state: changed
     checkpoint_edit.change(source, seen, after, world.now)
     assert len(versions) == 1
@@ -230,7 +230,7 @@ def test_a_change_is_one_write_of_the_checkpoint(lost: str, edit: str) -> None:
 )
 def test_a_change_that_makes_no_sense_is_refused(partition: str, name: str, message: str) -> None:
     state = checkpoint_edit.stored(ingested().pipeline()).state
-    state = replace(state, progress=replace(state.progress, floor="date=2024-01-01"))
+    state = state.with_position(progress=replace(state.position.progress, floor="date=2024-01-01"))
     with pytest.raises(EditRefused, match=message):
         checkpoint_edit.with_watermark(state, partition, name)
 
@@ -260,8 +260,8 @@ def test_a_source_without_any_watermark_left_is_to_be_reset() -> None:
         checkpoint_edit.with_watermark(checkpoint_edit.stored(world.pipeline()).state, "", "")
     assert (
         checkpoint_edit.with_watermark(
-            SourceState(Progress("Idle", "9", depth=0)), "", "1"
-        ).progress.value
+            SourceState(position=Position(Progress("Idle", "9", depth=0))), "", "1"
+        ).position.progress.value
         == "1"
     )
     assert isinstance(world.pipeline(), SourcePipeline)

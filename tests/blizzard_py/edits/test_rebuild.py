@@ -704,7 +704,7 @@ def test_a_wrong_clock_closes_no_wanted_partition(ahead: int) -> None:
     clock = partial(float, world.now + ahead * 86_400)
     found = Rebuild(replace(world.parts(), clock=clock))
     made = found.plan(None)
-    assert (made.state.progress.floor, made.state.origin) == (floor, "")
+    assert (made.state.position.progress.floor, made.state.position.origin) == (floor, "")
     found.write(made)
     world.put(f"{day(2)}/6.json", "6-2")
     polls(world, None, 3)

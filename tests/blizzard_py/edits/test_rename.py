@@ -70,8 +70,8 @@ class RenameHarness(RequestHarness):
         self.drain(source_pipeline(parts))
         state = read_state(self.sink, parts.id)
         assert state is not None
-        assert state.requests[request_id].state == "done"
-        return state.requests[request_id].counts.get("rows", 0)
+        assert state.work.requests[request_id].state == "done"
+        return state.work.requests[request_id].counts.get("rows", 0)
 
 
 ROWS = ["1", "5", "52", "given"]

@@ -7,7 +7,7 @@ import pytest
 from blizzard_core.handover.groups import Group, encode_group, group_path
 from blizzard_py.ingest.group_publishing import GroupManifests
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.state.source_state import Batch, PlannedGroup, PlannedOutput, Replaced
+from blizzard_py.state.batch import Batch, BatchResults, PlannedGroup, PlannedOutput, Replaced
 from tests.support.hourly_files import ROWS, source_with_hours
 from tests.support.memory_store import MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
@@ -90,7 +90,15 @@ def test_neighbours_whose_ids_begin_alike_do_not_count() -> None:
 
 def batch(**output: object) -> Batch:
     planned = PlannedOutput("s/1.parquet", "unit-2.parquet", 1, 1, "o", **output)  # type: ignore[arg-type]  # by the cases
-    return Batch("b", 1, "publishing", 0.0, (), 0.0, (planned,), group=PlannedGroup(1, WHOLE))
+    return Batch(
+        "b",
+        1,
+        "publishing",
+        0.0,
+        (),
+        0.0,
+        results=BatchResults(outputs=(planned,), group=PlannedGroup(1, WHOLE)),
+    )
 
 
 def test_existing_manifest_of_the_same_batch_stays_unchanged() -> None:

@@ -94,7 +94,7 @@ def test_tracking_cannot_be_switched_under_a_batch() -> None:
         with contextlib.suppress(Died):
             world.drain()
         dying.arm(-1)
-        if world.pipeline().load().in_flight:
+        if world.pipeline().load().work.in_flight:
             break
     world.settings["use_watermark"] = False
     with pytest.raises(StateError, match="was kept with a watermark"):

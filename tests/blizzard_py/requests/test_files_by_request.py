@@ -277,7 +277,7 @@ def test_a_death_at_every_change_neither_doubles_nor_loses_a_row(
         assert {letter["path"] for letter in world.letters()} == {f"mem://raw/{paths[2]}"}, at
         state = read_state(world.sink, SOURCE_ID)
         assert state is not None
-        assert not [*state.queue, *state.in_flight, *open_of(state.requests)]
+        assert not [*state.work.queue, *state.work.in_flight, *open_of(state.work.requests)]
         world.go_on()
         assert world.rows() == sorted([*BASE, "6", "g0", "g1"]), at
         if not died:
@@ -311,7 +311,7 @@ def test_pages_of_a_large_request_come_one_after_the_other(
     def count(job: IngestJob) -> IngestResult:
         state = read_state(world.sink, SOURCE_ID)
         assert state is not None
-        queued.append(len(state.queue))
+        queued.append(len(state.work.queue))
         return ingest(job)
 
     ingest = world.engine.ingest

@@ -75,7 +75,7 @@ class QueryLetterHarness(QueryHarness):
     def request(self, request_id: str) -> RequestState:
         state = read_state(self.sink, SOURCE_ID)
         assert state is not None
-        return state.requests[request_id]
+        return state.work.requests[request_id]
 
     def replay(self) -> dict[str, str]:
         request_id = submit(self.parts(), {"letters": self.open_ids()})

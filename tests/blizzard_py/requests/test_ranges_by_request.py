@@ -50,7 +50,7 @@ def marks(world: RequestHarness) -> dict[str, object]:
 def check_nothing_is_left(world: RequestHarness) -> None:
     state = read_state(world.sink, SOURCE_ID)
     assert state is not None
-    assert not [*state.queue, *state.in_flight, *open_of(state.requests)]
+    assert not [*state.work.queue, *state.work.in_flight, *open_of(state.work.requests)]
 
 
 @pytest.fixture
@@ -204,8 +204,8 @@ def test_requested_file_is_ingested_again_and_recorded() -> None:
         assert world.rows() == [*BASE, "three"]
     state = read_state(world.sink, SOURCE_ID)
     assert state is not None
-    assert state.unfolded is not None
-    assert state.unfolded.agrees_with(Journal(world.sink, SOURCE_ID).batches())
+    assert state.names.unfolded is not None
+    assert state.names.unfolded.agrees_with(Journal(world.sink, SOURCE_ID).batches())
     assert not read_ledger(world.sink, SOURCE_ID).unprocessed([LATE])
     assert set(world.bring(RANGE).values()) == {"present"}
 

@@ -298,7 +298,7 @@ def test_a_death_at_every_change_leaves_each_row_once(named: bool) -> None:
         assert world.table() == rows, at
         state = read_state(world.sink, SOURCE_ID)
         assert state is not None
-        assert not [*state.replacing, *state.queue, *state.in_flight], at
+        assert not [*state.work.replacing, *state.work.queue, *state.work.in_flight], at
         assert [letter["path"] for letter in world.letters()] == [f"mem://raw/{DAY}/52.json"], at
         world.go_on()
         assert world.table() == rows, at

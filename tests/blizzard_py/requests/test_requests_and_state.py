@@ -109,7 +109,7 @@ def test_a_rollback_restores_no_cancelled_replacement() -> None:
     with pytest.raises(Died):
         world.drain()
     world.engine.ingest = ingest  # type: ignore[method-assign]
-    assert [batch.request for batch in state_of(world).in_flight] == [request_id]
+    assert [batch.request for batch in state_of(world).work.in_flight] == [request_id]
     world.mailbox.cancel(request_id, "bob", "2026-11-25T09:13:00+00:00", "a mistake")
     source = world.pipeline()
     move = partial(checkpoint_edit.with_watermark, partition=DAY, name="52.json")
@@ -122,7 +122,7 @@ def test_a_rollback_restores_no_cancelled_replacement() -> None:
     checkpoint_edit.change(
         source, seen, lambda _state: history.rolled_back(source, seen, version), world.now
     )
-    assert not state_of(world).in_flight
+    assert not state_of(world).work.in_flight
     world.drain()
     assert world.rows() == ["1", "5", "52"]
 
@@ -185,6 +185,6 @@ def test_an_ended_request_stays_ended_in_a_restored_checkpoint() -> None:
     world.now += 100
     world.drain()
     state = state_of(world)
-    assert (state.queue, dict(state.requests), dict(state.retries)) == ((), {}, {})
+    assert (state.work.queue, dict(state.work.requests), dict(state.work.retries)) == ((), {}, {})
     assert world.ingest(late) == ["ingested"]
     assert world.rows() == ["1", "5", "52", "late"]

@@ -77,7 +77,7 @@ def ended(world: QueryHarness, request_id: str) -> RequestState | End:
         return found
     state = read_state(world.sink, world.parts().id)
     assert state is not None
-    return state.requests[request_id]
+    return state.work.requests[request_id]
 
 
 def texts_of(world: QueryHarness) -> list[str]:

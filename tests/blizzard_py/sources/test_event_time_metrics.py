@@ -8,7 +8,7 @@ from prometheus_client import REGISTRY
 
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.state.event_times import EventTimes
-from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.source_state import KindState, SourceState
 from blizzard_py.state.stream_state import OperatorState, QueryBatch, StreamState
 
 TARGET = "metrics/of_event_time"
@@ -32,7 +32,7 @@ def test_a_batch_is_counted_once_however_often_it_is_saved() -> None:
     stream = StreamState(query={}, batch=1, history=(line,))
     activity.saved(SourceState())
     for _ in range(2):
-        activity.saved(SourceState(stream=stream))
+        activity.saved(SourceState(kind=KindState(stream=stream)))
     assert sample("event_time_rows_total", behind="0") == 3
     assert sample("event_time_rows_total", behind="60") == 1
     assert sample("event_time_rows_total", behind="inf") == 1
@@ -48,6 +48,8 @@ def test_a_batch_is_counted_once_however_often_it_is_saved() -> None:
     assert changes == [4, 2, 1]
     # Of a batch without rows the times of the one before stay.
     empty = replace(line, batch=2, times=None)
-    activity.saved(SourceState(stream=replace(stream, batch=2, history=(line, empty))))
+    activity.saved(
+        SourceState(kind=KindState(stream=replace(stream, batch=2, history=(line, empty))))
+    )
     assert sample("event_time_rows_total", behind="0") == 3
     assert sample("event_time_batch_seconds", statistic="max") == 9

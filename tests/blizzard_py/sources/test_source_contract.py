@@ -37,8 +37,9 @@ from blizzard_py.sources.protocol import CheckpointServices, Source
 from blizzard_py.sources.tables.source import WindowSource
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.sources.tables.work import item_name
+from blizzard_py.state.batch import Batch
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
-from blizzard_py.state.source_state import Batch, Retry, SourceState
+from blizzard_py.state.source_state import Position, Retry, SourceState
 from blizzard_py.state.transitions import begin_batch, ended, prepare_batch
 from tests.support.group_reader import groups_of
 from tests.support.memory_store import Died, Dying
@@ -71,7 +72,7 @@ class FilesByWatermark(PipelineHarness):
             self.put(f"d=1/{len(self.source.objects):06}.ndjson", row)
 
     def passed_to(self, state: SourceState) -> str | None:
-        return state.progress.value
+        return state.position.progress.value
 
     def pipeline(self) -> SourcePipeline:
         return SourcePipeline(self.parts(), self.opens)
@@ -112,7 +113,7 @@ class Rows(PipelineHarness):
         return "\n".join(self.table.read(name)).encode()
 
     def passed_to(self, state: SourceState) -> str | None:
-        return state.progress.value
+        return state.position.progress.value
 
     def opens(self, parts: Any, upkeep: CheckpointServices) -> RowSource:
         return RowSource(self.table, parts, upkeep)
@@ -271,7 +272,7 @@ class Owner:
         return self.advanced(committed(state, *files, outcome=outcome, now=self.now()), work)
 
     def advanced(self, state: SourceState, work: Any) -> SourceState:
-        [batch] = state.in_flight
+        [batch] = state.work.in_flight
         after = ended(self.source.advance(state, batch, work, self.now()), batch, self.now())
         self.source.saved()
         return after
@@ -330,7 +331,7 @@ def test_plan_saves_its_state_and_survives_a_restart(world: Any) -> None:
     owner = Owner(arrived(world))
     plan = owner.source.plan(owner.recover())
     assert [stored(state) for state in owner.saved] == [
-        replace(state, last_update_ts=1) for state in owner.saved
+        state.with_summary(last_update_ts=1) for state in owner.saved
     ]
     assert found_by_all(world, owner, plan.state) == names(plan.work.files)
 
@@ -339,7 +340,7 @@ def test_items_in_backoff_are_not_planned_until_due(world: Any) -> None:
     owner = Owner(arrived(world))
     plan = owner.source.plan(owner.recover())
     first, *others = names(plan.work.files)
-    state = replace(plan.state, retries={first: Retry(1, world.now + 100)})
+    state = plan.state.with_work(retries={first: Retry(1, world.now + 100)})
     assert names(owner.source.plan(state).work.files) == others
     world.now += 101
     assert names(owner.source.plan(state).work.files) == [first, *others]
@@ -369,7 +370,7 @@ def test_source_finds_only_items_that_are_not_done(world: Any, chosen: slice, kn
         work.take(BatchLimits(chosen.stop, 1 << 30, 60), None)
         chosen = slice(0, chosen.stop)
     state = owner.done(plan.state, work, *files[chosen])
-    assert state.in_flight == ()
+    assert state.work.in_flight == ()
     left = [path for path in names(files) if path not in names(files[chosen])]
     assert found_by_all(world, owner, state) == left
     again = owner.source.plan(state)
@@ -423,7 +424,7 @@ def test_whoever_advances_what_was_saved_comes_to_the_same_end(world: Any) -> No
     plan = first.source.plan(first.recover())
     files = tuple(plan.work.files)
     saved = committed(plan.state, *files[:2], outcome="ingested", now=world.now)
-    first.source.advance(saved, saved.in_flight[0], plan.work, world.now)  # and dies
+    first.source.advance(saved, saved.work.in_flight[0], plan.work, world.now)  # and dies
     second = Owner(world, 2)
     state = second.advanced(second.recover(stored(saved)), None)
     assert found_by_all(world, second, state) == names(files[2:])
@@ -435,7 +436,7 @@ def test_an_insisted_start_from_nothing_finds_everything_again(world: Any) -> No
     files = tuple(plan.work.files)
     assert found_by_all(world, owner, owner.done(plan.state, plan.work, *files)) == []
     again = Owner(world, 3)
-    state = again.source.start_over(SourceState(reset_ts=world.now), 3)
+    state = again.source.start_over(SourceState(position=Position(reset_ts=world.now)), 3)
     state = again.recover(stored(state))
     assert names(again.source.plan(state).work.files) == names(files)
 

@@ -28,15 +28,19 @@ from blizzard_core.watermark.progress import (
 )
 from blizzard_py.job import FinishedFile, StagedBadRecords
 from blizzard_py.sources.files.advance import held_by
+from blizzard_py.state.batch import Batch, BatchResults, PlannedOutput
 from blizzard_py.state.checkpoint_document import INLINE_NAMES, state_from_json, state_to_json
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.source_state import (
-    Batch,
     Identity,
-    PlannedOutput,
+    LateFileState,
+    PendingWork,
+    Position,
+    ProcessedNames,
     QueuedFile,
     Retry,
     SourceState,
+    Summary,
     Sweep,
     Totals,
 )
@@ -188,13 +192,17 @@ def test_a_batch_in_flight_survives_the_round_trip() -> None:
         2.0,
         (Entry("d=1/g", 3, 4.0),),
         1.75,
-        (PlannedOutput("_blizzard/staging/x", "d=1/y.parquet", 1, 2, "id"),),
-        (FinishedFile("d=1/g", "quarantined", error="line 1: ü", stage="parse"),),
-        (StagedBadRecords("_blizzard/staging/l", (("d=1/g", 2),)),),
-        2.5,
+        results=BatchResults(
+            outputs=(PlannedOutput("_blizzard/staging/x", "d=1/y.parquet", 1, 2, "id"),),
+            finished=(FinishedFile("d=1/g", "quarantined", error="line 1: ü", stage="parse"),),
+            letters=(StagedBadRecords("_blizzard/staging/l", (("d=1/g", 2),)),),
+            committed_ts=2.5,
+        ),
     )
     state = SourceState(
-        Progress(), (batch, ready), {"d=1/f": Retry(2, 60.5)}, Totals(1, 2, 3, 4, 5, 6), 7
+        position=Position(Progress()),
+        work=PendingWork(in_flight=(batch, ready), retries={"d=1/f": Retry(2, 60.5)}),
+        summary=Summary(totals=Totals(1, 2, 3, 4, 5, 6), last_update_ts=7),
     )
     text = json.dumps(state_to_json(state, 7.0))
     assert state_from_json(json.loads(text), "x") == state
@@ -202,18 +210,24 @@ def test_a_batch_in_flight_survives_the_round_trip() -> None:
 
 def test_everything_of_a_state_survives_the_round_trip() -> None:
     state = SourceState(
-        passed(Progress(), ["d=1/a"]),
-        last_update_ts=7,
-        queue=(QueuedFile("d=0/late", 3, 4.5), QueuedFile("d=0/asked", 3, 4.5, "0000000a.1")),
-        sweep=Sweep(12.5, "d=1/a", whole=True, noted=True),
-        ledger=(Segment("00000001~x", 3),),
-        lateness=((20_000, 12.5),),
-        window=(("b", 1.5),),
-        origin="d=0",
-        processed=(Segment("00000002~y", 4, 17.0),),
-        ahead=("d=9/x.ndjson",),
-        reached="d=/x.ndjson",
         source=Identity("events", "main", "s3://raw", range=NameRange("d=0", "d=9")),
+        position=Position(
+            passed(Progress(), ["d=1/a"]),
+            window=(("b", 1.5),),
+            origin="d=0",
+            ahead=("d=9/x.ndjson",),
+            reached="d=/x.ndjson",
+        ),
+        work=PendingWork(
+            queue=(QueuedFile("d=0/late", 3, 4.5), QueuedFile("d=0/asked", 3, 4.5, "0000000a.1"))
+        ),
+        names=ProcessedNames(
+            ledger=(Segment("00000001~x", 3),), processed=(Segment("00000002~y", 4, 17.0),)
+        ),
+        late_files=LateFileState(
+            sweep=Sweep(12.5, "d=1/a", whole=True, noted=True), lateness=((20_000, 12.5),)
+        ),
+        summary=Summary(last_update_ts=7),
     )
     text = json.dumps(state_to_json(state, 7.0))
     assert state_from_json(json.loads(text), "x") == state
@@ -261,7 +275,7 @@ def test_many_names_in_grace_are_left_to_the_journal() -> None:
     assert document["recent"]["d=1"]["done"] == {}
     [[batch, seen]] = document["window"]
     assert f"_blizzard/journal/events_main/{batch}.json" in world.sink.objects
-    done = world.pipeline().load().progress.partitions["d=1"].done
+    done = world.pipeline().load().position.progress.partitions["d=1"].done
     assert len(done) == INLINE_NAMES + 1
     assert set(done.values()) == {seen}
     # A restart knows them all, and finds what appears between them.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +10,10 @@ import pytest
 from blizzard_core.errors import StateError
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.reading import ReadMarks, ReadTask
+from blizzard_py.state.batch import Batch, BatchResults
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.column_state import ColumnState, SeenSegment, StoredWindow
-from blizzard_py.state.source_state import Batch, SourceState
+from blizzard_py.state.source_state import KindState, PendingWork, Position, SourceState
 
 AT = {"updated_at": {"__datetime__": "2026-05-04T11:59:58.120000+00:00"}}
 FULL = ColumnState(
@@ -33,24 +33,26 @@ FULL = ColumnState(
 
 
 def document(columns: ColumnState | None) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(state_to_json(SourceState(columns=columns), 1.0)))
+    found: dict[str, Any] = json.loads(
+        json.dumps(state_to_json(SourceState(kind=KindState(columns=columns)), 1.0))
+    )
     return found
 
 
 @pytest.mark.parametrize("columns", [None, ColumnState(), FULL])
 def test_it_comes_back_as_it_was(columns: ColumnState | None) -> None:
-    assert state_from_json(document(columns), "here").columns == columns
+    assert state_from_json(document(columns), "here").kind.columns == columns
 
 
 def test_checkpoints_of_files_are_as_they_were() -> None:
-    batch = Batch("b", 1, "publishing", 1.0, (), 1.0, committed_ts=1.0)
-    found = json.dumps(state_to_json(SourceState(in_flight=(batch,)), 1.0))
+    batch = Batch("b", 1, "publishing", 1.0, (), 1.0, results=BatchResults(committed_ts=1.0))
+    found = json.dumps(state_to_json(SourceState(work=PendingWork(in_flight=(batch,))), 1.0))
     assert "columns" not in found
     assert '"marks"' not in found
-    marked = replace(batch, marks=(ReadMarks("000000000000#0", "staged", 3),))
-    state = SourceState(Progress(), in_flight=(marked,))
+    marked = batch.with_results(marks=(ReadMarks("000000000000#0", "staged", 3),))
+    state = SourceState(position=Position(Progress()), work=PendingWork(in_flight=(marked,)))
     stored = json.loads(json.dumps(state_to_json(state, 1.0)))
-    assert state_from_json(stored, "here").in_flight == (marked,)
+    assert state_from_json(stored, "here").work.in_flight == (marked,)
 
 
 @pytest.mark.promise("G-139")

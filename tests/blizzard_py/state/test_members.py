@@ -10,6 +10,7 @@ import pytest
 from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.job import FinishedFile, StagedBadRecords
+from blizzard_py.state.batch import Batch, PlannedOutput
 from blizzard_py.state.checkpoint_document import SHARED, state_from_json, state_to_json
 from blizzard_py.state.composite_state import (
     lifted,
@@ -21,11 +22,15 @@ from blizzard_py.state.composite_state import (
 )
 from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.source_state import (
-    Batch,
-    PlannedOutput,
+    IssuedIds,
+    KindState,
+    PendingWork,
+    Position,
+    ProcessedNames,
     QueuedFile,
     Retry,
     SourceState,
+    Summary,
     Totals,
 )
 from blizzard_py.state.stream_state import (
@@ -46,16 +51,20 @@ def batch(name: str, *paths: str) -> Batch:
 
 def state() -> SourceState:
     members = {
-        "app": SourceState(totals=Totals(files=1)),
-        "web": SourceState(queue=(QueuedFile("w/late", 1, 0.0),)),
+        "app": SourceState(summary=Summary(totals=Totals(files=1))),
+        "web": SourceState(work=PendingWork(queue=(QueuedFile("w/late", 1, 0.0),))),
     }
     return SourceState(
-        in_flight=(batch("b1", "app:1", "web:d/2"), batch("b2", "web:3")),
-        retries={"app:7": Retry(2, 9.0), "web:7": Retry(1)},
-        last_batch="b2",
-        reset_ts=3.0,
-        members=members,
-        stream=StreamState(query={}, state_rows=4, late_rows=5, unaccounted_rows=1),
+        position=Position(reset_ts=3.0),
+        work=PendingWork(
+            in_flight=(batch("b1", "app:1", "web:d/2"), batch("b2", "web:3")),
+            retries={"app:7": Retry(2, 9.0), "web:7": Retry(1)},
+        ),
+        ids=IssuedIds(last_batch="b2"),
+        kind=KindState(
+            members=members,
+            stream=StreamState(query={}, state_rows=4, late_rows=5, unaccounted_rows=1),
+        ),
     )
 
 
@@ -65,11 +74,11 @@ def test_a_path_says_whose_it_is() -> None:
 
 def test_each_source_sees_its_own_files_alone() -> None:
     app, web = of_source(state(), "app"), of_source(state(), "web")
-    assert [[e.path for e in b.files] for b in app.in_flight] == [["1"]]
-    assert [[e.path for e in b.files] for b in web.in_flight] == [["d/2"], ["3"]]
-    assert (app.retries, web.retries) == ({"7": Retry(2, 9.0)}, {"7": Retry(1)})
-    assert {app.last_batch, web.last_batch} == {"b2"}
-    assert {app.reset_ts, web.reset_ts} == {3.0}
+    assert [[e.path for e in b.files] for b in app.work.in_flight] == [["1"]]
+    assert [[e.path for e in b.files] for b in web.work.in_flight] == [["d/2"], ["3"]]
+    assert (app.work.retries, web.work.retries) == ({"7": Retry(2, 9.0)}, {"7": Retry(1)})
+    assert {app.ids.last_batch, web.ids.last_batch} == {"b2"}
+    assert {app.position.reset_ts, web.position.reset_ts} == {3.0}
 
 
 @pytest.mark.parametrize("name", ["app", "web"])
@@ -82,22 +91,20 @@ def test_putting_back_what_was_seen_changes_nothing(name: str) -> None:
 def test_change_of_one_source_leaves_the_others_unchanged() -> None:
     own = of_source(state(), "web")
     mine = batch("b3", "x")
-    changed = replace(
-        own, retries={"8": Retry(1)}, in_flight=(*own.in_flight, mine), last_batch="b3", queue=()
-    )
+    changed = own.with_work(
+        retries={"8": Retry(1)}, in_flight=(*own.work.in_flight, mine), queue=()
+    ).with_ids(last_batch="b3")
     after = with_source(state(), "web", changed)
     assert of_source(after, "web") == changed
-    assert replace(of_source(after, "app"), last_batch="b2") == of_source(state(), "app")
-    assert after.in_flight[-1].files[0].path == "web:x"
+    assert of_source(after, "app").with_ids(last_batch="b2") == of_source(state(), "app")
+    assert after.work.in_flight[-1].files[0].path == "web:x"
     # A batch of one source alone that has ended leaves; others that share theirs do not.
-    ended = with_source(after, "web", replace(changed, in_flight=changed.in_flight[:1]))
-    assert [one.batch for one in ended.in_flight] == ["b1"]
+    ended = with_source(after, "web", changed.with_work(in_flight=changed.work.in_flight[:1]))
+    assert [one.batch for one in ended.work.in_flight] == ["b1"]
 
 
 def test_committed_batch_is_split_by_source_with_outputs_once() -> None:
-    done = replace(
-        batch("b1", "app:1", "web:2"),
-        phase="publishing",
+    done = replace(batch("b1", "app:1", "web:2"), phase="publishing").with_results(
         outputs=(OUTPUT,),
         finished=(FinishedFile("app:1", "ingested", 3), FinishedFile("web:2", "quarantined")),
         letters=(
@@ -109,14 +116,16 @@ def test_committed_batch_is_split_by_source_with_outputs_once() -> None:
     app, web = part_of(done, "app", is_first=True), part_of(done, "web", is_first=False)
     assert app is not None
     assert web is not None
-    assert (app.outputs, web.outputs) == ((OUTPUT,), ())
-    assert [f.path for f in (*app.finished, *web.finished)] == ["1", "2"]
-    assert app.letters == (StagedBadRecords("s1", (("1", 2),)),)
-    assert web.letters == (StagedBadRecords("s2", (("2", 1),)),)
-    assert app.settled == web.settled == LINE
+    assert (app.results.outputs, web.results.outputs) == ((OUTPUT,), ())
+    assert [f.path for f in (*app.results.finished, *web.results.finished)] == ["1", "2"]
+    assert app.results.letters == (StagedBadRecords("s1", (("1", 2),)),)
+    assert web.results.letters == (StagedBadRecords("s2", (("2", 1),)),)
+    assert app.results.settled == web.results.settled == LINE
     assert lifted(web, "web").files == done.files[1:]
     # The first one has it also without files of its own, and the others then have none of it.
-    theirs = replace(done, files=done.files[1:], finished=done.finished[1:], letters=())
+    theirs = replace(done, files=done.files[1:]).with_results(
+        finished=done.results.finished[1:], letters=()
+    )
     assert part_of(theirs, "app", is_first=True) is not None
     assert part_of(theirs, "bus", is_first=False) is None
     assert part_of(batch("b9", "web:1"), "app", is_first=True) is None
@@ -136,8 +145,8 @@ def test_query_totals_count_with_the_first_source() -> None:
             "web": SourceStream(max_event_time_ms=7, late_rows=3, ahead_rows=1),
         },
     )
-    whole = replace(state(), stream=stream)
-    app, web = of_source(whole, "app").stream, of_source(whole, "web").stream
+    whole = state().with_kind(stream=stream)
+    app, web = of_source(whole, "app").kind.stream, of_source(whole, "web").kind.stream
     assert app is not None
     assert web is not None
     assert (app.max_event_time_ms, app.late_rows, app.state_rows, app.unaccounted_rows) == (
@@ -150,13 +159,13 @@ def test_query_totals_count_with_the_first_source() -> None:
 
 
 def test_a_saved_state_is_read_as_it_was() -> None:
-    before = replace(state(), stream=None)
+    before = state().with_kind(stream=None)
     document = json.loads(json.dumps(state_to_json(before, 5.0)))
     again = json.dumps(state_to_json(state_from_json(document, "here"), 5.0), sort_keys=True)
     assert again == json.dumps(document, sort_keys=True)
     found = state_from_json(document, "here")
-    for name in before.members:
-        assert replace(of_source(found, name), last_update_ts=None) == of_source(before, name)
+    for name in before.kind.members:
+        assert of_source(found, name).with_summary(last_update_ts=None) == of_source(before, name)
 
 
 def test_member_state_read_alone_is_refused() -> None:
@@ -168,8 +177,8 @@ def test_member_state_read_alone_is_refused() -> None:
 
 
 def test_a_source_counts_its_journal_from_the_first_batch_of_all() -> None:
-    begun = SourceState(unfolded=JournalTally())
-    assert of_source(begun, "app").unfolded == JournalTally()
-    later = replace(begun, unfolded=JournalTally().with_batch("b1"))
-    assert of_source(later, "app").unfolded is None  # nobody knows what it has
-    assert of_source(SourceState(), "app").unfolded is None
+    begun = SourceState(names=ProcessedNames(unfolded=JournalTally()))
+    assert of_source(begun, "app").names.unfolded == JournalTally()
+    later = begun.with_names(unfolded=JournalTally().with_batch("b1"))
+    assert of_source(later, "app").names.unfolded is None  # nobody knows what it has
+    assert of_source(SourceState(), "app").names.unfolded is None

@@ -7,11 +7,11 @@ import pytest
 from blizzard_core.errors import StateError
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.state.checkpoint_file import check_identity
-from blizzard_py.state.source_state import Identity, SourceState
+from blizzard_py.state.source_state import Identity, Position, SourceState
 
 
 def state_of(uri: str) -> SourceState:
-    return SourceState(Progress(value="d=1/a"), source=Identity("p", "s", uri))
+    return SourceState(source=Identity("p", "s", uri), position=Position(Progress(value="d=1/a")))
 
 
 @pytest.mark.promise("G-111")

@@ -56,15 +56,19 @@ def named(path: Path) -> str:
 
 
 def summary(state: SourceState) -> str:
-    progress = state.progress
-    flying = [f"{one.phase} {'+'.join(stem(e.path) for e in one.files)}" for one in state.in_flight]
-    tries = [f"{stem(path)} tried {retry.count}" for path, retry in state.retries.items()]
-    queued = [f"{stem(entry.path)} queued" for entry in state.queue]
+    progress = state.position.progress
+    flying = [
+        f"{one.phase} {'+'.join(stem(e.path) for e in one.files)}" for one in state.work.in_flight
+    ]
+    tries = [f"{stem(path)} tried {retry.count}" for path, retry in state.work.retries.items()]
+    queued = [f"{stem(entry.path)} queued" for entry in state.work.queue]
     grace = sum(len(known.done) for known in progress.partitions.values())
     floors = [f"floor {floor}" for floor in (progress.floor, *progress.floors.values()) if floor]
-    segments = [f"{one.count} in set" for one in state.processed or ()]
-    folded = [f"{one.count} in ledger" for one in state.ledger]
-    counts = f"{len(progress.partitions)} partitions, {grace} in grace, {state.totals.rows} rows"
+    segments = [f"{one.count} in set" for one in state.names.processed or ()]
+    folded = [f"{one.count} in ledger" for one in state.names.ledger]
+    counts = (
+        f"{len(progress.partitions)} partitions, {grace} in grace, {state.summary.totals.rows} rows"
+    )
     return ", ".join([counts, *flying, *tries, *queued, *floors, *segments, *folded])
 
 
@@ -90,7 +94,9 @@ def test_saved_checkpoint_loads_unchanged(path: Path) -> None:
 
 def again(document: dict[str, Any]) -> dict[str, Any]:
     state = state_from_json(document, "x")
-    found: dict[str, Any] = json.loads(json.dumps(state_to_json(state, state.last_update_ts or 0)))
+    found: dict[str, Any] = json.loads(
+        json.dumps(state_to_json(state, state.summary.last_update_ts or 0))
+    )
     return found
 
 
@@ -155,7 +161,7 @@ def test_a_journal_entry_says_what_became_of_files(path: Path) -> None:
     assert record.outcomes == outcomes
     assert [entry.path for entry in batch.files] == list(outcomes)
     assert record.seen_ts == batch.seen_ts == written["seen_ts"]
-    assert [(one.final, one.rows) for one in batch.outputs] == [
+    assert [(one.final, one.rows) for one in batch.results.outputs] == [
         (one["final"], one["rows"]) for one in written["outputs"]
     ]
 

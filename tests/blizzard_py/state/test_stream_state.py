@@ -14,7 +14,7 @@ from blizzard_core.watermark.progress import Progress
 from blizzard_py.job import FieldSpec, IngestSettings, OutputLayout, Place, RowSchema, SqlSteps
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.event_times import EventTimes, merged_behind, merged_times
-from blizzard_py.state.source_state import SourceState, Totals
+from blizzard_py.state.source_state import KindState, Position, SourceState, Summary, Totals
 from blizzard_py.state.stream_query import check_query, fingerprint, respelled, resumed
 from blizzard_py.state.stream_state import (
     HISTORY,
@@ -72,9 +72,9 @@ def after(state: StreamState, one: QueryBatch, newest: int | None = None) -> Str
 
 def test_a_saved_state_is_read_as_it_was() -> None:
     stream = after(StreamState(query=query()), batch(1, watermark_ms=97_000, late_rows=3), 107_000)
-    state = SourceState(stream=stream)
+    state = SourceState(kind=KindState(stream=stream))
     document = json.loads(json.dumps(state_to_json(state, 5.0)))
-    assert state_from_json(document, "here").stream == stream
+    assert state_from_json(document, "here").kind.stream == stream
 
 
 def test_a_checkpoint_without_a_query_has_nothing_of_it() -> None:
@@ -91,11 +91,13 @@ def test_counts_add_up_and_the_newest_time_never_falls() -> None:
 
 def test_batch_history_of_an_older_release_loads() -> None:
     stream = after(StreamState(query=query()), batch(1, state_rows=3), 107_000)
-    document = json.loads(json.dumps(state_to_json(SourceState(stream=stream), 5.0)))
+    document = json.loads(
+        json.dumps(state_to_json(SourceState(kind=KindState(stream=stream)), 5.0))
+    )
     [line] = document["stream"]["history"]
     del line["times"], line["operators"]
     document["stream"]["operators"] = [{"name": "stateStoreSave", "state_rows": 3}]
-    found = state_from_json(document, "here").stream
+    found = state_from_json(document, "here").kind.stream
     assert found is not None
     assert found.operators == (OperatorState("stateStoreSave", 3),)
     assert found.history == (replace(batch(1, state_rows=3), max_event_time_ms=107_000),)
@@ -138,21 +140,23 @@ def test_the_history_is_bounded() -> None:
     ],
 )
 def test_a_changed_query_is_refused_by_name(changed: dict[str, Any], named: str) -> None:
-    state = SourceState(stream=StreamState(query=json.loads(json.dumps(query()))))
+    state = SourceState(kind=KindState(stream=StreamState(query=json.loads(json.dumps(query())))))
     with pytest.raises(StateError, match=named):
         check_query(state, query(**changed), "here")
 
 
 def test_aggregates_in_another_order_are_refused() -> None:
     before, now = {"n": "count(*)", "m": "sum(1)"}, {"m": "sum(1)", "n": "count(*)"}
-    state = SourceState(stream=StreamState(query=json.loads(json.dumps(query(aggregates=before)))))
+    state = SourceState(
+        kind=KindState(stream=StreamState(query=json.loads(json.dumps(query(aggregates=before)))))
+    )
     with pytest.raises(StateError, match=r"event_time\.aggregates were n, m and are m, n"):
         check_query(state, query(aggregates=now), "here")
 
 
 def test_texts_and_zone_are_for_spark_to_judge() -> None:
     kept = query()
-    state = SourceState(stream=StreamState(query=kept))
+    state = SourceState(kind=KindState(stream=StreamState(query=kept)))
     now = query(transform="SELECT 1", zone="Etc/UTC", aggregates={"n": "COUNT(*)"})
     check_query(state, now, "here")
     assert respelled(kept, now) == {
@@ -167,7 +171,7 @@ def test_an_older_checkpoint_adopts_the_zone() -> None:
     now = query(zone="Europe/Berlin")
     old = StreamState(query={k: v for k, v in query().items() if k != "zone"}, packs=PACKS)
     assert respelled(old.query, now) == {}
-    check_query(SourceState(stream=old), now, "here")
+    check_query(SourceState(kind=KindState(stream=old)), now, "here")
     assert resumed(old, now).query == now
 
 
@@ -180,7 +184,7 @@ def test_the_next_batch_takes_over_the_spelling_and_nothing_else() -> None:
 
 
 def test_a_changed_type_is_refused_by_name() -> None:
-    state = SourceState(stream=StreamState(query=query()))
+    state = SourceState(kind=KindState(stream=StreamState(query=query())))
     fields = (FIELDS[0], FieldSpec("page", "int64", nullable=True))
     with pytest.raises(StateError, match=r"schema.fields: page was string and is int64"):
         check_query(state, query(fields=fields), "here")
@@ -199,14 +203,18 @@ def test_a_changed_type_is_refused_by_name() -> None:
     ],
 )
 def test_settings_that_the_state_does_not_depend_on_may_change(changed: dict[str, Any]) -> None:
-    check_query(SourceState(stream=StreamState(query=query())), query(**changed), "here")
+    check_query(
+        SourceState(kind=KindState(stream=StreamState(query=query()))), query(**changed), "here"
+    )
 
 
 @pytest.mark.promise("G-080")
 def test_new_query_is_refused_after_uncounted_plain_output() -> None:
     check_query(SourceState(), query(), "here")
-    made_again = SourceState(Progress("Active", "a.ndjson"))  # of a checkpoint that was lost
-    for state in (made_again, SourceState(totals=Totals(batches=1))):
+    made_again = SourceState(
+        position=Position(Progress("Active", "a.ndjson"))
+    )  # of a checkpoint that was lost
+    for state in (made_again, SourceState(summary=Summary(totals=Totals(batches=1)))):
         check_query(state, None, "here")
         with pytest.raises(StateError, match="published rows as they came"):
             check_query(state, query(), "here")
@@ -226,7 +234,9 @@ SEVERAL = (Branch("app", "ts", 1), Branch("web", "seen", 2))
     ],
 )
 def test_the_sources_of_a_query_stay_what_they_were(before: Any, now: Any, said: str) -> None:
-    state = SourceState(stream=StreamState(query=json.loads(json.dumps(query(branches=before)))))
+    state = SourceState(
+        kind=KindState(stream=StreamState(query=json.loads(json.dumps(query(branches=before)))))
+    )
     with pytest.raises(StateError, match=said):
         check_query(state, query(branches=now), "here")
 
@@ -260,7 +270,9 @@ JOINED: dict[str, Any] = {
     ],
 )
 def test_a_changed_join_is_refused_by_name(changed: dict[str, Any], said: str) -> None:
-    state = SourceState(stream=StreamState(query=json.loads(json.dumps(query(**JOINED)))))
+    state = SourceState(
+        kind=KindState(stream=StreamState(query=json.loads(json.dumps(query(**JOINED)))))
+    )
     check_query(state, query(**JOINED | {"join": JOIN | {"upper": "60 seconds"}}), "here")
     with pytest.raises(StateError, match=said):
         check_query(state, query(**JOINED | {"join": JOIN | changed}), "here")
@@ -268,37 +280,41 @@ def test_a_changed_join_is_refused_by_name(changed: dict[str, Any], said: str) -
 
 def test_the_order_of_fields_that_are_compared_stays() -> None:
     two = JOINED | {"join": JOIN | {"on": ["page", "ts"]}}
-    state = SourceState(stream=StreamState(query=json.loads(json.dumps(query(**two)))))
+    state = SourceState(
+        kind=KindState(stream=StreamState(query=json.loads(json.dumps(query(**two)))))
+    )
     with pytest.raises(StateError, match=r"event_time\.join\.on"):
         check_query(state, query(**JOINED | {"join": JOIN | {"on": ["ts", "page"]}}), "here")
 
 
 def test_a_join_neither_comes_nor_goes() -> None:
     windows = query(branches=SEVERAL)
-    state = SourceState(stream=StreamState(query=windows))
+    state = SourceState(kind=KindState(stream=StreamState(query=windows)))
     with pytest.raises(StateError, match=r"event_time\.window was"):
         check_query(state, query(**JOINED), "here")
-    state = SourceState(stream=StreamState(query=query(**JOINED)))
+    state = SourceState(kind=KindState(stream=StreamState(query=query(**JOINED))))
     with pytest.raises(StateError, match=r"event_time\.join was .* and is absent"):
         check_query(state, windows, "here")
 
 
 def test_the_delay_of_a_source_may_change() -> None:
-    state = SourceState(stream=StreamState(query=query(branches=SEVERAL)))
+    state = SourceState(kind=KindState(stream=StreamState(query=query(branches=SEVERAL))))
     later = tuple(replace(each, delay_us=9, idle_us=5) for each in SEVERAL)
     check_query(state, query(branches=later), "here")
 
 
 def test_a_field_may_be_added() -> None:
     fields = (*FIELDS, FieldSpec("more", "string", nullable=True))
-    check_query(SourceState(stream=StreamState(query=query())), query(fields=fields), "here")
+    check_query(
+        SourceState(kind=KindState(stream=StreamState(query=query()))), query(fields=fields), "here"
+    )
 
 
 def test_a_pipeline_neither_becomes_a_query_nor_stops_being_one() -> None:
-    running = SourceState(totals=replace(Totals(), batches=1))
+    running = SourceState(summary=Summary(totals=replace(Totals(), batches=1)))
     with pytest.raises(StateError, match="as they came"):
         check_query(running, query(), "here")
     with pytest.raises(StateError, match="the configuration has none"):
-        check_query(SourceState(stream=StreamState(query=query())), None, "here")
+        check_query(SourceState(kind=KindState(stream=StreamState(query=query()))), None, "here")
     check_query(SourceState(), query(), "here")
     check_query(running, None, "here")

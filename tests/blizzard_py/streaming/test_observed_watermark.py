@@ -9,7 +9,6 @@ import datetime as dt
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
@@ -35,7 +34,7 @@ from blizzard_py.ingest.jobs import PlainJobs
 from blizzard_py.job import IngestJob, IngestResult, JobFile, StagedOutput
 from blizzard_py.kernels.lateness import Limits, Rule
 from blizzard_py.state.event_times import BEHIND_SECS, EventTimes
-from blizzard_py.state.source_state import SourceState, ToReplace
+from blizzard_py.state.source_state import PendingWork, SourceState, ToReplace
 from blizzard_py.state.stream_state import StreamState, watched_query
 from blizzard_py.streaming.observed_watermark import ObservedWatermarkJobs, after
 from blizzard_py.streaming.staged_times import TimeTally, tally
@@ -219,7 +218,7 @@ def test_a_removed_watermark_leaves_no_state_for_a_query(tmp_path: Path) -> None
     world.pipeline_settings["event_time"] = None
     world.put([row(200)])
     world.drain()
-    assert world.pipeline().load().stream is None
+    assert world.pipeline().load().kind.stream is None
     assert len(world.table()) == 2
 
 
@@ -230,7 +229,7 @@ def test_a_query_is_not_replaced_by_an_observed_watermark(tmp_path: Path) -> Non
     world.drain()
     pipeline = world.pipeline()
     query = StreamState(query={"column": "ts"}, batch=1)  # with open windows
-    change(pipeline, stored(pipeline), lambda state: replace(state, stream=query), 0.0)
+    change(pipeline, stored(pipeline), lambda state: state.with_kind(stream=query), 0.0)
     parts = context_of(world.config(), ("pages", "web"), world.engine)
     with pytest.raises(StateError, match="holds the state of an event_time query"):
         Rebuild(parts).plan(None)
@@ -258,7 +257,7 @@ def test_replaced_rows_move_and_count_nothing(
     fresh = jobs.run(SourceState(), job, 1)
     assert fresh.stream is not None
     assert fresh.stream.watermark_ms == ms(90)
-    again = jobs.run(SourceState(replacing={name: ToReplace()}), job, 1)
+    again = jobs.run(SourceState(work=PendingWork(replacing={name: ToReplace()})), job, 1)
     assert (len(again.result.outputs), again.stream) == (1, None)
 
 

@@ -9,7 +9,7 @@ import pytest
 from blizzard_core.errors import EngineError, StateError
 from blizzard_py.app.wiring import context_of
 from blizzard_py.job import IngestJob
-from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.source_state import KindState, SourceState
 from blizzard_py.state.stream_state import Packed, StreamState
 from blizzard_py.streaming import shared_directory
 from blizzard_py.streaming.jobs import StreamJobs
@@ -87,7 +87,9 @@ def test_starts_that_fail_leave_no_copies(tmp_path: Path, monkeypatch: pytest.Mo
     assert parts.query_fingerprint is not None
     jobs = StreamJobs(parts, parts.event_time.settings, lambda: None)
     packs = {"metadata": Packed("_blizzard/gone.tar", 3, "d")}
-    state = SourceState(stream=StreamState(query=parts.query_fingerprint, batch=1, packs=packs))
+    state = SourceState(
+        kind=KindState(stream=StreamState(query=parts.query_fingerprint, batch=1, packs=packs))
+    )
     job = IngestJob(parts.ingest, "staging", "id", (), 0.0)
     for _ in range(3):
         with pytest.raises(StateError, match=r"gone\.tar"):

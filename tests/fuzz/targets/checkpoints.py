@@ -30,7 +30,7 @@ _SEGMENT = "00000001~a"
 
 def _state(data: bytes) -> None:
     def saved(state: SourceState) -> SourceState:
-        document = state_to_json(state, state.last_update_ts)
+        document = state_to_json(state, state.summary.last_update_ts)
         return state_from_json(json_value(encode(document)), _WHERE)
 
     # What the specification's form leaves out is made complete once.

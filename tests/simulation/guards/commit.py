@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -16,7 +15,7 @@ from blizzard_py.dead_letters.writer import DeadLetterWriter
 from blizzard_py.ingest import batch_jobs, batch_runner, publish, source_pipeline
 from blizzard_py.ingest.batch_runner import BatchRunner
 from blizzard_py.sources.files import advance
-from blizzard_py.state.source_state import PlannedOutput
+from blizzard_py.state.batch import PlannedOutput
 from blizzard_py.state.state_paths import StatePaths
 from tests.simulation.guards.registry import guard, nothing
 from tests.simulation.world import SimulatedWorld
@@ -119,14 +118,12 @@ def running_batches_run_again(_world: SimulatedWorld) -> Iterator[None]:
     def recover(self: Any, state: Any, found: Any) -> Any:
         if found.phase != "running":
             return real(self, state, found)
-        done = replace(
-            state,
-            in_flight=tuple(b for b in state.in_flight if b.batch != found.batch),
-            progress=watermark.mark_done(
-                state.progress, [e.path for e in found.files], found.seen_ts, advance.hold_all
-            ),
+        left = tuple(b for b in state.work.in_flight if b.batch != found.batch)
+        paths = [entry.path for entry in found.files]
+        progress = watermark.mark_done(
+            state.position.progress, paths, found.seen_ts, advance.hold_all
         )
-        return self._save(done)
+        return self._save(state.with_work(in_flight=left).with_position(progress=progress))
 
     with mock.patch.object(BatchRunner, "recover", recover):
         yield
@@ -138,7 +135,7 @@ def letters_after_the_commit(_world: SimulatedWorld) -> Iterator[None]:
 
     def prepare(self: Any, state: Any, ingesting: Any) -> Any:
         found = real(self, state, ingesting)
-        self._records._own.letters.keep(found[1], state.retries)
+        self._records._own.letters.keep(found[1], state.work.retries)
         return found
 
     with mock.patch.object(BatchRunner, "prepare", prepare):

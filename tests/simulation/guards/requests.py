@@ -33,9 +33,9 @@ def requests_end_by_a_save(_world: SimulatedWorld) -> Iterator[None]:
 
     def with_next_page(self: Any, state: Any, request_id: str, epoch: int) -> Any:
         after = real(self, state, request_id, epoch)
-        known = None if after is None else after.requests[request_id]
+        known = None if after is None else after.work.requests[request_id]
         if known is not None and known.is_read and known.state == "running":
-            self._record(replace(after, requests={request_id: replace(known, state="done")}))
+            self._record(after.with_work(requests={request_id: replace(known, state="done")}))
         return after
 
     with mock.patch.object(RequestRunner, "_with_next_page", with_next_page):
@@ -46,12 +46,14 @@ def requests_end_by_a_save(_world: SimulatedWorld) -> Iterator[None]:
 def requests_move_no_marks(_world: SimulatedWorld) -> Iterator[None]:
     def advance(self: Any, state: Any, batch: Any, work: Any, now: float) -> Any:
         beside = None if isinstance(work, PlainWork) else work
-        moved = self._moved(replace(state, queue=()), batch, _lowest(state, batch, beside), now)
-        return replace(moved, queue=state.queue)
+        lowest = _lowest(state, batch, beside)
+        moved = self._moved(state.with_work(queue=()), batch, lowest, now)
+        return moved.with_work(queue=state.work.queue)
 
     def outlook(self: Any, state: Any, batch: Any) -> Any:
-        moved = self._moved(replace(state, queue=()), batch, NOTHING.lowest, batch.committed_ts)
-        return replace(moved, queue=state.queue)
+        now = batch.results.committed_ts
+        moved = self._moved(state.with_work(queue=()), batch, NOTHING.lowest, now)
+        return moved.with_work(queue=state.work.queue)
 
     with (
         mock.patch.object(FileSource, "advance", advance),
@@ -72,7 +74,7 @@ def letters_wait_for_their_files(_world: SimulatedWorld) -> Iterator[None]:
 
     def with_next_page(self: Any, state: Any, request_id: str, epoch: int) -> Any:
         after = real(self, state, request_id, epoch)
-        known = None if after is None else after.requests.get(request_id)
+        known = None if after is None else after.work.requests.get(request_id)
         if known is not None and known.letters:
             self._effects.put_away(self._mailbox.read(request_id), known.letters)
         return after

@@ -27,12 +27,12 @@ def grace_by_scans(_world: SimulatedWorld) -> Iterator[None]:
 
     def advance(self: Any, state: Any, found: Any, work: Any) -> Any:
         state = real(self, state, found, work)
-        if state.processed is not None or found.request:
+        if state.names.processed is not None or found.request:
             return state
         now, grace = self._now(), self._parts.source.grace_period
         lowest = files._lowest(state, found, work)
-        moved = watermark.expire_grace(state.progress, ScanTimes(now, now), grace, lowest)
-        return replace(state, progress=moved)
+        moved = watermark.expire_grace(state.position.progress, ScanTimes(now, now), grace, lowest)
+        return state.with_position(progress=moved)
 
     with mock.patch.object(BatchRunner, "_advance", advance):
         yield
@@ -44,16 +44,16 @@ def modification_times_mean_nothing(_world: SimulatedWorld) -> Iterator[None]:
 
     def advanced(state: Any, found: Any, lowest: Any, now: float) -> Any:
         after = real(state, found, lowest, now)
-        if after.processed is not None:
+        if after.names.processed is not None:
             return after
         old = [e.path for e in found.files if e.modified < now - 86_400]
-        partitions = dict(after.progress.partitions)
+        partitions = dict(after.position.progress.partitions)
         for path in old:
-            partition, name = watermark_paths.split(path, after.progress.depth or 0)
+            partition, name = watermark_paths.split(path, after.position.progress.depth or 0)
             known = partitions.get(partition)
             if known is not None and name in known.done:
                 partitions[partition] = replace(known, done={**known.done, name: 0.0})
-        return replace(after, progress=replace(after.progress, partitions=partitions))
+        return after.with_position(progress=replace(after.position.progress, partitions=partitions))
 
     with mock.patch.object(watermark_files, "finish_batch", advanced):
         yield
@@ -65,13 +65,13 @@ def recovery_moves_nothing(_world: SimulatedWorld) -> Iterator[None]:
 
     def recover(self: Any, state: Any, found: Any) -> Any:
         state = real(self, state, found)
-        if state.processed is not None:
+        if state.names.processed is not None:
             return state
         now, grace = self._now(), self._parts.source.grace_period
         moved = watermark.expire_grace(
-            state.progress, ScanTimes(now, now), grace, lambda _partition: None
+            state.position.progress, ScanTimes(now, now), grace, lambda _partition: None
         )
-        return replace(state, progress=moved)
+        return state.with_position(progress=moved)
 
     with mock.patch.object(BatchRunner, "recover", recover):
         yield
@@ -100,9 +100,10 @@ def retried_files_are_not_done(_world: SimulatedWorld) -> Iterator[None]:
 
     def advance(self: Any, state: Any, found: Any, work: Any) -> Any:
         judged = tuple(
-            replace(f, outcome="ingested") if f.outcome == "retry" else f for f in found.finished
+            replace(f, outcome="ingested") if f.outcome == "retry" else f
+            for f in found.results.finished
         )
-        return real(self, state, replace(found, finished=judged), work)
+        return real(self, state, found.with_results(finished=judged), work)
 
     with mock.patch.object(BatchRunner, "_advance", advance):
         yield
@@ -217,7 +218,7 @@ def cold_floor_is_frozen(_world: SimulatedWorld) -> Iterator[None]:
     def starting_point(state: Any, source: Any, now: float, where: str) -> Any:
         found = real(state, source, now, where)
         oldest = lookback_floor(source.partition_filter, now)
-        if state.progress.state == "Initial" and oldest is not None:
+        if state.position.progress.state == "Initial" and oldest is not None:
             return replace(found, floor=oldest)
         return found
 

@@ -18,7 +18,7 @@ from blizzard_core.watermark.progress import Progress, mark_done
 from blizzard_py.sources.activity import SkippedItems
 from blizzard_py.sources.files.discovery import Discovery, FirstSeen, accepts, starting_point
 from blizzard_py.sources.files.discovery import discover as discover_with
-from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.source_state import Position, SourceState
 from tests.support.memory_store import MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.s3_server import S3Server
@@ -100,7 +100,7 @@ def test_filtered_cold_start_sets_a_floor_that_later_polls_keep() -> None:
     found = discover(storage, source(2), start)
     assert [f.path for f in found.files] == [f"date=2024-01-{d}/a.json" for d in (26, 27, 28)]
     later = passed(found.progress, [file.path for file in found.files])
-    known = SourceState(later, origin=start.floor)
+    known = SourceState(position=Position(later, origin=start.floor))
     a_month_on = starting_point(known, source(2), NOW + 30 * 86400, "x")
     assert a_month_on.floor == "date=2024-01-26"
     assert discover(storage, source(2), a_month_on).files == ()

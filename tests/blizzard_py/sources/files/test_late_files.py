@@ -21,11 +21,11 @@ from blizzard_core.watermark.progress import PartitionProgress, Progress, ScanTi
 from blizzard_py.job import FinishedFile, Outcome
 from blizzard_py.sources.files import sweep
 from blizzard_py.sources.files.sweep import partitions_behind
+from blizzard_py.state.batch import Batch, BatchResults
 from blizzard_py.state.checkpoint_document import INLINE_NAMES
 from blizzard_py.state.journal import KEPT_SECS, Journal
 from blizzard_py.state.lateness import AUTO_GRACE_SECS, auto_grace, measured, with_worst
 from blizzard_py.state.ledger import Ledger, Settled
-from blizzard_py.state.source_state import Batch, SourceState
 from tests.support.memory_store import MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.watermarks import nothing_waits
@@ -72,7 +72,7 @@ def outcomes(world: PipelineHarness, path: str = LATE) -> list[str]:
 def ledger_of(world: PipelineHarness) -> Ledger:
     """Load the ledger as a reader does."""
     ledger = Ledger(world.sink, "events_main")
-    ledger.load(world.pipeline().load().ledger)
+    ledger.load(world.pipeline().load().names.ledger)
     return ledger
 
 
@@ -348,7 +348,15 @@ def _journal(sink: MemoryStorage, source_id: str, files: dict[str, Outcome], n: 
     finished_ = tuple(FinishedFile(path, outcome) for path, outcome in files.items())
     entries = tuple(Entry(path, 1, 0.0) for path in files)
     Journal(sink, source_id).write(
-        Batch(batch, 1, "publishing", 1.0, entries, 1.0, finished=finished_, committed_ts=2.0)
+        Batch(
+            batch,
+            1,
+            "publishing",
+            1.0,
+            entries,
+            1.0,
+            results=BatchResults(finished=finished_, committed_ts=2.0),
+        )
     )
     return batch
 
@@ -516,7 +524,7 @@ def test_how_far_behind_is_counted_in_partitions() -> None:
     progress = Progress(
         depth=1, partitions={f"d={n}": PartitionProgress("a", "a") for n in range(5)}
     )
-    assert partitions_behind(SourceState(progress), "d=1/a") == 3
+    assert partitions_behind(progress, "d=1/a") == 3
 
 
 @pytest.mark.promise("G-056")

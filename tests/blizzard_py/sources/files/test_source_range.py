@@ -57,7 +57,7 @@ def test_source_ends_idle_with_the_files_of_its_range(use_watermark: bool) -> No
     world = year_world(use_watermark=use_watermark)
     world.drain()
     assert world.rows() == ["2023-01-01", "2023-06-01", "2023-12-31"]
-    assert world.pipeline().load().progress.state == "Idle"
+    assert world.pipeline().load().position.progress.state == "Idle"
     assert world.checkpoint()["source"]["range"] == {
         "first": "date=2023-01-01",
         "last": "date=2023-12-31",

@@ -27,7 +27,7 @@ from blizzard_py.job import ErrorTolerance, FieldSpec, PartitionRule
 from blizzard_py.sources.tables import windows
 from blizzard_py.state import seen_rows
 from blizzard_py.state.column_state import ColumnState
-from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.source_state import KindState, SourceState
 from tests.support.memory_store import Died, Dying
 from tests.support.promise_scenarios import is_running_batch, killed
 from tests.support.query_harness import FIELDS, QueryHarness
@@ -236,7 +236,7 @@ def test_null_rows_are_in_the_first_window_wherever_it_begins() -> None:
         assert kept is not None
         return kept.nulls_first
 
-    begun_at = checkpoint_edit.set_columns(SourceState(), {"n": 2}, ("n",)).columns
+    begun_at = checkpoint_edit.set_columns(SourceState(), {"n": 2}, ("n",)).kind.columns
     assert begun_at is not None
     assert first(ColumnState())
     assert first(begun_at)
@@ -250,9 +250,9 @@ def test_a_watermark_is_set_on_the_configured_columns_only() -> None:
     with pytest.raises(EditRefused, match="give a value for 'm', too"):
         checkpoint_edit.set_columns(SourceState(), {"n": 2}, ("n", "m"))
     with pytest.raises(EditRefused, match="give --column"):
-        checkpoint_edit.with_watermark(SourceState(columns=ColumnState()), "", "x")
-    over = checkpoint_edit.reset(SourceState(columns=ColumnState({"n": 2}, seq=7)))
-    assert over.columns == ColumnState(seq=8)
+        checkpoint_edit.with_watermark(SourceState(kind=KindState(columns=ColumnState())), "", "x")
+    over = checkpoint_edit.reset(SourceState(kind=KindState(columns=ColumnState({"n": 2}, seq=7))))
+    assert over.kind.columns == ColumnState(seq=8)
 
 
 def test_an_emptied_table_is_no_news() -> None:

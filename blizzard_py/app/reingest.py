@@ -37,7 +37,7 @@ from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.source_state import SourceState
 
 # What people have to look at.
-_FAILED = frozenset({"quarantined", "taken", "open", "refused", "missing", "kept"})
+_FAILED = frozenset({"quarantined", "taken", "open", "refused", "missing", "kept", "retry"})
 # So many batches of the journal are read before it is looked whether that is enough.
 _BATCHES_AT_ONCE = 256
 # So many files of a request are read into memory to be printed; `requests show --files` has all.

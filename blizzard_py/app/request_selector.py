@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +20,7 @@ from blizzard_py.requests.report import ReportLine
 from blizzard_py.selection.candidates import PAGE_FILES, CandidatePage, read_page
 from blizzard_py.selection.choose import Choice, choose
 from blizzard_py.selection.claims import Claims
-from blizzard_py.selection.replaced import find_replaced
+from blizzard_py.selection.replaced import find_replaced, find_unsure
 from blizzard_py.selection.replacing import Replaceable
 from blizzard_py.selection.since import BroughtSince
 from blizzard_py.sources.context import SourceContext
@@ -29,6 +30,7 @@ from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.source import NameLookup
 from blizzard_py.sources.protocol import Source
 from blizzard_py.state.checkpoint_file import read_ledger
+from blizzard_py.state.journal import KEPT_SECS
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.record_names import is_of_records
@@ -41,6 +43,7 @@ REPLACED_AT_MOST = 10_000
 APART_MARGIN_SECS = 3600.0
 # Live work waits so long for what is read of a journal, with each look.
 _WAIT_SECS = 2.0
+_DAY_SECS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,11 +257,23 @@ def _choice(
 ) -> Choice:
     names = [each.path for each in page.candidates if is_of_records(each.path)]
     replaced = find_replaced(parts, state, names)
-    claims = Claims(parts, state, ledger, known, wanted.now, replaced)
+    unsure = find_unsure(parts, ledger, names)
+    claims = Claims(parts, state, ledger, known, wanted.now, replaced, unsure)
     mode, later = _mode(request), set[str]()
     if mode == "again" and request.since:
+        _check_age(parts, request, wanted.now)
         later = since.names(request.since, wanted.cursor if request.select.get("range") else "")
     return choose(page.candidates, claims, mode, later, insist=_insists(request))
+
+
+def _check_age(parts: SourceContext, request: Request, now: float) -> None:
+    """Raise `RequestRefused` if the journal may no longer tell what came since the request."""
+    made = dt.datetime.fromisoformat(request.at).timestamp()
+    if now - made > KEPT_SECS - _DAY_SECS:
+        raise RequestRefused(
+            f"{parts.name}: the request was made at {request.at}. The journal keeps thirty days and"
+            " cannot tell whether its rows came since; give the command again"
+        )
 
 
 def _replacing(

@@ -101,6 +101,7 @@ def rebuilt_document(rebuilt: Rebuilt) -> dict[str, Any]:
             if each.judgement != "done"
         ],
         "new": list(rebuilt.new),
+        "unknown": sorted(rebuilt.reported),
     }
 
 
@@ -126,6 +127,11 @@ def print_rebuilt(rebuilt: Rebuilt) -> None:
         f"{counted(len(rebuilt.new), 'new file')}" + (", among them:" if rebuilt.new else "")
     )
     for path in rebuilt.new[:_SHOWN_FILES]:
+        click.echo(f"  {printable(path)}")
+    if rebuilt.reported:
+        files = counted(len(rebuilt.reported), "file")
+        click.echo(f"unknown whether rows of {files} are in the table; polls leave them:")
+    for path in sorted(rebuilt.reported)[:_SHOWN_FILES]:
         click.echo(f"  {printable(path)}")
 
 

@@ -28,7 +28,13 @@ from blizzard_py.app.refused_files import bring_refused
 from blizzard_py.app.reingest import ReingestResult, bring
 from blizzard_py.app.submit import RequestOrder, Waits
 from blizzard_py.commands.options import source_options
-from blizzard_py.commands.reingest_options import answer, exit_code_of, how_to_wait, request_options
+from blizzard_py.commands.reingest_options import (
+    answer,
+    assume_missing_option,
+    exit_code_of,
+    how_to_wait,
+    request_options,
+)
 from blizzard_py.commands.requests import following, print_result
 
 
@@ -62,6 +68,7 @@ from blizzard_py.commands.requests import following, print_result
     is_flag=True,
     help="Read records from their line in the present source file, not from the letter.",
 )
+@assume_missing_option
 @request_options(replaces=True)
 @log_level_option
 @command
@@ -78,6 +85,7 @@ def replay(
     from_source: bool,
     replace: bool,
     assume_named: bool,
+    assume_missing: bool,
     why: str,
     dry_run: bool,
     no_wait: bool,
@@ -101,7 +109,8 @@ def replay(
     how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)
     wanted = LetterFilter(letter, stage, reason, _time(since))
     if refused:
-        if everything or replace or assume_named or from_source or wanted != LetterFilter():
+        insists = assume_named or assume_missing
+        if everything or replace or insists or from_source or wanted != LetterFilter():
             raise click.UsageError("--refused chooses files by --pipeline and --source alone")
         with following():
             return _refused(config, loaded, (pipeline, source), why, how, as_json=as_json)
@@ -116,6 +125,8 @@ def replay(
     settings = source_of(loaded, where)
     if replace and (from_source or not settings.has_files):
         raise click.UsageError("--replace takes whole files of a source of files")
+    if assume_missing and (replace or settings.is_by_units):
+        raise click.UsageError("--assume-missing goes with letters of files, without --replace")
     if assume_named and not replace:
         raise click.UsageError("--assume-named goes with --replace")
     if settings.is_by_units:
@@ -124,6 +135,7 @@ def replay(
         return _units(loaded, where, letter, why, how, as_json=as_json)
     options: dict[str, Any] = {"mode": "replace"} if replace else {}
     options |= {"assume_named": True} if assume_named else {}
+    options |= {"assume_missing": True} if assume_missing else {}
     options |= {"from_source": True} if from_source else {}
     return _letters(loaded, where, wanted, options, why, how, as_json=as_json)
 

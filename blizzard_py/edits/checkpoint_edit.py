@@ -268,10 +268,11 @@ def change(
         journal = Journal(source.sink, parts.letters_id, parts.concurrency)
         ledger = Ledger(source.sink, source.id)
         ledger.load((), _next_epoch(seen, world))
+        reported = [batch for batch, _ in Mailbox(source.sink, parts.letters_id).outcomes()]
         after = (
             after.with_position(reset_ts=journal.latest_commit(now_there))
             .with_ids(last_batch="")
-            .with_names(ledger=ledger.start_over(), unfolded=JournalTally())
+            .with_names(ledger=ledger.start_over(reported), unfolded=JournalTally())
         )
         after = adopted(after, parts, world)
     elif after.kind.columns != seen.state.kind.columns:

@@ -31,7 +31,7 @@ from blizzard_py.explain.location import Located
 from blizzard_py.explain.verdict import waiting
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Source
-from blizzard_py.sources.story import ItemStatus, Lateness, Story, way_out
+from blizzard_py.sources.story import DOUBTFUL, ItemStatus, Lateness, Story, way_out
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.source_state import SourceState
 
@@ -84,6 +84,8 @@ def _new(
     """Explain a file that polls have not reached yet."""
     if state.position.ahead and _has_rows(parts, base.path or ""):
         return replace(base, verdict="ingested", reason=_REQUESTED)
+    if (doubt := _doubt(parts, base.path or "")) is not None:
+        return replace(base, verdict="unknown", reason=doubt)
     wait = status.next_poll()
     return replace(base, verdict="pending", reason=wait.reason, pending=wait)
 
@@ -93,6 +95,12 @@ def _is_known(parts: SourceContext, state: SourceState, path: str) -> bool:
     if waiting(state.work, path, 0) is not None:
         return True
     return read_ledger(parts.stores.sink, parts.id).outcome_of(path) is not None
+
+
+def _doubt(parts: SourceContext, path: str) -> str | None:
+    """Return why it is unknown whether the file's rows are in, None if that is known."""
+    settled = read_ledger(parts.stores.sink, parts.id).outcome_of(path)
+    return DOUBTFUL if settled == "unknown" else None
 
 
 def _has_rows(parts: SourceContext, path: str) -> bool:
@@ -282,5 +290,7 @@ def _outputs(parts: SourceContext, story: Story, found: Journaled) -> tuple[Outp
 
 def _passed(parts: SourceContext, status: ItemStatus, base: Explanation) -> Explanation:
     """Explain an existing file that no poll finds and no journal holds."""
+    if (doubt := _doubt(parts, base.path or "")) is not None:
+        return replace(base, verdict="unknown", reason=doubt)
     found = status.passed(partial(journal_start, parts.stores.sink, parts.id))
     return replace(base, verdict=found.verdict, reason=found.reason, late=found.late)

@@ -20,6 +20,7 @@ from blizzard_py.sources.files.listing import outside
 from blizzard_py.sources.files.source import NameLookup
 from blizzard_py.sources.files.sweep import sweeps
 from blizzard_py.sources.shared_files import ranges_of_others
+from blizzard_py.sources.story import DOUBTFUL
 from blizzard_py.state.ledger import Ledger, Settled
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.source_state import SourceState, under_way
@@ -30,12 +31,6 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 _UNKNOWN = (
     "unknown whether its rows are in the table: it was passed before there was a ledger. Look into"
     " the table, and give it to `blizzard ingest --assume-missing` if they are not"
-)
-
-_DOUBTFUL = (
-    "unknown whether its rows are in the table: its batch was lost or given up by a rebuild. Look"
-    " into the table, delete what is there of its rows, and give it to `blizzard ingest"
-    " --assume-missing`"
 )
 
 
@@ -57,7 +52,8 @@ class Claims:
     """Claims of the source that ``parts`` are of, as ``state`` and ``ledger`` tell of them.
 
     ``known`` tells of polls, ``now`` is the store's time, ``replaced`` are files of records whose
-    whole file was replaced since. A table or an API has files of records alone, and no ``known``.
+    whole file was replaced since, ``unsure`` those where it may have been. A table or an API has
+    files of records alone, and no ``known``.
     """
 
     def __init__(
@@ -68,11 +64,13 @@ class Claims:
         known: NameLookup | None,
         now: float,
         replaced: Mapping[str, str] = _NONE,
+        unsure: Mapping[str, str] = _NONE,
     ) -> None:
         self.now = now
         self._state = state
         self._ledger = ledger
         self._replaced = replaced
+        self._unsure = unsure
         self._source = parts.files if parts.has_files else None
         self._known = known
         self._names = parts.identity.range
@@ -104,8 +102,8 @@ class Claims:
             return Claim("waits", waits)
         if settled == "rows" or path in self._replaced:
             return Claim("rows", self._replaced.get(path, "its rows are in"))
-        if settled == "unknown":
-            return Claim("doubtful", _DOUBTFUL)
+        if settled == "unknown" or (settled is None and path in self._unsure):
+            return Claim("doubtful", self._unsure.get(path, DOUBTFUL))
         if settled == "none":
             return Claim("empty", "it was settled without a row")
         return Claim("unknown", _UNKNOWN) if self._is_older(path, settled) else Claim("free")

@@ -21,7 +21,14 @@ Verdict = Literal[
     "missing",
     "ignored",
     "unmatched",
+    "unknown",
 ]
+
+DOUBTFUL = (
+    "unknown whether its rows are in the table: its batch was lost or given up by a rebuild. Look"
+    " into the table, delete what is there of its rows, and give it to `blizzard ingest"
+    " --assume-missing`"
+)
 Behind = Literal["in_flight", "retry", "late_queue", "requested", "min_age", "apart", "poll"]
 
 

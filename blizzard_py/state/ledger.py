@@ -13,6 +13,7 @@ path           a batch has processed it
 ``none``       … without any row: a dead letter, or a report
 ``rows``       … and another time with rows
 ``unknown``    its batch was given up or lost: it is unknown whether its rows are in
+``replaced``   a batch has replaced its rows; the stem stands for the path
 ``noted``      it was passed before there was a ledger: the same, but by no batch of ours
 ``history``    it lies below the origin of the cold start, so it was not requested
 ``changed``    a sweep has reported that it was changed, in its present version
@@ -34,6 +35,7 @@ from blizzard_py.state.journal import Journal, Record
 from blizzard_py.state.journal_tally import JournalTally, check_tally
 from blizzard_py.state.processed_set import Segment, digests_of
 from blizzard_py.state.processed_tracker import ProcessedTracker
+from blizzard_py.state.record_names import stem_of
 from blizzard_py.state.state_paths import StatePaths
 
 Settled = Literal["rows", "none", "noted", "unknown"]
@@ -43,6 +45,7 @@ _BATCH = "\0batch/"
 _NONE = "\0none/"
 _ROWS = "\0rows/"
 _UNKNOWN = "\0unknown/"
+_REPLACED = "\0replaced/"
 _NOTED = "\0noted/"
 _HISTORY = "\0history/"
 _CHANGED = "\0changed/"
@@ -72,7 +75,7 @@ class Ledger:
 
         Never for an empty source: that is more likely a disk that is not mounted.
         """
-        return files > 0 and len(self._set) > 2 * len(_MARKS) * files + TAIL
+        return files > 0 and len(self._set) > 2 * (len(_MARKS) + 1) * files + TAIL
 
     def fold(self, expected: JournalTally | None = None) -> tuple[Segment, ...] | None:
         """Add new journal batches. Return the segments to save, None if there is nothing new.
@@ -84,13 +87,15 @@ class Ledger:
         self._beside.clear()
         return segments
 
-    def start_over(self) -> tuple[Segment, ...]:
+    def start_over(self, reported: Iterable[str]) -> tuple[Segment, ...]:
         """Ignore everything that the journal has now. Return the segments to save.
 
-        For a source that starts over. Its batches count as folded, but none of their files are in
-        the ledger. A file that comes again is ingested, or reported as late, like a new file.
+        For a source that starts over. Its batches count as folded, and so do those ``reported`` to
+        requests, but none of their files are in the ledger. A file that comes again is ingested, or
+        reported as late, like a new file.
         """
-        return self._set.adding(f"{_BATCH}{batch}" for batch in self._journal.batches()) or ()
+        batches = {*self._journal.batches(), *reported}
+        return self._set.adding(f"{_BATCH}{batch}" for batch in batches) or ()
 
     def look(
         self,
@@ -116,11 +121,17 @@ class Ledger:
 
     def _names_of(self, record: Record) -> set[str]:
         settled = record.done_paths
+        replaced: list[str] = []
         if record.replaces:
             settled = [path for path in settled if record.outcomes[path] == "ingested"]
+            replaced = [f"{_REPLACED}{stem_of(path)}" for path in settled]
         fresh = set(self._without("", settled))
         empty = set(settled) - set(self._without(_NONE, settled))
-        names = {f"{_BATCH}{record.batch}", *(f"{_UNKNOWN}{path}" for path in record.unknown)}
+        names = {
+            f"{_BATCH}{record.batch}",
+            *replaced,
+            *(f"{_UNKNOWN}{path}" for path in record.unknown),
+        }
         settled = [path for path in settled if path not in record.unknown]
         names.update(settled)
         for path in settled:
@@ -170,7 +181,8 @@ class Ledger:
     @staticmethod
     def digests_listed(paths: Sequence[str]) -> Digests:
         """Return what `forget` needs to know about the files that still exist."""
-        return digests_of(f"{mark}{path}" for mark in _MARKS for path in paths)
+        names = [f"{mark}{path}" for mark in _MARKS for path in paths]
+        return digests_of([*names, *(f"{_REPLACED}{stem_of(path)}" for path in paths)])
 
     def saved(self) -> None:
         """Confirm that the checkpoint lists the segments."""
@@ -212,6 +224,14 @@ class Ledger:
         """Return the paths that are known to lie below the origin of the cold start."""
         others = set(self.not_history(paths))
         return [path for path in paths if path not in others]
+
+    def doubtful(self, paths: Sequence[str]) -> set[str]:
+        """Return the paths of which a batch was given up or lost, whatever others did."""
+        return set(paths).difference(self._without(_UNKNOWN, paths))
+
+    def was_replaced(self, path: str) -> bool:
+        """Return whether a batch has replaced the rows of the whole file that a path is of."""
+        return not self._without(_REPLACED, [stem_of(path)])
 
     def not_folded(self, batches: Sequence[str]) -> list[str]:
         """Return the batches that the ledger has not taken in."""

@@ -180,6 +180,10 @@ def ended(state: SourceState, batch: Batch, now: float) -> SourceState:
     """Return the state without a finished batch and its files (step 5 for any source)."""
     work, tally = state.work, state.names.unfolded
     retries = retried(work.retries, batch, now)
+    if batch.request:
+        # Where the request begins anew it selects the files again, and polls never do.
+        waits = {file.path for file in work.queue}.union(work.retries)
+        retries = {path: retry for path, retry in retries.items() if path in waits}
     settled_now = {file.path for file in batch.results.finished} - set(retries)
     state = state.with_work(
         queue=tuple(entry for entry in work.queue if entry.path not in settled_now),

@@ -122,6 +122,35 @@ def passed_unnoted(
     }
 
 
+def unmarked(
+    state: SourceState, paths: Iterable[str], accepts: Callable[[str], bool]
+) -> frozenset[str]:
+    """Return the paths that a request may have brought, and that no watermark covers.
+
+    Once the journal lacks a batch, nobody knows whether it did: they lie ahead of the scans, below
+    the origin, or have names that polls do not take.
+    """
+    position = state.position
+    depth = position.progress.depth or 0
+    ahead = {split(path, depth)[0]: order_key(path) for path in position.ahead}
+    lowest = order_key(position.reached)
+    waits = set(under_way(state.work))
+    return frozenset(
+        path
+        for path in paths
+        if path not in waits
+        and (
+            not accepts(path)
+            or order_key(path) <= ahead.get(split(path, depth)[0], b"")
+            or (
+                position.reached
+                and is_below_origin(position.origin, path)
+                and order_key(path) >= lowest
+            )
+        )
+    )
+
+
 def listed_as_done(progress: Progress) -> dict[str, float]:
     """Return the paths listed as done, with the times at which scans saw them first."""
     return {
@@ -251,7 +280,7 @@ class Rebuilt:
     ``new`` names those that the next polls will find. ``said`` are those that are
     done only because the operator, or the checkpoint that is there, says so.
     ``is_newest`` tells whether the checkpoint that is there is known to be the newest one.
-    ``reported`` are files of batches that only the report of their request tells of.
+    ``reported`` are files that count as done although nobody knows whether their rows are in.
     """
 
     found: FoundCheckpoint

@@ -8,14 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from blizzard_core.delta_json import commits
-from blizzard_core.errors import StateError
 from blizzard_core.handover.published import first_name
 from blizzard_core.storage.protocol import Entry, Storage, listed, read_each
 from blizzard_core.table.committed import added, committed_versions
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.edits.rebuild.decide import Doubt, Place
+from blizzard_py.edits.rebuild.lost_reports import LostReports, read_lost
 from blizzard_py.ingest.group_publishing import GroupManifests
-from blizzard_py.requests.codec import RequestInvalid
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.stale import World, newer_work, world_of
@@ -65,8 +64,8 @@ class Evidence:
         staged = (path for path in self._staged_paths() if path.count("/") > 1)
         self._staged = frozenset(path.split("/")[1] for path in staged)
         self._lost = self._lost_reports()
-        self.reported = self._reported()
-        self.ledger.add_unknown(self.reported)
+        self.reported: frozenset[str] = frozenset()
+        self.add_unknown(self._lost.paths)
         self.world = world or world_of(parts, state)
         self._groups = GroupManifests(self._sink, parts.letters_id)
         self.records: list[Record] = [
@@ -100,34 +99,19 @@ class Evidence:
         """Return which of the paths the source itself has not settled."""
         return self._set.unseen(self.ledger.unprocessed(paths))
 
-    def _lost_reports(self) -> dict[str, Entry]:
-        """Return the reports of requests by their batch, if nothing else tells of that batch.
-
-        Not those from before a start over, nor of a batch that the checkpoint publishes.
-        """
+    def _lost_reports(self) -> LostReports:
+        """Read the reports of batches of which nothing else tells."""
         state = self._state or SourceState()
         known = {batch.batch for batch in state.work.in_flight if batch.phase == "publishing"}
-        reports = dict(Mailbox(self._sink, self._parts.id).outcomes())
-        later = {batch for batch, entry in reports.items() if self._reset_ts < entry.modified}
-        unknown = sorted(later - self._written.keys() - known)
-        return {batch: reports[batch] for batch in self.ledger.not_folded(unknown)}
-
-    def _reported(self) -> frozenset[str]:
-        """Return the files in reports of batches that the journal has lost.
-
-        A report is written before its batch is published, so it proves no rows. A file that was
-        given up is reported as quarantined.
-        """
         mailbox = Mailbox(self._sink, self._parts.id)
-        try:
-            return frozenset(
-                line.path
-                for entry in self._lost.values()
-                for line in mailbox.lines(entry)
-                if line.state in {"ingested", "quarantined"}
-            )
-        except RequestInvalid as error:
-            raise StateError(str(error)) from error
+        reports = dict(mailbox.outcomes())
+        unknown = self.ledger.not_folded(sorted(reports.keys() - self._written.keys() - known))
+        return read_lost(mailbox, {batch: reports[batch] for batch in unknown})
+
+    def add_unknown(self, paths: Iterable[str]) -> None:
+        """Count files as done whose rows may be in the table or not."""
+        self.reported = self.reported.union(paths)
+        self.ledger.add_unknown(self.reported)
 
     def epochs(self) -> int:
         """Return the highest epoch in which anything of the source was written."""
@@ -294,13 +278,22 @@ class Evidence:
 
     def doubts(self) -> list[Doubt]:
         """Return what tells of work that neither journal nor ledger know, the oldest first."""
-        found = [*self._missing_segments(), *self._missing_names()]
+        found = [*self._missing_segments(), *self._missing_names(), *self._lost.damaged]
         if not self.is_confirmed():
             found += (*self._unknown_points(), *self.unknown_work())
         return sorted(found, key=lambda doubt: doubt.since or 0.0)
 
     def _missing_segments(self) -> Iterator[Doubt]:
         if self._state is None:
+            record, known = self.world.record, len(self.batches)
+            # The newest commit point may have died before its batch was journaled.
+            lost = 0 if record is None else record.number - known - len(self._staged) - 1
+            if record is not None and lost > 0 and not any(self._found):
+                yield Doubt(
+                    f"the fence record counts {record.number:,} commit points, the journal has"
+                    f" {known:,} batches, and there is no ledger",
+                    moment_of(record.batch),
+                )
             return
         for segment in (
             *processed_set.lost(self._state.names.ledger, self.segments),
@@ -334,7 +327,7 @@ class Evidence:
         flying = () if self._state is None else self._state.work.in_flight
         known = {*self.batches, *(batch.batch for batch in flying)}
         # Who died before its journal entry has published nothing; a report comes after that entry.
-        known |= self._staged - self._lost.keys()
+        known |= self._staged - self._lost.batches
         record = self.world.record
         if record is not None and record.batch and record.batch not in known:
             for batch in self.ledger.not_folded([record.batch]):

@@ -26,6 +26,7 @@ from blizzard_py.edits.rebuild.decide import (
     new_progress,
     origin_of,
     passed_unnoted,
+    unmarked,
 )
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.edits.rebuild.names import (
@@ -225,14 +226,14 @@ class Rebuild:
         old: SourceState,
         done_before: str | None,
     ) -> KnownFiles:
+        pages = listing_of(self._parts).list_range("", None)
+        listed = {entry.path: entry for page in pages for entry in page.entries}
         # What was settled counts, whatever endings count today; what is new has one of them.
-        there = {
-            entry.path: entry
-            for page in listing_of(self._parts).list_range("", None)
-            for entry in page.entries
-            if can_count(entry.path)
-        }
+        there = {path: entry for path, entry in listed.items() if can_count(path)}
         paths = list(there)
+        whole = not evidence.lacks_batches()
+        if not whole:
+            evidence.add_unknown(unmarked(old, evidence.unsettled(list(listed)), self._accepts))
         asked = {path for batch in flying if batch.request for path in _finished_paths(batch)}
         held = frozenset(e.path for batch in flying if not batch.request for e in batch.files)
         journaled = {
@@ -244,10 +245,8 @@ class Rebuild:
         for path in evidence.unsettled(list(journaled)):
             del journaled[path]  # from before a start over
         settled = frozenset(journaled).union(set(paths).difference(evidence.unsettled(paths)))
-        requested = frozenset(evidence.requested(asked))
         history = frozenset(evidence.ledger.in_history(paths)) - settled
         done = dict.fromkeys(settled | history | asked, 0.0) | journaled
-        whole = not evidence.lacks_batches()
         told = passed_unnoted(old, list(filter(self._accepts, paths)), is_journal_whole=whole)
         if done_before is not None:
             bound = bound_of(done_before, can_count)
@@ -262,10 +261,11 @@ class Rebuild:
         }
         for path in held:
             done.pop(path, None)
+        requested = frozenset(evidence.requested(asked).intersection(done))  # since a start over
         # What waits for another try is not to be passed either, whatever its ending.
         kept = held.union(done, old.work.retries)
-        listed = {p: e for p, e in there.items() if self._accepts(p) or p in kept}
-        return KnownFiles(listed, done, held, history, requested, said)
+        counted = {p: e for p, e in there.items() if self._accepts(p) or p in kept}
+        return KnownFiles(counted, done, held, history, requested, said)
 
     def _state(
         self,

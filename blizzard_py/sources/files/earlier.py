@@ -61,11 +61,24 @@ class EarlierBatches:
     def cut(self, paths: Sequence[str], found: Collection[EarlierBatch]) -> list[str]:
         """Return the paths whose rows came in a batch that the journal no longer holds.
 
-        Not those that were replaced in one that it does: that dealt with all before it.
+        Not those that were replaced in one that it does: that dealt with all before it. A batch
+        that was lost or given up is in no journal, nor is one that brought records of the file.
         """
         ledger = read_ledger(self._sink, self._parts.letters_id)
         known = {stem for batch in found for stem in batch.files.keys() - batch.of_records}
-        return [p for p in paths if ledger.outcome_of(p) == "rows" and stem_of(p) not in known]
+        lost = set(map(stem_of, ledger.doubtful([*paths, *self._record_names()])))
+        return [
+            path
+            for path in paths
+            if (stem := stem_of(path)) in lost
+            or (ledger.outcome_of(path) == "rows" and stem not in known)
+        ]
+
+    def _record_names(self) -> Iterator[str]:
+        """Yield the state's names of all files of single records."""
+        folder = self._records.folder
+        for entry in listed(self._parts.stores.dlq, f"{folder}/", f"{folder}0"):
+            yield self._records.name(entry.path.removeprefix(f"{folder}/"))
 
     def vouched(self, paths: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Return the names that rows of these files carry, if every row names its source file.
@@ -78,11 +91,8 @@ class EarlierBatches:
         roots = (self._parts.stores.source.uri, *former)
         found = {path: [source_file_text(root, path) for root in roots] for path in paths}
         stems = {stem_of(path): path for path in paths}
-        folder = self._records.folder
-        dlq = self._parts.stores.dlq
-        for entry in listed(dlq, f"{folder}/", f"{folder}0") if paths else ():
-            below = entry.path.removeprefix(f"{folder}/")
-            path = stems.get(stem_of(self._records.name(below)))
+        for name in self._record_names() if paths else ():
+            path, below = stems.get(stem_of(name)), name.removeprefix(RECORDS)
             if path is not None:
                 homes = (self._records.uri, *former)
                 found[path] += [source_file_text(home, below) for home in homes]

@@ -19,6 +19,7 @@ from blizzard_core.errors import StorageError
 from blizzard_core.handover.published import first_name
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
+from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import NOTHING
 from blizzard_py.sources.files.discovery import AHEAD_SLACK_SECS
@@ -141,7 +142,8 @@ class LateFiles:
     def start_over(self, state: SourceState) -> SourceState:
         """Return the state with a ledger that ignores the journal so far."""
         self._ledger.load((), self._epoch)
-        return state.with_names(ledger=self._ledger.start_over(), unfolded=JournalTally())
+        reported = [batch for batch, _ in Mailbox(self._sink, self._parts.id).outcomes()]
+        return state.with_names(ledger=self._ledger.start_over(reported), unfolded=JournalTally())
 
     def go_on(self, state: SourceState) -> SourceState:
         """List one slice of the sweep and act on it. A failed listing is only logged.

@@ -143,6 +143,11 @@ def log_cleaned(director: Director, found: Event) -> None:
     known = {} if mirror is None else json.loads(mirror.data).get("log", {})
     if max(known.get("version", 0), known.get("own_version", 0)) > table.version:
         return  # entries were taken back; Penguin would ask for them, and they would be gone
+    if any(
+        number > known.get("own_version", -1) and '"txn"' in text
+        for number, text in enumerate(world.log_entries().values())
+    ):
+        return  # Penguin died before it saved its commit; it would refuse to start for good
     for process in director.processes["penguin"]:
         if not process.is_over:
             process.died()

@@ -12,6 +12,7 @@ from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import partition_key
 from blizzard_core.watermark.progress import Progress, is_new
+from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
 from blizzard_py.edits.notes import Note, current_user
 from blizzard_py.edits.rebuild.assemble import KnownFiles, rebuilt_state
@@ -152,7 +153,7 @@ class Rebuild:
         """
         found, state = rebuilt.found, self._with_segments(rebuilt)
         try:
-            return CheckpointStore(self._sink, self._parts.id).swap(
+            copy = CheckpointStore(self._sink, self._parts.id).swap(
                 Stored(SourceState(), found.raw, found.version),
                 state,
                 rebuilt.epoch,
@@ -163,6 +164,11 @@ class Rebuild:
                 # The next plan would take their names for evidence, and tell nobody of them.
                 self._discard(rebuilt, state)
             raise
+        for batch in (each.batch.batch for each in rebuilt.batches if each.judgement == "again"):
+            # Its files come again, each with its bad records.
+            records, _ = put_away(self._parts.letters_id, f"{batch}.records")
+            self._parts.stores.dlq.delete(records)
+        return copy
 
     def _discard(self, rebuilt: Rebuilt, state: SourceState) -> None:
         """Remove the segments that were written for a state that does not count."""

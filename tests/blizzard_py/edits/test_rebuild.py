@@ -580,6 +580,7 @@ def test_the_command_says_what_it_found_and_the_daemon_goes_on(
         "floors": {},
         "batches": [],
         "new": ["date=2024-01-01/3.json.gz"],
+        "unknown": [],
         "backup": None,
     }
     assert json.loads(rebuild("--dry-run", "--json").stdout) == {**told, "dry_run": True}

@@ -253,3 +253,18 @@ def test_a_start_over_folds_batches_of_reports() -> None:
     batch = "01a219a7-f483-7662-a21c-c48605170014"
     ledger.load(ledger.start_over([batch]))
     assert ledger.not_folded([batch]) == []
+
+
+@pytest.mark.promise("G-211")
+def test_bad_records_of_a_batch_that_comes_again_have_one_letter() -> None:
+    world = ReplaceHarness()
+    world.put(f"{DAY}/6.json", "6:a", "?6:bad")
+    dies_at_copy(world)
+    [first] = world.open_letters()
+    assert first.kind == "records"
+    lose(world, STAGING)
+    rebuild(world)
+    world.go_on()
+    assert [(each.kind, each.id != first.id) for each in world.open_letters()] == [
+        ("records", True)
+    ]

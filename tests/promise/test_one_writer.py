@@ -92,7 +92,7 @@ def test_a_rollback_is_refused_while_a_request_brings_files(scenario: Scenario) 
         "--to",
         "date=2024-01-03",
     )
-    assert "is under way" in told[0]
+    assert "is running" in told[0]
     scenario.ingest()
     scenario.commit()
     assert scenario.ids() == [1, 2, 3, 4]
@@ -121,7 +121,7 @@ def test_a_reset_is_refused_while_a_request_brings_files(scenario: Scenario) -> 
 
     Hooked.before = reset
     blizzard(scenario, "backfill", *NAMES, "--from", day(11), "--to", day(10))
-    assert "is under way" in told[0]
+    assert "is running" in told[0]
     scenario.ingest()
     scenario.commit()
     assert scenario.ids() == [0, 10, 11]

@@ -102,7 +102,7 @@ def test_a_batch_taken_over_is_read_where_one_object_is_lost() -> None:
 def test_names_that_only_the_journal_had_are_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_document, "INLINE_NAMES", 1)
     world = lost_journal()
-    with pytest.raises(StateError, match="which is gone"):
+    with pytest.raises(StateError, match="of the journal is missing"):
         world.drain()
     with pytest.raises(EditRefused, match="which the checkpoint needs, is missing"):
         rebuilt(world)

@@ -494,7 +494,7 @@ def test_requested_files_are_known_without_the_journal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world, names = RequestHarness(), OutputIdGenerator()
-    for place in ("blizzard_py.ingest.source_pipeline", "blizzard_py.sources.files.late_files"):
+    for place in ("blizzard_py.ingest.batch_loop", "blizzard_py.sources.files.late_files"):
         monkeypatch.setattr(f"{place}.uuid7", lambda: names.fresh(1, world.now)[0])
     taken = [f"{DAY}/2.json", f"{DAY}/_hidden.json", "date=2060-12-31/1.json"]
     for path in taken:
@@ -542,7 +542,7 @@ def test_an_edit_is_refused_while_a_request_is_under_way() -> None:
         world.pipeline().cycle(threading.Event())
     source = world.pipeline()
     seen = checkpoint_edit.stored(source)
-    with pytest.raises(checkpoint_edit.EditRefused, match=f"{request_id}.* is under way"):
+    with pytest.raises(checkpoint_edit.EditRefused, match=f"{request_id} is running"):
         checkpoint_edit.change(source, seen, checkpoint_edit.reset, world.now)
 
 

@@ -161,7 +161,7 @@ def test_a_file_with_rejected_rows_is_replaced_when_discarded(
     assert "groups of this source wait behind one that waits" in dry.stdout
     assert "penguin discard --output" in dry.stdout
     done = backfill(scenario, f"{DAY}/1.json.gz", f"{DAY}/1.json.gz", "--json")
-    assert "in quarantine" in json.loads(done.stdout)["blocked"]["events/main"]
+    assert "quarantined" in json.loads(done.stdout)["blocked"]["events/main"]
     manifest = json.loads(scenario.table.read(group_path("events_main", 1)))
     [output] = manifest["outputs"]
     before = versions(scenario)

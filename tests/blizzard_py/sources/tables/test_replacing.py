@@ -129,6 +129,6 @@ def test_after_a_reset_all_is_replaced(tmp_path: Path, begun: Callable[[Path], U
         columns = ["checkpoint", "set", "--column", "day=2020-01-05"]
         done = CliRunner().invoke(main, [*columns, *place])
         assert done.exit_code == 1
-        assert "begins anew" in done.output
+        assert "starts over" in done.output
     shop.run()
     assert shop.texts() == ["a", "b"]

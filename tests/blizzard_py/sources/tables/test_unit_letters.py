@@ -55,5 +55,5 @@ def test_a_unit_that_there_is_not_is_refused(shop: UnitShop) -> None:
     words = ["checkpoint", "set", "--unit", "2020-01-01/s3", "--high", "2020-01-20", "--yes"]
     code, output = run_command(shop, *words)
     assert code == 1
-    assert "'s3' is none of the source's" in output
+    assert "no unit 's3'" in output
     assert shop.checkpoint() == before

@@ -118,7 +118,7 @@ def test_unit_watermark_is_refused_after_a_units_reset(shop: UnitShop) -> None:
     unit = ["--unit", "2020-01-01/s1", "--high", "2020-01-20"]
     done = CliRunner().invoke(main, ["checkpoint", "set", *unit, *place])
     assert done.exit_code == 1
-    assert "begins anew" in done.output
+    assert "starts over" in done.output
     shop.run()
     assert shop.texts() == ["a"]
 
@@ -131,7 +131,7 @@ def test_unit_watermark_is_refused_after_a_plain_reset(shop: UnitShop) -> None:
     unit = ["--unit", "2020-01-01/s1", "--high", "2020-01-20"]
     done = CliRunner().invoke(main, ["checkpoint", "set", *unit, *place])
     assert done.exit_code == 1
-    assert "begins anew" in done.output
+    assert "starts over" in done.output
     shop.run()
     assert shop.texts() == ["a"]
 

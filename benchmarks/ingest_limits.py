@@ -18,7 +18,7 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_py.job import FieldSpec, JobFile
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.parse import LineParser
-from blizzard_py.kernels.write.parquet import repeating
+from blizzard_py.kernels.write.parquet_file import repeating
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.framing import LineChunk, framed
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from blizzard_py.slices.instants import stamp
-from blizzard_py.slices.units.closing import closed
+from blizzard_py.slices.units.closed_units import closed
 from blizzard_py.slices.units.due import Terms, due
 from blizzard_py.slices.units.grid import GridLayout, grid
 from blizzard_py.slices.units.schemes import Pair

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from blizzard_core.checkpoint.writer import allow_takeover, refuse_if_running
+from blizzard_core.checkpoint.writer_identity import allow_takeover, refuse_if_running
 from blizzard_core.cli import (
     CONTEXT,
     GuidedGroup,

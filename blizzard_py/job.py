@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
-from blizzard_core.bounds import DIRECTORIES, EXPANSION, LETTERS
+from blizzard_core.limits import DIRECTORIES, EXPANSION, LETTERS
 from blizzard_core.settings.schema import FieldType, TimeUnit, UnexpectedFields
 from blizzard_core.settings.sources import MetadataColumn, OnBadRecord
 from blizzard_core.settings.tables import ParquetCompression

@@ -13,7 +13,7 @@ from dataclasses import replace
 from blizzard_core.errors import NotFound
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, Storage
-from blizzard_core.watermark.floor import raise_floors
+from blizzard_core.watermark.closed_partitions import raise_floors
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.progress import (
     Progress,

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from blizzard_core.bounds import SHOWN_COMMIT_BYTES
 from blizzard_core.delta_json import commit_entries, hinted, relative, version_of
 from blizzard_core.errors import NotFound
+from blizzard_core.limits import SHOWN_COMMIT_BYTES
 from blizzard_core.observability.peer_state import moment_of, number_of, text_of
 from blizzard_core.storage.protocol import Entry, Storage
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from blizzard_core.bounds import SHOWN_STATE_BYTES
 from blizzard_core.errors import NotFound
 from blizzard_core.json_text import json_value
+from blizzard_core.limits import SHOWN_STATE_BYTES
 from blizzard_core.observability.activity import clean_text
 from blizzard_core.storage.protocol import Entry, Storage
 

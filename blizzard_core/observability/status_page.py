@@ -32,7 +32,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 
-from blizzard_core.bounds import STORY_CHARACTERS
+from blizzard_core.limits import STORY_CHARACTERS
 from blizzard_core.observability.background_cache import Busy
 from blizzard_core.observability.health import HealthReport
 from blizzard_core.observability.page_file import page

@@ -10,8 +10,8 @@ import math
 import threading
 from collections.abc import Callable
 
-from blizzard_core.bounds import STORY_REQUESTS
 from blizzard_core.errors import BlizzardError
+from blizzard_core.limits import STORY_REQUESTS
 
 PER_SEC = 10.0
 

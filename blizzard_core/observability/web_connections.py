@@ -14,7 +14,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from blizzard_core.bounds import CONNECTIONS
+from blizzard_core.limits import CONNECTIONS
 
 # Instead of the library's, which names its version and Python's.
 SERVER = "blizzard-penguin"

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self, TypeAlias
 
 from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
 
-from blizzard_core.bounds import DIRECTORIES, EXPANSION
+from blizzard_core.limits import DIRECTORIES, EXPANSION
 from blizzard_core.settings.base import Name, Seconds, Settings, Uri, to_micros
 from blizzard_core.settings.connections import ConnectionSettings
 from blizzard_core.settings.event_time import EXAMPLE as EVENT_TIME

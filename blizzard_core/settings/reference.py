@@ -1,9 +1,9 @@
 """``docs/reference/configuration.md`` and ``configs/example.yaml``, made from the settings.
 
 ``python -m blizzard_core.settings.reference`` writes them, and ``docs/reference/limits.md``
-(`blizzard_core.settings.limits`). Types, defaults and bounds come from the models, the prose from
-their docstrings, and the remarks from those of the fields. ``--check`` writes nothing and fails if
-a page is out of date.
+(`blizzard_core.settings.limits_page`). Types, defaults and bounds come from the models, the prose
+from their docstrings, and the remarks from those of the fields. ``--check`` writes nothing and
+fails if a page is out of date.
 
 In the example a key without a default is shown with the first of its ``examples``, and commented
 out unless it is required. The example of a map is a name in it. The example of a block lists the
@@ -43,7 +43,7 @@ from blizzard_core.settings.connections import (
 )
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.http_sources import HttpSourceSettings
-from blizzard_core.settings.limits import limits_reference
+from blizzard_core.settings.limits_page import limits_reference
 from blizzard_core.settings.load import models_in
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.sources import FileUnits, SourceSettings, UnitSettings

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from blizzard_core.bounds import NEW_COLUMNS
+from blizzard_core.limits import NEW_COLUMNS
 from blizzard_core.settings.base import DAY, HOUR, MINUTE, Name, Options, Seconds, Settings, Uri
 from blizzard_core.settings.sources import MetadataColumn, PartitionFilter
 

@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from blizzard_core.bounds import CONFIG_BYTES, CONFIG_NUMBER, CONFIG_VALUES
 from blizzard_core.errors import ConfigError
+from blizzard_core.limits import CONFIG_BYTES, CONFIG_NUMBER, CONFIG_VALUES
 
 # A secret has a line, a key of a certificate some dozens.
 MAX_BYTES = 64 << 10

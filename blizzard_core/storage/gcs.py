@@ -11,8 +11,8 @@ from aiohttp import ClientTimeout, ServerTimeoutError
 from gcsfs.core import GCSFileSystem, UnclosableBytesIO  # type: ignore[import-untyped]  # ships no types
 from gcsfs.retry import retry_request  # type: ignore[import-untyped]  # ships no types
 
-from blizzard_core.bounds import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.errors import Conflict, Unavailable
+from blizzard_core.limits import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.storage.failures import bucket_missing
 from blizzard_core.storage.objects import FileSystem, Patience, bounded, modified_of
 from blizzard_core.storage.order import Ascending

@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, Self, TypeVar, cast
 
-from blizzard_core.bounds import PAGE_KEYS
 from blizzard_core.errors import Conflict, NotFound, StorageError
+from blizzard_core.limits import PAGE_KEYS
 from blizzard_core.storage.failures import bucket_missing, wrap_error
 from blizzard_core.storage.protocol import Entry, ListingPage, join, order_key
 

@@ -20,8 +20,8 @@ from botocore.exceptions import ReadTimeoutError  # type: ignore[import-untyped]
 from fsspec.asyn import sync
 from s3fs import core as s3fs  # type: ignore[import-untyped]  # ships no types
 
-from blizzard_core.bounds import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.errors import Conflict, StorageError, Unavailable
+from blizzard_core.limits import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.storage.objects import ExactPaths, FileSystem, ObjectStorage, Patience, bounded
 from blizzard_core.storage.order import Ascending
 from blizzard_core.storage.protocol import Entry, ListingPage, order_key

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from blizzard_core.bounds import FILE_COLUMNS, FILE_LEVELS
+from blizzard_core.limits import FILE_COLUMNS, FILE_LEVELS
 from blizzard_core.table.schema_fit import SchemaMismatch
 
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from blizzard_core.bounds import NEW_COLUMNS
+from blizzard_core.limits import NEW_COLUMNS
 
 # The types that partition values have, by the names that the configuration gives them.
 PARTITION_TYPES: Mapping[str, pa.DataType] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 from typing import TypeAlias
 
-from blizzard_core.bounds import FOOTER_LEVELS
+from blizzard_core.limits import FOOTER_LEVELS
 from blizzard_core.table.schema_fit import SchemaMismatch
 
 # Types of values.

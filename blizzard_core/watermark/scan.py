@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from blizzard_core.bounds import FIRST_PAGE_KEYS
+from blizzard_core.limits import FIRST_PAGE_KEYS
 from blizzard_core.storage.protocol import Entry, Listing, ListingPage, is_hidden, order_key
 from blizzard_core.watermark.paths import depth_of
 from blizzard_core.watermark.progress import Gap, Progress, gaps, is_new

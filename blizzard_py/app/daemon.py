@@ -8,7 +8,7 @@ from functools import partial
 
 from rich.console import Console
 
-from blizzard_core.checkpoint.writer import TakeoverPolicy, allow_takeover
+from blizzard_core.checkpoint.writer_identity import TakeoverPolicy, allow_takeover
 from blizzard_core.daemon import FAILING, REFUSED, Loop, run
 from blizzard_core.errors import ConfigError, StateError, StorageError
 from blizzard_core.log import get_logger

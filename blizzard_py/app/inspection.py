@@ -18,7 +18,7 @@ from blizzard_core.errors import BlizzardError, StorageError
 from blizzard_core.settings.document import Config
 from blizzard_py.app.event_time import shown_stream, shown_watch
 from blizzard_py.app.new_fields import with_untaken
-from blizzard_py.app.requests import find_open_requests
+from blizzard_py.app.request_listing import find_open_requests
 from blizzard_py.app.source_kinds import PlanOptions, kind_of
 from blizzard_py.app.validation import table_problems
 from blizzard_py.app.wiring import (

@@ -19,7 +19,7 @@ from blizzard_py.app.source_kinds import unit_source
 from blizzard_py.connections.query_spec import Units
 from blizzard_py.edits import unit_edits
 from blizzard_py.edits.checkpoint_store import EditRefused
-from blizzard_py.ingest.request_steps import Applied, RequestEffects, RequestRefused
+from blizzard_py.ingest.request_acceptance import Applied, RequestEffects, RequestRefused
 from blizzard_py.job import IngestSettings
 from blizzard_py.requests.document import Request
 from blizzard_py.slices.compare import shown

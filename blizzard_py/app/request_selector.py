@@ -14,15 +14,15 @@ from blizzard_core.errors import NotFound
 from blizzard_py.app import value_ranges
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.dead_letters.reasons import write_reason
-from blizzard_py.ingest.request_steps import PageRequest, RequestRefused, SelectedPage
+from blizzard_py.ingest.request_acceptance import PageRequest, RequestRefused, SelectedPage
 from blizzard_py.requests.document import Mode, Request
 from blizzard_py.requests.report import ReportLine
 from blizzard_py.selection.candidates import PAGE_FILES, CandidatePage, read_page
 from blizzard_py.selection.choose import Choice, choose
 from blizzard_py.selection.claims import Claims
-from blizzard_py.selection.replaced import find_replaced, find_unsure
-from blizzard_py.selection.replacing import Replaceable
-from blizzard_py.selection.since import BroughtSince
+from blizzard_py.selection.ingested_since_request import BroughtSince
+from blizzard_py.selection.replaced_record_files import find_replaced, find_unsure
+from blizzard_py.selection.replacement_rows import Replaceable
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.earlier_batches import Earlier
 from blizzard_py.sources.files.earlier import EarlierBatches

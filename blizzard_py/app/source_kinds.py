@@ -28,7 +28,7 @@ from blizzard_py.sources.files.opening import open_files
 from blizzard_py.sources.protocol import Opener, Source
 from blizzard_py.sources.tables.source import WindowSource
 from blizzard_py.sources.tables.units import UnitSource
-from blizzard_py.sources.tables.work import is_item_name, item_name
+from blizzard_py.sources.tables.window_tasks import is_item_name, item_name
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.source_state import SourceState
 

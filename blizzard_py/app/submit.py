@@ -17,7 +17,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from blizzard_core.checkpoint.writer import Writer, is_running
+from blizzard_core.checkpoint.writer_identity import Writer, is_running
 from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import FencedError, StateError, StorageError
 from blizzard_core.redact import redacted
@@ -29,11 +29,11 @@ from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
 from blizzard_py.edits.notes import Note, current_user
 from blizzard_py.engines.lazy import LazyEngine
-from blizzard_py.ingest.request_steps import decide_request, end_record
+from blizzard_py.ingest.request_acceptance import decide_request, end_record
 from blizzard_py.requests.document import BRINGING, Kind, Request
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState
-from blizzard_py.selection.since import first_after
+from blizzard_py.selection.ingested_since_request import first_after
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.stale import require_current, world_of

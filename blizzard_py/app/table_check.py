@@ -25,7 +25,7 @@ from blizzard_core.table.schema_fit import SchemaRules
 from blizzard_py.connections.lakes.tables.sink_table import SinkTable, sink_table
 from blizzard_py.job import FieldSpec, IngestSettings, Place
 from blizzard_py.kernels.write.metadata import Metadata
-from blizzard_py.kernels.write.parquet import output_format
+from blizzard_py.kernels.write.parquet_file import output_format
 from blizzard_py.schema.evolution import Takes
 from blizzard_py.schema.types import table_schema
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from blizzard_core.checkpoint.writer import TakeoverPolicy, allow_takeover
+from blizzard_core.checkpoint.writer_identity import TakeoverPolicy, allow_takeover
 from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings

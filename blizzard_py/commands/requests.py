@@ -22,7 +22,7 @@ from blizzard_core.cli import (
 )
 from blizzard_core.text import counted, iso, printable
 from blizzard_py.app.configuration import load_config
-from blizzard_py.app.requests import (
+from blizzard_py.app.request_listing import (
     ListedRequest,
     cancel_request,
     find_requests,

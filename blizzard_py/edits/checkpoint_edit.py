@@ -25,8 +25,8 @@ from blizzard_py.requests.progress import first_running, with_state
 from blizzard_py.slices.units.state import UnitsState
 from blizzard_py.sources.stale import World, adopted, newer_work, was_published, world_of
 from blizzard_py.sources.tables.newer_groups import published_since
+from blizzard_py.sources.tables.window_tasks import progress_of_text
 from blizzard_py.sources.tables.windows import is_below, text_of
-from blizzard_py.sources.tables.work import progress_of_text
 from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.journal import Journal

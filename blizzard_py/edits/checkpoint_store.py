@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from blizzard_core.checkpoint.document import parsed
-from blizzard_core.checkpoint.fence import FencedFile, writer_of
-from blizzard_core.checkpoint.writer import Writer
+from blizzard_core.checkpoint.fenced_writer import FencedFile, writer_of
+from blizzard_core.checkpoint.writer_identity import Writer
 from blizzard_core.errors import (
     BlizzardError,
     Conflict,

@@ -10,8 +10,8 @@ from blizzard_core.daemon import StopEvent
 from blizzard_core.errors import BlizzardError, PipelineStopped, SourceError
 from blizzard_core.log import get_logger
 from blizzard_py.ingest.batch_runner import BatchRunner, Ingesting
-from blizzard_py.ingest.request_steps import fail_request
-from blizzard_py.ingest.turns import Turns
+from blizzard_py.ingest.request_acceptance import fail_request
+from blizzard_py.ingest.request_scheduling import Turns
 from blizzard_py.job import FinishedFile
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import CheckpointServices, Requested, Work

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from blizzard_core.bounds import INFERRED_COLUMNS, UNEXPECTED_FIELDS
 from blizzard_core.errors import Cancelled, StateError
 from blizzard_core.handover.groups import SOURCE_FILE_COLUMN, UNIT_FILE_PREFIX
+from blizzard_core.limits import INFERRED_COLUMNS, UNEXPECTED_FIELDS
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.table.committed import committed_versions

@@ -26,11 +26,11 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from blizzard_core.bounds import INFERRED_COLUMNS
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.document import SCHEMA_VERSION, check_version
 from blizzard_core.errors import Conflict, NotFound, SchemaUnknown, StateError
+from blizzard_core.limits import INFERRED_COLUMNS
 from blizzard_core.log import get_logger
 from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.settings.schema import RESCUED, FieldSettings

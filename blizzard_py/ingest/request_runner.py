@@ -23,7 +23,7 @@ from blizzard_core.errors import (
     StorageError,
 )
 from blizzard_core.log import get_logger
-from blizzard_py.ingest.request_steps import (
+from blizzard_py.ingest.request_acceptance import (
     PageRequest,
     RequestEffects,
     RequestRefused,

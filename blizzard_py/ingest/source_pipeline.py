@@ -27,8 +27,8 @@ from collections.abc import Callable
 from typing import Any
 
 from blizzard_core.checkpoint import document as checkpoint
-from blizzard_core.checkpoint.fence import FencedFile
-from blizzard_core.checkpoint.writer import TakeoverPolicy, allow_takeover
+from blizzard_core.checkpoint.fenced_writer import FencedFile
+from blizzard_core.checkpoint.writer_identity import TakeoverPolicy, allow_takeover
 from blizzard_core.daemon import StopEvent
 from blizzard_core.errors import (
     Cancelled,
@@ -44,8 +44,8 @@ from blizzard_core.storage.clock import StoreClock
 from blizzard_py.ingest.batch_loop import REFUSALS, BatchLoop
 from blizzard_py.ingest.batch_runner import BatchRunner
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
+from blizzard_py.ingest.request_acceptance import RequestEffects, without_failing
 from blizzard_py.ingest.request_runner import RequestRunner
-from blizzard_py.ingest.request_steps import RequestEffects, without_failing
 from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.ingest.start import Start
 from blizzard_py.requests.mailbox import Mailbox

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from blizzard_core.bounds import UNEXPECTED_FIELDS
+from blizzard_core.limits import UNEXPECTED_FIELDS
 from blizzard_py.job import FieldSpec, UnexpectedField
 from blizzard_py.state.composite_state import parted
 from blizzard_py.state.source_state import SourceState

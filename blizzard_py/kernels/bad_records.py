@@ -33,8 +33,8 @@ import tempfile
 from dataclasses import replace
 from typing import Any
 
-from blizzard_core.bounds import LETTERS_BYTES, RAW_BYTES
 from blizzard_core.errors import StorageError
+from blizzard_core.limits import LETTERS_BYTES, RAW_BYTES
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.kernels.decode.parse import BadRecord

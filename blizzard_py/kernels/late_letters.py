@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_core.bounds import RAW_BYTES
 from blizzard_core.errors import Unavailable
+from blizzard_core.limits import RAW_BYTES
 from blizzard_core.storage.protocol import Storage, join, order_key
 from blizzard_py.job import IngestSettings, JobFile, StagedBadRecords
 from blizzard_py.kernels.bad_records import BadRecordWriter, FileLetters

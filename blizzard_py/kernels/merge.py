@@ -21,8 +21,8 @@ from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, OutputLayout, StagedOutput
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write.joined_file import JoinedFile
-from blizzard_py.kernels.write.outputs import OutputSet, StagedNames
-from blizzard_py.kernels.write.parquet import output_format
+from blizzard_py.kernels.write.parquet_file import output_format
+from blizzard_py.kernels.write.rolling_outputs import OutputSet, StagedNames
 
 # Outputs of a file's size divided by this are large enough to stay unchanged: rewriting
 # them costs more than their number.

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from blizzard_core.bounds import UNEXPECTED_FIELDS, UNEXPECTED_VALUES_BYTES
+from blizzard_core.limits import UNEXPECTED_FIELDS, UNEXPECTED_VALUES_BYTES
 from blizzard_py.job import RowSchema, UnexpectedField
 from blizzard_py.kernels.decode.extract import OBJECT
 from blizzard_py.kernels.decode.parse import LineNumbers, Parsed

@@ -24,8 +24,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from blizzard_core.bounds import ROW_BYTES
 from blizzard_core.errors import BlizzardError, PipelineStopped, SourceError, StorageError
+from blizzard_core.limits import ROW_BYTES
 from blizzard_core.storage.protocol import Storage, join
 from blizzard_py.job import FinishedFile, IngestJob, IngestSettings, StagedBadRecords, StagedOutput
 from blizzard_py.kernels.bad_records import BadRecordWriter
@@ -33,17 +33,17 @@ from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.conform import Conformer
 from blizzard_py.kernels.decode.parse import BadRecord, LineNumbers, LineParser
 from blizzard_py.kernels.new_fields import NewFields
-from blizzard_py.kernels.read_rows import RowFilter
 from blizzard_py.kernels.report import TaskReport
+from blizzard_py.kernels.row_deduplication import RowFilter
 from blizzard_py.kernels.write.metadata import Metadata
-from blizzard_py.kernels.write.outputs import OutputSet, StagedNames
-from blizzard_py.kernels.write.parquet import output_format
+from blizzard_py.kernels.write.parquet_file import output_format
 from blizzard_py.kernels.write.partition import (
     RowDirectories,
     Unplaceable,
     place_rows,
     without_moved,
 )
+from blizzard_py.kernels.write.rolling_outputs import OutputSet, StagedNames
 from blizzard_py.lines.framing import LineChunk, LongLine, framed
 from blizzard_py.reading import DedupSpec, ReadTask, UnitSlice
 

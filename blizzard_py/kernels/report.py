@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from blizzard_core.bounds import UNEXPECTED_FIELDS
+from blizzard_core.limits import UNEXPECTED_FIELDS
 from blizzard_core.storage.protocol import order_key
 from blizzard_py.job import (
     FinishedFile,

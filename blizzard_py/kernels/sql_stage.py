@@ -21,9 +21,9 @@ from blizzard_core.handover.groups import UNIT_COLUMN
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.job import IngestSettings, JobFile, OutputLayout
 from blizzard_py.kernels.report import TaskReport
-from blizzard_py.kernels.write.outputs import SLICE, OutputSet, StagedNames
-from blizzard_py.kernels.write.parquet import output_format
+from blizzard_py.kernels.write.parquet_file import output_format
 from blizzard_py.kernels.write.partition import RowDirectories, Unplaceable, place_rows
+from blizzard_py.kernels.write.rolling_outputs import SLICE, OutputSet, StagedNames
 
 # The directory of a record's file; it passes through Spark as a column, which is marked, since a
 # field of records may have this name if there is no such column.

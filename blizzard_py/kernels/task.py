@@ -44,14 +44,14 @@ from blizzard_py.kernels.new_fields import NewFields
 from blizzard_py.kernels.prefetch import prefetch
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write.metadata import Metadata
-from blizzard_py.kernels.write.outputs import OutputSet, StagedNames
-from blizzard_py.kernels.write.parquet import output_format
+from blizzard_py.kernels.write.parquet_file import output_format
 from blizzard_py.kernels.write.partition import (
     RowDirectories,
     Unplaceable,
     place_rows,
     without_moved,
 )
+from blizzard_py.kernels.write.rolling_outputs import OutputSet, StagedNames
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import LineChunk, LongLine, framed

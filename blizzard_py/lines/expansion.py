@@ -7,7 +7,7 @@ result, so the stored size limits the result.
 
 from __future__ import annotations
 
-from blizzard_core.bounds import EXPANSION_FREE_BYTES
+from blizzard_core.limits import EXPANSION_FREE_BYTES
 from blizzard_py.lines.failure import FileFailed
 
 # Most values take more than a byte of their line, and 8 in memory, even if empty.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from blizzard_core.bounds import REASON_CHARACTERS
+from blizzard_core.limits import REASON_CHARACTERS
 from blizzard_py.job import Outcome
 
 Stage = Literal["read", "decompress", "parse", "partition"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from blizzard_core.bounds import LINE_BYTES, RAW_BYTES
+from blizzard_core.limits import LINE_BYTES, RAW_BYTES
 
 CHUNK_BYTES = 2 << 20
 

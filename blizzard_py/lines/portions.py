@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from blizzard_core.bounds import CHUNK_CELLS, LINE_CELLS, RAW_BYTES
+from blizzard_core.limits import CHUNK_CELLS, LINE_CELLS, RAW_BYTES
 from blizzard_py.lines.framing import LineChunk, LongLine
 
 _NEWLINE, _OPEN = b"\n{"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
-from blizzard_core.bounds import REQUEST_BYTES, REQUEST_CHARACTERS
 from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.errors import BlizzardError, StateError
 from blizzard_core.json_text import written_value
+from blizzard_core.limits import REQUEST_BYTES, REQUEST_CHARACTERS
 from blizzard_core.text import printable, shortened
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from blizzard_core.bounds import REQUEST_FILES, REQUEST_LETTERS, REQUEST_UNITS
+from blizzard_core.limits import REQUEST_FILES, REQUEST_LETTERS, REQUEST_UNITS
 from blizzard_py.requests.codec import Text, canonical, fitted, invalid, parsed, unknown
 
 Kind = Literal["mark_units", "advance_watermark", "reingest", "close_letters"]

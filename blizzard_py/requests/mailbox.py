@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 
-from blizzard_core.bounds import REQUEST_BYTES, REQUEST_CHARACTERS
 from blizzard_core.errors import Conflict, NotFound, StorageError
+from blizzard_core.limits import REQUEST_BYTES, REQUEST_CHARACTERS
 from blizzard_core.storage.protocol import Entry, Storage, listed
 from blizzard_core.text import shortened
 from blizzard_py.requests.codec import RequestInvalid, encoded

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from blizzard_core.bounds import INFERRED_COLUMNS
 from blizzard_core.errors import SchemaConflict
+from blizzard_core.limits import INFERRED_COLUMNS
 from blizzard_py.job import FieldSpec, UnexpectedField
 from blizzard_py.schema.inference import Inference, Rules
 from blizzard_py.schema.types import arrow_type

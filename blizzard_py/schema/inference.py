@@ -29,14 +29,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from blizzard_core.bounds import (
+from blizzard_core.errors import SchemaConflict
+from blizzard_core.limits import (
     INFERRED_COLUMNS,
     INFERRED_LEVELS,
     INFERRED_VALUES,
     NAME_BYTES,
     STRUCT_FIELDS,
 )
-from blizzard_core.errors import SchemaConflict
 from blizzard_core.settings.schema import FieldType
 from blizzard_py.job import FieldSpec
 

@@ -16,9 +16,9 @@ from blizzard_core.storage.protocol import is_hidden
 from blizzard_core.watermark.progress import is_new
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import accepts
+from blizzard_py.sources.files.late_file_sweep import sweeps
 from blizzard_py.sources.files.listing import outside
 from blizzard_py.sources.files.source import NameLookup
-from blizzard_py.sources.files.sweep import sweeps
 from blizzard_py.sources.shared_files import ranges_of_others
 from blizzard_py.sources.story import DOUBTFUL
 from blizzard_py.state.ledger import Ledger, Settled

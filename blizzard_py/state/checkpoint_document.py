@@ -54,7 +54,7 @@ from blizzard_core.checkpoint.document import (
     progress_of,
     progress_to_json,
 )
-from blizzard_core.checkpoint.writer import Writer
+from blizzard_core.checkpoint.writer_identity import Writer
 from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.job import FinishedFile, StagedBadRecords

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from blizzard_core.bounds import FOOTER_BYTES
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.document import ProgressDocument, progress_of
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.handover.outputs import OUTPUT_ID_KEY, OutputId, committer_app, output_id_of
+from blizzard_core.limits import FOOTER_BYTES
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import Progress
 from blizzard_core.watermark.scan import scan

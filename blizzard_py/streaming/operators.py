@@ -3,7 +3,7 @@
 Duplicates are removed first; then rows are put into windows and aggregated. The rule of lateness
 assumes this order (`blizzard_py.kernels.lateness.rules_of`).
 
-Rows of several sources come together behind their watermarks (`blizzard_py.streaming.joining`).
+Rows of several sources come together behind their watermarks (`blizzard_py.streaming.join`).
 Spark remembers duplicates for the delay of the first branch, whatever the other delays, so the
 branch with the longest delay is the first. A join has one branch on either side.
 """
@@ -30,7 +30,8 @@ from blizzard_core.settings.event_time import (
     WindowSettings,
 )
 from blizzard_py.engines.spark.transform_guard import SOURCE, query_refusal
-from blizzard_py.streaming.joining import behind, column, joined
+from blizzard_py.streaming.join import joined
+from blizzard_py.streaming.query_watermark import behind, column
 from blizzard_py.streaming.source import FORMAT, OFFERS, WHOSE, marks
 
 _WINDOW = "_blizzard_window"

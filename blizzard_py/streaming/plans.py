@@ -26,8 +26,8 @@ from blizzard_py.engines.spark.worker import nothing
 from blizzard_py.job import IngestSettings
 from blizzard_py.streaming.check import definition_of
 from blizzard_py.streaming.decode_job import decode_settings
-from blizzard_py.streaming.joining import column
 from blizzard_py.streaming.operators import aggregated
+from blizzard_py.streaming.query_watermark import column
 
 _EDGES = StructType([StructField("start", TimestampType()), StructField("end", TimestampType())])
 

@@ -39,6 +39,7 @@ from blizzard_py.kernels.sql_stage import SqlStage
 from blizzard_py.state.stream_state import OperatorState
 from blizzard_py.streaming.batch_queue import Offer, begin_after, publish_number
 from blizzard_py.streaming.operators import Definition, frame_of
+from blizzard_py.streaming.query_watermark import watermarks_of
 from blizzard_py.streaming.source import StagedRows
 
 _STATE = "spark.sql.streaming.stateStore"
@@ -143,8 +144,8 @@ class StreamQuery:
         called, and any error of the callback.
         """
         done = self._done(number, offer, job)
-        used, _ = _watermarks(self.checkpoint, done[0].number)
-        judged, upcoming = _watermarks(self.checkpoint, self._seen)
+        used, _ = watermarks_of(self.checkpoint, done[0].number)
+        judged, upcoming = watermarks_of(self.checkpoint, self._seen)
         return QueryResult(tuple(self._reports), done, used, judged, upcoming)
 
     def move(self, number: int, ticks: Offer) -> int:
@@ -154,7 +155,7 @@ class StreamQuery:
         Writes nothing. Raises as `run_batch` does.
         """
         self._done(number, ticks, None)
-        judged, _ = _watermarks(self.checkpoint, self._seen)
+        judged, _ = watermarks_of(self.checkpoint, self._seen)
         return judged
 
     def _done(self, number: int, offer: Offer, job: IngestJob | None) -> tuple[MicroBatch, ...]:
@@ -287,14 +288,4 @@ def _micro_batch(progress: Mapping[str, Any]) -> MicroBatch:
             for each in operators
         ),
         progress.get("batchDuration", 0) / 1000,
-    )
-
-
-def _watermarks(checkpoint: Path, micro_batch: int) -> tuple[int, int]:
-    """Return the watermark of a micro-batch and that of the next, from Spark's own logs."""
-    offsets = (checkpoint / "offsets" / str(micro_batch)).read_text().splitlines()
-    commits = (checkpoint / "commits" / str(micro_batch)).read_text().splitlines()
-    return (
-        int(json.loads(offsets[1])["batchWatermarkMs"]),
-        int(json.loads(commits[1])["nextBatchWatermarkMs"]),
     )

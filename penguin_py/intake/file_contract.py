@@ -26,7 +26,7 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_core.bounds import FILE_LEVELS, GROUP_ROWS, ROWS_PER_BYTE
+from blizzard_core.limits import FILE_LEVELS, GROUP_ROWS, ROWS_PER_BYTE
 from blizzard_core.table.extent import check_width, children, leaves
 from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.intake.file_statistics import column_bounds, leaf_columns, row_groups

@@ -23,9 +23,9 @@ from enum import Enum, auto
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_core.bounds import FOOTER_BYTES, FOOTER_ITEMS, FOOTERS_DECODED_BYTES, OUTPUT_ID_BYTES
 from blizzard_core.errors import NotFound, StorageError, Unavailable
 from blizzard_core.handover import outputs as handover
+from blizzard_core.limits import FOOTER_BYTES, FOOTER_ITEMS, FOOTERS_DECODED_BYTES, OUTPUT_ID_BYTES
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.table.extent import check_extent
 from blizzard_core.table.schema_fit import SchemaMismatch, check_note

@@ -26,7 +26,6 @@ import json
 import uuid
 from collections.abc import Collection, Iterable, Sequence
 
-from blizzard_core.bounds import QUARANTINE_BYTES
 from blizzard_core.errors import NotFound
 from blizzard_core.handover.quarantine import (
     QuarantineRecord,
@@ -36,6 +35,7 @@ from blizzard_core.handover.quarantine import (
     segments_folder,
     spelled,
 )
+from blizzard_core.limits import QUARANTINE_BYTES
 from blizzard_core.storage.protocol import Storage
 from penguin_py.model import Rejection
 

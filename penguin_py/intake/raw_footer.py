@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from blizzard_core.bounds import FOOTER_LEVELS
+from blizzard_core.limits import FOOTER_LEVELS
 from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_core.table.thrift import (
     BINARY,

@@ -9,7 +9,7 @@ from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.errors import StateError
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Storage, is_hidden
-from blizzard_core.watermark.floor import raise_floors
+from blizzard_core.watermark.closed_partitions import raise_floors
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.progress import Progress
 from penguin_py.delta.log import COMMITS_SEARCHED, COMMON_APP_ID

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from blizzard_core.checkpoint.fence import FencedFile
+from blizzard_core.checkpoint.fenced_writer import FencedFile
 from blizzard_core.errors import Conflict, StorageError
 from blizzard_core.storage.clock import StoreClock
 from blizzard_core.storage.opening import open_storage

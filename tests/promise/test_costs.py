@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from blizzard_core.bounds import SCAN_FILES
 from blizzard_core.errors import Unavailable
+from blizzard_core.limits import SCAN_FILES
 from blizzard_core.settings.sources import CheckpointSettings, SourceSettings
 from blizzard_core.storage.protocol import Entry, ListingPage
 from blizzard_core.watermark.progress import PartitionProgress, Progress, ScanTimes

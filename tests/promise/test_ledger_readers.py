@@ -47,7 +47,10 @@ def test_names_merged_during_a_ledger_read_stay_processed(
     """A daemon that was down for a month starts while a command asks what was done."""
     world = PipelineHarness()
     names = OutputIdGenerator()
-    for place in ("blizzard_py.ingest.batch_loop", "blizzard_py.sources.files.late_files"):
+    for place in (
+        "blizzard_py.ingest.batch_loop",
+        "blizzard_py.sources.files.late_file_outcomes",
+    ):
         monkeypatch.setattr(f"{place}.uuid7", lambda: names.fresh(1, world.now)[0])
     at(world, "d=1/a.ndjson", "a")
     at(world, "d=1/b.ndjson", "b")

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from blizzard_core import bounds
+from blizzard_core import limits
 from blizzard_core.settings import reference
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.limits import LimitLine, named_limits
+from blizzard_core.settings.limits_page import LimitLine, named_limits
 from blizzard_core.settings.load import models_in
 from blizzard_core.settings.reference import example_configuration
 from blizzard_core.settings.schema import FieldSettings, TypeSettings
@@ -185,7 +185,7 @@ def test_every_limit_names_an_existing_test_and_key(bound: LimitLine) -> None:
 
 def test_every_limit_is_used_by_the_code() -> None:
     """Each name of the module is imported and used by a module of the product."""
-    names = {name for name, value in vars(bounds).items() if name.isupper() and type(value) is int}
+    names = {name for name, value in vars(limits).items() if name.isupper() and type(value) is int}
     assert len(names) == len(list(named_limits())) > 30
     taken: set[str] = set()
     for package in ("blizzard_core", "blizzard_py", "penguin_py"):
@@ -194,7 +194,7 @@ def test_every_limit_is_used_by_the_code() -> None:
             imported = {
                 alias.name
                 for node in ast.walk(tree)
-                if isinstance(node, ast.ImportFrom) and node.module == bounds.__name__
+                if isinstance(node, ast.ImportFrom) and node.module == limits.__name__
                 for alias in node.names
             }
             used = {

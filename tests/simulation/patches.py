@@ -13,12 +13,12 @@ from unittest import mock
 import msgspec
 
 from blizzard_core import delta_json
-from blizzard_core.checkpoint.writer import Writer
+from blizzard_core.checkpoint.writer_identity import Writer
 from blizzard_core.delta_json import Columns
 from blizzard_core.errors import NotFound, Unavailable
 from blizzard_py.app import submit
 from blizzard_py.sources.files import discovery
-from blizzard_py.sources.files.late_files import LateFiles
+from blizzard_py.sources.files.late_file_outcomes import LateFiles
 from tests.simulation.plan import FLAT_KEYS
 from tests.simulation.processes import Process
 from tests.simulation.scheduler import Executor

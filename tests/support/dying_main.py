@@ -17,7 +17,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from blizzard_core.checkpoint.fence import FencedFile
+from blizzard_core.checkpoint.fenced_writer import FencedFile
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.objects import ObjectStorage
 from blizzard_py.__main__ import main as blizzard_main

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from hypothesis import strategies as st
 
 from blizzard_core.storage.protocol import is_hidden, order_key
-from blizzard_core.watermark.floor import raise_floors
+from blizzard_core.watermark.closed_partitions import raise_floors
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import (
     PartitionProgress,

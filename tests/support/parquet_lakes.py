@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from blizzard_py.connections.lakes.parquet import connect
-from blizzard_py.connections.lakes.rows import read
+from blizzard_py.connections.lakes.window_rows import read
 from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access

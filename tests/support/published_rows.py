@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from blizzard_py.kernels.read_rows import RowFilter
+from blizzard_py.kernels.row_deduplication import RowFilter
 from blizzard_py.reading import DedupSpec, RowFingerprint
 from blizzard_py.state.column_state import SeenSegment
 from blizzard_py.state.seen_rows import SeenRows, segment_path

@@ -19,7 +19,7 @@ from blizzard_py.requests.document import Kind, Request
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.requests.report import ReportLine
-from blizzard_py.selection.since import first_after
+from blizzard_py.selection.ingested_since_request import first_after
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state
 from tests.support.pipeline_harness import PipelineHarness

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from blizzard_core.checkpoint.fence import FencedFile
+from blizzard_core.checkpoint.fenced_writer import FencedFile
 from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.dead_letters.writer import DeadLetterWriter

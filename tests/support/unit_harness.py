@@ -17,7 +17,7 @@ from typing import Any
 
 from blizzard_core.checkpoint.decode import decode_document
 from blizzard_py.slices.instants import moment, stamp
-from blizzard_py.slices.units.closing import closed
+from blizzard_py.slices.units.closed_units import closed
 from blizzard_py.slices.units.due import Due, Terms, due, reading_of
 from blizzard_py.slices.units.outcomes import (
     failed,

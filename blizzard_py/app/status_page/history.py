@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from blizzard_core.bounds import SHOWN_BATCH_BYTES
 from blizzard_core.errors import StateError
 from blizzard_core.handover.published import first_name
+from blizzard_core.limits import SHOWN_BATCH_BYTES
 from blizzard_core.observability.activity import clean_text, error_text
 from blizzard_core.observability.commits import CommitSummary, CommitTail, commit_to_json
 from blizzard_core.storage.protocol import Entry, join, listed

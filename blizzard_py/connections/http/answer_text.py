@@ -22,8 +22,8 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
-from blizzard_core.bounds import ANSWER_VALUES
 from blizzard_core.errors import SourceError
+from blizzard_core.limits import ANSWER_VALUES
 from blizzard_core.text import one_line, printable, shortened
 
 # The size of one piece; the kernel's chunks are as large.

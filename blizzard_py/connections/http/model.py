@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from blizzard_core.bounds import ANSWER_BYTES
+from blizzard_core.limits import ANSWER_BYTES
 from blizzard_py.connections.placeholders import Values, in_path, in_text
 from blizzard_py.connections.sent_values import FORMAT_TICKS
 

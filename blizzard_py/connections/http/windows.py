@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from blizzard_core.bounds import REQUEST_RANGES
 from blizzard_core.errors import SourceError
+from blizzard_core.limits import REQUEST_RANGES
 from blizzard_py.connections.http.calls import Value
 from blizzard_py.connections.http.model import HttpSource, Location, Push, PushTo, tick
 from blizzard_py.connections.http.record_filter import cut_of, floored

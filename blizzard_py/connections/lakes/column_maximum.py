@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.connections.lakes.locations import StorageCache
 from blizzard_py.connections.lakes.parquet_files.file import highest, later
-from blizzard_py.connections.lakes.rows import names_in_file
 from blizzard_py.connections.lakes.table_file import opened
 from blizzard_py.connections.lakes.values import Key
 from blizzard_py.connections.lakes.window import Range
+from blizzard_py.connections.lakes.window_rows import names_in_file
 
 _AT_ONCE = 8
 

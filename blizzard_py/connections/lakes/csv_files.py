@@ -26,8 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from blizzard_core.bounds import CSV_BAD_ROWS, CSV_COLUMNS
 from blizzard_core.errors import SourceError
+from blizzard_core.limits import CSV_BAD_ROWS, CSV_COLUMNS
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.connections.lakes.declared_columns import (
     DeclaredColumn,
@@ -44,7 +44,6 @@ from blizzard_py.connections.lakes.locations import (
     storage_options,
     translate_errors,
 )
-from blizzard_py.connections.lakes.rows import check_unchanged
 from blizzard_py.connections.lakes.text_files import (
     RangeCollector,
     accepted,
@@ -52,6 +51,7 @@ from blizzard_py.connections.lakes.text_files import (
     filter_columns,
 )
 from blizzard_py.connections.lakes.window import Range, RowWindow
+from blizzard_py.connections.lakes.window_rows import check_unchanged
 from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind

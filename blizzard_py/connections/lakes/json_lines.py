@@ -27,7 +27,6 @@ from blizzard_py.connections.lakes.file_facts import FileFacts
 from blizzard_py.connections.lakes.file_plan import PlannedFile, files_of, window_of
 from blizzard_py.connections.lakes.filters import Filter, parse
 from blizzard_py.connections.lakes.locations import StorageCache, storage_options, translate_errors
-from blizzard_py.connections.lakes.rows import check_unchanged
 from blizzard_py.connections.lakes.text_files import (
     RangeCollector,
     accepted,
@@ -35,6 +34,7 @@ from blizzard_py.connections.lakes.text_files import (
     filter_columns,
 )
 from blizzard_py.connections.lakes.window import RowWindow
+from blizzard_py.connections.lakes.window_rows import check_unchanged
 from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.job import FieldSpec
 from blizzard_py.lines.framing import LineChunk, LongLine, framed

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_core.bounds import TABLE_FOOTER_BYTES
 from blizzard_core.errors import SourceError
+from blizzard_core.limits import TABLE_FOOTER_BYTES
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.storage.range_file import RangeFile
 from blizzard_py.connections.lakes.window import Range

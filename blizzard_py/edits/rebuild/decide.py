@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.text import in_utc
-from blizzard_core.watermark.floor import raise_floors
+from blizzard_core.watermark.closed_partitions import raise_floors
 from blizzard_core.watermark.paths import depth_of, joined, partition_key, split
 from blizzard_core.watermark.progress import (
     PartitionProgress,
@@ -20,7 +20,7 @@ from blizzard_core.watermark.progress import (
 )
 from blizzard_core.watermark.scan import FLAT_KEYS
 from blizzard_py.job import ROWS_UNKNOWN, FinishedFile
-from blizzard_py.sources.files.sweep import is_passed
+from blizzard_py.sources.files.late_file_sweep import is_passed
 from blizzard_py.state.batch import Batch, Replaced
 from blizzard_py.state.source_state import SourceState, under_way
 from blizzard_py.state.transitions import is_below_origin

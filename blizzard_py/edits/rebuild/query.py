@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from blizzard_core.checkpoint.fence import writer_of
+from blizzard_core.checkpoint.fenced_writer import writer_of
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.progress import is_new
 from blizzard_py.edits.checkpoint_store import EditRefused

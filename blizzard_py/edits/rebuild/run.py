@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.checkpoint.digests import SUFFIX
-from blizzard_core.checkpoint.fence import writer_of
+from blizzard_core.checkpoint.fenced_writer import writer_of
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.partition_time import lookback_floor
@@ -41,8 +41,8 @@ from blizzard_py.edits.rebuild.query import members_of, mended, paths_of
 from blizzard_py.sources.cold_start import other_names
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import accepts, check_tracking, starting_point
+from blizzard_py.sources.files.late_file_sweep import grace_of
 from blizzard_py.sources.files.listing import listing_of
-from blizzard_py.sources.files.sweep import grace_of
 from blizzard_py.sources.shared_files import check_ranges
 from blizzard_py.sources.stale import World, world_of
 from blizzard_py.state.batch import Batch

@@ -11,8 +11,8 @@ from contextlib import closing
 from itertools import islice
 from typing import BinaryIO
 
-from blizzard_core.bounds import LETTER_BYTES
 from blizzard_core.errors import BlizzardError
+from blizzard_core.limits import LETTER_BYTES
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.storage.protocol import Storage, listed
 from blizzard_py.edits.rename.documents import letter_for

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blizzard_core.checkpoint import document as checkpoint
-from blizzard_core.checkpoint.fence import FencedFile, writer_of
+from blizzard_core.checkpoint.fenced_writer import FencedFile, writer_of
 from blizzard_core.errors import FencedError, NotFound
 from blizzard_core.storage.opening import normalize_uri
 from blizzard_py.edits.rename.copies import copy_folder, copy_letters, count_below

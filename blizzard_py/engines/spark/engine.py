@@ -20,6 +20,7 @@ from blizzard_core.errors import Cancelled, EngineError, PipelineStopped
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import join, order_key
 from blizzard_py.engines.spark import jdbc
+from blizzard_py.engines.spark.deduplication import without_duplicates
 from blizzard_py.engines.spark.failures import (
     FAILURES,
     DataFailure,
@@ -39,7 +40,6 @@ from blizzard_py.engines.spark.transform import (
     records,
     staged_metadata,
     transformed,
-    without_duplicates,
 )
 from blizzard_py.engines.spark.worker import (
     reports,

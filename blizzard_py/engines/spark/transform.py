@@ -34,6 +34,7 @@ from pyspark.sql.types import (
 from blizzard_core.errors import ConfigError
 from blizzard_core.handover.groups import UNIT_COLUMN
 from blizzard_core.settings.sources import MetadataColumn
+from blizzard_py.engines.spark.deduplication import POSITION, without_duplicates
 from blizzard_py.engines.spark.failures import first_line, is_data_failure
 from blizzard_py.engines.spark.transform_guard import (
     VIEW_PREFIX,
@@ -47,11 +48,6 @@ from blizzard_py.job import AddedColumns, IngestSettings, JobFile, OutputLayout,
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.sql_stage import DIRECTORY, PARTITION, by_path
 from blizzard_py.kernels.write.metadata import Metadata
-
-# A record's position; no two records in batches of one source share one.
-_ORDER: tuple[MetadataColumn, ...] = ("_source_file", "_source_line")
-_ALONE = "_blizzard_alone"
-_RANK = "_blizzard_rank"
 
 _PLAIN = (
     BinaryType,
@@ -81,7 +77,7 @@ def staged_metadata(added: AddedColumns, sql: SqlSteps) -> tuple[MetadataColumn,
     """Return the metadata columns of the first job: the wanted ones and a record's position."""
     if not sql.deduplicate_by:
         return added.metadata
-    return (*added.metadata, *(name for name in _ORDER if name not in added.metadata))
+    return (*added.metadata, *(name for name in POSITION if name not in added.metadata))
 
 
 def record_schema(settings: IngestSettings) -> pa.Schema:
@@ -104,33 +100,6 @@ def records(
     count = max(1, len(packed))
     return spark.range(0, len(packed), 1, count).mapInArrow(
         read, from_arrow_schema(schema, prefer_timestamp_ntz=False)
-    )
-
-
-def without_duplicates(frame: DataFrame, settings: IngestSettings, tasks: int) -> DataFrame:
-    """Keep the first record of each key, by file and line, and all records with a null in it.
-
-    Null is no value, so two nulls are not known to be equal. If rows are replaced by slice, each
-    slice keeps one record: another slice may be removed later.
-    """
-    added, sql = settings.added_columns, settings.sql
-    if not sql.deduplicate_by:
-        return frame
-    keys = [_quoted(name) for name in sql.deduplicate_by]
-    unknown = " OR ".join(f"{key} IS NULL" for key in keys)
-    # Its position makes a record without a key unique, and distributes such records.
-    place = ", ".join(_ORDER)
-    alone = f"CASE WHEN {unknown} THEN struct({place}) END AS {_ALONE}"
-    group = [*keys, _ALONE, *([UNIT_COLUMN] if added.unit else [])]
-    rank = f"row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {place}) AS {_RANK}"
-    helpers = set(_ORDER) - set(added.metadata)
-    columns = [_quoted(name) for name in frame.columns if name not in helpers]
-    return (
-        frame.selectExpr("*", alone)
-        .repartition(tasks, *group)
-        .selectExpr("*", rank)
-        .where(f"{_RANK} = 1")
-        .selectExpr(*columns)
     )
 
 
@@ -289,8 +258,3 @@ def _view(frame: DataFrame) -> Iterator[str]:
     finally:
         with contextlib.suppress(Exception):  # the session may be gone; its own error matters more
             frame.sparkSession.catalog.dropTempView(name)
-
-
-def _quoted(name: str) -> str:
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from blizzard_core.bounds import PARSER_DEATHS
+from blizzard_core.limits import PARSER_DEATHS
 from blizzard_core.storage.opening import open_source
 from blizzard_py.job import FileLimits, JobFile, Place
 from blizzard_py.kernels.decode.child_process import ChildProcess, Died

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from blizzard_core.bounds import NAME_BYTES
+from blizzard_core.limits import NAME_BYTES
 from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.decode.extract import (
     OBJECT,

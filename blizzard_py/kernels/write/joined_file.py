@@ -36,7 +36,7 @@ from blizzard_core.table.thrift import (
     skip_value,
     unreadable,
 )
-from blizzard_py.kernels.write.parquet import ParquetFormat, empty_file
+from blizzard_py.kernels.write.parquet_file import ParquetFormat, empty_file
 
 _MAGIC = b"PAR1"
 _TAIL = len(_MAGIC) + 4

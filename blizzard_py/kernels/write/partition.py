@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blizzard_core.bounds import COMPONENT_BYTES
 from blizzard_core.handover.outputs import NULL_PARTITION
+from blizzard_core.limits import COMPONENT_BYTES
 from blizzard_py.job import PartitionRule
 from blizzard_py.lines.failure import FileFailed
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.storage.protocol import Entry, order_key
-from blizzard_core.watermark.floor import raise_floors
+from blizzard_core.watermark.closed_partitions import raise_floors
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Lowest, Progress, ScanTimes, mark_done
 from blizzard_core.watermark.progress import expire_grace as settled_progress

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from blizzard_core.bounds import SCAN_FILES
 from blizzard_core.checkpoint.digests import Digests
 from blizzard_core.errors import StateError
+from blizzard_core.limits import SCAN_FILES
 from blizzard_core.settings.sources import SourceCompression, SourceSettings
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden
-from blizzard_core.watermark.floor import untimed_partitions
+from blizzard_core.watermark.closed_partitions import untimed_partitions
 from blizzard_core.watermark.partition_time import family_of, is_timed, lookback_floor, span_of
 from blizzard_core.watermark.paths import partition_key, split
 from blizzard_core.watermark.progress import Progress, ScanTimes

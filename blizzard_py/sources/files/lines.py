@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from blizzard_core.bounds import LINE_BYTES
+from blizzard_core.limits import LINE_BYTES
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.job import JobFile
 from blizzard_py.lines.decompress import opened

@@ -23,7 +23,7 @@ from blizzard_core.watermark.progress import CLOCK_STEP_SECS
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import FileWork
 from blizzard_py.sources.files.discovery import Discovery
-from blizzard_py.sources.files.set_files import SetFiles
+from blizzard_py.sources.files.processed_name_files import SetFiles
 from blizzard_py.sources.protocol import CheckpointServices, PollPlan
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.journal import KEPT_SECS, Journal

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.offered_files import ReplaceableFiles
+from blizzard_py.sources.files.processed_name_files import SetFiles
 from blizzard_py.sources.files.replacements import Replacing
-from blizzard_py.sources.files.set_files import SetFiles
 from blizzard_py.sources.files.watermark_files import WatermarkFiles
 from blizzard_py.sources.protocol import CheckpointServices
 

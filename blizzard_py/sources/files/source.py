@@ -24,10 +24,10 @@ from blizzard_py.sources.files.discovery import (
     check_tracking,
     notes_of,
 )
-from blizzard_py.sources.files.late_files import LateFiles
+from blizzard_py.sources.files.late_file_outcomes import LateFiles
+from blizzard_py.sources.files.late_file_sweep import grace_of, is_due
 from blizzard_py.sources.files.listing import listing_of, outside
 from blizzard_py.sources.files.story import FileStory, ignored
-from blizzard_py.sources.files.sweep import grace_of, is_due
 from blizzard_py.sources.protocol import (
     LEFT_STAGE,
     Backlog,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from blizzard_core.bounds import SCAN_FILES
 from blizzard_core.errors import OrderError
+from blizzard_core.limits import SCAN_FILES
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
 from blizzard_core.watermark.partition_time import lookback_floor
@@ -23,11 +23,11 @@ from blizzard_py.sources.files.discovery import (
     discover,
     starting_point,
 )
+from blizzard_py.sources.files.late_file_sweep import grace_of, started
 from blizzard_py.sources.files.order_guard import TOLERANCE_SECS, inspect
 from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.source import NameLookup
 from blizzard_py.sources.files.story import WatermarkFileStatus
-from blizzard_py.sources.files.sweep import grace_of, started
 from blizzard_py.sources.protocol import Backlog, CheckpointServices
 from blizzard_py.sources.story import ItemStatus
 from blizzard_py.state.batch import Batch

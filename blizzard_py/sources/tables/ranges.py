@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from blizzard_core.bounds import REQUEST_CHUNKS
 from blizzard_core.errors import BlizzardError, ConfigurationError
+from blizzard_core.limits import REQUEST_CHUNKS
 from blizzard_py.connections.protocol import ReadBound
 from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.slices.compare import order

@@ -35,7 +35,7 @@ from blizzard_py.sources.tables import newer_groups, ranges, replacing, windows
 from blizzard_py.sources.tables.newer_groups import Since
 from blizzard_py.sources.tables.sliced import OWN_ID, SlicedSource
 from blizzard_py.sources.tables.story import task_story
-from blizzard_py.sources.tables.work import (
+from blizzard_py.sources.tables.window_tasks import (
     ChunkWork,
     TaskWork,
     item_name,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.story import Compared, ItemStatus, Passed, Waiting
+from blizzard_py.sources.tables.window_tasks import is_item_name, parsed_name
 from blizzard_py.sources.tables.windows import text_of
-from blizzard_py.sources.tables.work import is_item_name, parsed_name
 from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.source_state import SourceState
 

@@ -15,7 +15,7 @@ from typing import get_args
 from blizzard_py.connections.placeholders import FROM, TO, Values, unit_placeholder
 from blizzard_py.connections.query_spec import Units
 from blizzard_py.slices.instants import clock_of, moment, stamp
-from blizzard_py.slices.units.closing import closed
+from blizzard_py.slices.units.closed_units import closed
 from blizzard_py.slices.units.due import Due, due, reading_of
 from blizzard_py.slices.units.grid import GridLayout
 from blizzard_py.slices.units.planner import PlannedUnit, Reason, limited

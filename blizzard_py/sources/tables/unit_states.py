@@ -10,7 +10,7 @@ from blizzard_py.slices.instants import moment, stamp
 from blizzard_py.slices.names import snapshot_range
 from blizzard_py.slices.units.outcomes import failed, replaced, succeeded
 from blizzard_py.slices.units.state import UnitReading, UnitsState, highest, unit_of
-from blizzard_py.sources.tables.work import progress_of_text
+from blizzard_py.sources.tables.window_tasks import progress_of_text
 from blizzard_py.state.batch import Batch, Replaced
 from blizzard_py.state.source_state import SourceState
 

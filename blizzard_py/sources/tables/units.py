@@ -41,7 +41,7 @@ from blizzard_py.sources.tables.unit_letters import close_bad_rows, close_letter
 from blizzard_py.sources.tables.unit_names import values_of
 from blizzard_py.sources.tables.unit_plans import UnitOutlook, UnitRun
 from blizzard_py.sources.tables.unit_story import unit_story
-from blizzard_py.sources.tables.work import TaskWork
+from blizzard_py.sources.tables.window_tasks import TaskWork
 from blizzard_py.state.batch import Batch, Replaced
 from blizzard_py.state.committers import blocked_by
 from blizzard_py.state.retries import waiting

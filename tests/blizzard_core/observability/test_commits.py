@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from blizzard_core.bounds import SHOWN_COMMIT_BYTES
 from blizzard_core.delta_json import commit_path
+from blizzard_core.limits import SHOWN_COMMIT_BYTES
 from blizzard_core.observability.commits import COMMITS_SHOWN, CommitTail, summarize_commit
 from blizzard_core.storage.protocol import Entry
 from tests.support.delta_commits import commit

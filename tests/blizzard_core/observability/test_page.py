@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from blizzard_core.bounds import STORY_CHARACTERS
+from blizzard_core.limits import STORY_CHARACTERS
 from blizzard_core.observability.background_cache import BackgroundCache
 from blizzard_core.observability.page_providers import Command, PageProviders
 from blizzard_core.observability.status import Panel

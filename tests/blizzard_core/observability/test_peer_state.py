@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from blizzard_core.bounds import SHOWN_STATE_BYTES
+from blizzard_core.limits import SHOWN_STATE_BYTES
 from blizzard_core.observability.peer_state import StateFiles, source_state_path, summarize_state
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.state.source_state import checkpoint_path

@@ -18,9 +18,9 @@ import pytest
 from playwright.sync_api import Browser, expect
 from prometheus_client.parser import text_string_to_metric_families
 
-from blizzard_core.bounds import CONNECTIONS
 from blizzard_core.daemon import Loop, run_worker
 from blizzard_core.errors import ConfigError, FencedError, Unavailable
+from blizzard_core.limits import CONNECTIONS
 from blizzard_core.observability import status_page
 from blizzard_core.observability.page_file import page as page_and_policy
 from blizzard_core.observability.status import Panel

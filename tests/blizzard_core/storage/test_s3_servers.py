@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from blizzard_core.checkpoint.fence import FencedFile
+from blizzard_core.checkpoint.fenced_writer import FencedFile
 from blizzard_core.errors import StorageError, Unavailable
 from blizzard_core.storage.objects import Patience
 from blizzard_core.storage.opening import open_storage

@@ -22,7 +22,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from blizzard_core.bounds import FIRST_PAGE_KEYS
 from blizzard_core.errors import (
     AccessDenied,
     BucketMissing,
@@ -32,6 +31,7 @@ from blizzard_core.errors import (
     Unavailable,
     UnreadableName,
 )
+from blizzard_core.limits import FIRST_PAGE_KEYS
 from blizzard_core.log import configure
 from blizzard_core.storage import azure
 from blizzard_core.storage import gcs as store_gcs

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blizzard_core.bounds import FILE_COLUMNS, FILE_LEVELS
+from blizzard_core.limits import FILE_COLUMNS, FILE_LEVELS
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.table.pipeline_fit import Fit, TableShape, pipeline_fit
 from blizzard_core.table.schema_fit import SchemaRules

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from blizzard_core.checkpoint.document import FLOORS_VERSION, progress_to_json
 from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import order_key
-from blizzard_core.watermark.floor import IN_USE_SECS, raise_floors
+from blizzard_core.watermark.closed_partitions import IN_USE_SECS, raise_floors
 from blizzard_core.watermark.partition_time import head_of
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Gap, Progress, closed_by, gaps, is_new, mark_done

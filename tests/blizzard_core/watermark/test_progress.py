@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blizzard_core.storage.protocol import is_hidden, order_key
-from blizzard_core.watermark.floor import raise_floors
+from blizzard_core.watermark.closed_partitions import raise_floors
 from blizzard_core.watermark.partition_time import span_of
 from blizzard_core.watermark.paths import depth_of, joined, split
 from blizzard_core.watermark.progress import (

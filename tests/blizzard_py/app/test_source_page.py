@@ -12,9 +12,9 @@ from typing import Any
 import click
 import pytest
 
-from blizzard_core.bounds import SHOWN_BATCH_BYTES
 from blizzard_core.delta_json import commit_path
 from blizzard_core.errors import StateError
+from blizzard_core.limits import SHOWN_BATCH_BYTES
 from blizzard_core.observability import token_bucket
 from blizzard_core.observability.background_cache import BackgroundCache, CachedDocument
 from blizzard_core.observability.commits import CommitSummary

@@ -18,7 +18,7 @@ from blizzard_py.connections.mysql.connection import MysqlConnection
 from blizzard_py.connections.mysql.session import error_translator, read
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.connections.sql.errors import ServerLabel
-from blizzard_py.kernels.read_rows import RowFilter
+from blizzard_py.kernels.row_deduplication import RowFilter
 from blizzard_py.reading import Access, DedupSpec, RowFingerprint, Window
 from tests.support.database_reading import batches, declared, everything, next_window, rows_of
 from tests.support.mariadb_server import PASSWORD, MariadbServer

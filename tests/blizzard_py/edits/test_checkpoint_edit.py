@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from blizzard_core.checkpoint.fence import FencedFile
+from blizzard_core.checkpoint.fenced_writer import FencedFile
 from blizzard_core.errors import FencedError
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.app.wiring import source_pipeline

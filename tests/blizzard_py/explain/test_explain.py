@@ -19,7 +19,7 @@ from blizzard_core.settings.sources import SourceCompression
 from blizzard_core.table.committed import LOG_FILES, committed_versions, delta_versions, removed
 from blizzard_core.text import iso, printable
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.app.requests import find_requests
+from blizzard_py.app.request_listing import find_requests
 from blizzard_py.explain import Explanation, explain, lines, located
 from blizzard_py.explain.location import Located
 from blizzard_py.sources.files.story import ignored

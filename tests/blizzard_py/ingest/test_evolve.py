@@ -14,9 +14,9 @@ import polars as pl
 import pytest
 from click.testing import CliRunner, Result
 
-from blizzard_core.bounds import FILE_COLUMNS
 from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import ConfigError
+from blizzard_core.limits import FILE_COLUMNS
 from blizzard_core.log import configure
 from blizzard_core.settings.load import load_config
 from blizzard_core.signals import INTERRUPTED

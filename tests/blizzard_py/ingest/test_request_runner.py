@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from blizzard_core.checkpoint.writer import Writer
+from blizzard_core.checkpoint.writer_identity import Writer
 from blizzard_core.errors import AccessDenied, ColdStartRefused, FencedError
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
 from blizzard_py.app import submit as wired
 from blizzard_py.app.request_effects import fingerprint_of
-from blizzard_py.app.requests import cancel_request, find_requests
+from blizzard_py.app.request_listing import cancel_request, find_requests
 from blizzard_py.app.submit import RequestOrder, RequestResult, Waits, submit_and_follow
 from blizzard_py.app.wiring import NoEngine, owner_context
 from blizzard_py.edits.checkpoint_store import EditRefused

@@ -14,7 +14,7 @@ from blizzard_core.errors import OrderError, StateError
 from blizzard_core.log import configure
 from blizzard_py.ingest import batch_loop
 from blizzard_py.ingest.publish import OutputIdGenerator
-from blizzard_py.sources.files import late_files
+from blizzard_py.sources.files import late_file_outcomes
 from blizzard_py.state import ledger, processed_set
 from tests.support.memory_store import Died, Dying
 from tests.support.pipeline_harness import PipelineHarness
@@ -167,7 +167,7 @@ def test_a_ledger_without_a_watermark_follows_the_source(
     for folded in (processed_set, ledger):
         monkeypatch.setattr(folded, "TAIL", 8)
     names = OutputIdGenerator()
-    for made in (batch_loop, late_files):
+    for made in (batch_loop, late_file_outcomes):
         monkeypatch.setattr(made, "uuid7", lambda: names.fresh(1, world.now)[0])
     world = set_world()
     world.put("d=1/stays.ndjson", "stays")

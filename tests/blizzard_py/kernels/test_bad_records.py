@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from blizzard_core.bounds import RAW_BYTES
 from blizzard_core.errors import Unavailable
+from blizzard_core.limits import RAW_BYTES
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.job import PartitionRule
 from blizzard_py.kernels import task

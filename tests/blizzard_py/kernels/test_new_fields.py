@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from blizzard_core.bounds import UNEXPECTED_FIELDS, UNEXPECTED_VALUES_BYTES
+from blizzard_core.limits import UNEXPECTED_FIELDS, UNEXPECTED_VALUES_BYTES
 from blizzard_py.job import FieldSpec, UnexpectedField
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.parse import LineParser

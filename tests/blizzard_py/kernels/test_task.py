@@ -24,7 +24,7 @@ from blizzard_py.kernels import task
 from blizzard_py.kernels.decode import parse
 from blizzard_py.kernels.job_tasks import tasks_of
 from blizzard_py.kernels.report import TaskReport
-from blizzard_py.kernels.write import outputs as write
+from blizzard_py.kernels.write import rolling_outputs as write
 from blizzard_py.lines import decompress, framing
 from tests.support.corpus import CASES, FIELDS, name_of
 from tests.support.ingest_job_harness import (

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import zstandard
 
-from blizzard_core.bounds import EXPANSION_FREE_BYTES, REASON_CHARACTERS
 from blizzard_core.errors import Unavailable
+from blizzard_core.limits import EXPANSION_FREE_BYTES, REASON_CHARACTERS
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.dead_letters.reader import DeadLetterObject, read
 from blizzard_py.job import FileLimits, PartitionRule

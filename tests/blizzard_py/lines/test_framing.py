@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_core.bounds import RAW_BYTES
+from blizzard_core.limits import RAW_BYTES
 from blizzard_py.lines.framing import LineChunk, LongLine, framed
 
 BOM = b"\xef\xbb\xbf"

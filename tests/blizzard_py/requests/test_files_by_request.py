@@ -494,7 +494,10 @@ def test_requested_files_are_known_without_the_journal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world, names = RequestHarness(), OutputIdGenerator()
-    for place in ("blizzard_py.ingest.batch_loop", "blizzard_py.sources.files.late_files"):
+    for place in (
+        "blizzard_py.ingest.batch_loop",
+        "blizzard_py.sources.files.late_file_outcomes",
+    ):
         monkeypatch.setattr(f"{place}.uuid7", lambda: names.fresh(1, world.now)[0])
     taken = [f"{DAY}/2.json", f"{DAY}/_hidden.json", "date=2060-12-31/1.json"]
     for path in taken:

@@ -336,7 +336,7 @@ def test_too_many_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blizzard_py.app.request_selector.REPLACED_AT_MOST", 2)
     assert is_rejected(ReplaceHarness().replace(), "more than 2 files are chosen")
     monkeypatch.setattr("blizzard_py.app.request_selector.REPLACED_AT_MOST", 3)
-    monkeypatch.setattr("blizzard_py.selection.replacing.TOGETHER_AT_MOST", 1)
+    monkeypatch.setattr("blizzard_py.selection.replacement_rows.TOGETHER_AT_MOST", 1)
     assert is_rejected(
         ReplaceHarness(named=False).replace(), "2 files have rows in the same outputs"
     )

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_core import bounds
+from blizzard_core import limits
 from blizzard_py.requests.codec import RequestInvalid, encoded
 from blizzard_py.requests.document import Kind, Request, digest, inputs, request_of
 from blizzard_py.requests.records import Cancel, End, cancel_of, end_of
@@ -93,7 +93,7 @@ def test_a_digest_stays_the_same_in_later_releases() -> None:
 
 
 def test_too_many_files_are_refused() -> None:
-    files = [str(number) for number in range(bounds.REQUEST_FILES)]
+    files = [str(number) for number in range(limits.REQUEST_FILES)]
     found = document(kind="reingest", select={"files": files})
     assert request_of(raw(found), WHERE).select["files"] == files
     found["select"]["files"] = [*files, "more"]
@@ -102,7 +102,7 @@ def test_too_many_files_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["reingest", "close_letters"])
 def test_too_many_letters_are_refused(kind: str) -> None:
-    letters = [str(number) for number in range(bounds.REQUEST_LETTERS)]
+    letters = [str(number) for number in range(limits.REQUEST_LETTERS)]
     found = document(kind=kind, select={"letters": letters})
     assert request_of(raw(found), WHERE).select["letters"] == letters
     found["select"]["letters"] = [*letters, "more"]
@@ -160,13 +160,13 @@ def test_half_of_a_pair_is_refused() -> None:
 
 
 def test_a_large_request_is_refused() -> None:
-    padded = encoded(REQUEST).ljust(bounds.REQUEST_BYTES, b" ")
+    padded = encoded(REQUEST).ljust(limits.REQUEST_BYTES, b" ")
     assert request_of(padded, WHERE) == REQUEST
     assert "is larger than 1 MiB" in refusal(padded + b" ")
 
 
 def test_too_many_units_are_refused() -> None:
-    units = [str(number) for number in range(bounds.REQUEST_UNITS)]
+    units = [str(number) for number in range(limits.REQUEST_UNITS)]
     assert request_of(raw(document(select={"units": units})), WHERE).select["units"] == units
     found = refusal(document(select={"units": [*units, "more"]}))
     assert found.startswith("select: units: Expected `array` of length <= 20000")
@@ -174,7 +174,7 @@ def test_too_many_units_are_refused() -> None:
 
 @pytest.mark.parametrize("field", ["by", "at", "why", "release", "config"])
 def test_long_texts_are_refused(field: str) -> None:
-    found = refusal(document(**{field: "é" * (bounds.REQUEST_CHARACTERS + 1)}))
+    found = refusal(document(**{field: "é" * (limits.REQUEST_CHARACTERS + 1)}))
     assert found.startswith(f"{field}: Expected `str` of length <= 500")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from blizzard_core.bounds import INFERRED_COLUMNS
+from blizzard_core.limits import INFERRED_COLUMNS
 from blizzard_py.job import FieldSpec, UnexpectedField
 from blizzard_py.schema.evolution import Evolved, Takes, evolved
 from blizzard_py.schema.inference import Rules

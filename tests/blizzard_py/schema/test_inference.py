@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from blizzard_core.bounds import FILE_LEVELS, INFERRED_COLUMNS, INFERRED_LEVELS, STRUCT_FIELDS
 from blizzard_core.errors import SchemaConflict, Unavailable
+from blizzard_core.limits import FILE_LEVELS, INFERRED_COLUMNS, INFERRED_LEVELS, STRUCT_FIELDS
 from blizzard_core.settings.schema import FieldSettings
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Entry

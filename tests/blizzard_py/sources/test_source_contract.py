@@ -36,7 +36,7 @@ from blizzard_py.sources.meter import BatchLimits
 from blizzard_py.sources.protocol import CheckpointServices, Source
 from blizzard_py.sources.tables.source import WindowSource
 from blizzard_py.sources.tables.units import UnitSource
-from blizzard_py.sources.tables.work import item_name
+from blizzard_py.sources.tables.window_tasks import item_name
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.source_state import Position, Retry, SourceState

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from blizzard_core.checkpoint.fence import FencedFile
+from blizzard_core.checkpoint.fenced_writer import FencedFile
 from blizzard_core.errors import BlizzardError, Cancelled, EngineError, FencedError, StorageError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.engines.spark.engine import SparkEngine

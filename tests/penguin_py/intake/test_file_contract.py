@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from blizzard_core.bounds import FOOTER_BYTES
+from blizzard_core.limits import FOOTER_BYTES
 from tests.support.penguin_readers import assert_all_read
 from tests.support.table_harness import TableHarness, parquet
 from tests.support.thrift_footer import column, footer, group, parquet_file, root

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow.parquet import encryption
 
-from blizzard_core.bounds import FILE_COLUMNS
+from blizzard_core.limits import FILE_COLUMNS
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.table.schema_fit import SchemaRules, delta_schema, merge
 from penguin_py.intake.footers import read_footers

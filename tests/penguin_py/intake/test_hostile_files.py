@@ -14,7 +14,7 @@ import pytest
 import yaml
 from deltalake import DeltaTable
 
-from blizzard_core.bounds import FOOTER_BYTES
+from blizzard_core.limits import FOOTER_BYTES
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Entry
 from penguin_py.intake.quarantine import Quarantine

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from blizzard_core.bounds import QUARANTINE_BYTES
 from blizzard_core.handover.quarantine import record_of
+from blizzard_core.limits import QUARANTINE_BYTES
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Entry, Storage
 from penguin_py.intake.quarantine import Quarantine

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from blizzard_core.checkpoint import fence
-from blizzard_core.checkpoint.fence import FencedFile
-from blizzard_core.checkpoint.writer import Writer
+from blizzard_core.checkpoint import fenced_writer
+from blizzard_core.checkpoint.fenced_writer import FencedFile
+from blizzard_core.checkpoint.writer_identity import Writer
 from blizzard_core.storage.protocol import join
 from blizzard_core.watermark import progress as watermark
 from blizzard_py.dead_letters.writer import DeadLetterWriter
@@ -24,7 +24,7 @@ from tests.simulation.world import SimulatedWorld
 @guard("saves replace whatever is there, whoever wrote it")
 def fenced_saves(_world: SimulatedWorld) -> Iterator[None]:
     def put(self: Any, document: Any, epoch: int, *, released: bool = False) -> None:
-        data = fence.encode({**document, "writer": self._writer(epoch, released=released)})
+        data = fenced_writer.encode({**document, "writer": self._writer(epoch, released=released)})
         self._storage.put_atomic(self._path, data)
 
     with mock.patch.object(FencedFile, "_put", put):
@@ -34,7 +34,7 @@ def fenced_saves(_world: SimulatedWorld) -> Iterator[None]:
 @guard("a refused save is believed without looking whether it was our own")
 def read_back(_world: SimulatedWorld) -> Iterator[None]:
     def put(self: Any, document: Any, epoch: int, *, released: bool = False) -> None:
-        data = fence.encode({**document, "writer": self._writer(epoch, released=released)})
+        data = fenced_writer.encode({**document, "writer": self._writer(epoch, released=released)})
         self._version = self._storage.put_if(self._path, data, self._version)
 
     with mock.patch.object(FencedFile, "_put", put):
@@ -46,12 +46,12 @@ def take_over_writes(_world: SimulatedWorld) -> Iterator[None]:
     def take(self: Any, parse: Any, fresh: Any, _least: int = 0) -> Any:
         try:
             raw, self._version = self._storage.read_versioned(self._path)
-        except fence.NotFound:
+        except fenced_writer.NotFound:
             self._put(fresh(), 1)
             self._epoch = 1
             return None
-        document = fence.parsed(raw, self._where)
-        found = fence.writer_of(document, self._where) or Writer("", 0)
+        document = fenced_writer.parsed(raw, self._where)
+        found = fenced_writer.writer_of(document, self._where) or Writer("", 0)
         self._epoch = found.epoch + 1
         return parse(document, self._where)
 

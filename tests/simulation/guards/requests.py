@@ -8,8 +8,8 @@ from typing import Any
 from unittest import mock
 
 from blizzard_py.ingest import request_runner
+from blizzard_py.ingest.request_acceptance import with_selected
 from blizzard_py.ingest.request_runner import RequestRunner
-from blizzard_py.ingest.request_steps import with_selected
 from blizzard_py.selection.claims import Claim, Claims
 from blizzard_py.sources.files.advance import NOTHING
 from blizzard_py.sources.files.source import FileSource, _lowest

@@ -7,14 +7,20 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from blizzard_core.watermark import floor, scan
+from blizzard_core.watermark import closed_partitions, scan
 from blizzard_core.watermark import paths as watermark_paths
 from blizzard_core.watermark import progress as watermark
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.progress import ScanTimes
 from blizzard_py.ingest import start
 from blizzard_py.ingest.batch_runner import BatchRunner
-from blizzard_py.sources.files import advance, discovery, late_files, sweep, watermark_files
+from blizzard_py.sources.files import (
+    advance,
+    discovery,
+    late_file_outcomes,
+    late_file_sweep,
+    watermark_files,
+)
 from blizzard_py.sources.files import source as files
 from blizzard_py.state.ledger import Ledger
 from tests.simulation.guards.registry import always, guard, never, nothing
@@ -184,7 +190,7 @@ def wrong_times_are_cut(_world: SimulatedWorld) -> Iterator[None]:
 
 @guard("the floor rises over files that were found and are not done")
 def floor_below_pending(_world: SimulatedWorld) -> Iterator[None]:
-    real = floor.raise_floors
+    real = closed_partitions.raise_floors
     with mock.patch.object(
         advance,
         "raise_floors",
@@ -207,7 +213,7 @@ def floor_below_grace(_world: SimulatedWorld) -> Iterator[None]:
         held = [watermark.order_key(path) for path in pending if path.startswith(head)]
         return min(held if until is None else [*held, until.encode()], default=b"\xff")
 
-    with mock.patch.object(floor, "_ceiling", ceiling):
+    with mock.patch.object(closed_partitions, "_ceiling", ceiling):
         yield
 
 
@@ -246,18 +252,18 @@ def sweep_looks(_world: SimulatedWorld) -> Iterator[None]:
 
 @guard("the sweep takes files for late that wait for another try or in a queue")
 def sweep_leaves_known_files(_world: SimulatedWorld) -> Iterator[None]:
-    with mock.patch.object(sweep, "is_passed", always):
+    with mock.patch.object(late_file_sweep, "is_passed", always):
         yield
 
 
 @guard("late verdicts are written without a commit")
 def late_verdicts_are_committed(_world: SimulatedWorld) -> Iterator[None]:
-    real = late_files.LateFiles._dealt_with
+    real = late_file_outcomes.LateFiles._dealt_with
 
     def dealt_with(self: Any, state: Any, late: Any) -> Any:
         if not late or self._source.late_files == "ingest":
             return real(self, state, late)
         return self._upkeep.save(state)
 
-    with mock.patch.object(late_files.LateFiles, "_dealt_with", dealt_with):
+    with mock.patch.object(late_file_outcomes.LateFiles, "_dealt_with", dealt_with):
         yield

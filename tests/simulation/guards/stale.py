@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 from unittest import mock
 
-from blizzard_core.checkpoint.fence import FencedFile
+from blizzard_core.checkpoint.fenced_writer import FencedFile
 from blizzard_py.sources import stale
 from blizzard_py.state.fence_record import FenceFile
 from blizzard_py.state.journal_tally import JournalTally

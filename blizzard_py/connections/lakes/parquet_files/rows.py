@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection
 
 import pyarrow as pa
 
-from blizzard_core.bounds import TABLE_READER_BYTES, TABLE_READER_MOST_BYTES, TABLE_READER_PER_BYTE
 from blizzard_core.errors import SourceError
+from blizzard_core.limits import TABLE_READER_BYTES, TABLE_READER_MOST_BYTES, TABLE_READER_PER_BYTE
 from blizzard_py.connections.lakes.parquet_files import process
 from blizzard_py.connections.lakes.parquet_files.statistics import from_batch
 from blizzard_py.connections.lakes.table_file import TableFile, damaged

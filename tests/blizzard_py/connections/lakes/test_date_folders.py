@@ -11,7 +11,7 @@ import pytest
 
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.lakes.parquet import ParquetForm
-from blizzard_py.connections.lakes.rows import read
+from blizzard_py.connections.lakes.window_rows import read
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Window
 from tests.support.lake_reading import rows_of

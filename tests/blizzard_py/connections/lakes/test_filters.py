@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from blizzard_core.errors import SourceError
-from blizzard_py.connections.lakes import csv_files, json_lines, parquet, rows
+from blizzard_py.connections.lakes import csv_files, json_lines, parquet, window_rows
 from blizzard_py.connections.lakes.filters import parse
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.job import FieldSpec
@@ -117,7 +117,7 @@ def test_every_reader_keeps_what_the_filter_keeps(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"id":1,"ok":true}\n{"id":2,"ok":false}\n{"id":3}\n')
     fields = (FieldSpec("id", "int64", nullable=True), FieldSpec("ok", "boolean", nullable=True))
     modules: dict[str, Any] = {"parquet": parquet, "csv": csv_files, "json": json_lines}
-    readers = {"parquet": rows.read, "csv": csv_files.read, "json": json_lines.read}
+    readers = {"parquet": window_rows.read, "csv": csv_files.read, "json": json_lines.read}
     for form, module in modules.items():
         access = Access(form, str(tmp_path))
         for columns in ((), ("id",)):

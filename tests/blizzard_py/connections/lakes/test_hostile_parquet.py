@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from blizzard_core.bounds import TABLE_FOOTER_BYTES
 from blizzard_core.errors import SourceError
+from blizzard_core.limits import TABLE_FOOTER_BYTES
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.connections.lakes.parquet_files import rows as parquet_rows
 from blizzard_py.connections.lakes.parquet_files.file import group_ranges

@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 
 from blizzard_core.errors import SourceError, StorageError
 from blizzard_core.storage.opening import delta_options, open_storage
-from blizzard_py.connections.lakes import csv_files, json_lines, parquet, rows
+from blizzard_py.connections.lakes import csv_files, json_lines, parquet, window_rows
 from blizzard_py.connections.lakes.tables.delta import DeltaConnection
 from blizzard_py.connections.lakes.tables.iceberg import IcebergConnection
 from blizzard_py.connections.protocol import ReadSelection, SourceConnection
@@ -42,7 +42,7 @@ def test_a_delta_table(s3: S3Server) -> None:
                 selection = ReadSelection(columns=columns)
                 connection = DeltaConnection(access, selection)
                 kind: Any = "max" if columns else "version"
-                source = Poller(_always(connection), rows.read, access, kind, columns)
+                source = Poller(_always(connection), window_rows.read, access, kind, columns)
                 source.poll()
         assert source is not None
         assert set(ids(source.poll())) == {2}
@@ -64,7 +64,7 @@ def test_directories(s3: S3Server) -> None:
         "json": b'{"id": 1}\n{"id": 2}\n',
     }
     modules: dict[str, Any] = {"parquet": parquet, "csv": csv_files, "json": json_lines}
-    readers = {"parquet": rows.read, "csv": csv_files.read, "json": json_lines.read}
+    readers = {"parquet": window_rows.read, "csv": csv_files.read, "json": json_lines.read}
     for form, data in contents.items():
         storage.put_atomic(f"{form}/2026/05/a.{form}", data)
         access = Access(form, place, {"storage_options": s3.options})

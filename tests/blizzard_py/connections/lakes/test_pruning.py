@@ -15,8 +15,8 @@ import pytest
 from deltalake import write_deltalake
 
 from blizzard_py.connections.lakes.pruning import PrunableFiles
-from blizzard_py.connections.lakes.rows import read
 from blizzard_py.connections.lakes.tables import delta, iceberg
+from blizzard_py.connections.lakes.window_rows import read
 from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.reading import Access, ReadTask
 from tests.support.iceberg_catalog import FolderCatalog

@@ -11,8 +11,8 @@ import pytest
 
 from blizzard_core.handover.outputs import NAN_COLUMNS_KEY, nan_columns_of
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.kernels.write.outputs import OutputSet, StagedNames
-from blizzard_py.kernels.write.parquet import ParquetFormat, nan_columns
+from blizzard_py.kernels.write.parquet_file import ParquetFormat, nan_columns
+from blizzard_py.kernels.write.rolling_outputs import OutputSet, StagedNames
 
 NAN = float("nan")
 INNER = pa.struct([("x", pa.float64()), ("l", pa.list_(pa.float32())), ("y", pa.float32())])

@@ -10,7 +10,7 @@ import pytest
 
 from blizzard_core.errors import UnitError
 from blizzard_py.slices.instants import stamp
-from blizzard_py.slices.units.closing import closed
+from blizzard_py.slices.units.closed_units import closed
 from blizzard_py.slices.units.due import Due, Terms, due, reading_of
 from blizzard_py.slices.units.outcomes import failed, marked, succeeded
 from blizzard_py.slices.units.planner import PlannedUnit

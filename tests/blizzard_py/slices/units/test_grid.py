@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from blizzard_py.slices.units.closing import closed
+from blizzard_py.slices.units.closed_units import closed
 from blizzard_py.slices.units.due import Terms, due, reading_of
 from blizzard_py.slices.units.grid import (
     LETTERS,

@@ -9,7 +9,7 @@ import pytest
 
 from blizzard_core.errors import StateError, UnitError
 from blizzard_py.slices.instants import moment, stamp
-from blizzard_py.slices.units.closing import closed
+from blizzard_py.slices.units.closed_units import closed
 from blizzard_py.slices.units.outcomes import (
     failed,
     marked,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from blizzard_core.bounds import EXPANSION
+from blizzard_core.limits import EXPANSION
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Entry, Storage

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from blizzard_core.bounds import FIRST_PAGE_KEYS
+from blizzard_core.limits import FIRST_PAGE_KEYS
 from blizzard_core.log import configure
 from blizzard_core.settings.sources import PartitionFilter, SourceSettings
 from blizzard_core.storage.opening import open_storage

@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from blizzard_core.errors import StorageError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.job import PartitionRule, SortKey, StagedOutput
-from blizzard_py.kernels.write import outputs as write
-from blizzard_py.kernels.write.outputs import OutputSet, StagedNames
-from blizzard_py.kernels.write.parquet import ParquetFormat, repeating
+from blizzard_py.kernels.write import rolling_outputs as write
+from blizzard_py.kernels.write.parquet_file import ParquetFormat, repeating
 from blizzard_py.kernels.write.partition import RowDirectories, place_rows
+from blizzard_py.kernels.write.rolling_outputs import OutputSet, StagedNames
 from blizzard_py.kernels.write.spill import Spill
 
 MIB = 1 << 20
@@ -285,7 +285,7 @@ from pathlib import Path
 import numpy as np, pyarrow as pa
 from blizzard_py.kernels.write.partition import (RowDirectories)
 from blizzard_py.kernels.decode.child_process import prepare_process
-from tests.blizzard_py.kernels.write.test_outputs import output_set, peak_bytes
+from tests.blizzard_py.kernels.write.test_rolling_outputs import output_set, peak_bytes
 prepare_process()
 piece = pa.table({"text": ["x" * 1000] * 2000})
 codes = np.zeros(2000, np.int64); codes[::100] = 1

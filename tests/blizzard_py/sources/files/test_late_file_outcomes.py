@@ -19,8 +19,8 @@ from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_core.storage.protocol import Entry, ListingPage
 from blizzard_core.watermark.progress import PartitionProgress, Progress, ScanTimes, mark_done
 from blizzard_py.job import FinishedFile, Outcome
-from blizzard_py.sources.files import sweep
-from blizzard_py.sources.files.sweep import partitions_behind
+from blizzard_py.sources.files import late_file_sweep
+from blizzard_py.sources.files.late_file_sweep import partitions_behind
 from blizzard_py.state.batch import Batch, BatchResults
 from blizzard_py.state.checkpoint_document import INLINE_NAMES
 from blizzard_py.state.journal import KEPT_SECS, Journal
@@ -247,7 +247,7 @@ def test_first_sweep_of_a_reference_checkpoint_reports_nothing() -> None:
 
 def sliced(monkeypatch: pytest.MonkeyPatch, late_files: str = "quarantine") -> PipelineHarness:
     """Return a harness whose sweep takes several slices, with late files in all of them."""
-    monkeypatch.setattr(sweep, "SLICE_PAGES", 1)
+    monkeypatch.setattr(late_file_sweep, "SLICE_PAGES", 1)
     world = PipelineHarness(
         late_sweep_interval=f"{INTERVAL}s", grace_period=f"{GRACE}s", late_files=late_files
     )

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from blizzard_core.checkpoint.fence import FencedFile, writer_of
-from blizzard_core.checkpoint.writer import Writer
+from blizzard_core.checkpoint.fenced_writer import FencedFile, writer_of
+from blizzard_core.checkpoint.writer_identity import Writer
 from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import BucketMissing, Conflict, FencedError, StateError, Unavailable
 from blizzard_core.settings.load import load_config

@@ -23,8 +23,7 @@ from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import NOTHING
 from blizzard_py.sources.files.discovery import AHEAD_SLACK_SECS
-from blizzard_py.sources.files.listing import listing_of
-from blizzard_py.sources.files.sweep import (
+from blizzard_py.sources.files.late_file_sweep import (
     LateSweep,
     Slice,
     grace_of,
@@ -33,6 +32,7 @@ from blizzard_py.sources.files.sweep import (
     sweeps,
     verdicts,
 )
+from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.sources.protocol import CheckpointServices
 from blizzard_py.state.batch import Batch, BatchResults
 from blizzard_py.state.journal import Journal

@@ -5,7 +5,7 @@ limits of the code are here. Input beyond a limit is refused with a reason and d
 input. A limit that an operator may need to change has a configuration key, whose default it is.
 
 `docs/reference/limits.md` is made of the sections and of the text below each constant: the limited
-thing, the effect beyond it, its key, and its test (`blizzard_core.settings.limits`).
+thing, the effect beyond it, its key, and its test (`blizzard_core.settings.limits_page`).
 """
 
 # --- Source files ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Generator of ``docs/reference/limits.md`` from the constants of `blizzard_core.bounds`."""
+"""Generator of ``docs/reference/limits.md`` from the constants of `blizzard_core.limits`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from blizzard_core import bounds
+from blizzard_core import limits
 
 _HEAD = """\
 # Limits
@@ -41,7 +41,7 @@ class LimitLine:
 
 def named_limits() -> Iterator[LimitLine]:
     """Yield each constant with the text below it. Raises `ValueError` without a text."""
-    source = inspect.getsource(bounds)
+    source = inspect.getsource(limits)
     lines = source.splitlines()
     for constant, text in pairwise(ast.parse(source).body):
         if not isinstance(constant, ast.Assign):
@@ -55,7 +55,7 @@ def named_limits() -> Iterator[LimitLine]:
         yield LimitLine(
             above[-1].strip("# -"),
             name,
-            getattr(bounds, name),
+            getattr(limits, name),
             " ".join(found["of"].split()),
             " ".join(found["beyond"].split()),
             found["test"],

@@ -10,7 +10,7 @@ timed-out write of its own that is still on its way is refused when it arrives. 
 epoch was written by a process that cannot save any more.
 
 Fencing keeps rows right whatever starts. It does not keep a healthy daemon running, so a start may
-first look at the writer (`blizzard_core.checkpoint.writer`) and leave the file to it.
+first look at the writer (`blizzard_core.checkpoint.writer_identity`) and leave the file to it.
 
 A refused save proves nothing: if the answer to a successful write is lost, its repetition is
 refused too. So the file is read back, and the write counts as successful if its content is there.
@@ -27,7 +27,12 @@ from typing import Any, TypeVar
 
 from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.document import encode, parsed
-from blizzard_core.checkpoint.writer import TakeoverPolicy, Writer, allow_takeover, this_process
+from blizzard_core.checkpoint.writer_identity import (
+    TakeoverPolicy,
+    Writer,
+    allow_takeover,
+    this_process,
+)
 from blizzard_core.errors import Conflict, FencedError, NotFound, Unavailable
 from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Storage

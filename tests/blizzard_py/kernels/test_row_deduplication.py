@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from blizzard_py.kernels.read_rows import RowFilter
+from blizzard_py.kernels.row_deduplication import RowFilter
 from blizzard_py.reading import DedupSpec, RowFingerprint
 from tests.support.memory_store import MemoryStorage
 from tests.support.published_rows import Published

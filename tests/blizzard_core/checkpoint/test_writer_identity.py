@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from blizzard_core.checkpoint.fence import FencedFile, writer_of
-from blizzard_core.checkpoint.writer import (
+from blizzard_core.checkpoint.fenced_writer import FencedFile, writer_of
+from blizzard_core.checkpoint.writer_identity import (
     Process,
     Writer,
     allow_takeover,
@@ -66,7 +66,9 @@ def test_a_file_names_the_process_that_writes_it() -> None:
 
 
 def test_a_process_says_when_it_began() -> None:
-    command = "from blizzard_core.checkpoint.writer import this_process as p; print(p().started)"
+    command = (
+        "from blizzard_core.checkpoint.writer_identity import this_process as p; print(p().started)"
+    )
     before = time.time()
     told = subprocess.check_output([sys.executable, "-c", command], text=True)
     # The kernel counts hundredths of a second; clocks may be put right in between.

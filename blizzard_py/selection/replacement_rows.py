@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from blizzard_core.handover.groups import SOURCE_FILE_COLUMN
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.table.committed import removed
-from blizzard_py.ingest.request_steps import RequestRefused
+from blizzard_py.ingest.request_acceptance import RequestRefused
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.earlier_batches import Earlier, EarlierBatch, Lacking, earlier_of
 from blizzard_py.sources.files.earlier import EarlierBatches

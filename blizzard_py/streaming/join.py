@@ -20,33 +20,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere
 
 from blizzard_core.settings.event_time import Branch, JoinSettings
+from blizzard_py.streaming.query_watermark import behind, column, is_time
 from blizzard_py.streaming.source import TICK, WHOSE
-
-_MILLI = 1000
-
-
-def behind(rows: DataFrame, time: str, branch: Branch) -> DataFrame:
-    """Return the rows behind their watermark; ticks have moved it and are dropped."""
-    watched = rows.withWatermark(quoted(time), f"{branch.delay_us // _MILLI} milliseconds")
-    # It uses the time; otherwise Spark would push it below the watermark and ticks would not count.
-    return watched.where(~(F.col(TICK) & is_time(time))).drop(TICK)
-
-
-def is_time(time: str) -> Column:
-    """Return whether it is after 1970; true for every row that the query gets."""
-    return column(time) > F.timestamp_seconds(F.lit(0))
-
-
-def column(name: str) -> Column:
-    """Return the column of that name, including dots."""
-    return F.col(quoted(name))
-
-
-def quoted(name: str) -> str:
-    """Return a column's name, quoted for Spark SQL."""
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
-
 
 LEFT, RIGHT = "left_", "right_"
 # A side's mark if none of its fields is null, and if one is.

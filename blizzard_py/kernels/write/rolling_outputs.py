@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from blizzard_core.storage.protocol import Storage, join
 from blizzard_py.job import StagedOutput
-from blizzard_py.kernels.write.parquet import ParquetFile, ParquetFormat, stored_bytes
+from blizzard_py.kernels.write.parquet_file import ParquetFile, ParquetFormat, stored_bytes
 from blizzard_py.kernels.write.partition import Codes, RowDirectories
 from blizzard_py.kernels.write.sorting import SortedRun, merged_runs, order_of, reordered
 from blizzard_py.kernels.write.spill import Spill

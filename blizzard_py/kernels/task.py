@@ -8,8 +8,7 @@ Small files are parsed together, because the parser's fixed cost per call is tha
 rows. Chunks of large files are parsed by several threads if there are fewer tasks than cores.
 
 A retried task parses in child processes (`isolate`), file by file: a line may have ended the
-attempt before. From the third attempt on a child reads each file first, since parsing was not the
-cause.
+attempt before. From the third attempt on a child also reads each file first.
 """
 
 from __future__ import annotations
@@ -76,8 +75,7 @@ def run_task(
     """Ingest the task's files and report each exactly once.
 
     ``attempt_id`` is unique among all attempts that write to the staging directory; ``attempt``
-    counts those of this task, from 0. Raises `StorageError` if the sink fails; that is not the
-    fault of a source file.
+    counts those of this task, from 0. Raises `StorageError` if the sink fails.
     """
     with (
         ChildProcess() as nursery,
@@ -107,7 +105,6 @@ class _Run:
         schema = task.settings.schema
         self._layout = task.settings.layout
         self._tolerance = task.settings.tolerance
-        self._evolves = schema.evolves
         self._task = task
         self._source = source
         self._sink = sink
@@ -122,7 +119,7 @@ class _Run:
         self._tolerant = self._tolerance.on_bad_record == "quarantine_record"
         fast = schema.fast_path and not attempt
         self._parser = LineParser(
-            self._schema, tolerant=self._tolerant, fast=fast, thorough=self._evolves
+            self._schema, tolerant=self._tolerant, fast=fast, thorough=schema.evolves
         )
         self._unexpected = NewFields(schema)
         self._metadata = Metadata(task.settings.added_columns.metadata, source.uri, task.started_ts)
@@ -268,7 +265,7 @@ class _Run:
                 self._nursery,
                 self._schema,
                 tolerant=self._tolerant,
-                thorough=self._evolves,
+                thorough=self._task.settings.schema.evolves,
             )
             return map(functools.partial(outcome_of, alone), chunks)
         work = functools.partial(outcome_of, self._parser)
@@ -326,7 +323,7 @@ class _Run:
             pieces = list(self._pieces_of(table, kept))
         except (BadLine, FileFailed):
             return False
-        if lost and parsed.unexpected and self._evolves:
+        if lost and parsed.unexpected and self._task.settings.schema.evolves:
             return False  # one by one shows which of them have the fields
         parts = [(content.file.path, chunk.data) for content, chunk in group]
         self._unexpected.see(parsed, parsed.rows_at, parts)

@@ -120,7 +120,8 @@ def _print(found: Mapping[str, ReingestResult]) -> None:
     if len(lines) > _PRINTED:
         click.echo(f"And {len(lines) - _PRINTED:,} more; `blizzard requests show --files` has all.")
     states = Counter(line.state for _, line in lines)
-    click.echo(", ".join(f"{count:,} {state}" for state, count in states.items()) or f"No {noun}s.")
+    counts = ", ".join(f"{count:,} {state}" for state, count in states.items())
+    click.echo(counts or f"No {noun} was selected.")
     would = [line for _, line in lines if line.state == "would replace"]
     if would:
         before = sum(line.before for line in would)
@@ -133,7 +134,10 @@ def _print(found: Mapping[str, ReingestResult]) -> None:
         click.echo(f"{counted(rows, 'row')} of {files} {are(rows)} in{place}.")
     failed = sum(each.failed_again for each in found.values())
     if failed:
-        click.echo(f"{counted(failed, 'record')} failed again, with new letters.")
+        click.echo(
+            f"{counted(failed, 'record')} failed again, with new letters. If you corrected the"
+            " file, `--from-source` reads records from it, and `--replace` the whole file."
+        )
     for name, each in found.items():
         if each.blocked is not None:
             blocked = f"{name}: groups of this source wait behind one that waits: {each.blocked}"

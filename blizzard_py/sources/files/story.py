@@ -160,7 +160,7 @@ def lateness(settled: Settled | None, source: SourceSettings, sweep: Sweep) -> L
         }[source.late_files]
         due = f" (due {iso(sweep.began + interval)})" if sweep.began else ""
         then = f"the next sweep{due} will {action}"
-    return Lateness(source.late_files, f"{what}; {then}")
+    return Lateness(source.late_files, f"{what}; {then}. `blizzard ingest` takes it now")
 
 
 def beyond(

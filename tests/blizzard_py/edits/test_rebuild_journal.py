@@ -10,17 +10,15 @@ from blizzard_core.errors import StateError, Unfinished
 from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_core.watermark.progress import PartitionProgress, Progress
 from blizzard_py.edits.checkpoint_store import EditRefused
-from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.edits.rebuild.names import window_of
 from blizzard_py.state import checkpoint_document
 from blizzard_py.state.journal import Record
-from tests.support.memory_store import Died
+from tests.support.lost_state import JOURNAL, dies_before_publishing, rebuild
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.request_harness import RequestHarness
 
 DAY = "date=2024-01-01"
-JOURNAL = "_blizzard/journal/events_main/"
 
 
 def lost_journal(*, fails: bool = False) -> PipelineHarness:
@@ -36,11 +34,6 @@ def lost_journal(*, fails: bool = False) -> PipelineHarness:
     return world
 
 
-def rebuilt(world: PipelineHarness) -> None:
-    job = Rebuild(world.parts())
-    job.write(job.plan(None))
-
-
 def sweeps(world: PipelineHarness) -> None:
     for secs in (10, 500, 90_000, 90_000):
         world.now += secs
@@ -54,7 +47,7 @@ def test_names_in_grace_without_a_journal_stay_done(*, fails: bool) -> None:
     world = lost_journal(fails=fails)
     with pytest.raises(StateError, match="that the checkpoint counts"):
         world.drain()
-    rebuilt(world)
+    rebuild(world)
     sweeps(world)
     assert world.rows() == ["1", "2", "3"]
     assert not world.letters()
@@ -63,7 +56,7 @@ def test_names_in_grace_without_a_journal_stay_done(*, fails: bool) -> None:
 @pytest.mark.promise("G-211")
 def test_late_file_after_a_rebuild_gets_a_dead_letter() -> None:
     world = lost_journal()
-    rebuilt(world)
+    rebuild(world)
     world.now += 1000
     world.drain()
     world.put(f"{DAY}/0.json", "0")
@@ -71,24 +64,11 @@ def test_late_file_after_a_rebuild_gets_a_dead_letter() -> None:
     assert [letter["stage"] for letter in world.letters()] == ["late"]
 
 
-def dies_before_a_copy(world: PipelineHarness) -> None:
-    """Its journal entry is written then, and no output is published."""
-
-    def dies(op: str, _path: str) -> None:
-        if op == "copy":
-            raise Died
-
-    world.sink.before_mutation = dies
-    with pytest.raises(Died):
-        world.drain()
-    world.sink.before_mutation = lambda _op, _path: None
-
-
 @pytest.mark.promise("G-211")
 def test_a_batch_taken_over_is_read_where_one_object_is_lost() -> None:
     world = PipelineHarness(grace_period="1s")
     world.put(f"{DAY}/1.json", "1")
-    dies_before_a_copy(world)
+    dies_before_publishing(world)
     world.drain()
     batches = [p for p in world.sink.objects if p.startswith(JOURNAL)]
     assert len(batches) == 2
@@ -105,7 +85,7 @@ def test_names_that_only_the_journal_had_are_a_doubt(monkeypatch: pytest.MonkeyP
     with pytest.raises(StateError, match="of the journal is missing"):
         world.drain()
     with pytest.raises(EditRefused, match="which the checkpoint needs, is missing"):
-        rebuilt(world)
+        rebuild(world)
 
 
 @pytest.mark.promise("G-211")
@@ -118,7 +98,7 @@ def test_names_in_grace_that_the_journal_lacks_are_listed(monkeypatch: pytest.Mo
     assert len(kept) == 2
     del world.sink.objects[lost]
     monkeypatch.setattr(checkpoint_document, "INLINE_NAMES", 1)
-    rebuilt(world)
+    rebuild(world)
     sweeps(world)
     assert world.rows() == ["1", "2", "3"]
     assert not world.letters()
@@ -128,12 +108,12 @@ def test_a_report_of_an_unfinished_batch_does_not_count() -> None:
     world = RequestHarness()
     world.put(f"{DAY}/3.json", "3")
     world.submit(f"{DAY}/3.json")
-    dies_before_a_copy(world)
+    dies_before_publishing(world)
     [batch] = world.checkpoint()["in_flight"]
     [staged] = [output["staged"] for output in batch["outputs"]]
     for path in (staged, f"{JOURNAL}{batch['batch']}.json"):
         world.sink.delete(path)
-    rebuilt(world)
+    rebuild(world)
     world.go_on()
     assert world.rows() == ["1", "3", "5", "52"]
 

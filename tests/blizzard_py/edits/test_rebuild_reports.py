@@ -14,33 +14,21 @@ from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rebuild.decide import Doubt
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.state.checkpoint_file import read_ledger, read_names
-from tests.support.memory_store import Died
+from tests.support.lost_state import (
+    CHECKPOINT,
+    STAGING,
+    dies_before_publishing,
+    lose,
+    lose_last_batch,
+    rebuild,
+    reset,
+)
 from tests.support.request_harness import SOURCE_ID, RequestHarness
 
 DAY = "date=2024-01-01"
 FILE = f"{DAY}/3.json"
 AHEAD = "date=2025-06-20/1.json"
-CHECKPOINT = f"_blizzard/{SOURCE_ID}_checkpoint.json"
-JOURNAL = f"_blizzard/journal/{SOURCE_ID}/"
-STAGING = f"_blizzard/staging/{SOURCE_ID}/"
 BASE = ["1", "5", "52"]
-
-
-def rebuild(world: RequestHarness, done_before: str | None = None) -> None:
-    job = Rebuild(world.parts())
-    job.write(job.plan(done_before))
-
-
-def lose(world: RequestHarness, *folders: str) -> None:
-    for path in [path for path in world.sink.objects if path.startswith(folders)]:
-        del world.sink.objects[path]
-
-
-def lose_last_batch(world: RequestHarness) -> str:
-    """Lose the newest object of the journal; return the id of its batch."""
-    newest = max(path for path in world.sink.objects if path.startswith(JOURNAL))
-    del world.sink.objects[newest]
-    return newest.removeprefix(JOURNAL).removesuffix(".json")
 
 
 def outputs(world: RequestHarness) -> set[str]:
@@ -56,19 +44,6 @@ def report_of(world: RequestHarness, batch: str) -> str:
 def doubts(world: RequestHarness) -> list[Doubt]:
     """Return the doubts of a rebuild without a checkpoint."""
     return Evidence(world.parts(), None).doubts()
-
-
-def dies_at(world: RequestHarness, operation: str) -> None:
-    """Let the daemon die before the first operation of a kind."""
-
-    def dies(op: str, _path: str) -> None:
-        if op == operation:
-            raise Died
-
-    world.sink.before_mutation = dies
-    with pytest.raises(Died):
-        world.drain()
-    world.sink.before_mutation = lambda _op, _path: None
 
 
 def mended_by_request() -> tuple[RequestHarness, str, str]:
@@ -160,7 +135,7 @@ def test_a_report_leaves_the_batch_itself_in_doubt() -> None:
     world = RequestHarness()
     world.put(FILE, "3")
     world.submit(FILE)
-    dies_at(world, "copy")
+    dies_before_publishing(world)
     # The outputs are staged still; their batch was committed, as its report shows.
     lose(world, CHECKPOINT)
     batch = lose_last_batch(world)
@@ -175,7 +150,7 @@ def test_a_report_proves_no_rows() -> None:
     world = RequestHarness()
     world.put(FILE, "3")
     world.submit(FILE)
-    dies_at(world, "copy")
+    dies_before_publishing(world)
     lose(world, CHECKPOINT, STAGING)
     lose_last_batch(world)
     rebuild(world, done_before="date=2023-01-01")
@@ -237,8 +212,7 @@ def test_reports_from_before_a_reset_do_not_count() -> None:
     lose_last_batch(world)
     rebuild(world)
     world.now += 100
-    source = world.pipeline()
-    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.reset, world.now)
+    reset(world)
     world.now += 100
     rebuild(world)
     world.go_on()

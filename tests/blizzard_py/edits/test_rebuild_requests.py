@@ -10,52 +10,25 @@ from dataclasses import replace
 import pytest
 
 from blizzard_core.errors import BlizzardError, StateError
-from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_store import EditRefused
-from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.state.ledger import Ledger
-from tests.support.memory_store import Died
+from tests.support.lost_state import (
+    CHECKPOINT,
+    LEDGER,
+    REQUESTS,
+    STAGING,
+    dies_before_publishing,
+    lose,
+    lose_last_batch,
+    rebuild,
+    reset,
+)
 from tests.support.replace_harness import ReplaceHarness
-from tests.support.request_harness import SOURCE_ID, RequestHarness, made
+from tests.support.request_harness import RequestHarness, made
 
 DAY = "date=2024-01-01"
 AHEAD = "date=2025-06-20/1.json"
-CHECKPOINT = f"_blizzard/{SOURCE_ID}_checkpoint.json"
-JOURNAL = f"_blizzard/journal/{SOURCE_ID}/"
-LEDGER = f"_blizzard/{SOURCE_ID}_ledger/"
-REQUESTS = f"_blizzard/requests/{SOURCE_ID}/"
-STAGING = f"_blizzard/staging/{SOURCE_ID}/"
 BASE = ["1", "5", "52"]
-
-
-def rebuild(world: RequestHarness) -> None:
-    job = Rebuild(world.parts())
-    job.write(job.plan(None))
-
-
-def lose(world: RequestHarness, *folders: str) -> None:
-    for path in [path for path in world.sink.objects if path.startswith(folders)]:
-        del world.sink.objects[path]
-
-
-def lose_last_batch(world: RequestHarness) -> None:
-    del world.sink.objects[max(path for path in world.sink.objects if path.startswith(JOURNAL))]
-
-
-def reset(world: RequestHarness) -> None:
-    source = world.pipeline()
-    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.reset, world.now)
-
-
-def dies_at_copy(world: RequestHarness) -> None:
-    def dies(op: str, _path: str) -> None:
-        if op == "copy":
-            raise Died
-
-    world.sink.before_mutation = dies
-    with pytest.raises(Died):
-        world.drain()
-    world.sink.before_mutation = lambda _op, _path: None
 
 
 @pytest.mark.promise("G-013")
@@ -158,7 +131,7 @@ def test_a_request_whose_outputs_are_lost_is_done_again(mode: str) -> None:
         world.drain()
     world.put(path, "6:b")
     request_id = world.ask({"files": [path]}, mode=mode)
-    dies_at_copy(world)
+    dies_before_publishing(world)
     lose(world, STAGING)
     with pytest.raises(StateError, match="checkpoint rebuild"):
         world.drain()
@@ -259,7 +232,7 @@ def test_a_start_over_folds_batches_of_reports() -> None:
 def test_bad_records_of_a_batch_that_comes_again_have_one_letter() -> None:
     world = ReplaceHarness()
     world.put(f"{DAY}/6.json", "6:a", "?6:bad")
-    dies_at_copy(world)
+    dies_before_publishing(world)
     [first] = world.open_letters()
     assert first.kind == "records"
     lose(world, STAGING)

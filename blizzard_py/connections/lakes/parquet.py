@@ -1,4 +1,4 @@
-"""Directories of Parquet files, planned from footers. Tasks read with `lakes.rows`."""
+"""Directories of Parquet files, planned from footers. Tasks read with `lakes.window_rows`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Delta table as a source: the planning side. Tasks read with `lakes.rows`.
+"""A Delta table as a source: the planning side. Tasks read with `lakes.window_rows`.
 
 With the bound ``version`` (the default) the watermark is ``{"version": 17, "table": id}``. A window
 is what the commits after the stored version added, by the log. The first window is the snapshot at

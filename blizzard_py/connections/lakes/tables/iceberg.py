@@ -1,4 +1,4 @@
-"""An Iceberg table as a source: the planning side. Tasks read with `lakes.rows`.
+"""An Iceberg table as a source: the planning side. Tasks read with `lakes.window_rows`.
 
 With the bound ``version`` (the default) the watermark is ``{"version": 17, "table": uuid}``. The
 version is a snapshot's sequence number, which rises with every commit; its id does not. A window is

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from blizzard_core.errors import StateError
 from blizzard_core.handover.quarantine import quarantined, spelled
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.table.committed import delta_versions
@@ -99,7 +100,10 @@ def _is_known(parts: SourceContext, state: SourceState, path: str) -> bool:
 
 def _doubt(parts: SourceContext, path: str) -> str | None:
     """Return why it is unknown whether the file's rows are in, None if that is known."""
-    settled = read_ledger(parts.stores.sink, parts.id).outcome_of(path)
+    try:
+        settled = read_ledger(parts.stores.sink, parts.id).outcome_of(path)
+    except StateError:
+        return None  # the journal lacks batches: the next start says so, and the rest still helps
     return DOUBTFUL if settled == "unknown" else None
 
 

@@ -101,7 +101,7 @@ def rebuilt_document(rebuilt: Rebuilt) -> dict[str, Any]:
             if each.judgement != "done"
         ],
         "new": list(rebuilt.new),
-        "unknown": sorted(rebuilt.reported),
+        "unknown": sorted(rebuilt.unknown),
     }
 
 
@@ -128,10 +128,10 @@ def print_rebuilt(rebuilt: Rebuilt) -> None:
     )
     for path in rebuilt.new[:_SHOWN_FILES]:
         click.echo(f"  {printable(path)}")
-    if rebuilt.reported:
-        files = counted(len(rebuilt.reported), "file")
+    if rebuilt.unknown:
+        files = counted(len(rebuilt.unknown), "file")
         click.echo(f"unknown whether rows of {files} are in the table; polls leave them:")
-    for path in sorted(rebuilt.reported)[:_SHOWN_FILES]:
+    for path in sorted(rebuilt.unknown)[:_SHOWN_FILES]:
         click.echo(f"  {printable(path)}")
 
 

@@ -7,6 +7,7 @@ that none will.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -34,6 +35,7 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Source
 from blizzard_py.sources.story import DOUBTFUL, ItemStatus, Lateness, Story, way_out
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
+from blizzard_py.state.ledger import Settled
 from blizzard_py.state.source_state import SourceState
 
 # By how much the clocks of a source and of the table may differ.
@@ -83,10 +85,12 @@ def _new(
     parts: SourceContext, state: SourceState, status: ItemStatus, base: Explanation
 ) -> Explanation:
     """Explain a file that polls have not reached yet."""
-    if state.position.ahead and _has_rows(parts, base.path or ""):
+    # Only requests settle files before polls reach them.
+    settled = _ledger_outcome(parts, base.path or "") if state.position.ahead else None
+    if settled == "rows":
         return replace(base, verdict="ingested", reason=_REQUESTED)
-    if (doubt := _doubt(parts, base.path or "")) is not None:
-        return replace(base, verdict="unknown", reason=doubt)
+    if settled == "unknown":
+        return replace(base, verdict="unknown", reason=DOUBTFUL)
     wait = status.next_poll()
     return replace(base, verdict="pending", reason=wait.reason, pending=wait)
 
@@ -95,21 +99,12 @@ def _is_known(parts: SourceContext, state: SourceState, path: str) -> bool:
     """Return whether a request has ingested a file whose name polls ignore."""
     if waiting(state.work, path, 0) is not None:
         return True
-    return read_ledger(parts.stores.sink, parts.id).outcome_of(path) is not None
+    return _ledger_outcome(parts, path) is not None
 
 
-def _doubt(parts: SourceContext, path: str) -> str | None:
-    """Return why it is unknown whether the file's rows are in, None if that is known."""
-    try:
-        settled = read_ledger(parts.stores.sink, parts.id).outcome_of(path)
-    except StateError:
-        return None  # the journal lacks batches: the next start says so, and the rest still helps
-    return DOUBTFUL if settled == "unknown" else None
-
-
-def _has_rows(parts: SourceContext, path: str) -> bool:
-    """Return whether a request has already ingested a file that polls have not reached."""
-    return read_ledger(parts.stores.sink, parts.id).outcome_of(path) == "rows"
+def _ledger_outcome(parts: SourceContext, path: str) -> Settled | None:
+    """Return the outcome of a file in the ledger."""
+    return read_ledger(parts.stores.sink, parts.id).outcome_of(path)
 
 
 def _state(parts: SourceContext) -> SourceState:
@@ -294,7 +289,9 @@ def _outputs(parts: SourceContext, story: Story, found: Journaled) -> tuple[Outp
 
 def _passed(parts: SourceContext, status: ItemStatus, base: Explanation) -> Explanation:
     """Explain an existing file that no poll finds and no journal holds."""
-    if (doubt := _doubt(parts, base.path or "")) is not None:
-        return replace(base, verdict="unknown", reason=doubt)
+    # A set of names tells also where the journal lacks batches; the next start names these.
+    with contextlib.suppress(StateError):
+        if _ledger_outcome(parts, base.path or "") == "unknown":
+            return replace(base, verdict="unknown", reason=DOUBTFUL)
     found = status.passed(partial(journal_start, parts.stores.sink, parts.id))
     return replace(base, verdict=found.verdict, reason=found.reason, late=found.late)

@@ -12,9 +12,9 @@ set contains each folded batch itself. Other facts are kept as digests of the pa
 path           a batch has processed it
 ``none``       … without any row: a dead letter, or a report
 ``rows``       … and another time with rows
-``unknown``    its batch was given up or lost: it is unknown whether its rows are in
+``unknown``    its batch was given up or lost, so it is unknown whether its rows are in
+``noted``      it was passed before there was a ledger, so the same is unknown
 ``replaced``   a batch has replaced its rows; the stem stands for the path
-``noted``      it was passed before there was a ledger: the same, but by no batch of ours
 ``history``    it lies below the origin of the cold start, so it was not requested
 ``changed``    a sweep has reported that it was changed, in its present version
 =============  =================================================================
@@ -25,6 +25,7 @@ A failed replacement changes nothing that is known of a file.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -181,8 +182,8 @@ class Ledger:
     @staticmethod
     def digests_listed(paths: Sequence[str]) -> Digests:
         """Return what `forget` needs to know about the files that still exist."""
-        names = [f"{mark}{path}" for mark in _MARKS for path in paths]
-        return digests_of([*names, *(f"{_REPLACED}{stem_of(path)}" for path in paths)])
+        marked = (f"{mark}{path}" for mark in _MARKS for path in paths)
+        return digests_of(chain(marked, (f"{_REPLACED}{stem_of(path)}" for path in paths)))
 
     def saved(self) -> None:
         """Confirm that the checkpoint lists the segments."""

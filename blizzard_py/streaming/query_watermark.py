@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere
 
 from blizzard_core.settings.event_time import Branch
+from blizzard_py.engines.spark.deduplication import quoted
 from blizzard_py.streaming.source import TICK
 
 _MILLI = 1000
@@ -29,12 +30,6 @@ def is_time(time: str) -> Column:
 def column(name: str) -> Column:
     """Return the column of that name, including dots."""
     return F.col(quoted(name))
-
-
-def quoted(name: str) -> str:
-    """Return a column's name, quoted for Spark SQL."""
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
 
 
 def watermarks_of(checkpoint: Path, micro_batch: int) -> tuple[int, int]:

@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
 from blizzard_core.errors import EngineError
+from blizzard_py.engines.spark.deduplication import quoted
 from blizzard_py.engines.spark.failures import FAILURES, reason_of
 from blizzard_py.streaming.join import MARK
 from blizzard_py.streaming.query import SETTINGS
-from blizzard_py.streaming.query_watermark import quoted
 
 _MILLI = 1000
 # Column and name of Spark's windows; and the name used here if a field has the same name.

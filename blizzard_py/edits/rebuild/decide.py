@@ -140,7 +140,7 @@ def unmarked(
         for path in paths
         if path not in waits
         and (
-            not accepts(path)
+            (state.work.requests and not accepts(path))
             or order_key(path) <= ahead.get(split(path, depth)[0], b"")
             or (
                 position.reached
@@ -280,7 +280,7 @@ class Rebuilt:
     ``new`` names those that the next polls will find. ``said`` are those that are
     done only because the operator, or the checkpoint that is there, says so.
     ``is_newest`` tells whether the checkpoint that is there is known to be the newest one.
-    ``reported`` are files that count as done although nobody knows whether their rows are in.
+    ``unknown`` are files that count as done although nobody knows whether their rows are in.
     """
 
     found: FoundCheckpoint
@@ -293,4 +293,4 @@ class Rebuilt:
     batches: tuple[BatchDecision, ...]
     settled: tuple[str, ...]
     is_newest: bool = True
-    reported: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()

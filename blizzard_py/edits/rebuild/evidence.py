@@ -64,7 +64,7 @@ class Evidence:
         staged = (path for path in self._staged_paths() if path.count("/") > 1)
         self._staged = frozenset(path.split("/")[1] for path in staged)
         self._lost = self._lost_reports()
-        self.reported: frozenset[str] = frozenset()
+        self.unknown: frozenset[str] = frozenset()
         self.add_unknown(self._lost.paths)
         self.world = world or world_of(parts, state)
         self._groups = GroupManifests(self._sink, parts.letters_id)
@@ -110,8 +110,8 @@ class Evidence:
 
     def add_unknown(self, paths: Iterable[str]) -> None:
         """Count files as done whose rows may be in the table or not."""
-        self.reported = self.reported.union(paths)
-        self.ledger.add_unknown(self.reported)
+        self.unknown = self.unknown.union(paths)
+        self.ledger.add_unknown(self.unknown)
 
     def epochs(self) -> int:
         """Return the highest epoch in which anything of the source was written."""
@@ -129,7 +129,7 @@ class Evidence:
         """
         own = {p for r in self.records if not r.request for p in r.done_paths}
         requested = {p for r in self.records if r.request for p in r.done_paths}
-        return requested.union(self.reported, more) - own
+        return requested.union(self.unknown, more) - own
 
     def last_written(self) -> float | None:
         """Return the store's time of the source's last trace; None without a trace.

@@ -54,12 +54,12 @@ def with_segments(
     older epoch, also after it was fenced. So they are written again in an epoch of ours.
     """
     old, state = states
-    said, settled, reported = done
+    said, settled, unknown = done
     paths = StatePaths(source_id)
     ledger = Ledger(sink, source_id)
     ledger.load(state.names.ledger)
     # Names in grace among them would be late once that is over, whatever a sweep took for done.
-    noted = ledger.note(said, reported) or state.names.ledger
+    noted = ledger.note(said, unknown) or state.names.ledger
     again = processed_set.written_again(sink, paths.ledger, noted, old.names.ledger, epoch)
     for segment in set(noted).difference(state.names.ledger):
         sink.delete(processed_set.path_of(paths.ledger, segment.segment))  # it has been copied

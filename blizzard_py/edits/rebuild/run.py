@@ -132,7 +132,7 @@ class Rebuild:
             batches,
             tuple(known.done),
             evidence.is_confirmed(),
-            evidence.reported,
+            evidence.unknown,
         )
 
     def _check_name(self, world: World) -> None:
@@ -199,9 +199,9 @@ class Rebuild:
             settled = paths_of(self._parts, parts, rebuilt.settled)
             stay = before if rebuilt.is_newest else before.with_names(ledger=(), processed=None)
             states = stay, after[parts.source_name]
-            if states[0] == states[1] and not (said or rebuilt.reported):
+            if states[0] == states[1] and not (said or rebuilt.unknown):
                 continue  # it was left as it is
-            done = said, settled, rebuilt.reported
+            done = said, settled, rebuilt.unknown
             own = with_segments(self._sink, parts.id, states, done, rebuilt.epoch)
             state = with_source(state, parts.source_name, own) if self._parts.members else own
         return state

@@ -11,6 +11,7 @@ import pytest
 
 from blizzard_core.errors import BlizzardError, StateError
 from blizzard_py.edits.checkpoint_store import EditRefused
+from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.state.ledger import Ledger
 from tests.support.lost_state import (
     CHECKPOINT,
@@ -204,7 +205,7 @@ def test_an_old_request_does_not_bring_rows_again() -> None:
 
 
 @pytest.mark.promise("G-052")
-def test_a_lost_ledger_beside_a_lost_checkpoint_is_a_doubt() -> None:
+def test_a_rebuild_doubts_when_ledger_and_checkpoint_are_lost() -> None:
     world = RequestHarness()
     for day in range(40):
         world.now += 86_400
@@ -241,3 +242,12 @@ def test_bad_records_of_a_batch_that_comes_again_have_one_letter() -> None:
     assert [(each.kind, each.id != first.id) for each in world.open_letters()] == [
         ("records", True)
     ]
+
+
+@pytest.mark.promise("G-211")
+def test_without_requests_an_ignored_name_is_no_unknown_file() -> None:
+    world = RequestHarness()
+    world.put(f"{DAY}/_SUCCESS", "")
+    world.put(f"{DAY}/3.txt", "3")
+    lose_last_batch(world)
+    assert Rebuild(world.parts()).plan(None).unknown == frozenset()

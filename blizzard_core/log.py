@@ -171,7 +171,7 @@ class _Window:
     """The repetitions held back since a line was printed."""
 
     began: float
-    held: int = 0
+    repeats: int = 0
     last: Any = None
 
 
@@ -206,12 +206,12 @@ class RepeatFilter:
             key = key_of(event) if event.get("level") in _LIMITED else None
             known = self._windows.get(key) if key is not None else None
             if known is not None and now < known.began + self._window_secs:
-                known.held += 1
+                known.repeats += 1
                 known.last = dict(event)
                 due = self._due(now)
             else:
                 if known is not None and key is not None:
-                    event = _counted(event, known.held)
+                    event = _counted(event, known.repeats)
                     del self._windows[key]
                 due = [*self._due(now), event]
                 if key is not None:
@@ -223,9 +223,9 @@ class RepeatFilter:
     def flush(self) -> str:
         """Return the held-back lines and forget them."""
         with self._lock:
-            held = [w for w in self._windows.values() if w.held]
+            held = [w for w in self._windows.values() if w.repeats]
             self._windows.clear()
-        return "\n".join(self._render(None, "", _counted(w.last, w.held - 1)) for w in held)
+        return "\n".join(self._render(None, "", _counted(w.last, w.repeats - 1)) for w in held)
 
     def _due(self, now: float) -> list[Any]:
         lines = []
@@ -235,8 +235,8 @@ class RepeatFilter:
             if not over and len(self._windows) <= MAX_KINDS:
                 break
             del self._windows[key]
-            if window.held:
-                lines.append(_counted(window.last, window.held - 1))
+            if window.repeats:
+                lines.append(_counted(window.last, window.repeats - 1))
         return lines
 
 

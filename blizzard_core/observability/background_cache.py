@@ -53,12 +53,12 @@ class Busy(BlizzardError):
 
 @dataclass(slots=True)
 class _Entry:
-    asked: float
+    requested_at: float
     # The start of the current interest.
     wanted: float
     read: float | None = None
     reading: bool = False
-    found: CachedDocument = CachedDocument()
+    result: CachedDocument = CachedDocument()
 
 
 class BackgroundCache:
@@ -96,9 +96,9 @@ class BackgroundCache:
                 if sum(each.read is None for each in self._entries.values()) >= self._most:
                     raise Busy("others are being answered; ask again in a moment")
                 entry = self._entries[key] = _Entry(now, now)
-            if now - entry.asked > WANTED_SECS:
+            if now - entry.requested_at > WANTED_SECS:
                 entry.wanted = now
-            entry.asked = now
+            entry.requested_at = now
             if entry.read is None or now - entry.read >= FRESH_SECS:
                 self._requested.notify()
             return _mark_late(entry, now)
@@ -107,7 +107,7 @@ class BackgroundCache:
         """Read what is due next, if anything is. Only the thread and tests call it."""
         with self._requested:
             key = next_of(
-                {k: (e.asked, e.read) for k, e in self._entries.items() if not e.reading},
+                {k: (e.requested_at, e.read) for k, e in self._entries.items() if not e.reading},
                 self._elapsed(),
             )
             if key is None:
@@ -118,10 +118,10 @@ class BackgroundCache:
             entry = self._entries.get(key)
             if entry is not None:
                 entry.read, entry.reading = self._elapsed(), False
-                if error and entry.found.document is not None:
-                    entry.found = replace(entry.found, error=error)
+                if error and entry.result.document is not None:
+                    entry.result = replace(entry.result, error=error)
                 else:
-                    entry.found = CachedDocument(self._clock(), document, error)
+                    entry.result = CachedDocument(self._clock(), document, error)
         return True
 
     def _answer(self, key: str) -> tuple[Any, str]:
@@ -138,7 +138,7 @@ class BackgroundCache:
             key
             for key, each in self._entries.items()
             if not each.reading
-            and now - each.asked > (WANTED_SECS if each.read is None else KEPT_SECS)
+            and now - each.requested_at > (WANTED_SECS if each.read is None else KEPT_SECS)
         ]
         for key in expired:
             del self._entries[key]
@@ -177,10 +177,10 @@ class BackgroundCache:
 def _mark_late(entry: _Entry, now: float) -> CachedDocument:
     """Return the cached document, with an error if it is too old."""
     due = entry.wanted if entry.read is None else max(entry.wanted, entry.read + FRESH_SECS)
-    if entry.found.error or now - due <= LATE_SECS:
-        return entry.found
+    if entry.result.error or now - due <= LATE_SECS:
+        return entry.result
     late = f"could not be read for {now - due:.0f} s: a store does not answer, or is slow"
-    return replace(entry.found, error=late)
+    return replace(entry.result, error=late)
 
 
 def next_of(entries: Mapping[str, tuple[float, float | None]], now: float) -> str | None:

@@ -18,13 +18,13 @@ from blizzard_py.state.committers import committer_of, committer_states
 class Committing:
     """A Penguin's saved state of the table at ``uri``, ``saved`` by the store's clock.
 
-    ``told`` is `blizzard_core.observability.peer_state.summarize_state` of it.
+    ``summary`` is `blizzard_core.observability.peer_state.summarize_state` of it.
     """
 
     uri: str
     name: str
     saved: float
-    told: dict[str, Any]
+    summary: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,7 +219,11 @@ def _insists(request: Request) -> bool:
 
 def _known(source: Source[Any], state: SourceState, now: float) -> NameLookup | None:
     """Return the files that polls will find; None for a table or an API."""
-    return source.known(state, now + APART_MARGIN_SECS) if isinstance(source, Replacing) else None
+    return (
+        source.name_lookup(state, now + APART_MARGIN_SECS)
+        if isinstance(source, Replacing)
+        else None
+    )
 
 
 def _require_full_page(parts: SourceContext, request: Request) -> CandidatePage:

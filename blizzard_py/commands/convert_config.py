@@ -85,7 +85,7 @@ class _Block:
 
     def __init__(self, data: Any, place: Key, result: Converted) -> None:
         self.place = place
-        self.told = result
+        self.result = result
         if data is None:
             data = {}
         if not isinstance(data, Mapping):
@@ -99,23 +99,23 @@ class _Block:
         self._known.update(names)
         found = [self._remaining.pop(name) for name in names if name in self._remaining]
         if len(found) > 1:
-            self.told.problem(self.place, f"give one of {', '.join(names)}")
-        return _referring(found[0], self.place, self.told) if found else None
+            self.result.problem(self.place, f"give one of {', '.join(names)}")
+        return _referring(found[0], self.place, self.result) if found else None
 
-    def under(self, name: str) -> _Block:
+    def block(self, name: str) -> _Block:
         """Return a block below; an empty one if it is missing."""
         self._known.add(name)
-        return _Block(self._remaining.pop(name, None), (*self.place, name), self.told)
+        return _Block(self._remaining.pop(name, None), (*self.place, name), self.result)
 
     def blocks(self, name: str) -> dict[str, _Block]:
         """Blocks by names of the operator's choice."""
-        found = self.under(name)
+        found = self.block(name)
         return {
-            key: _Block(value, (*found.place, key), self.told)
-            for key, value in found.left().items()
+            key: _Block(value, (*found.place, key), self.result)
+            for key, value in found.remaining().items()
         }
 
-    def left(self) -> Mapping[str, Any]:
+    def remaining(self) -> Mapping[str, Any]:
         """Return the keys that were not read yet, as written."""
         return dict(self._remaining)
 
@@ -124,14 +124,14 @@ class _Block:
         self._known.add(name)
         return name in self._remaining
 
-    def done(self) -> None:
+    def check_remaining(self) -> None:
         """Tell of what has no counterpart, refuse what is unknown."""
         for name in self._remaining:
             if name in _NEEDLESS:
-                self.told.note((*self.place, name), f"left out: {_NEEDLESS[name]}")
+                self.result.note((*self.place, name), f"left out: {_NEEDLESS[name]}")
             else:
                 near = did_you_mean(name, sorted(self._known))
-                self.told.problem(
+                self.result.problem(
                     (*self.place, name),
                     f"is no key that is known of the original{near or _UNKNOWN}",
                 )
@@ -151,11 +151,11 @@ def converted(documents: Sequence[Mapping[str, Any]]) -> Converted:
         for name, block in top.blocks("tables").items():
             _put(result, ("tables", name), _table(block, result))
         if top.has("global"):
-            result.document.setdefault("global", {}).update(_global(top.under("global")))
+            result.document.setdefault("global", {}).update(_global(top.block("global")))
         address = _metrics(top, result)
         if address is not None:
             metrics[daemon] = address
-        top.done()
+        top.check_remaining()
     _put_metrics(result, metrics)
     return result
 
@@ -179,9 +179,9 @@ def _put_metrics(result: Converted, found: dict[str, str]) -> None:
 
 def _single(top: _Block, result: Converted) -> None:
     """Convert the form of the first releases: one source and one sink."""
-    sink = top.under("sink")
+    sink = top.block("sink")
     found = {
-        "sources": {"main": _source(top.under("source"), result)},
+        "sources": {"main": _source(top.block("source"), result)},
         "sink": _sink(sink, result),
         **_rest_of_pipeline(top, result),
     }
@@ -195,21 +195,21 @@ def _single(top: _Block, result: Converted) -> None:
 
 def _pipeline(name: str, block: _Block, result: Converted) -> dict[str, Any]:
     if block.has("source"):
-        source = _source(block.under("source"), result)
+        source = _source(block.block("source"), result)
         # Before pipelines had several sources the state was named after the pipeline alone.
         sources = {"main": {"id": name, **source} if source["use_watermark"] else source}
     else:
         sources = {key: _source(one, result) for key, one in block.blocks("sources").items()}
-    found = {"sources": sources, "sink": _sink(block.under("sink"), result)}
+    found = {"sources": sources, "sink": _sink(block.block("sink"), result)}
     found |= _rest_of_pipeline(block, result)
-    block.done()
+    block.check_remaining()
     return found
 
 
 def _rest_of_pipeline(block: _Block, result: Converted) -> dict[str, Any]:
-    found: dict[str, Any] = {"schema": _schema(block.under("schema"))}
-    errors = block.under("error_handling")
-    options = _options(errors.under("dlq_storage_options"))
+    found: dict[str, Any] = {"schema": _schema(block.block("schema"))}
+    errors = block.block("error_handling")
+    options = _options(errors.block("dlq_storage_options"))
     if options:
         result.note(
             (*errors.place, "dlq_storage_options"),
@@ -217,7 +217,7 @@ def _rest_of_pipeline(block: _Block, result: Converted) -> dict[str, Any]:
             " see that those may write to dlq_path",
         )
     limits = _take_present(errors, "max_failures", "dlq_path")
-    errors.done()
+    errors.check_remaining()
     return found | ({"error_handling": limits} if limits else {})
 
 
@@ -233,12 +233,12 @@ def _source(block: _Block, result: Converted) -> dict[str, Any]:
         )
     found["advanced"] = {"compression": block.take("compression") or "gzip"}
     found |= _lasting(block, "poll_interval_secs") | _filter(block)
-    checkpoint = block.under("checkpoint")
+    checkpoint = block.block("checkpoint")
     limits = _take_present(checkpoint, "interval_files") | _lasting(checkpoint, "interval_secs")
-    checkpoint.done()
+    checkpoint.check_remaining()
     found |= {"checkpoint": limits} if limits else {}
     found |= _storage(block)
-    block.done()
+    block.check_remaining()
     return found
 
 
@@ -263,7 +263,7 @@ def _sink(block: _Block, result: Converted) -> dict[str, Any]:
     found |= (advanced := _advanced(_take_present(block, "row_group_size_bytes")))
     if advanced:
         result.note((*block.place, "row_group_size_bytes"), "counts rows as they lie in memory")
-    block.done()
+    block.check_remaining()
     return found
 
 
@@ -272,7 +272,7 @@ def _schema(block: _Block) -> dict[str, Any]:
     coerces = block.take("coerce_conflicts_to_utf8") or False
     if found.get("infer"):
         found |= _advanced({"coerce_conflicts_to_utf8": coerces})
-    block.done()
+    block.check_remaining()
     return found
 
 
@@ -290,13 +290,13 @@ def _table(block: _Block, result: Converted) -> dict[str, Any]:
         "Parquet files that the original has written and not committed wait an hour"
         " (foreign_min_age); let its Penguin commit them before you move",
     )
-    block.done()
+    block.check_remaining()
     return found
 
 
 def _global(block: _Block) -> dict[str, Any]:
     found = _take_present(block, "total_concurrency") | _lasting(block, "poll_jitter_secs")
-    block.done()
+    block.check_remaining()
     return _advanced(found)
 
 
@@ -305,10 +305,10 @@ def _metrics(top: _Block, result: Converted) -> str | None:
         result.note((), "metrics: the original served them on 0.0.0.0:9090 without being asked to;"
                   " here that takes the block")  # fmt: skip
         return None
-    block = top.under("metrics")
+    block = top.block("metrics")
     enabled = block.take("enabled")
     address = block.take("address") or "0.0.0.0:9090"
-    block.done()
+    block.check_remaining()
     return None if enabled is False else str(address)
 
 
@@ -320,35 +320,35 @@ def _advanced(found: dict[str, Any]) -> dict[str, Any]:
 def _filter(block: _Block) -> dict[str, Any]:
     if not block.has("partition_filter"):
         return {}
-    inner = block.under("partition_filter")
+    inner = block.block("partition_filter")
     template = inner.take("prefix_template")
     # Without it the original looked at the newest partition, and everything is read here.
     lookback = inner.take("lookback") or 0
-    inner.done()
+    inner.check_remaining()
     return {"partition_filter": {"prefix_template": template, "lookback": lookback}}
 
 
 def _partitions(block: _Block) -> dict[str, Any]:
     if not block.has("partition_by"):
         return {}
-    inner = block.under("partition_by")
+    inner = block.block("partition_by")
     found = _take_present(inner, "prefix_template")
-    inner.done()
+    inner.check_remaining()
     return {"partition_by": found}
 
 
 def _storage(block: _Block) -> dict[str, Any]:
-    options = _options(block.under("storage_options"))
+    options = _options(block.block("storage_options"))
     return {"storage_options": options} if options else {}
 
 
 def _options(block: _Block) -> dict[str, Any]:
     found = {}
-    for key in block.left():
+    for key in block.remaining():
         name = _OPTIONS.get(key.upper(), key.upper())
         value = block.take(key)
         if SECRET_NAME.search(name) and isinstance(value, str) and "${" not in value:
-            value = _secret(name, value, (*block.place, key), block.told)
+            value = _secret(name, value, (*block.place, key), block.result)
         found[name] = value if isinstance(value, str) else str(value)
     return found
 

@@ -157,7 +157,7 @@ def _source_row(name: str, found: dict[str, Any]) -> _Row:
 
 
 def _table_row(found: Committing, now: float) -> _Row:
-    document = found.told
+    document = found.summary
     blocked = bool(document["blocked_groups"])
     version = document["version"]
     state = "blocked" if blocked else document["odd"] or document["state"] or "-"

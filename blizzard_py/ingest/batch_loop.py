@@ -16,7 +16,7 @@ from blizzard_py.job import FinishedFile
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import CheckpointServices, Requested, Work
 from blizzard_py.state.batch import Batch
-from blizzard_py.state.journal_tally import above
+from blizzard_py.state.journal_tally import raise_id
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.transitions import begin_batch
 
@@ -105,7 +105,7 @@ class BatchLoop:
         turn = turns.next(self._batches.bytes_per_sec, is_beside_request=is_beside)
         if turn is None:
             return state, None
-        name = above(str(uuid7()), state.ids.last_batch)
+        name = raise_id(str(uuid7()), state.ids.last_batch)
         now = self._clock()
         batch = Batch(name, 1, "running", now, turn.files, seen_ts, request=turn.request)
         return begin_batch(state, batch), batch

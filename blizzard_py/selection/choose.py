@@ -120,7 +120,7 @@ def _added(candidate: Candidate, claim: Claim, insist: bool) -> tuple[str, str]:
         return "present", claim.reason
     if insist or claim.standing not in {"unknown", "doubtful"}:
         return "taken", ""
-    if candidate.kept:
+    if candidate.has_earlier_rows:
         return "refused", _KEPT
     # The letter of a whole file says itself that no rows came of it, unless a batch came later.
     if candidate.failed and claim.standing == "unknown":

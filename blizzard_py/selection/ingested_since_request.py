@@ -14,7 +14,7 @@ from blizzard_core.storage.protocol import order_key
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.journal import Journal
-from blizzard_py.state.journal_tally import above
+from blizzard_py.state.journal_tally import raise_id
 from blizzard_py.state.source_state import SourceState
 
 _LOWEST = "00000000-0000-0000-0000-000000000000"
@@ -23,7 +23,7 @@ _LOWEST = "00000000-0000-0000-0000-000000000000"
 def first_after(state: SourceState) -> str:
     """Return an id such that every batch with missing rows is at or above it. Pure."""
     flying = (batch.batch for batch in state.work.in_flight)
-    return min(flying, default=above(_LOWEST, state.ids.last_batch))
+    return min(flying, default=raise_id(_LOWEST, state.ids.last_batch))
 
 
 class BroughtSince:

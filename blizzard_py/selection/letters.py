@@ -39,16 +39,16 @@ class LetterRefused(BlizzardError):
 class Candidate:
     """A file that a request names; ``entry`` is None of one that is not there.
 
-    Of one that a ``letter`` tells of: it has ``failed`` without a row, or rows of before were
-    ``kept``; neither of one that was given up, whose rows may be in. With a ``problem`` nothing
-    of the letter can be brought, and ``path`` is its own.
+    For a file of a dead ``letter``: it has ``failed`` without a row, or the table
+    ``has_earlier_rows`` of it. Neither holds for a file whose rows may be in the table. With a
+    ``problem`` nothing of the dead letter can be replayed, and ``path`` is the letter's own.
     """
 
     path: str
     entry: Entry | None
     letter: str = ""
     failed: bool = False
-    kept: bool = False
+    has_earlier_rows: bool = False
     problem: str = ""
 
 
@@ -109,7 +109,9 @@ class LetterFiles:
             if path not in seen:
                 seen.add(path)
                 failed = found.kind == "files" and not letter.kept and letter.stage != ROWS_UNKNOWN
-                yield Candidate(path, self._stat(path), found.id, failed=failed, kept=letter.kept)
+                yield Candidate(
+                    path, self._stat(path), found.id, failed=failed, has_earlier_rows=letter.kept
+                )
 
     @property
     def _records(self) -> RecordFiles:

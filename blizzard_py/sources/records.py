@@ -57,13 +57,13 @@ class RecordFiles:
         """Return the name in the state of a file at a path below the folder."""
         return f"{RECORDS}{path}"
 
-    def below(self, name: str) -> str:
+    def relative_path(self, name: str) -> str:
         """Return the path below the folder, or that of another file as it is."""
         return name.removeprefix(RECORDS)
 
     def place(self, name: str) -> str:
         """Return where a file is below the dead letters."""
-        return f"{self.folder}/{self.below(name)}"
+        return f"{self.folder}/{self.relative_path(name)}"
 
     def path_of(self, uri: str) -> str | None:
         """Return the name of the file at a URI, None if it is none of these."""
@@ -73,7 +73,7 @@ class RecordFiles:
     def uri_of(self, name: str) -> str:
         """Return the URI of a file by its name in the state, of records or of the source."""
         if is_of_records(name):
-            return f"{self.uri}/{self.below(name)}"
+            return f"{self.uri}/{self.relative_path(name)}"
         return f"{self.parts.stores.source.uri}/{name}"
 
     def stat(self, name: str) -> Entry | None:
@@ -106,7 +106,7 @@ class RecordFiles:
         files: list[JobFile] = []
         lost: list[FinishedFile] = []
         for entry in entries:
-            path = self.below(entry.path)
+            path = self.relative_path(entry.path)
             try:
                 prefix = found.prefix_template if found else None
                 place = partition_of(path, template, prefix) if template else ""

@@ -20,7 +20,7 @@ _MILLIS_SHIFT = 80
 _BELOW_MILLIS = (1 << _MILLIS_SHIFT) - 1
 
 
-def above(made: str, last: str) -> str:
+def raise_id(made: str, last: str) -> str:
     """Return the new id ``made``, moved above ``last``, the highest so far, if it is not above.
 
     ``last`` need not be an id, as before the first batch of a source. A stale checkpoint is

@@ -74,7 +74,7 @@ class SetChange:
     ``replaced`` are the names that the checkpoint will no longer list.
     """
 
-    kept: tuple[_Loaded, ...]
+    segments: tuple[_Loaded, ...]
     digests: Digests = field(repr=False)
     missing_since: float | None
     replaced: tuple[str, ...]
@@ -180,10 +180,10 @@ def write(storage: Storage, folder: str, change: SetChange, epoch: int) -> Proce
     `StorageError`; then, as after a crash, the set is unchanged.
     """
     if not len(change.digests):
-        return ProcessedSet(change.kept)
+        return ProcessedSet(change.segments)
     segment = Segment(f"{epoch:08d}~{uuid7()}", len(change.digests), change.missing_since)
     write_segment(storage, path_of(folder, segment.segment), change.digests)
-    return ProcessedSet((*change.kept, _Loaded(segment, change.digests)))
+    return ProcessedSet((*change.segments, _Loaded(segment, change.digests)))
 
 
 def written_again(
@@ -249,7 +249,7 @@ def digests_at(storage: Storage, path: str) -> Digests:
         ) from error
 
 
-def found(storage: Storage, folder: str) -> tuple[Segment, ...]:
+def list_segments(storage: Storage, folder: str) -> tuple[Segment, ...]:
     """Return all segments in ``folder``, whether a checkpoint lists them or not.
 
     Each holds names that were done when it was written, so together they hold no other.
@@ -262,7 +262,7 @@ def found(storage: Storage, folder: str) -> tuple[Segment, ...]:
     )
 
 
-def lost(named: Sequence[Segment], there: Sequence[Segment]) -> list[Segment]:
+def missing_segments(named: Sequence[Segment], there: Sequence[Segment]) -> list[Segment]:
     """Return the segments that a checkpoint has ``named`` and that are missing, except merged ones.
 
     A later segment that is at least as long contains it: beside a segment that stays, later ones

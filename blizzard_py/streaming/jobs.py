@@ -81,17 +81,17 @@ class StreamJobs:
     """The `Jobs` of a source whose pipeline is over event time, or of all its sources."""
 
     def __init__(
-        self, parts: SourceContext, given: EventTimeSettings, session: Callable[[], Any]
+        self, parts: SourceContext, settings: EventTimeSettings, session: Callable[[], Any]
     ) -> None:
         """``session`` returns the engine's Spark session."""
         self._parts = parts
         self._session = session
-        self._given = given
+        self._settings = settings
         self._members = parts.members or (parts,)
-        self._rules = rules_of(given, parts.branches)
+        self._rules = rules_of(settings, parts.branches)
         self._lacks = missing_columns(parts)
         self._packs = StateArchive(parts.stores.sink, StatePaths(parts.home_id).stream)
-        self._spelling = QueryEquivalence(parts, given, session)
+        self._spelling = QueryEquivalence(parts, settings, session)
         self._running: _Running | None = None
         self._definition: Definition | None = None
         self._place: Scratch | SharedDirectory | None = None
@@ -138,13 +138,13 @@ class StreamJobs:
     def close(self) -> None:
         """Stop the query and remove its directory."""
         running = self._running
-        if running is not None and running.at.state_rows and self._given.mode == "append":
+        if running is not None and running.at.state_rows and self._settings.mode == "append":
             self._log.info(
                 "windows_open",
                 state_rows=running.at.state_rows,
                 watermark=moment(running.at.watermark_ms),
                 closed_by="a row later than their end by more than the delay"
-                if self._given.join is None
+                if self._settings.join is None
                 else "a row later than any match by more than the delay",
             )
         self._drop()
@@ -155,7 +155,7 @@ class StreamJobs:
     def _run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
         jobs = jobs_of(job, self._members)
         accepted = {name: self._accept(each, alone=len(jobs) == 1) for name, each in jobs.items()}
-        known = resumed(state.kind.stream, self._spelling.asked)
+        known = resumed(state.kind.stream, self._spelling.fingerprint)
         with nullcontext() if self._is_at(known) else wait_for_turn(self._check_wanted):
             running = self._at(known, job.settings, epoch)
             known = running.at
@@ -168,7 +168,10 @@ class StreamJobs:
         report = join_reports(accepted)
         batch = batch_of(known.batch + 1, report, late, done, outputs)
         self._check_wanted()
-        last, is_shared = done.micro_batches[-1].number, self._given.advanced.state_path is not None
+        last, is_shared = (
+            done.micro_batches[-1].number,
+            self._settings.advanced.state_path is not None,
+        )
         see_all(running.copy.root, last, is_shared=is_shared, wait=self._pause)
         packs = self._packs.pack(running.copy, known.packs, epoch, f"{batch.batch:08d}")
         check_not_removed(running.copy.root.parent)
@@ -205,7 +208,7 @@ class StreamJobs:
     ) -> AcceptedBatch:
         """Run the second step, for each source."""
         started_ts = next(iter(jobs.values())).started_ts
-        ahead = round(started_ts * _MICRO) + to_micros(self._given.advanced.max_ahead)
+        ahead = round(started_ts * _MICRO) + to_micros(self._settings.advanced.max_ahead)
         limits = Limits(known.judged_ms, ahead)
         tallies = {n: self._tally(known, n, one.outputs, limits) for n, one in accepted.items()}
         found = {
@@ -247,7 +250,7 @@ class StreamJobs:
 
         if not accepted.outputs:
             return []
-        keep = self._given.advanced.late_rows == "quarantine"
+        keep = self._settings.advanced.late_rows == "quarantine"
         if not found.ahead and not (keep and found.late):
             return [LatenessReport(found.late, 0, found.partly, found.newest_us)]
         packed = self._packed(running, accepted.outputs)
@@ -314,7 +317,7 @@ class StreamJobs:
         if self._running is not None and self._is_at(known):
             return self._running
         self._drop()
-        configured = self._given.advanced.policy
+        configured = self._settings.advanced.policy
         if (stored := known.query.get("policy", configured)) != configured:
             self._log.warning("policy_kept", policy=stored, asked=configured)
         began = time.monotonic()
@@ -361,7 +364,7 @@ class StreamJobs:
 
         if self._definition is None:
             self._definition = definition_of(
-                root, self._parts.pipeline, (self._given, self._parts.branches), settings
+                root, self._parts.pipeline, (self._settings, self._parts.branches), settings
             )
         return self._definition
 
@@ -369,7 +372,7 @@ class StreamJobs:
         from blizzard_py.engines.spark.scratch import Scratch  # noqa: PLC0415  # see above
 
         if self._place is None:
-            shared = self._given.advanced.state_path
+            shared = self._settings.advanced.state_path
             self._place = (
                 Scratch()
                 if shared is None

@@ -15,15 +15,15 @@ from blizzard_py.state.stream_state import StreamState
 
 
 class QueryEquivalence:
-    """The present form of a pipeline's query; ``asked`` is its fingerprint."""
+    """The present form of a pipeline's query, and its ``fingerprint``."""
 
     def __init__(
-        self, parts: SourceContext, given: EventTimeSettings, session: Callable[[], Any]
+        self, parts: SourceContext, settings: EventTimeSettings, session: Callable[[], Any]
     ) -> None:
         """``session`` returns the engine's Spark session."""
-        self.asked: Mapping[str, Any] = parts.query_fingerprint or {}
+        self.fingerprint: Mapping[str, Any] = parts.query_fingerprint or {}
         self._parts = parts
-        self._given = given
+        self._settings = settings
         self._session = session
         # The form that was found equal; the stored form stays until the next batch.
         self._same: Mapping[str, Any] | None = None
@@ -35,16 +35,16 @@ class QueryEquivalence:
         """
         if stream is None or stream.query == self._same:
             return
-        if changes := respelled(stream.query, self.asked):
+        if changes := respelled(stream.query, self.fingerprint):
             from blizzard_py.streaming.plans import differing  # noqa: PLC0415  # brings Spark along
 
-            parts, stored = self._parts, {**self.asked, **stream.query}
+            parts, stored = self._parts, {**self.fingerprint, **stream.query}
             found = differing(
                 self._session(),
                 parts.pipeline,
-                (self._given, parts.branches),
+                (self._settings, parts.branches),
                 parts.ingest,
-                (stored, self.asked),
+                (stored, self.fingerprint),
             )
             if found:
                 raise changed([changes[key] for key in found], where)

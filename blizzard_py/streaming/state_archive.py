@@ -47,7 +47,7 @@ class WorkingCopy:
     """The directory, and its archived files: size and modification time by path."""
 
     root: Path
-    known: dict[str, tuple[int, int]] = field(default_factory=dict)
+    archived: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 class StateArchive:
@@ -70,7 +70,7 @@ class StateArchive:
         known: dict[str, tuple[int, int]] = {}
         with _Tar() as tar:
             for path, mark in _files(copy.root):
-                if path in before and copy.known.get(path) == mark:
+                if path in before and copy.archived.get(path) == mark:
                     manifest[path], known[path] = before[path], mark
                     continue
                 with contextlib.suppress(FileNotFoundError):
@@ -80,7 +80,7 @@ class StateArchive:
                 tar.finish()
                 tar.file.seek(0)
                 self._write(join(place, f"rest{_TAR}"), tar.file)
-        copy.known = known
+        copy.archived = known
         return manifest
 
     def restore(self, packs: Mapping[str, Packed], root: Path) -> WorkingCopy:

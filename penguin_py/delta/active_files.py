@@ -78,7 +78,9 @@ def active_files(
     )
 
 
-def lacking(table: pa.Table, schema: pa.Schema, partition_columns: tuple[str, ...]) -> list[str]:
+def columns_without_bounds(
+    table: pa.Table, schema: pa.Schema, partition_columns: tuple[str, ...]
+) -> list[str]:
     """Return the columns of `COLUMNS` that the table has and delta-rs has no bounds for."""
     return [
         column

@@ -39,7 +39,7 @@ from blizzard_core.table.contract import (
     replace_objections,
 )
 from blizzard_core.text import shortened
-from penguin_py.delta.active_files import ActiveFiles, active_files, lacking
+from penguin_py.delta.active_files import ActiveFiles, active_files, columns_without_bounds
 from penguin_py.delta.log import LogReader, anchored
 from penguin_py.delta.logged_bounds import LoggedBounds
 from penguin_py.delta.messages import (
@@ -143,7 +143,7 @@ class DeltaLog(LogReader):
         """Return the files as of the last `refresh`. Raises `StateError`, `StorageError`."""
         handle, state = self._opened()
         found = self._guarded(lambda: pa.table(handle.get_add_actions(flatten=True)))
-        lacks = lacking(found, state.schema, state.partition_columns)
+        lacks = columns_without_bounds(found, state.schema, state.partition_columns)
         for column in lacks:
             if column not in self._logged:
                 self._logged[column] = LoggedBounds(self._storage, self.pool, column)

@@ -66,8 +66,8 @@ class Failure:
 class Footers:
     """The outcomes of a list of files; each file is in exactly one of the five.
 
-    ``unread`` files were not read, because earlier footers fill the memory limit. ``held_bytes`` is
-    the memory of the sound footers.
+    ``unread`` files were not read, because earlier footers fill the memory limit.
+    ``memory_bytes`` is the memory of the sound footers.
     """
 
     sound: tuple[Footer, ...]
@@ -75,7 +75,7 @@ class Footers:
     failed: tuple[Failure, ...]
     missing: tuple[Entry, ...]
     unread: tuple[Entry, ...] = ()
-    held_bytes: int = 0
+    memory_bytes: int = 0
 
 
 def accepts(file_pattern: str) -> Callable[[str], bool]:

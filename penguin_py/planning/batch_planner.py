@@ -112,7 +112,7 @@ class BatchPlanner:
             footers.missing,
             footers.unread,
         )
-        return found, footers.held_bytes
+        return found, footers.memory_bytes
 
     def forecast(
         self,

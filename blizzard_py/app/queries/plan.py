@@ -57,7 +57,7 @@ def plan_of(
     else:
         bound = query_spec.connection.bound(query_spec.bound_kind, query_spec.settle_secs)
     if stored is None:
-        stored = windows.planned(known, query_spec, settings[2].fields, bound, now.timestamp())
+        stored = windows.plan_window(known, query_spec, settings[2].fields, bound, now.timestamp())
     tasks = known.tasks if known.window is not None else ()
     slices: tuple[tuple[str, Window], ...] = ()
     if stored is not None and query_spec.replaces:

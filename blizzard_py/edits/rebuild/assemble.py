@@ -26,17 +26,19 @@ from blizzard_py.state.source_state import (
 
 @dataclass(frozen=True, slots=True)
 class KnownFiles:
-    """The listing, divided: ``done`` with times, ``held`` by batches, ``said`` by a person.
+    """The listed files by their state.
 
-    ``requested`` are those of ``done`` that no poll has settled, so they move no mark.
+    ``processed`` maps each processed file to its time. ``in_flight`` are files of open batches.
+    ``by_operator`` are processed only because an operator says so. ``requested`` are the processed
+    files that no poll has finished, so they move no watermark.
     """
 
     listed: dict[str, Entry]
-    done: dict[str, float]
-    held: frozenset[str]
+    processed: dict[str, float]
+    in_flight: frozenset[str]
     history: frozenset[str]
     requested: frozenset[str]
-    said: frozenset[str]
+    by_operator: frozenset[str]
 
 
 def rebuilt_state(
@@ -86,12 +88,12 @@ def rebuilt_state(
     retries = {
         path: retry
         for path, retry in before.work.retries.items()
-        if path in known.listed and path not in known.done
+        if path in known.listed and path not in known.processed
     }
     queue = tuple(
         entry
         for entry in before.work.queue
-        if not (entry.path in known.done or is_new(progress, entry.path))
+        if not (entry.path in known.processed or is_new(progress, entry.path))
     )
     state = state.with_work(retries=retries, queue=queue)
     return state.with_late_files(sweep=Sweep(whole=True, noted=not origin))

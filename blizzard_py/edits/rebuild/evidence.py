@@ -52,7 +52,8 @@ class Evidence:
         self.batches = sorted(self._written)
         paths = StatePaths(parts.id)
         self._found = [
-            processed_set.found(self._sink, folder) for folder in (paths.ledger, paths.processed)
+            processed_set.list_segments(self._sink, folder)
+            for folder in (paths.ledger, paths.processed)
         ]
         self.segments, self.set_segments = map(self._counting, self._found)
         self._set = processed_set.load(self._sink, paths.processed, self.set_segments)
@@ -296,8 +297,8 @@ class Evidence:
                 )
             return
         for segment in (
-            *processed_set.lost(self._state.names.ledger, self.segments),
-            *processed_set.lost(self._state.names.processed or (), self.set_segments),
+            *processed_set.missing_segments(self._state.names.ledger, self.segments),
+            *processed_set.missing_segments(self._state.names.processed or (), self.set_segments),
         ):
             yield Doubt(f"segment {segment.segment}, which the checkpoint names, is missing")
 

@@ -126,11 +126,11 @@ class Rebuild:
             state,
             epoch,
             len(known.listed),
-            sum(path in known.done for path in known.listed),
-            tuple(sorted(known.said, key=order_key)),
+            sum(path in known.processed for path in known.listed),
+            tuple(sorted(known.by_operator, key=order_key)),
             self._new(state, known),
             batches,
-            tuple(known.done),
+            tuple(known.processed),
             evidence.is_confirmed(),
             evidence.unknown,
         )
@@ -290,7 +290,7 @@ class Rebuild:
         """Return the progress and the origin; without a watermark those shown."""
         source = self._parts.files
         if not source.use_watermark:
-            value = max(known.done.keys() - known.requested, key=order_key, default=None)
+            value = max(known.processed.keys() - known.requested, key=order_key, default=None)
             return Progress("Initial" if value is None else "Active", value), ""
         depth = source.advanced.partition_depth
         if depth is None and source.partition_filter is not None:
@@ -298,13 +298,13 @@ class Rebuild:
         if depth is None:
             depth = before.position.progress.depth
         if depth is None:
-            depth = depth_from([*known.listed, *known.done])
+            depth = depth_from([*known.listed, *known.processed])
         lookback = lookback_floor(source.partition_filter, now)
         origin = before.position.origin
         if origin is None:
             origin = ""
             if lookback is not None or known.history:
-                live = known.done.keys() & known.listed.keys() - known.requested
+                live = known.processed.keys() & known.listed.keys() - known.requested
                 origin = origin_of(live, known.history, known.listed, depth)
                 # It began at the first batch or before: what may come above that is wanted, too.
                 first = min([now, *(record.seen_ts for record in evidence.records)])
@@ -320,15 +320,21 @@ class Rebuild:
             source.advanced.max_tracked_partitions,
             lookback,
         )
-        by_polls = {p: at for p, at in known.done.items() if p not in known.requested}
-        progress = new_progress(known.listed.keys() - known.requested, by_polls, known.held, frame)
+        by_polls = {p: at for p, at in known.processed.items() if p not in known.requested}
+        progress = new_progress(
+            known.listed.keys() - known.requested, by_polls, known.in_flight, frame
+        )
         has_older = any(order_key(path) < partition_key(origin) for path in known.listed)
         if before.position.origin is None and not (known.history or has_older):
             origin = ""  # whatever comes there comes late
         return progress, origin
 
     def _new(self, state: SourceState, known: KnownFiles) -> tuple[str, ...]:
-        fresh = [path for path in known.listed if path not in known.done and path not in known.held]
+        fresh = [
+            path
+            for path in known.listed
+            if path not in known.processed and path not in known.in_flight
+        ]
         fresh = [path for path in fresh if self._accepts(path)]
         if state.names.processed is None:
             fresh = [path for path in fresh if is_new(state.position.progress, path)]

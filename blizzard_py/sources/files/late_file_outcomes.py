@@ -36,7 +36,7 @@ from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.sources.protocol import CheckpointServices
 from blizzard_py.state.batch import Batch, BatchResults
 from blizzard_py.state.journal import Journal
-from blizzard_py.state.journal_tally import JournalTally, above
+from blizzard_py.state.journal_tally import JournalTally, raise_id
 from blizzard_py.state.lateness import with_worst
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_set import Segment, digests_of
@@ -183,7 +183,7 @@ class LateFiles:
                 " `blizzard backfill` takes them in",
             )
         state = self._log_changed(state, changed)
-        state = self._noted(state, self._ledger.note(found.known))
+        state = self._noted(state, self._ledger.note(found.unrecorded))
         state = self._moved_on(state, found)
         return self._dealt_with(state, found.late)
 
@@ -274,7 +274,7 @@ class LateFiles:
     ) -> SourceState:
         """Commit the verdicts as a batch that ingests nothing."""
         batch = Batch(
-            above(str(uuid7()), state.ids.last_batch),
+            raise_id(str(uuid7()), state.ids.last_batch),
             1,
             "publishing",
             now,

@@ -87,14 +87,14 @@ def started(state: SourceState, now: float) -> SourceState:
 class Slice:
     """The listing of one slice of the sweep, and its findings.
 
-    ``late`` are late files to handle. ``known`` are files done before there was a ledger.
+    ``late`` are late files to handle. ``unrecorded`` are files done before there was a ledger.
     ``history`` are new files below the origin; they are left to a backfill, whenever they came.
     ``listed`` are all files that belong to the source by name. The next slice starts at ``cursor``,
     None after the last.
     """
 
     late: tuple[Entry, ...]
-    known: tuple[str, ...]
+    unrecorded: tuple[str, ...]
     history: tuple[str, ...]
     cursor: str | None
     listed: tuple[Entry, ...] = ()

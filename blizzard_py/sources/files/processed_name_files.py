@@ -73,7 +73,7 @@ class SetFiles(Replacing):
         done = [file.path for file in batch.results.finished if file.outcome != "retry"]
         return after.with_names(processed=self._tracker.adding(done) or after.names.processed)
 
-    def known(self, state: SourceState, soon: float) -> NameLookup:  # noqa: ARG002  # for kinds that do
+    def name_lookup(self, state: SourceState, soon: float) -> NameLookup:  # noqa: ARG002  # for kinds that do
         return KnownBySet(self._names())
 
     def saved(self) -> None:

@@ -212,7 +212,7 @@ class FileSource(ABC):
         return self._moved(state, batch, _lowest(state, batch, work), now)
 
     @abstractmethod
-    def known(self, state: SourceState, soon: float) -> NameLookup:
+    def name_lookup(self, state: SourceState, soon: float) -> NameLookup:
         """Return what the state, as it is in storage, says of names from now until ``soon``.
 
         Raises `StateError`, `StorageError`.

@@ -75,7 +75,7 @@ class WatermarkFileStatus(FileStatus):
         if settled == "none" or (settled is None and state.late_files.sweep.whole and not below):
             late = lateness(settled, self.parts.files, state.late_files.sweep)
             return Passed("late", late.reason, late)
-        return Passed(*beyond(state, self.progress, path, journal_start()))
+        return Passed(*explain_unlisted(state, self.progress, path, journal_start()))
 
 
 class SetFileStatus(FileStatus):
@@ -163,7 +163,7 @@ def lateness(settled: Settled | None, source: SourceSettings, sweep: Sweep) -> L
     return Lateness(source.late_files, f"{what}; {then}. `blizzard ingest` takes it now")
 
 
-def beyond(
+def explain_unlisted(
     state: SourceState, progress: Progress, path: str, journal_start: float | None
 ) -> tuple[Verdict, str]:
     """``done`` or ``closed``, and why, for a file that no poll finds and no journal holds."""

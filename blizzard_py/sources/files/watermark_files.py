@@ -145,7 +145,7 @@ class WatermarkFiles(Replacing):
             state.work.queue,
         )
 
-    def known(self, state: SourceState, soon: float) -> NameLookup:
+    def name_lookup(self, state: SourceState, soon: float) -> NameLookup:
         return KnownByWatermark(state, self._source, soon)
 
     def saved(self) -> None:

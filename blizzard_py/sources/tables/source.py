@@ -292,7 +292,7 @@ class WindowSource(SlicedSource):
         for warning in self._unheard(bound.warnings):
             self._log.warning("bound", reason=warning)
         self._bound = bound
-        planned = windows.planned(
+        planned = windows.plan_window(
             known, query_spec, self._parts.ingest.schema.fields, bound, self._clock()
         )
         if planned is None:
@@ -300,7 +300,9 @@ class WindowSource(SlicedSource):
         if query_spec.replaces:
             return self._sliced(known, planned), STATEMENTS
         tasks = query_spec.connection.tasks(windows.window_of(planned), query_spec.split)
-        return (windows.opened(known, query_spec, planned, tasks) if tasks else known), STATEMENTS
+        return (
+            windows.open_window(known, query_spec, planned, tasks) if tasks else known
+        ), STATEMENTS
 
     def _all(self) -> StoredWindow:
         """Return a window of everything; of a versioned table, its current version."""
@@ -317,7 +319,7 @@ class WindowSource(SlicedSource):
         for place, (_, window) in enumerate(slices):
             found = self._query_spec.connection.tasks(window, self._query_spec.split)
             tasks += replacing.named(place, found)
-        opened = windows.opened(
+        opened = windows.open_window(
             known, self._query_spec, stored, tasks or [replacing.nothing_to_read()]
         )
         return replace(opened, slices=tuple(text for text, _ in slices))
@@ -346,7 +348,7 @@ class WindowSource(SlicedSource):
             return state
         found = (parsed_name(entry.path) for entry in done_of(batch))
         names = [task for seq, task in filter(None, found) if seq == known.seq]
-        ended = windows.done(known, names)
+        ended = windows.finish_tasks(known, names)
         if known.slices and ended.window is None:
             ended = replacing.with_boundaries(self.id, known, ended)
         return state.with_kind(columns=ended)
@@ -363,7 +365,7 @@ class WindowSource(SlicedSource):
         staged = [mark.staged for mark in batch.results.marks]
         like = SeenSegment("", 1, window.up_to, window.told_by, window.whole)
         seen = self._seen.adding(before.seen, staged, like, expired)
-        noted = windows.noted(before, window) if over else before.seen_from
+        noted = windows.digests_start(before, window) if over else before.seen_from
         return replace(after, seen=seen, seen_from=noted)
 
 

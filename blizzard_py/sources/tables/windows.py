@@ -45,7 +45,7 @@ def from_stored(stored: Stored) -> dict[str, Any]:
     return deserialize(json.dumps(stored), strict=True)
 
 
-def planned(
+def plan_window(
     known: ColumnState,
     query_spec: QuerySpec,
     fields: Iterable[FieldSpec],
@@ -103,7 +103,7 @@ def window_of(stored: StoredWindow) -> Window:
     )
 
 
-def opened(
+def open_window(
     known: ColumnState, query_spec: QuerySpec, stored: StoredWindow, tasks: Iterable[ReadTask]
 ) -> ColumnState:
     """Return the state with a window to be read."""
@@ -144,15 +144,15 @@ def fingerprint_columns(query_spec: QuerySpec, fields: Iterable[FieldSpec]) -> d
 def _held_by(query_spec: QuerySpec, fields: Iterable[FieldSpec]) -> dict[str, str]:
     """Return all columns that are read, with their types."""
     undeclared = dict.fromkeys((*query_spec.key, *query_spec.columns), "")
-    return undeclared | {field.name: _held(field) for field in fields}
+    return undeclared | {field.name: _type_text(field) for field in fields}
 
 
-def _held(field: FieldSpec) -> str:
+def _type_text(field: FieldSpec) -> str:
     """Return what a column's values are as far as digests differ: not by width, digits or scale."""
     word = _ALIKE.get(field.type, field.type)
     if field.type == "timestamp" and field.unit != "iso":
         word += f" {field.unit}"
-    inner = ", ".join(f"{child.name} {_held(child)}" for child in field.children)
+    inner = ", ".join(f"{child.name} {_type_text(child)}" for child in field.children)
     return f"{word}({inner})" if inner else word
 
 
@@ -178,7 +178,7 @@ def _earlier_fingerprints(
     return tuple((path, _fingerprint(segment)) for path, segment in found)
 
 
-def done(known: ColumnState, names: Iterable[str]) -> ColumnState:
+def finish_tasks(known: ColumnState, names: Iterable[str]) -> ColumnState:
     """Return the state with tasks of the window published; the last one ends the window."""
     stored = known.window
     if stored is None:
@@ -199,7 +199,7 @@ def done(known: ColumnState, names: Iterable[str]) -> ColumnState:
     )
 
 
-def noted(known: ColumnState, stored: StoredWindow) -> Stored | None:
+def digests_start(known: ColumnState, stored: StoredWindow) -> Stored | None:
     """Return the value from which stored digests cover all rows, after the window."""
     if not stored.above:
         return None

@@ -25,7 +25,7 @@ from blizzard_py.state.processed_set import (
     digests_of,
     discard,
     load,
-    lost,
+    missing_segments,
     segments_to_json,
     sweep,
     write,
@@ -243,7 +243,7 @@ def test_torn_unlisted_segment_is_refused_when_all_are_read(size: int) -> None:
     ((path, (raw, at)),) = storage.objects.items()
     storage.objects[path] = (raw[:size], at)
     with pytest.raises(StateError, match="cut short"):
-        load(storage, FOLDER, processed_set.found(storage, FOLDER))
+        load(storage, FOLDER, processed_set.list_segments(storage, FOLDER))
 
 
 def test_a_missing_segment_is_refused_by_name() -> None:
@@ -410,5 +410,5 @@ def test_a_segment_that_became_part_of_a_later_one_is_not_lost(
     there: list[tuple[str, int]], gone: list[str]
 ) -> None:
     named = [Segment("a~1", 5000), Segment("a~2", 100)]
-    found = lost(named, [Segment(name, count) for name, count in there])
+    found = missing_segments(named, [Segment(name, count) for name, count in there])
     assert [segment.segment for segment in found] == gone

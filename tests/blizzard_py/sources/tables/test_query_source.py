@@ -232,7 +232,7 @@ def test_null_rows_are_in_the_first_window_wherever_it_begins() -> None:
     assert asking is not None
 
     def first(known: ColumnState) -> bool:
-        kept = windows.planned(known, asking, FIELDS, ReadBound("max", {"n": 3}), world.now)
+        kept = windows.plan_window(known, asking, FIELDS, ReadBound("max", {"n": 3}), world.now)
         assert kept is not None
         return kept.nulls_first
 

@@ -135,7 +135,7 @@ class TablePipeline:
 
         Writes nothing, and reads the footers of one commit's files.
         """
-        snapshot, found = self._poller.found()
+        snapshot, found = self._poller.find_new_files()
         named = [entry for entry in found if is_text(entry.path)]
         unnameable = [Rejection(e, "partition", NOT_TEXT) for e in found if not is_text(e.path)]
         trusted = self._view.trusted(named, snapshot)
@@ -252,7 +252,7 @@ class TablePipeline:
 
     def _polled(self) -> Snapshot | None:
         """Poll and queue the new files; None if there are none to try."""
-        snapshot, found = self._poller.found()
+        snapshot, found = self._poller.find_new_files()
         snapshot = self._view.folded(snapshot)
         # A name that the log cannot spell cannot be a watermark either; it stays recorded.
         unnameable = [entry for entry in found if not is_text(entry.path)]

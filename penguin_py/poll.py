@@ -67,7 +67,7 @@ class TablePoller:
         """Parquet files that the latest look met and ``file_pattern`` does not take."""
         return self._excluded
 
-    def found(self) -> tuple[Snapshot, list[Entry]]:
+    def find_new_files(self) -> tuple[Snapshot, list[Entry]]:
         """Return the table and its new files, oldest first; one request if nothing changed."""
         began = self._clock()
         snapshot = self._view.current()

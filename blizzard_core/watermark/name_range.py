@@ -30,11 +30,11 @@ class NameRange:
         return bool(self.first or self.last)
 
     @property
-    def until(self) -> str | None:
+    def end(self) -> str | None:
         """Return the end that all names sort below, None if there is none."""
         return f"{self.last}{LAST}" if self.last else None
 
     def holds(self, path: str) -> bool:
         """Return whether a name lies in the range."""
-        key, until = order_key(path), self.until
+        key, until = order_key(path), self.end
         return order_key(self.first) <= key and (until is None or key < order_key(until))

@@ -231,7 +231,7 @@ def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
 
 def _shown(source: SourcePipeline, state: SourceState) -> dict[str, Any]:
     """Return what the source itself shows; of a table also the rows that no window reads."""
-    shown = source.source.shown(state)
+    shown = source.source.status_fields(state)
     skipped = skipped_rows(source.parts.stores.sink, source.id) if source.parts.query_spec else ()
     return {**shown, "notes": [*shown.get("notes", ()), *skipped]} if skipped else shown
 

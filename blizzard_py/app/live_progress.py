@@ -71,9 +71,9 @@ def table_of(meters: Mapping[str, Meter]) -> Table:
 
 
 def _left(reading: MeterReading) -> str:
-    if reading.left_secs is None:
+    if reading.remaining_secs is None:
         return "-"
-    return str(dt.timedelta(seconds=round(reading.left_secs)))
+    return str(dt.timedelta(seconds=round(reading.remaining_secs)))
 
 
 def _log(meters: Mapping[str, Meter], interval_secs: float, ended: threading.Event) -> None:
@@ -89,5 +89,7 @@ def _log(meters: Mapping[str, Meter], interval_secs: float, ended: threading.Eve
                     found_files=reading.found_files,
                     rows=reading.rows,
                     mb_per_sec=round(reading.bytes_per_sec / 1e6, 1),
-                    left_secs=None if reading.left_secs is None else round(reading.left_secs),
+                    left_secs=None
+                    if reading.remaining_secs is None
+                    else round(reading.remaining_secs),
                 )

@@ -34,7 +34,7 @@ def validate_pipelines(config: Config) -> list[str]:
     """
     known = list(_known(config))
     made = _made_by_queries(config, known)
-    problems, notes = _held(config, [(name, each, made.get(name)) for name, each in known])
+    problems, notes = _check_tables(config, [(name, each, made.get(name)) for name, each in known])
     if problems:
         raise ConfigError("configuration", problems)
     return notes
@@ -52,7 +52,7 @@ def checkpoint_notes(config: Config) -> list[str]:
             if source.sink.uri not in away:
                 check_cold_start(source.parts)
                 if source.parts.has_files:
-                    shown = source.source.shown(source.load())
+                    shown = source.source.status_fields(source.load())
                     notes += [f"{source.parts.name}: {note}" for note in shown.get("notes", ())]
         except StorageError:
             away.add(source.sink.uri)
@@ -73,10 +73,10 @@ def table_problems(config: Config) -> tuple[list[str], list[str]]:
         for name, settings in _known(config)
         if not settings.sql.transform and config.pipelines[name].query is None
     )
-    return _held(config, [(name, settings, None) for name, settings in known])
+    return _check_tables(config, [(name, settings, None) for name, settings in known])
 
 
-def _held(
+def _check_tables(
     config: Config, pipelines: list[tuple[str, IngestSettings, pa.Schema | None]]
 ) -> tuple[list[str], list[str]]:
     # A daemon loads this module, and never needs what reads a table's log while it is idle.

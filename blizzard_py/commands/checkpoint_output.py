@@ -85,8 +85,8 @@ def rebuilt_document(rebuilt: Rebuilt) -> dict[str, Any]:
     progress = rebuilt.state.position.progress
     return {
         "listed": rebuilt.listed,
-        "done": rebuilt.done,
-        "said": len(rebuilt.said),
+        "done": rebuilt.processed,
+        "said": len(rebuilt.by_operator),
         "watermark": progress.value,
         "floor": progress.floor,
         "floors": dict(progress.floors),
@@ -115,10 +115,10 @@ _JUDGEMENTS = {
 def print_rebuilt(rebuilt: Rebuilt) -> None:
     """Print a rebuilt checkpoint for people."""
     progress = rebuilt.state.position.progress
-    click.echo(f"{counted(rebuilt.listed, 'file')} listed, {rebuilt.done:,} of them done")
-    if rebuilt.said:
+    click.echo(f"{counted(rebuilt.listed, 'file')} listed, {rebuilt.processed:,} of them done")
+    if rebuilt.by_operator:
         who = "you, or the checkpoint that was there, say so"
-        click.echo(f"{len(rebuilt.said):,} of these only because {who}")
+        click.echo(f"{len(rebuilt.by_operator):,} of these only because {who}")
     click.echo(printable(f"watermark: {progress.value or '-'}, floor: {progress.floor or '-'}"))
     for each in rebuilt.batches:
         if each.judgement != "done":

@@ -37,7 +37,7 @@ class BatchJobs:
         """Bring the batch's job to its end. ``state`` is saved; raises as `Jobs.run` does."""
         if has_records(batch):
             return self._run_records(state, batch, prefix)
-        files, lost = self.source.placed(state, batch)
+        files, lost = self.source.job_items(state, batch)
         if not files and not self.jobs.has_due(state):
             return Ingested(IngestResult((), tuple(lost), 0))
         job = self._job(batch, prefix, files, self._settings_of(batch))

@@ -56,7 +56,7 @@ class BatchLoop:
         if stop.is_set():
             return state, finished
         parts, more = self._parts, requested.work
-        parts.meter.found(len(work) + len(more), work.size + more.size)
+        parts.meter.start_poll(len(work) + len(more), work.size + more.size)
         due = parts.monotonic() + parts.source.poll_interval
         turns = Turns(work, requested, self._limits, lambda: parts.monotonic() >= due)
         state, following = self._next_batch(state, turns, seen_ts, in_flight=None)

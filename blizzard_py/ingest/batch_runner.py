@@ -133,7 +133,7 @@ class BatchRunner:
         Other waiting items are unknown here. Raises `StateError` if outputs are neither staged, nor
         in place, nor in the table's log.
         """
-        self._parts.meter.found(len(batch.files), sum(f.size for f in batch.files))
+        self._parts.meter.start_poll(len(batch.files), sum(f.size for f in batch.files))
         self._log.info("recovering", batch=batch.batch, phase=batch.phase)
         if batch.phase == "running":
             state, again = restart_batch(state, batch)
@@ -199,7 +199,7 @@ class BatchRunner:
         # One job at a time: while it runs, the caller publishes the batch before.
         self._job = prefix
         size = sum(file.size for file in batch.files)
-        parts.meter.began(size, partial(self._jobs.progress, prefix))
+        parts.meter.start_job(size, partial(self._jobs.progress, prefix))
         return Ingesting(
             batch, parts.clock(), self._thread.submit(self._ingest_batch, state, batch, prefix)
         )
@@ -211,7 +211,7 @@ class BatchRunner:
         Raises what the job raised, and `PipelineStopped`.
         """
         state, ingesting, ingested = self._evolved(state, ingesting)
-        self._parts.meter.ended()
+        self._parts.meter.end_job()
         batch = ingesting.batch
         log = self._log.bind(batch=batch.batch, attempt=batch.attempt)
         result = ingested.result
@@ -243,7 +243,7 @@ class BatchRunner:
                     error=file.error,
                 )
         state = self._log_unexpected_fields(state, result)
-        replaced = None if has_records(batch) else self._source.replaced(state, batch, finished)
+        replaced = None if has_records(batch) else self._source.replacement(state, batch, finished)
         if isinstance(replaced, Withheld):
             finished, replaced = replaced.finished, Replaced()
             result = replace(result, outputs=(), letters=())
@@ -322,7 +322,7 @@ class BatchRunner:
         self._sink.delete_tree(staging_of(self._parts.id, self._epoch(), ready.batch))
         self._tolerance.passed()
         rows = sum(o.rows for o in ready.results.outputs)
-        self._parts.meter.done(len(ready.files), sum(f.size for f in ready.files), rows)
+        self._parts.meter.add_published(len(ready.files), sum(f.size for f in ready.files), rows)
         self._log.info(
             "batch_done",
             batch=ready.batch,
@@ -374,7 +374,7 @@ class BatchRunner:
         after = state if has_records(batch) else self._source.advance(state, batch, work, now)
         saved = self._save(ended(after, batch, now))
         self._activity.batch_done(batch)
-        self._source.saved()
+        self._source.clean_up()
         self._jobs.advanced(saved)
         return saved
 

@@ -202,7 +202,7 @@ class SourcePipeline(SourceView):
         if self._requests_only:
             return self._cycle_of_requests(state, stop)
         plan = self.source.plan(state)
-        state, found, work = plan.state, plan.found, plan.work
+        state, found, work = plan.state, plan.scan, plan.work
         requested = self._requested(state, found.scanned.ended)
         scanned = found.scanned
         cost = (found.requests, found.keys)
@@ -225,7 +225,7 @@ class SourcePipeline(SourceView):
                 f"{len(finished)} {self._items} cannot be read and are tried again."
                 f" The first is {first.path}: {first.error}"
             )
-        return (done > 0 and found.again) or bool(requested.work.files)
+        return (done > 0 and found.needs_rescan) or bool(requested.work.files)
 
     def _cycle_of_requests(self, state: SourceState, stop: StopEvent) -> bool:
         """Execute requests without polling the source; return whether any ingested a file."""
@@ -245,7 +245,7 @@ class SourcePipeline(SourceView):
     def _requested(self, state: SourceState, now: float) -> Requested:
         """Return the work of the running request that was accepted first."""
         found = requested_records(state, now)
-        return found if found.work else self.source.requested(state, now)
+        return found if found.work else self.source.requested_items(state, now)
 
     def _has_more_requested(self, state: SourceState) -> bool:
         is_blocked = self._requests is None or self._requests.error is not None
@@ -296,7 +296,7 @@ class SourcePipeline(SourceView):
         self._clock.set(self._file.now())
         state, is_changed = self._start.load(found, self._file.epoch)
         # A refused start must not save its new name: the next one would not know the old one.
-        current = self.source.reconciled(state, look(self.parts, record, found))
+        current = self.source.reconcile(state, look(self.parts, record, found))
         if is_changed:
             # Otherwise each restart, also one after an error, would begin its waits again.
             self._save(state)

@@ -12,7 +12,7 @@ from typing import Any
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.dead_letters.reader import DeadLetterObject, objects
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.protocol import Backlog, Found, Source
+from blizzard_py.sources.protocol import Backlog, ScanResult, Source
 from blizzard_py.state.checkpoint_file import check_identity, read_state
 from blizzard_py.state.source_state import SourceState, checkpoint_path
 from blizzard_py.state.stream_query import check_query
@@ -67,13 +67,13 @@ class SourceView:
                 state = ended(self.source.outlook(state, batch), batch, batch.results.committed_ts)
         return state
 
-    def discover(self, state: SourceState, *, whole: bool = False) -> Found:
+    def discover(self, state: SourceState, *, whole: bool = False) -> ScanResult:
         """Return what the next poll would find; ``whole``: the ones after it as well.
 
         Writes nothing.
         """
         self.check(state)
-        return self.source.discover(state, whole=whole)
+        return self.source.discover(state, full=whole)
 
     def backlog(self, state: SourceState) -> Backlog | None:
         """Return the pending work for a bounded number of requests; None if unknown.

@@ -121,7 +121,7 @@ def _letters(files: LetterFiles, ids: Sequence[str], cursor: str, most: int) -> 
     with ThreadPoolExecutor(width) as pool:
         while index < len(ids) and len(found) < most and len(ended) < _PAGE_LETTERS:
             some = ids[index : index + width]
-            for candidates in pool.map(files.of, some):
+            for candidates in pool.map(files.files_of, some):
                 found += candidates
             ended += some
             index += len(some)

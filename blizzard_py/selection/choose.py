@@ -78,7 +78,7 @@ def choose(
         if line is None:
             line = _line(candidate, claims, mode, insist=insist)
             if mode == "again" and line.state == "taken" and path in since:
-                claim = claims.of(path)
+                claim = claims.claim_on(path)
                 line = ReportLine(path, "present", _BROUGHT)
                 if claim.standing == "doubtful":
                     line = ReportLine(path, "refused", claim.reason)
@@ -106,7 +106,7 @@ def _line(candidate: Candidate, claims: Claims, mode: Mode, *, insist: bool) -> 
         return ReportLine(path, "refused", _NO_FILE)
     if candidate.entry is None and not candidate.letter:
         return ReportLine(path, "missing", _GONE)
-    claim = claims.of(path)
+    claim = claims.claim_on(path)
     if claim.standing == "waits":
         return ReportLine(path, "left", claim.reason)
     state, reason = _DECIDE[mode](candidate, claim, insist)

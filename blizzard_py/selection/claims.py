@@ -92,7 +92,7 @@ class Claims:
         """Return whether the source can read a file of that name, if it is there."""
         return self._source is not None or is_of_records(path)
 
-    def of(self, path: str) -> Claim:
+    def claim_on(self, path: str) -> Claim:
         """Return the claim on a file."""
         if elsewhere := self._elsewhere(path):
             return Claim("waits", elsewhere)

@@ -44,7 +44,7 @@ class BroughtSince:
 
         Raises `RequestInvalid`, `StateError`, `StorageError`.
         """
-        journaled = self._journal.since(since)
+        journaled = self._journal.batches_from(since)
         if since != self._since or order_key(beyond) < order_key(self._beyond):
             self._read = set()
             self._names = self._reported(since, journaled)

@@ -66,19 +66,19 @@ def original(parts: SourceContext, letter: DeadLetter) -> DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class LetterFiles:
-    """Files of letter objects of the source that ``parts`` are of.
+    """Files of one source's dead letters.
 
-    Those ``closed`` tell of none. With ``from_source`` every record is read from its file again,
-    else only what its letter had no room for. With ``whole`` records stand for the whole file that
-    they are of.
+    ``closed`` letters have no files. With ``from_source`` every record is read from its file
+    again; without it, only a record that its letter had no room for. With ``whole_files`` a record
+    stands for its whole file.
     """
 
     parts: SourceContext
     closed: Container[str] = ()
     from_source: bool = False
-    whole: bool = False
+    whole_files: bool = False
 
-    def of(self, letter_id: str) -> list[Candidate]:
+    def files_of(self, letter_id: str) -> list[Candidate]:
         """Return the files of an object, each once; none of one that was closed or is gone.
 
         Writes the files of its records. Raises `StorageError`, `StateError`.
@@ -93,13 +93,13 @@ class LetterFiles:
             return [Candidate(letter_id, None, letter_id, problem=str(error))]
 
     def _found(self, found: DeadLetterObject) -> Iterator[Candidate]:
-        if found.kind == "records" and not self.whole:
+        if found.kind == "records" and not self.whole_files:
             yield from self._record_files(found)
             return
         seen = set()
         for letter in reader.read(self.parts.stores.dlq, found):
             path = self._path_of(letter)
-            if self.whole and is_of_records(path):
+            if self.whole_files and is_of_records(path):
                 path = stem_of(path)
                 if is_short(path):
                     raise LetterRefused(

@@ -50,7 +50,7 @@ def find_replaced(parts: SourceContext, state: SourceState, names: Iterable[str]
     gone: dict[str, set[str]] = {}
     ever: dict[str, str] = {}
     journal = Journal(parts.stores.sink, parts.id, parts.concurrency)
-    for document in journal.documents(journal.since(min(batches.values()))):
+    for document in journal.documents(journal.batches_from(min(batches.values()))):
         if document.group is None:
             continue
         for file in document.files:

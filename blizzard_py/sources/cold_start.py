@@ -112,7 +112,7 @@ def work_of(sink: Storage, source_id: str) -> Iterator[str]:
     for batch in Journal(sink, source_id).batches():
         yield f"the journal has batch {batch} of it"
     paths = StatePaths(source_id)
-    for folder in (paths.ledger, paths.processed, paths.seen):
+    for folder in (paths.ledger, paths.processed, paths.row_digests):
         for entry in listed(sink, f"{folder}/", f"{folder}0"):
             yield f"{entry.path} holds names that were done"
 

@@ -38,7 +38,7 @@ class MeterReading:
         return self.bytes / self.secs if self.secs > 0 else 0.0
 
     @property
-    def left_secs(self) -> float | None:
+    def remaining_secs(self) -> float | None:
         """Return how long the rest takes at the speed so far; None until there is one."""
         if not self.working:
             return 0.0
@@ -57,14 +57,14 @@ class Meter:
         self._running: tuple[int, Progress] | None = None
         self._unpublished = 0  # bytes that were read by jobs that have ended
 
-    def found(self, files: int, size: int) -> None:
+    def start_poll(self, files: int, size: int) -> None:
         """Start counting from zero, as a poll found work."""
         with self._lock:
             self._started = self._clock()
             self._reading = MeterReading(files, size)
             self._running, self._unpublished = None, 0
 
-    def began(self, size: int, progress: Progress) -> None:
+    def start_job(self, size: int, progress: Progress) -> None:
         """Record a job that reads ``size`` bytes; ``progress`` returns the share that is done.
 
         One job at a time: it takes the place of one that has failed.
@@ -72,14 +72,14 @@ class Meter:
         with self._lock:
             self._running = size, progress
 
-    def ended(self) -> None:
+    def end_job(self) -> None:
         """Record that the job has read its batch, which is not published yet."""
         with self._lock:
             if self._running is not None:
                 self._unpublished += self._running[0]
             self._running = None
 
-    def done(self, files: int, size: int, rows: int) -> None:
+    def add_published(self, files: int, size: int, rows: int) -> None:
         """Count a published batch, with the files that wait for another attempt."""
         with self._lock:
             was = self._reading

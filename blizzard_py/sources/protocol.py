@@ -17,11 +17,11 @@ once a saved state refers to them.
 
 **The contract**, to which ``tests/blizzard_py/sources/test_source_contract.py`` holds every source:
 
-1. Who looks (`discover`, `backlog`, `shown`, `explain`, `outlook`) writes nothing, and needs no
-   `recover` before it.
+1. The reading methods (`discover`, `backlog`, `status_fields`, `explain`, `outlook`) write nothing.
+   They need no `recover` before them.
 2. `plan` returns each item that is to be done once, oldest first, and none that is done, in
    flight, or waits for another try. What it learns on the way is saved before it is acted on.
-3. `placed` and `reading` go by the saved state and the batch alone, and are asked in the thread
+3. `job_items` and `reading` go by the saved state and the batch alone, and are asked in the thread
    of the job.
 4. `advance` goes by the state and the batch alone. Called again after a death, with what was
    saved, it comes to the same end. It never moves a watermark past an unfinished item. An item
@@ -54,13 +54,13 @@ LEFT_STAGE = "left"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ScanResult:
     """The findings of a scan, and its cost.
 
     ``files`` are the items to ingest, oldest first; ``young`` are too new for now. ``scanned`` has
     the time of the scan and its end: if ``until`` is set, more items follow. ``skipped`` are items
-    in skipped partitions. Without ``again`` another scan can wait until the next poll. ``notes``
-    are messages for people.
+    in skipped partitions. Without ``needs_rescan`` the next scan can wait until the next poll.
+    ``notes`` are messages for people.
     """
 
     files: tuple[Entry, ...]
@@ -69,7 +69,7 @@ class Found:
     keys: int
     scanned: ScanTimes
     skipped: SkippedItems
-    again: bool = field(default=True, kw_only=True)
+    needs_rescan: bool = field(default=True, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
 
 
@@ -148,7 +148,7 @@ class PollPlan(Generic[W]):
     """The next step: the state that was learned from looking, what was found, the work."""
 
     state: SourceState
-    found: Found
+    scan: ScanResult
     work: W
 
 
@@ -201,8 +201,8 @@ class Source(Protocol[W]):
     def check(self, state: SourceState) -> None:
         """Raise `StateError` if the state was kept in a way that the settings contradict."""
 
-    def discover(self, state: SourceState, *, whole: bool = False) -> Found:
-        """Return what the next poll would find; ``whole``: the ones after it as well."""
+    def discover(self, state: SourceState, *, full: bool = False) -> ScanResult:
+        """Return what the next poll would find; ``full``: the ones after it as well."""
 
     def outlook(self, state: SourceState, batch: Batch) -> SourceState:
         """Return the state as `advance` will leave it once the batch is published."""
@@ -210,7 +210,7 @@ class Source(Protocol[W]):
     def backlog(self, state: SourceState) -> Backlog | None:
         """Return what waits, for a bounded number of requests; None if that cannot be told."""
 
-    def shown(self, state: SourceState) -> dict[str, Any]:
+    def status_fields(self, state: SourceState) -> dict[str, Any]:
         """Return what ``status --json`` tells of this kind alone."""
 
     def explain(self, name: str) -> Story:
@@ -233,7 +233,7 @@ class Source(Protocol[W]):
         Called before anything below, after each start and each error.
         """
 
-    def reconciled(self, state: SourceState, world: World) -> SourceState:
+    def reconcile(self, state: SourceState, world: World) -> SourceState:
         """Return the state as far as the world outside of the checkpoint confirms it.
 
         Called before `recover`. Raises `StateError` for a stale checkpoint that would have items
@@ -243,10 +243,12 @@ class Source(Protocol[W]):
     def plan(self, state: SourceState) -> PollPlan[W]:
         """Scan, save what follows from it, handle late files, and return the remaining work."""
 
-    def requested(self, state: SourceState, now: float) -> Requested:
+    def requested_items(self, state: SourceState, now: float) -> Requested:
         """Return the items of operators' requests that can run now, of the first accepted one."""
 
-    def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
+    def job_items(
+        self, state: SourceState, batch: Batch
+    ) -> tuple[list[JobFile], list[FinishedFile]]:
         """Return the job's items of a batch, and the outcomes of items that it cannot be given.
 
         Together they are the batch's items, each once. ``state`` is saved and has the batch, so a
@@ -256,10 +258,10 @@ class Source(Protocol[W]):
     def reading(self, state: SourceState, batch: Batch) -> AbstractContextManager[Reading | None]:
         """Return how a connection reads the batch's items, while the job runs; None for files.
 
-        Called like `placed`, after it.
+        Called like `job_items`, after it.
         """
 
-    def replaced(
+    def replacement(
         self, state: SourceState, batch: Batch, finished: Sequence[FinishedFile]
     ) -> Replaced | Withheld | None:
         """Return the rows that a batch replaces, given its outcomes; None: its outputs are added.
@@ -279,7 +281,7 @@ class Source(Protocol[W]):
         pending too. A batch of an operator's request moves no watermark and holds none back.
         """
 
-    def saved(self) -> None:
+    def clean_up(self) -> None:
         """Remove what the last `advance` has replaced. Its state is saved."""
 
 

@@ -45,9 +45,7 @@ class Reach:
 def reach_of(state: SourceState, names: NameRange | None, floor: str | None = None) -> Reach:
     """Return the reach of a state with a range; ``floor`` is where a cold start would begin."""
     if names is not None:
-        return Reach(
-            order_key(names.first), None if names.until is None else order_key(names.until)
-        )
+        return Reach(order_key(names.first), None if names.end is None else order_key(names.end))
     if state.names.processed is not None:
         return Reach(b"", None)  # a set of names has no place where it began
     begins = floor if state.position.origin is None else state.position.origin

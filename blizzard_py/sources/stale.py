@@ -181,7 +181,9 @@ def _later_batches(state: SourceState, parts: SourceContext, world: World) -> st
     last = state.ids.last_batch
     for each in parts.members or (parts,):
         journal = Journal(parts.stores.sink, each.id)
-        unknown = [b for b in journal.since(min(running, default=last)) if b > last or b in running]
+        unknown = [
+            b for b in journal.batches_from(min(running, default=last)) if b > last or b in running
+        ]
         if unknown:
             return f"the journal goes on to batch {unknown[-1]}"
     newest = world.committed_ms
@@ -280,7 +282,7 @@ def _check_journal(state: SourceState, parts: SourceContext) -> None:
         return
     flying = {batch.batch for batch in state.work.in_flight}
     journal = Journal(parts.stores.sink, parts.id, parts.concurrency)
-    there = [batch for batch in journal.since(expected.first) if batch not in flying]
+    there = [batch for batch in journal.batches_from(expected.first) if batch not in flying]
     if not expected.agrees_with(there):
         # A clock that was put back may have named batches among those that are folded.
         ledger = Ledger(parts.stores.sink, parts.id, parts.concurrency)

@@ -203,7 +203,7 @@ class Journal:
         """Return the ids of all batches, with one page in memory at a time."""
         return (batch for batch, _ in self.written())
 
-    def since(self, batch: str) -> list[str]:
+    def batches_from(self, batch: str) -> list[str]:
         """Return the ids from ``batch`` on, in order. The cost depends on their number."""
         return [found for found, _ in latest(self._entries(batch))]
 

@@ -81,7 +81,7 @@ class Ledger:
     def fold(self, expected: JournalTally | None = None) -> tuple[Segment, ...] | None:
         """Add new journal batches. Return the segments to save, None if there is nothing new.
 
-        Call `saved` after the save. Raises as `look` does.
+        Call `clean_up` after the save. Raises as `look` does.
         """
         self.look(expected)
         segments = self._set.adding(self._beside)
@@ -147,17 +147,17 @@ class Ledger:
     def note(self, paths: Iterable[str], unknown: Iterable[str] = ()) -> tuple[Segment, ...] | None:
         """Note paths that must not be reported again. Return the segments to save.
 
-        ``unknown`` are paths whose batch the journal has lost. Call `saved` after the save.
+        ``unknown`` are paths whose batch the journal has lost. Call `clean_up` after the save.
         """
         names = {f"{_NOTED}{path}" for path in paths}
         return self._set.adding(names.union(f"{_UNKNOWN}{path}" for path in unknown))
 
     def note_history(self, paths: Iterable[str]) -> tuple[Segment, ...] | None:
-        """Note paths below the cold start's origin. Save the segments, then call `saved`."""
+        """Note paths below the cold start's origin. Save the segments, then call `clean_up`."""
         return self._set.adding(f"{_HISTORY}{path}" for path in paths)
 
     def note_changed(self, stamps: Iterable[str]) -> tuple[Segment, ...] | None:
-        """Note files, as they are now, reported as changed. Save the segments, then `saved`."""
+        """Note files, as they are now, reported as changed. Save the segments, then `clean_up`."""
         return self._set.adding(f"{_CHANGED}{stamp}" for stamp in stamps)
 
     def not_reported(self, stamps: Sequence[str]) -> list[str]:
@@ -167,7 +167,7 @@ class Ledger:
     def forget(self, listed: Digests, now: float) -> tuple[Segment, ...] | None:
         """Forget names that have left the source for good. Return the segments to save.
 
-        ``listed`` is a full listing from `digests_listed`. Call `saved` after the save.
+        ``listed`` is a full listing from `digests_listed`. Call `clean_up` after the save.
         """
         batches = digests_of(f"{_BATCH}{batch}" for batch in self._journal.batches())
         return self._set.forgetting(np.concatenate([listed, batches]), now)
@@ -175,7 +175,7 @@ class Ledger:
     def spare(self) -> tuple[Segment, ...] | None:
         """Cancel the forgetting of names, because the ledger does not outgrow the source.
 
-        Otherwise two listings years apart that lack a name could remove it. Then call `saved`.
+        Otherwise two listings years apart that lack a name could remove it. Then call `clean_up`.
         """
         return self._set.sparing()
 
@@ -185,9 +185,9 @@ class Ledger:
         marked = (f"{mark}{path}" for mark in _MARKS for path in paths)
         return digests_of(chain(marked, (f"{_REPLACED}{stem_of(path)}" for path in paths)))
 
-    def saved(self) -> None:
+    def clean_up(self) -> None:
         """Confirm that the checkpoint lists the segments."""
-        self._set.saved()
+        self._set.clean_up()
 
     def prune(self, now: float, needed: Iterable[str]) -> int:
         """Remove folded batches of the journal, thirty days old and older, but none ``needed``."""

@@ -50,18 +50,18 @@ class ProcessedTracker:
         return self._loaded().unseen(paths)
 
     def adding(self, paths: Iterable[str]) -> tuple[Segment, ...] | None:
-        """Write a segment with processed ``paths``. Save the segments, then call `saved`."""
+        """Write a segment with processed ``paths``. Save the segments, then call `clean_up`."""
         return self._applied(self._loaded().adding(paths))
 
     def forgetting(self, listed: Digests, now: float) -> tuple[Segment, ...] | None:
-        """Forget names that have left the source for good. Save the segments, then call `saved`."""
+        """Forget names that have left the source for good. Save the segments, then call `clean_up`."""
         return self._applied(self._loaded().forgetting(listed, now))
 
     def sparing(self) -> tuple[Segment, ...] | None:
-        """Cancel forgetting, because no name is to be dropped. Save, then call `saved`."""
+        """Cancel forgetting, because no name is to be dropped. Save, then call `clean_up`."""
         return self._applied(self._loaded().sparing())
 
-    def saved(self) -> None:
+    def clean_up(self) -> None:
         """Delete replaced segments, once the checkpoint lists the new ones."""
         while self._replaced:
             processed_set.discard(self._storage, self._folder, self._replaced.pop())

@@ -29,7 +29,7 @@ from blizzard_py.state.state_paths import StatePaths
 
 def segment_path(source_id: str, segment: SeenSegment) -> str:
     """Return where a segment is, relative to the table."""
-    return processed_set.path_of(StatePaths(source_id).seen, segment.segment)
+    return processed_set.path_of(StatePaths(source_id).row_digests, segment.segment)
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class SeenRows:
         """Return the segments to save, with the ``staged`` digests added to one ``like`` this.
 
         ``expired`` segments are dropped. A written segment counts from the save. After it call
-        `saved`, which deletes replaced segments. Raises `StateError`, `StorageError`.
+        `clean_up`, which deletes replaced segments. Raises `StateError`, `StorageError`.
         """
         current = [one for one in listed if not expired(one)]
         fresh = b"".join(self.storage.read(path) for path in staged)
@@ -73,7 +73,7 @@ class SeenRows:
         self._replaced += [one for one in listed if one.segment not in names]
         return tuple(current)
 
-    def saved(self) -> None:
+    def clean_up(self) -> None:
         """Delete replaced segments, once the checkpoint lists the new ones."""
         while self._replaced:
             self.storage.delete(segment_path(self.source_id, self._replaced.pop()))
@@ -85,7 +85,7 @@ class SeenRows:
 
     @property
     def _folder(self) -> str:
-        return StatePaths(self.source_id).seen
+        return StatePaths(self.source_id).row_digests
 
 
 def _are_alike(one: SeenSegment, other: SeenSegment) -> bool:

@@ -44,7 +44,7 @@ class StatePaths:
         return f"{STATE_FOLDER}/{self.id}_processed"
 
     @property
-    def seen(self) -> str:
+    def row_digests(self) -> str:
         """The folder of digests of rows that a later window may read again."""
         return f"{STATE_FOLDER}/{self.id}_seen"
 

@@ -30,7 +30,7 @@ class AcceptedBatch:
     """
 
     accepted: Mapping[str, IngestResult]
-    found: Mapping[str, Sequence[LatenessReport]]
+    reports: Mapping[str, Sequence[LatenessReport]]
     tallies: Mapping[str, TimeTally]
     limits: Limits
     present: frozenset[str]
@@ -66,7 +66,7 @@ def batch_of(
     outputs: IngestResult,
 ) -> QueryBatch:
     """Return the history's entry for a batch; ``accepted`` is the joined report of all sources."""
-    found = [one for each in accepted_batch.found.values() for one in each]
+    found = [one for each in accepted_batch.reports.values() for one in each]
     operators = operators_of([one.operators for one in done.micro_batches])
     return QueryBatch(
         batch=number,

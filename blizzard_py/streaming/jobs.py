@@ -178,14 +178,14 @@ class StreamJobs:
         if self._parts.activity is not None:
             for place, one in enumerate(done.micro_batches):
                 self._parts.activity.micro_batch("empty" if place else "rows", one.secs)
-        newest = newest_of(late.found).values()
+        newest = newest_of(late.reports).values()
         after = add_query_batch(
             known,
             batch,
             packs,
             judged_ms=done.judged_ms,
             max_event_time_ms=max(newest) // _MILLI if newest else None,
-            sources=sources_after(known, late.found, late.present, late.idle, job.started_ts),
+            sources=sources_after(known, late.reports, late.present, late.idle, job.started_ts),
         )
         running.at = after
         self._log.info(
@@ -195,7 +195,7 @@ class StreamJobs:
             report,
             outputs=outputs.outputs,
             tasks=report.tasks + outputs.tasks,
-            letters=(*report.letters, *late_letters(late.found)),
+            letters=(*report.letters, *late_letters(late.reports)),
         )
         return Ingested(result, after)
 
@@ -277,7 +277,7 @@ class StreamJobs:
         self, running: _Running, known: StreamState, job: IngestJob, accepted: AcceptedBatch
     ) -> QueryResult:
         branches = self._parts.branches
-        ticks = ticks_of(known, branches, accepted.idle, newest_of(accepted.found))
+        ticks = ticks_of(known, branches, accepted.idle, newest_of(accepted.reports))
         shares = (
             SourceShare(
                 name,

@@ -49,7 +49,7 @@ class Definition:
     aggregated.
     """
 
-    given: EventTimeSettings
+    settings: EventTimeSettings
     branches: tuple[Branch, ...]
     input: pa.Schema
     output: tuple[str, ...]
@@ -59,7 +59,7 @@ class Definition:
     def read(self) -> pa.Schema:
         """The columns of the input that the query needs."""
         used = {branch.column for branch in self.branches}
-        used |= _used(self.given, self.input.names, self.output)
+        used |= _used(self.settings, self.input.names, self.output)
         return pa.schema([field for field in self.input if field.name in used])
 
     def written(self, emitted: StructType) -> StructType:
@@ -94,7 +94,7 @@ def refusal(spark: SparkSession, given: EventTimeSettings) -> tuple[str, str] | 
 
 def frame_of(spark: SparkSession, definition: Definition, offers: str) -> DataFrame:
     """Return the query's frame, to be written in the mode given; raises `PySparkException`."""
-    given = definition.given
+    given = definition.settings
     several = len(definition.branches) > 1
     marked = marks(definition.read, several=several)
     schema: StructType = from_arrow_schema(marked, prefer_timestamp_ntz=False)

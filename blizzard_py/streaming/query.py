@@ -195,7 +195,7 @@ class StreamQuery:
         session = root.newSession()
         # The query's thread inherits it, so pipelines share the cores fairly.
         session.sparkContext.setLocalProperty("spark.scheduler.pool", self._name)
-        given = self._definition.given
+        given = self._definition.settings
         for key, value in SETTINGS.items():
             session.conf.set(key, value)
         session.conf.set("spark.sql.shuffle.partitions", str(given.advanced.partitions))
@@ -233,7 +233,7 @@ class StreamQuery:
             found = [TaskReport.from_json(row["result"]) for row in rows]
             with self._lock:
                 # In mode complete each micro-batch has everything, so the last one counts.
-                complete = self._definition.given.mode == "complete"
+                complete = self._definition.settings.mode == "complete"
                 self._reports = found if complete else [*self._reports, *found]
         except BaseException as error:
             with self._lock:

@@ -125,17 +125,20 @@ class _Reading:
         self.check = FooterCheck()
         self.long_ones = threading.Lock()
         self._counting = threading.Lock()
-        self.held = 0
+        self.memory_bytes = 0
         self._dropped = 0
 
     def is_full(self, length: int) -> bool:
         """Return whether a footer of this length may exceed the limit; the first one never does."""
-        return self.held > 0 and self.held + MOST_DECODED * length > FOOTERS_DECODED_BYTES
+        return (
+            self.memory_bytes > 0
+            and self.memory_bytes + MOST_DECODED * length > FOOTERS_DECODED_BYTES
+        )
 
     def keep(self, size: int) -> None:
         """Count the memory of a footer that stays in memory."""
         with self._counting:
-            self.held += size
+            self.memory_bytes += size
 
     def drop(self, size: int) -> None:
         """Count the memory of a dropped footer; collect garbage if it adds up."""
@@ -178,7 +181,7 @@ def read_footers(storage: Storage, entries: Sequence[Entry], pool: Executor | No
         tuple(r for r in results if isinstance(r, Failure)),
         tuple(entry for entry, r in paired if r is _Outcome.MISSING),
         tuple(entry for entry, r in paired if r is _Outcome.UNREAD),
-        reading.held,
+        reading.memory_bytes,
     )
 
 

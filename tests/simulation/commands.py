@@ -255,7 +255,7 @@ def rebuild(director: Director, found: Event, process: Process) -> None:
 def _excuse(world: SimulatedWorld, number: int, rebuilt: Rebuilt) -> None:
     """Record the files that a rebuild reports as done without a trace, or as dropped."""
     uri = source_uri(number)
-    world.accepted.update((uri, path) for path in rebuilt.said)
+    world.accepted.update((uri, path) for path in rebuilt.by_operator)
     world.unsure.update(
         (uri, entry.path)
         for each in rebuilt.batches

@@ -21,7 +21,7 @@ from blizzard_core.watermark.progress import (
     mark_done,
 )
 from blizzard_core.watermark.scan import scan
-from blizzard_py.sources.files.advance import held_by
+from blizzard_py.sources.files.advance import with_waiting
 from tests.support.memory_store import MemoryStorage
 from tests.support.watermarks import nothing_waits
 
@@ -77,7 +77,7 @@ class Model:
             found.progress,
             ScanTimes(began, self.now, found.until),
             GRACE,
-            held_by(paths, depth, nothing_waits),
+            with_waiting(paths, depth, nothing_waits),
         )
         if self.tracked is not None:
             self.progress = raise_floors(
@@ -91,7 +91,7 @@ class Model:
                 held += chosen
                 continue
             self.wait(1)
-            waits = held_by([*held, *rest], self.progress.depth, nothing_waits)
+            waits = with_waiting([*held, *rest], self.progress.depth, nothing_waits)
             before = self.progress
             self.progress = mark_done(before, chosen, ended, waits)
             self.done += chosen

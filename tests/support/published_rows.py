@@ -44,5 +44,5 @@ class Published:
         rows.marks("item", stage)
         like = SeenSegment("", 1, dict(values))
         self.listed = self._rows.adding(self.listed, staged, like, expired)
-        self._rows.saved()
+        self._rows.clean_up()
         return found

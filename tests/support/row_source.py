@@ -19,7 +19,13 @@ from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.sources.activity import NONE_SKIPPED
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.meter import BatchLimits, next_count
-from blizzard_py.sources.protocol import Backlog, CheckpointServices, Found, PollPlan, Requested
+from blizzard_py.sources.protocol import (
+    Backlog,
+    CheckpointServices,
+    PollPlan,
+    Requested,
+    ScanResult,
+)
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Compared, ItemStatus, Passed, Story, Waiting
 from blizzard_py.state.batch import Batch, Replaced
@@ -119,10 +125,12 @@ class RowSource:
     def check(self, state: SourceState) -> None:
         """There is one way to keep it."""
 
-    def discover(self, state: SourceState, *, whole: bool = False) -> Found:  # noqa: ARG002  # the seam gives it
+    def discover(self, state: SourceState, *, full: bool = False) -> ScanResult:  # noqa: ARG002  # the seam gives it
         began = self._clock()
         windows = tuple(self.windows(state))
-        return Found(windows, (), 1, len(windows), ScanTimes(began, self._clock()), NONE_SKIPPED)
+        return ScanResult(
+            windows, (), 1, len(windows), ScanTimes(began, self._clock()), NONE_SKIPPED
+        )
 
     def windows(self, state: SourceState) -> list[Entry]:
         """Return the windows that are under way, and new ones for the gaps between them."""
@@ -143,7 +151,7 @@ class RowSource:
         waits = self.windows(state)
         return Backlog(len(waits), min((e.modified for e in waits), default=None), complete=True)
 
-    def shown(self, state: SourceState) -> dict[str, Any]:
+    def status_fields(self, state: SourceState) -> dict[str, Any]:
         return {"rows_to": _value(state), "beyond": sorted(_beyond(state))}
 
     def explain(self, name: str) -> Story:
@@ -166,7 +174,7 @@ class RowSource:
     def recover(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # the seam gives it
         return state
 
-    def reconciled(self, state: SourceState, world: World) -> SourceState:
+    def reconcile(self, state: SourceState, world: World) -> SourceState:
         return require_current(state, self._parts, world)
 
     def plan(self, state: SourceState) -> PollPlan[RowsWork]:
@@ -175,10 +183,10 @@ class RowSource:
         work = RowsWork([entry for entry in found.files if entry.path not in waits])
         return PollPlan(state, found, work)
 
-    def requested(self, state: SourceState, now: float) -> Requested:  # noqa: ARG002  # the seam gives it
+    def requested_items(self, state: SourceState, now: float) -> Requested:  # noqa: ARG002  # the seam gives it
         return Requested()
 
-    def placed(
+    def job_items(
         self,
         state: SourceState,  # noqa: ARG002  # the seam gives it
         batch: Batch,
@@ -192,7 +200,7 @@ class RowSource:
     ) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def replaced(
+    def replacement(
         self,
         state: SourceState,  # noqa: ARG002  # the seam gives it
         batch: Batch,  # noqa: ARG002  # the seam gives it
@@ -212,7 +220,7 @@ class RowSource:
     ) -> SourceState:
         return _moved(state, batch, now)
 
-    def saved(self) -> None:
+    def clean_up(self) -> None:
         """Do nothing: no letters are written."""
 
 

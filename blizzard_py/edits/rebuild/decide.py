@@ -276,19 +276,19 @@ class FoundCheckpoint:
 class Rebuilt:
     """A checkpoint made again, not yet written.
 
-    ``listed`` counts the files at the source, ``done`` those of them that are done,
-    ``new`` names those that the next polls will find. ``said`` are those that are
+    ``listed`` counts the files at the source, ``processed`` those of them that are done,
+    ``new`` names those that the next polls will find. ``by_operator`` are those that are
     done only because the operator, or the checkpoint that is there, says so.
     ``is_newest`` tells whether the checkpoint that is there is known to be the newest one.
     ``unknown`` are files that count as done although nobody knows whether their rows are in.
     """
 
-    found: FoundCheckpoint
+    checkpoint: FoundCheckpoint
     state: SourceState
     epoch: int
     listed: int
-    done: int
-    said: tuple[str, ...]
+    processed: int
+    by_operator: tuple[str, ...]
     new: tuple[str, ...]
     batches: tuple[BatchDecision, ...]
     settled: tuple[str, ...]

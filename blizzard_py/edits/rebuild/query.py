@@ -39,13 +39,16 @@ from blizzard_py.state.source_state import SourceState, under_way
 
 @dataclass(frozen=True, slots=True)
 class _Mended:
-    """One source: its state, its files that are listed, done and new, and those ``said`` done."""
+    """One source of a rebuilt query: its state and its files.
+
+    ``by_operator`` are files that are processed only because an operator says so.
+    """
 
     state: SourceState
     listed: int
-    done: int
+    processed: int
     new: Sequence[str]
-    said: Sequence[str]
+    by_operator: Sequence[str]
 
 
 def members_of(
@@ -95,7 +98,7 @@ def mended(
     def named(name: str, paths: Sequence[str]) -> list[str]:
         return [qualified(name, path) if parts.members else path for path in paths]
 
-    said = tuple(path for name, one in mends.items() for path in named(name, one.said))
+    said = tuple(path for name, one in mends.items() for path in named(name, one.by_operator))
     writer = writer_of(found.document, parts.name)
     record = world.record or FenceRecord()
     return Rebuilt(
@@ -103,7 +106,7 @@ def mended(
         whole,
         max(record.epoch, 0 if writer is None else writer.epoch) + 1,
         sum(one.listed for one in mends.values()),
-        sum(one.done for one in mends.values()),
+        sum(one.processed for one in mends.values()),
         said,
         tuple(path for name, one in mends.items() for path in named(name, one.new)),
         (),

@@ -151,7 +151,7 @@ class Rebuild:
 
         Raises `EditRefused` if a checkpoint has changed meanwhile.
         """
-        found, state = rebuilt.found, self._with_segments(rebuilt)
+        found, state = rebuilt.checkpoint, self._with_segments(rebuilt)
         try:
             copy = CheckpointStore(self._sink, self._parts.id).swap(
                 Stored(SourceState(), found.raw, found.version),
@@ -160,7 +160,7 @@ class Rebuild:
                 Note(current_user(), self._parts.clock(), "rebuilt"),
             )
         except EditRefused:
-            if rebuilt.said:
+            if rebuilt.by_operator:
                 # The next plan would take their names for evidence, and tell nobody of them.
                 self._discard(rebuilt, state)
             raise
@@ -192,10 +192,10 @@ class Rebuild:
         If the checkpoint is stale, a daemon with a newer one may still remove segments that it
         has replaced, even after it was fenced.
         """
-        state, old = rebuilt.state, rebuilt.found.state or SourceState()
+        state, old = rebuilt.state, rebuilt.checkpoint.state or SourceState()
         after = {parts.source_name: own for parts, own in members_of(self._parts, state)}
         for parts, before in members_of(self._parts, old):
-            said = paths_of(self._parts, parts, rebuilt.said)
+            said = paths_of(self._parts, parts, rebuilt.by_operator)
             settled = paths_of(self._parts, parts, rebuilt.settled)
             stay = before if rebuilt.is_newest else before.with_names(ledger=(), processed=None)
             states = stay, after[parts.source_name]

@@ -147,7 +147,7 @@ class Rename:
         copy_folder(self._sink, at.journal, to.journal, width)
         copy_folder(self._sink, at.ledger, to.ledger, width)
         copy_folder(self._sink, at.processed, to.processed, width)
-        copy_folder(self._sink, at.seen, to.seen, width)
+        copy_folder(self._sink, at.row_digests, to.row_digests, width)
         before, after = self._records_of(self._old), self._records_of(self._new)
         copy_folder(self._dlq, before, after, width)
         heads = [*self._heads(plan), (f"{self._dlq.uri}/{before}/", f"{self._dlq.uri}/{after}/")]

@@ -31,7 +31,7 @@ class FileWork:
     """
 
     def __init__(
-        self, files: Sequence[Entry], late: int, held: Iterable[str], depth: int | None
+        self, files: Sequence[Entry], late: int, waiting: Iterable[str], depth: int | None
     ) -> None:
         self._files = files
         self._depth = depth or 0
@@ -42,11 +42,11 @@ class FileWork:
             self._places.setdefault(partition, []).append(place)
         for places in self._places.values():
             places.reverse()
-        self._held: dict[str, bytes] = {}
-        for path in held:
+        self._lowest_waiting: dict[str, bytes] = {}
+        for path in waiting:
             partition, name = split(path, self._depth)
             key = order_key(name)
-            self._held[partition] = min(self._held.get(partition, key), key)
+            self._lowest_waiting[partition] = min(self._lowest_waiting.get(partition, key), key)
 
     def __len__(self) -> int:
         return len(self._files) - self._next
@@ -73,7 +73,7 @@ class FileWork:
         places = self._places.get(partition, [])
         while places and places[-1] < self._next:
             places.pop()
-        keys = [self._held[partition]] if partition in self._held else []
+        keys = [self._lowest_waiting[partition]] if partition in self._lowest_waiting else []
         if places:
             keys.append(order_key(split(self._files[places[-1]].path, self._depth)[1]))
         return min(keys, default=None)
@@ -121,7 +121,7 @@ def finish_batch(state: SourceState, batch: Batch, lowest: Lowest, now: float) -
     again = [path for path in retried(state.work.retries, batch, now) if path not in queued]
     seen = min(batch.seen_ts, now)  # later only if a clock was wrong
     progress = state.position.progress
-    progress = mark_done(progress, fresh, seen, held_by(again, progress.depth, lowest))
+    progress = mark_done(progress, fresh, seen, with_waiting(again, progress.depth, lowest))
     window = (*state.position.window, (batch.batch, seen)) if fresh else state.position.window
     return state.with_position(progress=progress, window=window)
 
@@ -153,7 +153,7 @@ def hold_all(_partition: str) -> bytes:
     return b""
 
 
-def held_by(paths: Iterable[str], depth: int | None, lowest: Lowest) -> Lowest:
+def with_waiting(paths: Iterable[str], depth: int | None, lowest: Lowest) -> Lowest:
     """Return ``lowest`` extended by these waiting paths."""
     more: dict[str, bytes] = {}
     for path in paths:
@@ -196,7 +196,7 @@ def end_scan(
     retries = still_there(state.work, pending, scanned)
     held = [*pending, *(path for path in retries if path not in listed)]
     moved = settled_progress(
-        progress, scanned, rules.grace, held_by(held, progress.depth, lambda _partition: None)
+        progress, scanned, rules.grace, with_waiting(held, progress.depth, lambda _partition: None)
     )
     moved = raise_floors(moved, rules.tracked, rules.lookback, held, scanned.ended, scanned.until)
     alive = {at for known in moved.partitions.values() for at in known.done.values()}

@@ -30,7 +30,13 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import FileWork
 from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.meter import BatchLimits
-from blizzard_py.sources.protocol import Backlog, CheckpointServices, Found, PollPlan, Requested
+from blizzard_py.sources.protocol import (
+    Backlog,
+    CheckpointServices,
+    PollPlan,
+    Requested,
+    ScanResult,
+)
 from blizzard_py.sources.shared_files import check_ranges
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Story
@@ -80,7 +86,7 @@ class CompositeWork:
             for entry in lifted_entries(work.take(self._limits[name], bytes_per_sec), name)
         )
 
-    def of(self, name: str) -> FileWork:
+    def work_of(self, name: str) -> FileWork:
         """Return what is left of one source."""
         return self._works[name]
 
@@ -119,9 +125,9 @@ class CompositeFiles:
             check_identity(own, parts.identity, parts.source.id, where)
             member.check(own)
 
-    def discover(self, state: SourceState, *, whole: bool = False) -> Found:
+    def discover(self, state: SourceState, *, full: bool = False) -> ScanResult:
         return _together(
-            {n: m.discover(of_source(state, n), whole=whole) for n, m in self._members.items()}
+            {n: m.discover(of_source(state, n), full=full) for n, m in self._members.items()}
         )
 
     def outlook(self, state: SourceState, batch: Batch) -> SourceState:
@@ -142,9 +148,9 @@ class CompositeFiles:
             _merge_skipped([each.skipped for each in known]),
         )
 
-    def shown(self, state: SourceState) -> dict[str, Any]:
+    def status_fields(self, state: SourceState) -> dict[str, Any]:
         return {
-            "sources": {n: m.shown(of_source(state, n)) for n, m in self._members.items()},
+            "sources": {n: m.status_fields(of_source(state, n)) for n, m in self._members.items()},
         }
 
     def explain(self, name: str) -> Story:
@@ -170,29 +176,31 @@ class CompositeFiles:
             self._put(name, self._members[name].recover(own, epoch))
         return self._state
 
-    def reconciled(self, state: SourceState, world: World) -> SourceState:
+    def reconcile(self, state: SourceState, world: World) -> SourceState:
         check_ranges(self._all, state, self._all.clock())
         return require_current(state, self._all, world)
 
     def plan(self, state: SourceState) -> PollPlan[CompositeWork]:
         works: dict[str, FileWork] = {}
-        found: dict[str, Found] = {}
+        found: dict[str, ScanResult] = {}
         for name in self._turns(state):
             plan = self._members[name].plan(self._own(name))
-            own, works[name], found[name] = plan.state, plan.work, plan.found
+            own, works[name], found[name] = plan.state, plan.work, plan.scan
             self._put(name, own)
-            self._polled(name, plan.found, plan.work)
+            self._polled(name, plan.scan, plan.work)
         limits = {name: parts.limits for name, parts in self._parts.items()}
         return PollPlan(self._state, _together(found), CompositeWork(works, limits))
 
-    def requested(self, state: SourceState, now: float) -> Requested:  # noqa: ARG002  # the seam gives it
+    def requested_items(self, state: SourceState, now: float) -> Requested:  # noqa: ARG002  # the seam gives it
         return Requested()
 
-    def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
+    def job_items(
+        self, state: SourceState, batch: Batch
+    ) -> tuple[list[JobFile], list[FinishedFile]]:
         files: list[JobFile] = []
         lost: list[FinishedFile] = []
         for name, part in self._parts_of(batch):
-            placed, missing = self._members[name].placed(of_source(state, name), part)
+            placed, missing = self._members[name].job_items(of_source(state, name), part)
             files += [replace(file, path=qualified(name, file.path)) for file in placed]
             lost += lifted_files(missing, name)
         return files, lost
@@ -204,7 +212,7 @@ class CompositeFiles:
     ) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
 
-    def replaced(
+    def replacement(
         self,
         state: SourceState,
         batch: Batch,
@@ -220,14 +228,14 @@ class CompositeFiles:
         self, state: SourceState, batch: Batch, work: CompositeWork | FileWork | None, now: float
     ) -> SourceState:
         for name, part in self._parts_of(batch):
-            own_work = work.of(name) if isinstance(work, CompositeWork) else work
+            own_work = work.work_of(name) if isinstance(work, CompositeWork) else work
             after = self._members[name].advance(of_source(state, name), part, own_work, now)
             state = _counted(state, name, after, part, now)
         return state
 
-    def saved(self) -> None:
+    def clean_up(self) -> None:
         for member in self._members.values():
-            member.saved()
+            member.clean_up()
 
     def _turns(self, state: SourceState) -> Iterator[str]:
         """Yield the members in turn; each may change the shared state, and save it."""
@@ -266,7 +274,7 @@ class CompositeFiles:
             if part is not None:
                 yield name, part
 
-    def _polled(self, name: str, found: Found, work: FileWork) -> None:
+    def _polled(self, name: str, found: ScanResult, work: FileWork) -> None:
         """Record in a member's own view what its scan has found."""
         activity: SourceActivity | None = self._parts[name].activity
         if activity is not None:
@@ -287,11 +295,11 @@ def _counted(
     return with_source(state, name, counted_state)
 
 
-def _together(found: Mapping[str, Found]) -> Found:
+def _together(found: Mapping[str, ScanResult]) -> ScanResult:
     """Merge the findings of all members. The scan time of a file may be later than its own scan."""
     scans = [each.scanned for each in found.values()]
     more = (scan.until for scan in scans if scan.until is not None)
-    return Found(
+    return ScanResult(
         tuple(e for name, each in found.items() for e in lifted_entries(each.files, name)),
         tuple(e for name, each in found.items() for e in lifted_entries(each.young, name)),
         sum(each.requests for each in found.values()),
@@ -300,7 +308,7 @@ def _together(found: Mapping[str, Found]) -> Found:
             min(scan.began for scan in scans), max(scan.ended for scan in scans), next(more, None)
         ),
         _merge_skipped([each.skipped for each in found.values()]),
-        again=any(each.again for each in found.values()),
+        needs_rescan=any(each.needs_rescan for each in found.values()),
         notes=tuple(f"{name}: {note}" for name, each in found.items() for note in each.notes),
     )
 

@@ -22,7 +22,7 @@ from blizzard_core.watermark.paths import partition_key, split
 from blizzard_core.watermark.progress import Progress, ScanTimes
 from blizzard_core.watermark.scan import scan
 from blizzard_py.sources.activity import NONE_SKIPPED, SkippedItems
-from blizzard_py.sources.protocol import Found
+from blizzard_py.sources.protocol import ScanResult
 from blizzard_py.state.processed_set import digests_of
 from blizzard_py.state.source_state import SourceState, under_way
 
@@ -42,7 +42,7 @@ AHEAD_SLACK_SECS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Discovery(Found):
+class Discovery(ScanResult):
     """Files to do, and the progress they refer to.
 
     No watermark passes the ``young``. ``skipped`` are files in skipped partitions: named by a time
@@ -61,7 +61,7 @@ class FirstSeen:
     def __init__(self) -> None:
         self._seen: dict[Entry, float] = {}
 
-    def since(self, entries: Iterable[Entry], now: float) -> Mapping[Entry, float]:
+    def first_times(self, entries: Iterable[Entry], now: float) -> Mapping[Entry, float]:
         """Return when these files were first seen; forget files that are no longer listed."""
         self._seen = {entry: self._seen.get(entry, now) for entry in entries}
         return self._seen
@@ -194,7 +194,7 @@ def _split_by_age(
     if not source.advanced.min_age:
         return entries, ()
     ahead = [entry for entry in entries if entry.modified > now + AHEAD_SLACK_SECS]
-    since = first_seen.since(ahead, now)
+    since = first_seen.first_times(ahead, now)
     newest = now - source.advanced.min_age
     ripe = tuple(entry for entry in entries if since.get(entry, entry.modified) <= newest)
     young = tuple(entry for entry in entries if since.get(entry, entry.modified) > newest)

@@ -98,7 +98,7 @@ class ChangedFiles:
         paths: list[Digests] = []
         stamps: list[Digests] = []
         journal = Journal(self._parts.stores.sink, self._parts.id, self._parts.concurrency)
-        for record in journal.read(journal.since(first_name(since))):
+        for record in journal.read(journal.batches_from(first_name(since))):
             there = [path for path in record.done_paths if path in record.listed]
             paths.append(digests_of(there))
             stamps.append(digests_of(stamp_of(Entry(p, *record.listed[p])) for p in there))
@@ -259,7 +259,7 @@ class LateFiles:
             state = state.with_late_files(lateness=lateness).with_work(queue=queue)
         if not late or self._source.late_files == "ingest":
             state = self._upkeep.save(state)
-            self._ledger.saved()
+            self._ledger.clean_up()
         else:
             state = self._commit(state, late, grace, now)
         if state.late_files.sweep.cursor is None:
@@ -283,7 +283,7 @@ class LateFiles:
             results=BatchResults(finished=verdicts(late, self._source, grace), committed_ts=now),
         )
         state = self._upkeep.save(begin_batch(state, batch))
-        self._ledger.saved()
+        self._ledger.clean_up()
         return self._upkeep.finish(state, batch, now, NOTHING)
 
     def _log_late(self, state: SourceState, late: Sequence[Entry]) -> None:

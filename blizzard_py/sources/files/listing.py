@@ -24,7 +24,7 @@ class RangeListing:
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """See `Listing`."""
-        first, last = self.names.first, self.names.until
+        first, last = self.names.first, self.names.end
         if last is not None and (until is None or order_key(last) < order_key(until)):
             until = last
         start = max(after, first, key=order_key)

@@ -43,9 +43,9 @@ class ReplaceableFiles(SetFiles):
         self._units = units
         self._readings = ReadHistory(parts)
 
-    def discover(self, state: SourceState, *, whole: bool = False) -> Discovery:
+    def discover(self, state: SourceState, *, full: bool = False) -> Discovery:
         self._readings.look()
-        return super().discover(state, whole=whole)
+        return super().discover(state, full=full)
 
     def plan(self, state: SourceState) -> PollPlan[FileWork]:
         plan = super().plan(state)

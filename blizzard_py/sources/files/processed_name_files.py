@@ -47,7 +47,7 @@ class SetFiles(Replacing):
         self._owns = False
         self._listed: Digests | None = None
 
-    def discover(self, state: SourceState, *, whole: bool = False) -> Discovery:  # noqa: ARG002  # the seam gives it
+    def discover(self, state: SourceState, *, full: bool = False) -> Discovery:  # noqa: ARG002  # the seam gives it
         found, self._listed = discover_unseen(
             self._listing,
             self._source,
@@ -76,8 +76,8 @@ class SetFiles(Replacing):
     def name_lookup(self, state: SourceState, soon: float) -> NameLookup:  # noqa: ARG002  # for kinds that do
         return KnownBySet(self._names())
 
-    def saved(self) -> None:
-        self._tracker.saved()
+    def clean_up(self) -> None:
+        self._tracker.clean_up()
 
     def _names(self) -> ProcessedTracker:
         """Return the set of processed names; a reader that is not the owner loads its own copy."""
@@ -113,5 +113,5 @@ class SetFiles(Replacing):
         if segments is None:
             return state
         state = self._upkeep.save(state.with_names(processed=segments))
-        self._tracker.saved()
+        self._tracker.clean_up()
         return state

@@ -111,7 +111,7 @@ class Replacements:
             moved = dict.fromkeys(paths, next(iter(moved.values())))
         return moved
 
-    def replaced(
+    def replacement(
         self, state: SourceState, batch: Batch, finished: Sequence[FinishedFile]
     ) -> Replaced | Withheld:
         """See `Source.replaced`; for a batch of which `moved` was asked."""
@@ -195,7 +195,7 @@ class Replacing(FileSource):
         """Go by batches of files of a request, which were looked up when these were chosen."""
         self._replacements.know(batches)
 
-    def requested(self, state: SourceState, now: float) -> Requested:
+    def requested_items(self, state: SourceState, now: float) -> Requested:
         first = first_running(state.work.requests)
         waits = waiting(state.work.retries, now)
         files = [
@@ -205,12 +205,12 @@ class Replacing(FileSource):
         ]
         return Requested(first, self._replacements.work(state, files if first else ()))
 
-    def replaced(
+    def replacement(
         self, state: SourceState, batch: Batch, finished: Sequence[FinishedFile]
     ) -> Replaced | Withheld | None:
         if not self._replacements.concerns(state, batch):
             return None
-        return self._replacements.replaced(state, batch, finished)
+        return self._replacements.replacement(state, batch, finished)
 
     def advance(
         self, state: SourceState, batch: Batch, work: FileWork | None, now: float

@@ -17,7 +17,13 @@ from blizzard_core.watermark.progress import Lowest
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.directories import PartitionError, partition_of
-from blizzard_py.sources.files.advance import NOTHING, FileWork, held_by, hold_all, with_reached
+from blizzard_py.sources.files.advance import (
+    NOTHING,
+    FileWork,
+    hold_all,
+    with_reached,
+    with_waiting,
+)
 from blizzard_py.sources.files.discovery import (
     Discovery,
     FirstSeen,
@@ -83,7 +89,7 @@ class FileSource(ABC):
         check_tracking(state, self._source, self._where)
 
     @abstractmethod
-    def discover(self, state: SourceState, *, whole: bool = False) -> Discovery:
+    def discover(self, state: SourceState, *, full: bool = False) -> Discovery:
         """See `Source`."""
 
     def outlook(self, state: SourceState, batch: Batch) -> SourceState:
@@ -95,7 +101,7 @@ class FileSource(ABC):
     def backlog(self, state: SourceState) -> Backlog | None:
         """See `Source`."""
 
-    def shown(self, state: SourceState) -> dict[str, Any]:
+    def status_fields(self, state: SourceState) -> dict[str, Any]:
         return {
             "partition_watermarks": {
                 partition: known.watermark
@@ -132,7 +138,7 @@ class FileSource(ABC):
         # `check` let it pass, so the set is empty; left there it would be taken for one later.
         return state.with_names(processed=None) if self._source.use_watermark else state
 
-    def reconciled(self, state: SourceState, world: World) -> SourceState:
+    def reconcile(self, state: SourceState, world: World) -> SourceState:
         check_ranges(self._parts, state, self._clock())
         return require_current(state, self._parts, world)
 
@@ -159,7 +165,9 @@ class FileSource(ABC):
             state, found, FileWork([*late, *fresh], len(late), held, state.position.progress.depth)
         )
 
-    def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
+    def job_items(
+        self, state: SourceState, batch: Batch
+    ) -> tuple[list[JobFile], list[FinishedFile]]:
         """Return the batch's files with their table directories, and the outcomes of the others."""
         theirs = self._theirs(state, batch)
         template = self._parts.ingest.layout.partition_template
@@ -188,7 +196,7 @@ class FileSource(ABC):
     ) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
 
-    def replaced(
+    def replacement(
         self,
         state: SourceState,  # noqa: ARG002  # the seam gives it
         batch: Batch,  # noqa: ARG002  # the seam gives it
@@ -219,7 +227,7 @@ class FileSource(ABC):
         """
 
     @abstractmethod
-    def saved(self) -> None:
+    def clean_up(self) -> None:
         """See `Source`."""
 
     @abstractmethod
@@ -286,7 +294,7 @@ def _lowest(state: SourceState, batch: Batch, work: FileWork | None) -> Lowest:
         return hold_all
     others = (other for other in state.work.in_flight if other.batch != batch.batch)
     paths = [entry.path for other in others for entry in other.files]
-    return held_by(paths, state.position.progress.depth, work.lowest)
+    return with_waiting(paths, state.position.progress.depth, work.lowest)
 
 
 def _changed(state: SourceState) -> list[str]:

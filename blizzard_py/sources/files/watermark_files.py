@@ -121,7 +121,7 @@ class WatermarkFiles(Replacing):
         # By partition the time of the newest file that this process has found in it.
         self._written: dict[str, float] = {}
 
-    def discover(self, state: SourceState, *, whole: bool = False) -> Discovery:
+    def discover(self, state: SourceState, *, full: bool = False) -> Discovery:
         return discover(
             self._listing,
             self._source,
@@ -130,7 +130,7 @@ class WatermarkFiles(Replacing):
             self._parts.concurrency,
             self._first_seen,
             # What waits must not take the places of what could be done.
-            None if whole else SCAN_FILES + len(state.work.retries) + self._young,
+            None if full else SCAN_FILES + len(state.work.retries) + self._young,
         )
 
     def backlog(self, state: SourceState) -> Backlog | None:
@@ -148,7 +148,7 @@ class WatermarkFiles(Replacing):
     def name_lookup(self, state: SourceState, soon: float) -> NameLookup:
         return KnownByWatermark(state, self._source, soon)
 
-    def saved(self) -> None:
+    def clean_up(self) -> None:
         """Nothing is written aside."""
 
     def _learned(self, state: SourceState, found: Discovery) -> SourceState:

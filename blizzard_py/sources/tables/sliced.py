@@ -11,7 +11,7 @@ from blizzard_core.watermark.progress import ScanTimes
 from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.sources.activity import NONE_SKIPPED
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.protocol import CheckpointServices, Found
+from blizzard_py.sources.protocol import CheckpointServices, ScanResult
 from blizzard_py.sources.stale import World, adopted, require_current
 from blizzard_py.sources.tables import newer_groups
 from blizzard_py.sources.tables.newer_groups import Since
@@ -53,7 +53,7 @@ class SlicedSource:
     def is_missing(self, name: str) -> bool:  # noqa: ARG002  # what was planned can be read again
         return False
 
-    def reconciled(self, state: SourceState, world: World) -> SourceState:
+    def reconcile(self, state: SourceState, world: World) -> SourceState:
         if not self._query_spec.replaces:
             return require_current(state, self._parts, world)
         since = newer_groups.published_since(self._parts.stores.sink, self.id, state, world.groups)
@@ -73,10 +73,12 @@ class SlicedSource:
         }
 
     def _found(
-        self, entries: tuple[Entry, ...], began: float, *, cost: int = 0, again: bool
-    ) -> Found:
+        self, entries: tuple[Entry, ...], began: float, *, cost: int = 0, needs_rescan: bool
+    ) -> ScanResult:
         scanned = ScanTimes(began, self._clock())
-        return Found(entries, (), cost, len(entries), scanned, NONE_SKIPPED, again=again)
+        return ScanResult(
+            entries, (), cost, len(entries), scanned, NONE_SKIPPED, needs_rescan=needs_rescan
+        )
 
     def _unheard(self, warnings: Iterable[str]) -> list[str]:
         """Return those of the warnings that are to be logged: each once."""

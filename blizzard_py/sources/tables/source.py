@@ -29,7 +29,13 @@ from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import DedupSpec, Reading, ReadTask, UnitSlice
 from blizzard_py.requests.progress import first_running
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.protocol import Backlog, CheckpointServices, Found, PollPlan, Requested
+from blizzard_py.sources.protocol import (
+    Backlog,
+    CheckpointServices,
+    PollPlan,
+    Requested,
+    ScanResult,
+)
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import newer_groups, ranges, replacing, windows
 from blizzard_py.sources.tables.newer_groups import Since
@@ -125,7 +131,7 @@ class WindowSource(SlicedSource):
                 " reread back"
             )
 
-    def discover(self, state: SourceState, *, whole: bool = False) -> Found:  # noqa: ARG002  # one window is all there is
+    def discover(self, state: SourceState, *, full: bool = False) -> ScanResult:  # noqa: ARG002  # one window is all there is
         began = self._clock()
         known, cost = self._preview(state)
         return self._tasks_of(known, began, cost)
@@ -143,7 +149,7 @@ class WindowSource(SlicedSource):
         remaining = len(known.tasks) - len(known.done)
         return Backlog(remaining, since, complete=since is not None)
 
-    def shown(self, state: SourceState) -> dict[str, Any]:
+    def status_fields(self, state: SourceState) -> dict[str, Any]:
         known = state.kind.columns or ColumnState()
         reading = known.window
         return self._shown(state) | {
@@ -182,7 +188,7 @@ class WindowSource(SlicedSource):
         work = TaskWork([entry for entry in found.files if entry.path not in waits])
         return PollPlan(state.with_kind(columns=known) if work else state, found, work)
 
-    def requested(self, state: SourceState, now: float) -> Requested:
+    def requested_items(self, state: SourceState, now: float) -> Requested:
         first, waits = first_running(state.work.requests), waiting(state.work.retries, now)
         files = [
             file.entry
@@ -191,7 +197,7 @@ class WindowSource(SlicedSource):
         ]
         return Requested(first, ChunkWork(files if first else ()))
 
-    def placed(
+    def job_items(
         self,
         state: SourceState,  # noqa: ARG002  # the seam gives it
         batch: Batch,
@@ -239,7 +245,7 @@ class WindowSource(SlicedSource):
         with self._query_spec.connection.hold(self._query_spec.access) as access:
             yield Reading(access, items, dedup, slices)
 
-    def replaced(
+    def replacement(
         self,
         state: SourceState,
         batch: Batch,  # noqa: ARG002  # it holds the whole window
@@ -272,8 +278,8 @@ class WindowSource(SlicedSource):
             )
         return _shown(found)
 
-    def saved(self) -> None:
-        self._seen.saved()
+    def clean_up(self) -> None:
+        self._seen.clean_up()
 
     # -- inside --------------------------------------------------------------------
 
@@ -327,7 +333,7 @@ class WindowSource(SlicedSource):
     def _believed(self, state: SourceState, since: Since) -> SourceState:
         return newer_groups.with_columns(state, since, self.id, self._where)
 
-    def _tasks_of(self, known: ColumnState, began: float, cost: int) -> Found:
+    def _tasks_of(self, known: ColumnState, began: float, cost: int) -> ScanResult:
         entries: tuple[Entry, ...] = ()
         if known.window is not None:
             since = windows.age_of(known.watermark)
@@ -337,7 +343,7 @@ class WindowSource(SlicedSource):
                 for task in known.tasks
                 if task.name not in known.done
             )
-        return self._found(entries, began, cost=cost, again=False)
+        return self._found(entries, began, cost=cost, needs_rescan=False)
 
     def _finds(self, state: SourceState, name: str) -> bool:
         return any(entry.path == name for entry in self.discover(state).files)

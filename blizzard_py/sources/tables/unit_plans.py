@@ -40,7 +40,7 @@ class UnitRun:
 
     began: float
     remaining: int | None
-    done: set[str] = field(default_factory=set)
+    read_units: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def to_read(found: UnitOutlook, run: UnitRun, waiting: Collection[str]) -> list[
     alone = {key for key, unit in found.state.open.items() if unit.failures}
     for unit in found.due.units:
         key = unit_key(unit.partition[0], unit.name)
-        if unit.execute and key not in run.done and (key in alone or key not in waiting):
+        if unit.execute and key not in run.read_units and (key in alone or key not in waiting):
             chosen.append(unit)
     if run.remaining is None or len(chosen) <= run.remaining:
         return chosen

@@ -32,7 +32,13 @@ from blizzard_py.slices.units.planner import PlannedUnit
 from blizzard_py.slices.units.state import UnitsState, unit_key
 from blizzard_py.slices.units.trust import is_ahead, put_right
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.protocol import Backlog, CheckpointServices, Found, PollPlan, Requested
+from blizzard_py.sources.protocol import (
+    Backlog,
+    CheckpointServices,
+    PollPlan,
+    Requested,
+    ScanResult,
+)
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import newer_groups, unit_plans, unit_states
 from blizzard_py.sources.tables.newer_groups import Since
@@ -94,7 +100,7 @@ class UnitSource(SlicedSource):
                 " rows; or keep them for ever, with `blizzard checkpoint reset --units --adopt`"
             )
 
-    def discover(self, state: SourceState, *, whole: bool = False) -> Found:  # noqa: ARG002  # all is looked at
+    def discover(self, state: SourceState, *, full: bool = False) -> ScanResult:  # noqa: ARG002  # all is looked at
         began = self._clock()
         found = self._preview(state)
         units = unit_plans.to_read(
@@ -111,7 +117,7 @@ class UnitSource(SlicedSource):
         behind = sum(bool(unit.failures) for unit in known.open.values()) + len(known.redo)
         return Backlog(behind, None, complete=False)
 
-    def shown(self, state: SourceState) -> dict[str, Any]:
+    def status_fields(self, state: SourceState) -> dict[str, Any]:
         blocked = blocked_by(self._parts.stores.sink, self.id)
         return self._shown(state) | {"units": unit_states.shown_units(state, blocked)}
 
@@ -154,10 +160,12 @@ class UnitSource(SlicedSource):
         next_ = state.with_kind(units=replace(found.state, readings=readings))
         return PollPlan(next_, entries, TaskWork(entries.files))
 
-    def requested(self, state: SourceState, now: float) -> Requested:  # noqa: ARG002  # the seam gives it
+    def requested_items(self, state: SourceState, now: float) -> Requested:  # noqa: ARG002  # the seam gives it
         return Requested()
 
-    def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
+    def job_items(
+        self, state: SourceState, batch: Batch
+    ) -> tuple[list[JobFile], list[FinishedFile]]:
         readings = unit_states.read_by(state, batch)
         missing = next((e.path for e in batch.files if e.path not in readings), None)
         if missing is not None:
@@ -183,7 +191,7 @@ class UnitSource(SlicedSource):
         return files, lost
 
     @contextmanager
-    def reading(self, state: SourceState, batch: Batch) -> Iterator[Reading]:  # noqa: ARG002  # `placed` was asked
+    def reading(self, state: SourceState, batch: Batch) -> Iterator[Reading]:  # noqa: ARG002  # `job_items` was asked
         with self._query_spec.connection.hold(self._query_spec.access) as access:
             yield Reading(
                 access,
@@ -194,7 +202,7 @@ class UnitSource(SlicedSource):
                 pacing_secs=self._units.pacing_secs,
             )
 
-    def replaced(
+    def replacement(
         self, state: SourceState, batch: Batch, finished: Sequence[FinishedFile]
     ) -> Replaced | None:
         done = {file.path for file in finished if file.outcome == "ingested"}
@@ -212,7 +220,7 @@ class UnitSource(SlicedSource):
             self._failing - done
         )
         if self._run is not None:
-            self._run.done |= done
+            self._run.read_units |= done
         known = {} if state.kind.units is None else state.kind.units.open
         found = unit_states.after(state, batch)
         if any(key in known and known[key].failures for key in done):
@@ -221,7 +229,7 @@ class UnitSource(SlicedSource):
         self._again = (frozenset(again), batch.batch) if again else None
         return found
 
-    def saved(self) -> None:
+    def clean_up(self) -> None:
         mended, self._mended = self._mended, None
         self._close_letters(mended)
         again, self._again = self._again, None
@@ -265,12 +273,12 @@ class UnitSource(SlicedSource):
     def _believed(self, state: SourceState, since: Since) -> SourceState:
         return newer_groups.with_units(state, since, self.id, self._where)
 
-    def _units_of(self, units: Sequence[PlannedUnit], began: float, *, again: bool) -> Found:
+    def _units_of(self, units: Sequence[PlannedUnit], began: float, *, again: bool) -> ScanResult:
         entries = tuple(
             Entry(unit_key(unit.partition[0], unit.name), 0, unit.start.timestamp())
             for unit in units
         )
-        return self._found(entries, began, again=again)
+        return self._found(entries, began, needs_rescan=again)
 
     def _status_of(self, state: SourceState, name: str) -> PlannedUnit | BlizzardError | None:
         try:

@@ -41,21 +41,21 @@ class TaskWork:
     """A `Work`: ``files`` are all tasks that are to be read now."""
 
     files: Sequence[Entry]
-    _taken: int = 0
+    _next: int = 0
 
     def __len__(self) -> int:
-        return len(self.files) - self._taken
+        return len(self.files) - self._next
 
     @property
     def size(self) -> int:
         """Return what is left, in bytes as they were estimated."""
-        return sum(entry.size for entry in self.files[self._taken :])
+        return sum(entry.size for entry in self.files[self._next :])
 
     def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:
         """Return all items, up to the limits of the source (`SourceContext.limits`)."""
-        count = next_count(self.files, self._taken, limits, bytes_per_sec)
-        self._taken += count
-        return tuple(self.files[self._taken - count : self._taken])
+        count = next_count(self.files, self._next, limits, bytes_per_sec)
+        self._next += count
+        return tuple(self.files[self._next - count : self._next])
 
 
 class ChunkWork(TaskWork):
@@ -63,5 +63,5 @@ class ChunkWork(TaskWork):
 
     def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:  # noqa: ARG002  # the seam gives it
         """Return all items, whatever the batch limit of requests is."""
-        first, self._taken = self._taken, len(self.files)
+        first, self._next = self._next, len(self.files)
         return tuple(self.files[first:])

@@ -26,7 +26,7 @@ from blizzard_core.watermark.progress import (
     mark_idle,
 )
 from blizzard_core.watermark.scan import scan
-from blizzard_py.sources.files.advance import held_by
+from blizzard_py.sources.files.advance import with_waiting
 from tests.support.grace_model import GRACE, NOW, Model, Rounds, check_promise, rounds
 from tests.support.memory_store import MemoryStorage
 from tests.support.watermarks import nothing_waits, passed
@@ -34,14 +34,14 @@ from tests.support.watermarks import nothing_waits, passed
 
 def done(progress: Progress, *paths: str, seen: float = NOW, waits: Iterable[str] = ()) -> Progress:
     """These files are done, which a scan that ended at ``seen`` found; ``waits`` are not."""
-    return mark_done(progress, paths, seen, held_by(waits, progress.depth, nothing_waits))
+    return mark_done(progress, paths, seen, with_waiting(waits, progress.depth, nothing_waits))
 
 
 def scanned(
     progress: Progress, began: float, *waits: str, until: str | None = None, ended: float = 0.0
 ) -> Progress:
     """A scan is over that found ``waits``."""
-    lowest = held_by(waits, progress.depth, nothing_waits)
+    lowest = with_waiting(waits, progress.depth, nothing_waits)
     return expire_grace(progress, ScanTimes(began, max(began, ended), until), GRACE, lowest)
 
 

@@ -38,19 +38,24 @@ def test_speed_and_time_left_follow_what_is_done() -> None:
     clock = Clock()
     meter = Meter(clock)
     assert not meter.read().working
-    meter.found(4, 40_000_000)
-    assert (meter.read().working, meter.read().left_secs) == (True, None)
+    meter.start_poll(4, 40_000_000)
+    assert (meter.read().working, meter.read().remaining_secs) == (True, None)
     clock.now = 5
-    meter.done(1, 10_000_000, 700)
+    meter.add_published(1, 10_000_000, 700)
     reading = meter.read()
-    assert (reading.bytes_per_sec, reading.left_secs) == (2_000_000, 15)
+    assert (reading.bytes_per_sec, reading.remaining_secs) == (2_000_000, 15)
     clock.now = 10  # the next batch takes its time
     assert meter.read().bytes_per_sec == 1_000_000
-    meter.done(3, 30_000_000, 300)
+    meter.add_published(3, 30_000_000, 300)
     clock.now = 1000  # idle: nothing changes
     reading = meter.read()
-    assert (reading.working, reading.secs, reading.left_secs, reading.rows) == (False, 10, 0, 1000)
-    meter.found(1, 5)
+    assert (reading.working, reading.secs, reading.remaining_secs, reading.rows) == (
+        False,
+        10,
+        0,
+        1000,
+    )
+    meter.start_poll(1, 5)
     assert (meter.read().files, meter.read().found_files) == (0, 1)
 
 
@@ -68,33 +73,33 @@ def test_a_pipeline_counts_its_files_and_rows() -> None:
 def test_rows_of_a_running_job_count_before_publication() -> None:
     clock = Clock()
     meter = Meter(clock)
-    meter.found(40, 4_000)
+    meter.start_poll(40, 4_000)
     share: list[float | None] = [None]
-    meter.began(3_000, lambda: share[0])
+    meter.start_job(3_000, lambda: share[0])
     clock.now = 3
-    assert (meter.read().bytes, meter.read().left_secs) == (0, None)
+    assert (meter.read().bytes, meter.read().remaining_secs) == (0, None)
     share[0] = 0.5
-    assert (meter.read().bytes, meter.read().files, meter.read().left_secs) == (1_500, 0, 5)
+    assert (meter.read().bytes, meter.read().files, meter.read().remaining_secs) == (1_500, 0, 5)
     # The next job begins while the first one's outputs are published.
-    meter.ended()
-    meter.began(1_000, lambda: 0.25)
+    meter.end_job()
+    meter.start_job(1_000, lambda: 0.25)
     assert (meter.read().bytes, meter.read().files) == (3_250, 0)
-    meter.done(30, 3_000, 7)
+    meter.add_published(30, 3_000, 7)
     assert (meter.read().bytes, meter.read().files, meter.read().rows) == (3_250, 30, 7)
     # It fails, and another one takes its place.
-    meter.began(1_000, lambda: None)
+    meter.start_job(1_000, lambda: None)
     assert meter.read().bytes == 3_000
-    meter.ended()
-    meter.done(10, 1_000, 3)
+    meter.end_job()
+    meter.add_published(10, 1_000, 3)
     assert (meter.read().bytes, meter.read().working) == (4_000, False)
 
 
 def test_the_table_has_a_row_for_each_source_and_obeys_no_name() -> None:
     clock = Clock()
     meter = Meter(clock)
-    meter.found(1200, 10_000_000)
+    meter.start_poll(1200, 10_000_000)
     clock.now = 2
-    meter.done(300, 4_000_000, 1_234_567)
+    meter.add_published(300, 4_000_000, 1_234_567)
     shown_text = text_of({"events/[red]main": meter, "events/\x1b[2Jlate": Meter(clock)})
     assert "300/1,200" in shown_text
     assert "1,234,567" in shown_text
@@ -109,10 +114,10 @@ def test_log_lines_and_the_live_table_share_a_terminal(monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "stderr", terminal)
     log.configure("info")
     meter = Meter()
-    meter.found(2, 20)
+    meter.start_poll(2, 20)
     with shown({"events/main": meter}, Console(file=terminal, force_terminal=True, width=100)):
         log.get_logger().info("batch_done", rows=7)
-        meter.done(2, 20, 7)
+        meter.add_published(2, 20, 7)
     printed = terminal.getvalue()
     [line] = [text for text in printed.splitlines() if "batch_done" in text]
     assert line[line.index("{") :].startswith('{"rows": 7')
@@ -124,7 +129,7 @@ def test_log_lines_and_the_live_table_share_a_terminal(monkeypatch: pytest.Monke
 def test_without_a_terminal_only_a_backlog_is_logged() -> None:
     told: list[str] = []
     busy, idle = Meter(), Meter()
-    busy.found(2, 20)
+    busy.start_poll(2, 20)
     written = threading.Event()
 
     class ProgressLines(io.StringIO):

@@ -225,15 +225,15 @@ def test_refused_rebuild_writes_nothing_and_can_be_planned_again() -> None:
     world.put("date=2024-01-03/6.json", "6")
     found = Rebuild(world.parts())
     made = found.plan("date=2024-01-03/8.json")
-    assert made.said == ("date=2024-01-03/6.json",)
+    assert made.by_operator == ("date=2024-01-03/6.json",)
     daemon.release()  # which writes the checkpoint
     before = set(world.sink.objects)
     with pytest.raises(EditRefused, match="has changed since it was shown"):
         found.write(made)
     assert set(world.sink.objects) == before
-    assert found.plan("date=2024-01-03/8.json").said == made.said
+    assert found.plan("date=2024-01-03/8.json").by_operator == made.by_operator
     again = found.plan(None)
-    assert (again.said, again.new) == ((), ("date=2024-01-03/6.json",))
+    assert (again.by_operator, again.new) == ((), ("date=2024-01-03/6.json",))
 
 
 def test_somebody_who_begins_at_the_same_moment_is_noticed() -> None:
@@ -496,7 +496,7 @@ def test_outputs_in_no_journal_need_the_operators_decision() -> None:
     assert "--done-before" in str(no.value)
     assert CHECKPOINT not in world.sink.objects
     made = rebuilt(world, "date=2024-01-03/4.json")
-    assert (len(made.said), made.new) == (10, ("date=2024-01-03/4.json",))
+    assert (len(made.by_operator), made.new) == (10, ("date=2024-01-03/4.json",))
     world.drain()
     for _ in range(3):
         world.now += 90_000
@@ -638,7 +638,7 @@ def test_rebuild_counts_files_as_done_whatever_their_ending() -> None:
     world.settings["compression"] = "gzip"
     world.put("d=2/d.json", "not of today's endings")
     made = rebuilt(world)
-    assert (made.listed, made.done, made.new) == (9, 9, ())
+    assert (made.listed, made.processed, made.new) == (9, 9, ())
     world.settings["compression"] = "auto"
     polls(world)
     assert [row for row in world.rows() if row in expected] == expected
@@ -657,7 +657,7 @@ def test_retries_survive_a_change_of_accepted_endings() -> None:
     world.now += 1000
     world.settings["compression"] = "gzip"
     made = rebuilt(world)
-    assert (made.listed, made.done, made.new) == (3, 2, ())
+    assert (made.listed, made.processed, made.new) == (3, 2, ())
     assert list(world.checkpoint()["retries"]) == ["d=1/b.json"]
     world.settings["compression"] = "auto"
     sweeps(world)

@@ -19,7 +19,7 @@ WHOLE = Replaced((("main/", "main0"),))
 def grouping(world: PipelineHarness, replaced: Replaced = WHOLE) -> SourcePipeline:
     """A pipeline of which every batch replaces."""
     pipeline = world.pipeline()
-    pipeline.source.replaced = lambda *_: replaced  # type: ignore[method-assign]  # of this one
+    pipeline.source.replacement = lambda *_: replaced  # type: ignore[method-assign]  # of this one
     return pipeline
 
 

@@ -274,7 +274,7 @@ class Owner:
     def advanced(self, state: SourceState, work: Any) -> SourceState:
         [batch] = state.work.in_flight
         after = ended(self.source.advance(state, batch, work, self.now()), batch, self.now())
-        self.source.saved()
+        self.source.clean_up()
         return after
 
 
@@ -352,8 +352,8 @@ def test_a_batch_alone_says_what_the_job_is_to_read(world: Any) -> None:
     files = tuple(plan.work.files)
     batch = Batch("b1", 1, "running", world.now, files, world.now)
     state = begin_batch(plan.state, batch)
-    placed = Owner(world).source.placed(stored(state), batch)  # a process that planned nothing
-    assert placed == owner.source.placed(state, batch)
+    placed = Owner(world).source.job_items(stored(state), batch)  # a process that planned nothing
+    assert placed == owner.source.job_items(state, batch)
     jobs, lost = placed
     assert sorted([job.path for job in jobs] + names(lost)) == sorted(names(files))
 
@@ -498,7 +498,7 @@ def preview(world: Any) -> dict[str, Any]:
         "files": files,
         "outlook": pipeline.outlook(state),
         "backlog": pipeline.backlog(state),
-        "shown": json.dumps(pipeline.source.shown(state)),
+        "shown": json.dumps(pipeline.source.status_fields(state)),
         "first": explained(world, files[0].path),
         "other": explained(world, world.not_ours),
     }

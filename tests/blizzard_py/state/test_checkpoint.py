@@ -27,7 +27,7 @@ from blizzard_core.watermark.progress import (
     mark_done,
 )
 from blizzard_py.job import FinishedFile, StagedBadRecords
-from blizzard_py.sources.files.advance import held_by
+from blizzard_py.sources.files.advance import with_waiting
 from blizzard_py.state.batch import Batch, BatchResults, PlannedOutput
 from blizzard_py.state.checkpoint_document import INLINE_NAMES, state_from_json, state_to_json
 from blizzard_py.state.processed_set import Segment
@@ -173,7 +173,7 @@ def test_any_progress_survives_the_round_trip(
 ) -> None:
     paths = [(f"{p}/{name}", old) for p, found in partitions.items() for name, old in found]
     held = {path for path, _ in paths[pending:][:1]}
-    waits = held_by(held, 1, nothing_waits)
+    waits = with_waiting(held, 1, nothing_waits)
     progress = Progress(depth=1, floor=floor)
     for seen in (0.0, 1e6):
         done = [path for path, old in paths if old == (seen == 0.0) and path not in held]

@@ -59,7 +59,7 @@ def rebuild(
     job = rebuild_of(world.config(), ("pages", source))
     found = job.plan(done_before)
     assert job.write(found) is not None
-    return list(found.said)
+    return list(found.by_operator)
 
 
 def goes_on(world: EventTimeHarness, oracle: Oracle) -> None:

@@ -64,7 +64,7 @@ def requests_move_no_marks(_world: SimulatedWorld) -> Iterator[None]:
 
 @guard("a request takes files without asking whether the source has them, or is going to")
 def requests_ask_whose_it_is(_world: SimulatedWorld) -> Iterator[None]:
-    with mock.patch.object(Claims, "of", return_value=Claim("free")):
+    with mock.patch.object(Claims, "claim_on", return_value=Claim("free")):
         yield
 
 

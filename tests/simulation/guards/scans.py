@@ -96,7 +96,7 @@ def scans_count_from_their_beginning(_world: SimulatedWorld) -> Iterator[None]:
 
 @guard("files that wait do not hold scan starts back")
 def pending_files_hold(_world: SimulatedWorld) -> Iterator[None]:
-    with mock.patch.object(advance, "held_by", lambda _paths, _depth, lowest: lowest):
+    with mock.patch.object(advance, "with_waiting", lambda _paths, _depth, lowest: lowest):
         yield
 
 

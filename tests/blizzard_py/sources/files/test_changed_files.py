@@ -55,13 +55,13 @@ def test_growing_file_is_reported_once_per_change(log: io.StringIO, late_files: 
     assert world.rows() == ["1", "2", "x"]
     assert world.letters() == []
     worker = world.pipeline()
-    [note] = worker.source.shown(worker.load())["notes"]
+    [note] = worker.source.status_fields(worker.load())["notes"]
     assert note.startswith(
         f"1 change of files after they were ingested, the last that was found of {PATH}"
     )
     world.put(PATH, "1", "2", "3", "4")
     swept(world, 2)
-    assert worker.source.shown(worker.load())["notes"][0].startswith("2 changes of files")
+    assert worker.source.status_fields(worker.load())["notes"][0].startswith("2 changes of files")
 
 
 def test_change_of_size_is_reported_whatever_the_file_time(log: io.StringIO) -> None:

@@ -234,7 +234,7 @@ def test_partitions_without_a_time_are_ingested_and_noted() -> None:
         world.drain(worker)
         world.now += 3600
     assert world.rows() == sorted(rows)
-    [note] = worker.source.shown(worker.load())["notes"]
+    [note] = worker.source.status_fields(worker.load())["notes"]
     assert note.startswith("10 partitions have names without a time, such as partition=0. ")
     assert worker.discover(worker.load()).notes == (note,)
 

@@ -388,7 +388,7 @@ def test_the_ledger_knows_what_came_of_a_file(
         _journal(sink, "events_main", {"a": outcome, "b": "ingested"}, number)
         if folded:
             segments = ledger.fold() or segments
-            ledger.saved()
+            ledger.clean_up()
     if folded:
         for path in [p for p in sink.objects if "/journal/" in p]:
             sink.delete(path)
@@ -503,7 +503,7 @@ def test_auto_grace_period_follows_measured_lateness() -> None:
     world.put("d=1/1.ndjson", "within the first 300 s")
     world.drain(pipeline)
     assert world.rows() == ["r5", "within the first 300 s"]
-    assert pipeline.source.shown(pipeline.load())["grace_period_secs"] == 400
+    assert pipeline.source.status_fields(pipeline.load())["grace_period_secs"] == 400
 
 
 def test_a_file_later_than_the_grace_period_makes_it_longer() -> None:
@@ -517,7 +517,7 @@ def test_a_file_later_than_the_grace_period_makes_it_longer() -> None:
     world.now += INTERVAL
     world.drain(pipeline)
     assert len(world.letters()) == 1
-    assert pipeline.source.shown(pipeline.load())["grace_period_secs"] == 600
+    assert pipeline.source.status_fields(pipeline.load())["grace_period_secs"] == 600
 
 
 def test_how_far_behind_is_counted_in_partitions() -> None:

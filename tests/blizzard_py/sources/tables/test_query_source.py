@@ -333,7 +333,7 @@ def test_showing_the_state_sends_no_statement() -> None:
     worker = world.drain()
     world.table.statements = 0
     state = worker.load()
-    shown = worker.source.shown(state)
+    shown = worker.source.status_fields(state)
     assert (shown["watermark"], shown["bound"], shown["rows"]) == ({"n": 1}, "max", 1)
     assert worker.backlog(state).files == 0
     assert world.table.statements == 0

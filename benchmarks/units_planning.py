@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from blizzard_py.slices.instants import stamp
-from blizzard_py.slices.units.closed_units import closed
+from blizzard_py.slices.units.closed_units import compact
 from blizzard_py.slices.units.due import Terms, due
 from blizzard_py.slices.units.grid import GridLayout, grid
 from blizzard_py.slices.units.schemes import Pair
@@ -89,7 +89,7 @@ def planning(units: int) -> tuple[list[Timed], dict[str, int]]:
     timed("plan of as many that are all new", lambda: plan(ranges, values, {}, 3, 0))
     state = all_open(ranges, names)
     timed("what is due, all open", lambda: due(state, ranges, values, GRACE, now))
-    shut = timed("closing all of them", lambda: closed(state, ranges, names, GRACE.shift))
+    shut = timed("closing all of them", lambda: compact(state, ranges, names, GRACE.shift))
     timed(
         "what is due, all closed but the last days",
         lambda: due(shut, ranges, values, GRACE, now),

@@ -17,7 +17,7 @@ from blizzard_py.slices.compare import shown
 from blizzard_py.slices.instants import in_utc, resolve, stamp
 from blizzard_py.slices.units import limits
 from blizzard_py.slices.units.limits import limit
-from blizzard_py.slices.units.planner import PlannedUnit, Verdict, limited, moved, verdict
+from blizzard_py.slices.units.planner import PlannedUnit, Verdict, limit_units, move_high, verdict
 from blizzard_py.slices.units.ranges import range_problems
 from blizzard_py.slices.units.schemes import Pair, composite, partitions, scheme
 from blizzard_py.slices.units.values import LONE, unit_list, unit_name, units_from
@@ -79,7 +79,7 @@ def plan(
     most = None if limit is None else limits.limit(limit)
     highs = _highs({} if state is None else state)
     top = max((high for high in highs.values() if high is not None), default=None)
-    cut_off = None if top is None else moved(top, shift)
+    cut_off = None if top is None else move_high(top, shift)
     found = []
     for pair in pairs:
         begin, end = pair
@@ -96,7 +96,7 @@ def plan(
                 verdict_found = verdict(pair, high, cut_off, shift)
             execute, low, reason = verdict_found
             found.append(PlannedUnit(values, name, pair, low, end, high, execute, reason))
-    return Plan(cut_off, limited(found, most))
+    return Plan(cut_off, limit_units(found, most))
 
 
 def advance_high(

@@ -15,7 +15,7 @@ from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.units import (
     bounds_in,
     folds,
-    known_placeholders,
+    placeholders,
     range_of,
 )
 from blizzard_py.connections.placeholders import (
@@ -44,7 +44,7 @@ def unit_problems(config: Config) -> Iterator[SettingProblem]:
                 yield from _of_use(here, source, source.units)
                 yield from _of_ends(here, pipeline, source, source.units)
             kind = kind_of(source)
-            problems_found = kind.placeholder_problems(source, known_placeholders(source), driver)
+            problems_found = kind.placeholder_problems(source, placeholders(source), driver)
             yield from (SettingProblem((*here, *key), problem) for key, problem in problems_found)
 
 

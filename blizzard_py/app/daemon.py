@@ -16,7 +16,7 @@ from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import served
 from blizzard_core.settings.document import Config
 from blizzard_core.signals import stop_on_signals
-from blizzard_py.app.live_progress import shown
+from blizzard_py.app.live_progress import show_progress
 from blizzard_py.app.new_fields import with_untaken
 from blizzard_py.app.refused_watch import RefusedWatch
 from blizzard_py.app.status_page.providers import page_providers
@@ -63,7 +63,7 @@ def run_daemon(
     with stop_on_signals(stop, loop.grace_secs), served(address, panel), watch.looking():
         log.info("started", sources=[p.name for w in workers for p in w.each], once=once)
         try:
-            with shown({w.name: w.meter for w in workers}, _terminal() if once else None):
+            with show_progress({w.name: w.meter for w in workers}, _terminal() if once else None):
                 code = run(workers, loop, stop)
             for worker in workers:
                 _release(worker)

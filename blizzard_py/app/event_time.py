@@ -9,8 +9,8 @@ import msgspec
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.event_time import Branch, WatchedColumn
-from blizzard_py.state.event_times import BEHIND_SECS, merged_behind
-from blizzard_py.state.stream_state import SourceStream, StreamState, moment, watched_query
+from blizzard_py.state.event_times import BEHIND_SECS, merge_buckets
+from blizzard_py.state.stream_state import SourceStream, StreamState, moment, placeholder_query
 
 # What of a settled batch is told where nothing is computed.
 _WATCHED = (
@@ -26,7 +26,7 @@ _WATCHED = (
 )
 
 
-def shown_stream(pipeline: PipelineSettings, stream: StreamState | None) -> dict[str, Any]:
+def stream_to_json(pipeline: PipelineSettings, stream: StreamState | None) -> dict[str, Any]:
     """Return ``event_time`` of ``status --json``; counts are 0 before the first batch.
 
     ``policy`` is the checkpoint's, which is in force whatever the configuration says.
@@ -62,9 +62,9 @@ def shown_stream(pipeline: PipelineSettings, stream: StreamState | None) -> dict
     }
 
 
-def shown_watch(watch: WatchedColumn, stream: StreamState | None) -> dict[str, Any]:
+def watch_to_json(watch: WatchedColumn, stream: StreamState | None) -> dict[str, Any]:
     """Return ``event_time`` of a source whose watermark is only reported."""
-    if stream is None or stream.query != watched_query(watch.column):
+    if stream is None or stream.query != placeholder_query(watch.column):
         stream = StreamState(query={})
     return {
         "column": watch.column,
@@ -83,7 +83,7 @@ def shown_watch(watch: WatchedColumn, stream: StreamState | None) -> dict[str, A
 
 def _behind(stream: StreamState) -> list[dict[str, Any]]:
     """Return the row counts of the batches in ``history`` by delay; the last is open."""
-    rows = merged_behind(line.times for line in stream.history if line.times is not None)
+    rows = merge_buckets(line.times for line in stream.history if line.times is not None)
     return [
         {"up_to_secs": secs, "rows": count}
         for secs, count in zip((*BEHIND_SECS, None), rows, strict=True)

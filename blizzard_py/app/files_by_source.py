@@ -9,7 +9,7 @@ from blizzard_core.settings.document import Config
 from blizzard_py.app.configuration import source_of
 from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.operations import sources_of
-from blizzard_py.explain import located
+from blizzard_py.explain import locate
 
 
 def files_by_source(
@@ -35,7 +35,7 @@ def files_by_source(
         homes = {
             where: place.path
             for where, root in roots.items()
-            if (place := located(uri, {"/".join(where): root})).path
+            if (place := locate(uri, {"/".join(where): root})).path
         }
         match list(homes.items()):
             case [(where, path)]:

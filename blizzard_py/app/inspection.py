@@ -16,7 +16,7 @@ from typing import Any
 
 from blizzard_core.errors import BlizzardError, StorageError
 from blizzard_core.settings.document import Config
-from blizzard_py.app.event_time import shown_stream, shown_watch
+from blizzard_py.app.event_time import stream_to_json, watch_to_json
 from blizzard_py.app.new_fields import with_untaken
 from blizzard_py.app.request_listing import find_open_requests
 from blizzard_py.app.source_kinds import PlanOptions, kind_of
@@ -29,8 +29,8 @@ from blizzard_py.app.wiring import (
     views,
 )
 from blizzard_py.dead_letters.counting import counted
-from blizzard_py.explain import Explanation, Located, located, unmatched
-from blizzard_py.ingest.inferred_schema import described
+from blizzard_py.explain import Explanation, Located, explain_unmatched, locate
+from blizzard_py.ingest.inferred_schema import describe_schema
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.schema.types import field_spec
 from blizzard_py.selection.refused import refusals, refused_outputs
@@ -42,7 +42,7 @@ from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.last_error import last_error
 from blizzard_py.state.skipped_rows import skipped_rows
 from blizzard_py.state.source_state import SourceState
-from blizzard_py.state.stream_query import respelled
+from blizzard_py.state.stream_query import spelling_changes
 from blizzard_py.state.stream_state import StreamState
 
 
@@ -57,21 +57,21 @@ def explain(config: Config, uri: str) -> Explanation:
             named, _, task = uri.partition("#")
             if named == f"{name}/{source_name}":
                 parts = context_of(config, (name, source_name), NoEngine())
-                return explained(parts, Located(uri, parts.name, task, "names it", ()))
+                return explain_located(parts, Located(uri, parts.name, task, "names it", ()))
     roots = {
         f"{name}/{source_name}": source.source_uri
         for name, pipeline in config.pipelines.items()
         for source_name, source in pipeline.file_sources.items()
     }
-    place = located(uri, roots)
+    place = locate(uri, roots)
     if place.source is None or place.path is None:
-        return unmatched(place)
+        return explain_unmatched(place)
     pipeline_name, _, source_name = place.source.partition("/")
     parts = context_of(config, (pipeline_name, source_name), NoEngine())
-    return with_untaken(config, parts, explained(parts, place))
+    return with_untaken(config, parts, explain_located(parts, place))
 
 
-def explained(parts: SourceContext, place: Located) -> Explanation:
+def explain_located(parts: SourceContext, place: Located) -> Explanation:
     """Return the fate of a file of the source. Raises `StateError`, `StorageError`."""
     kind = kind_of(parts)
     source = SourcePipeline(parts, kind.opener(parts)).source
@@ -99,21 +99,21 @@ def _schema_of(config: Config, name: str) -> dict[str, Any]:
     declared = tuple(map(field_spec, pipeline.fields))
     infers = pipeline.schema_.infer
     if not pipeline.schema_.is_found_out:
-        return described("declared", declared)
+        return describe_schema("declared", declared)
     for source_name in pipeline.sources:
         parts = context_of(config, (name, source_name), NoEngine())
         found = inferred_schema(name, pipeline, parts.stores)
-        stored = found.stored()
+        stored = found.read_stored()
         if stored is not None:
-            return described("inferred" if infers else "added", found.combined(stored), stored)
+            return describe_schema("inferred" if infers else "added", found.combine(stored), stored)
         if not infers:
             continue
         worker = source_pipeline(parts)
         files = worker.discover(worker.load()).files
         if files:
-            sampled = found.inferred(files)
-            return described("sample", found.combined(sampled), sampled)
-    return described("unknown" if infers else "declared", declared)
+            sampled = found.infer(files)
+            return describe_schema("sample", found.combine(sampled), sampled)
+    return describe_schema("unknown" if infers else "declared", declared)
 
 
 def plan(
@@ -243,11 +243,11 @@ def _event_time_of(config: Config, source: SourcePipeline, state: SourceState) -
     """
     parts = source.parts
     if parts.watch is not None:
-        return {"event_time": shown_watch(parts.watch, state.kind.stream)}
+        return {"event_time": watch_to_json(parts.watch, state.kind.stream)}
     if parts.event_time is None:
         return {}
     stream = _stream_of(source, state)
-    return {"event_time": shown_stream(config.pipelines[parts.pipeline], stream)}
+    return {"event_time": stream_to_json(config.pipelines[parts.pipeline], stream)}
 
 
 def _stream_of(source: SourcePipeline, state: SourceState) -> StreamState | None:
@@ -267,7 +267,7 @@ def _spelling_notes(source: SourcePipeline, state: SourceState) -> list[str]:
         return []
     return [
         f"{note}; the next start asks Spark whether that is the same query"
-        for note in respelled(stream.query, current_query).values()
+        for note in spelling_changes(stream.query, current_query).values()
     ]
 
 

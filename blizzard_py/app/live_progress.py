@@ -21,7 +21,7 @@ _BAR_WIDTH = 24
 
 
 @contextmanager
-def shown(
+def show_progress(
     meters: Mapping[str, Meter], console: Console | None, interval_secs: float = LOG_INTERVAL_SECS
 ) -> Iterator[None]:
     """Show the progress of each source while the block runs.

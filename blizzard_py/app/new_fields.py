@@ -74,8 +74,8 @@ def with_untaken(config: Config, parts: SourceContext, found: Explanation) -> Ex
     if found.verdict not in _TAKEN or found.file is None or found.path is None or not ignores:
         return found
     schema = inferred_schema(parts.pipeline, pipeline, parts.stores)
-    stored = schema.stored() if pipeline.schema_.is_found_out else None
-    columns = parts.ingest.schema.fields if stored is None else schema.combined(stored)
+    stored = schema.read_stored() if pipeline.schema_.is_found_out else None
+    columns = parts.ingest.schema.fields if stored is None else schema.combine(stored)
     entry = Entry(found.path, found.file.size, found.file.modified_ts)
     limit = pipeline.schema_.advanced.sample_bytes_per_file
     try:
@@ -122,8 +122,8 @@ def _diff_of(config: Config, name: str) -> dict[str, Any] | None:
         return None
     parts, files = max(sampled, key=lambda each: max((f.modified for f in each[1]), default=-1.0))
     schema = inferred_schema(name, pipeline, parts.stores)
-    stored, records = schema.compared(files)
-    columns = schema.combined(stored) if stored else parts.ingest.schema.fields
+    stored, records = schema.compare(files)
+    columns = schema.combine(stored) if stored else parts.ingest.schema.fields
     known = bool(stored) or not pipeline.schema_.infer
     found = difference(columns, records.fields, records.nulls)
     if not records.records or not known:  # of nothing nothing is missing

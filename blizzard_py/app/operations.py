@@ -31,7 +31,7 @@ def sources_of(config: Config, pipeline: str | None, source: str | None) -> list
     return found
 
 
-def listed(
+def list_dead_letters(
     config: Config, where: list[tuple[str, str]], *, replayed: bool
 ) -> Iterator[tuple[str, DeadLetterObject, DeadLetter | UnreadableDeadLetter]]:
     """Yield every dead letter with its source's name and object, one at a time.

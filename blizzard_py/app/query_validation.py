@@ -93,7 +93,7 @@ def _bind_sample(query_spec: QuerySpec) -> None:
     found = unit_plans.preview(None, unit_plans.without_limit(units), values, now, "units")
     refused = None
     for unit in found.due.units[:_SAMPLE_UNITS]:
-        reading = unit_plans.planned_reading(unit, units, now)
+        reading = unit_plans.plan_reading(unit, units, now)
         tasks = query_spec.connection.unit_tasks(unit_plans.slice_values(reading, units))
         error = next((task for task in tasks if isinstance(task, SourceError)), None)
         if error is None:

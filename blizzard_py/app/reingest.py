@@ -98,7 +98,7 @@ def bring(
         return ReingestResult(tuple(found), blocked=_blocked(parts, order), noun=_noun(order))
     result = submit_and_follow(config, where, order, waits)
     report = islice(Mailbox(parts.stores.sink, parts.id).report(result.id), 2 * LINES_AT_MOST)
-    lines = _compared(parts, order, merged(report))
+    lines = _compared(parts, order, latest_lines(report))
     named = order.select.get("files", ())
     there = {line.path for line in lines}
     lines += [ReportLine(path, "taken", "not done yet") for path in named if path not in there]
@@ -128,7 +128,7 @@ def _previewed(parts: SourceContext, order: RequestOrder) -> Iterator[ReportLine
             yield replace(line, state=would) if line.state == "taken" else line
 
 
-def merged(lines: Iterable[ReportLine]) -> list[ReportLine]:
+def latest_lines(lines: Iterable[ReportLine]) -> list[ReportLine]:
     """Return of each file what was said of it last."""
     last: dict[str, ReportLine] = {}
     for line in lines:

@@ -138,12 +138,14 @@ def _advance_watermark(
     parts: SourceContext, _source: Source[Any], state: SourceState, request: Request, now: float
 ) -> Applied:
     # Arrow's functions, which no poll needs.
-    from blizzard_py.edits.event_time import advanced  # noqa: PLC0415  # see above
+    from blizzard_py.edits.event_time import advance_watermark  # noqa: PLC0415  # see above
 
     if parts.event_time is None:
         raise RequestRefused(f"{parts.name}: its pipeline has no query over event_time")
     to_ms = request.select["to_ms"]
-    return Applied(advanced(state, parts.event_time.settings, parts.branches, to_ms, now), {})
+    return Applied(
+        advance_watermark(state, parts.event_time.settings, parts.branches, to_ms, now), {}
+    )
 
 
 def _reingest(

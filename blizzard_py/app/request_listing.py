@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from blizzard_core.errors import StateError
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
-from blizzard_py.app.reingest import merged
+from blizzard_py.app.reingest import latest_lines
 from blizzard_py.app.submit import RequestResult
 from blizzard_py.app.wiring import NoEngine, owner_context
 from blizzard_py.edits.checkpoint_store import EditRefused
@@ -46,7 +46,7 @@ def find_requests(config: Config) -> Iterator[ListedRequest]:
         for request_id in mailbox.contents().ended:
             request = mailbox.readable(request_id)
             try:
-                end = mailbox.ended(request_id)
+                end = mailbox.end_record(request_id)
             except RequestInvalid as error:
                 yield ListedRequest(parts.name, request_id, request, "ended", str(error), {})
                 continue
@@ -60,7 +60,7 @@ def read_report(config: Config, found: ListedRequest) -> list[ReportLine]:
     """Return the outcome of each file of a request. Raises `RequestInvalid`, `StorageError`."""
     for parts in _owners(config):
         if parts.name == found.source:
-            return merged(Mailbox(parts.stores.sink, parts.id).report(found.id))
+            return latest_lines(Mailbox(parts.stores.sink, parts.id).report(found.id))
     return []
 
 
@@ -97,7 +97,7 @@ def cancel_request(config: Config, request_id: str, why: str, now: float) -> Req
         mailbox = Mailbox(parts.stores.sink, parts.id)
         contents = mailbox.contents()
         if request_id in contents.ended:
-            end = mailbox.ended(request_id)
+            end = mailbox.end_record(request_id)
             raise _over(request_id, "gone" if end is None else end.state)
         if request_id in contents.open:
             at = dt.datetime.fromtimestamp(now, dt.UTC).isoformat(timespec="seconds")

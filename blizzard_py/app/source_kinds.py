@@ -217,9 +217,9 @@ class UnitKind:
         )
 
     def explain(self, parts: SourceContext, source: Source[Any], place: Located) -> Explanation:
-        from blizzard_py.app.queries.unit_explain import explained_unit  # noqa: PLC0415  # as above
+        from blizzard_py.app.queries.unit_explain import explain_unit  # noqa: PLC0415  # as above
 
-        return explained_unit(parts, cast("UnitSource", source), place.uri, place.path or "")
+        return explain_unit(parts, cast("UnitSource", source), place.uri, place.path or "")
 
     def effect(self, found: SourceView, _before: SourceState, after: SourceState) -> Iterator[str]:
         due = [u for u in cast("UnitSource", found.source).preview(after).due.units if u.execute]

@@ -199,7 +199,7 @@ class _Following:
 
     def _known(self, seen: Stored) -> RequestResult:
         """Return the state of the request from the mailbox, else from the checkpoint."""
-        end = self.mailbox.ended(self.id)
+        end = self.mailbox.end_record(self.id)
         if end is not None:
             return RequestResult(self.id, end.state, end.reason, end.counts)
         return _result(self.id, seen.state.work.requests.get(self.id))

@@ -63,7 +63,7 @@ def units_between(
         except UnitError as error:
             raise EditRefused(f"--from, --to: {'; '.join(error.problems)}") from error
         values = values_of(configured(source))
-        state = checkpoint_edit.stored(found).state
+        state = checkpoint_edit.read_checkpoint(found).state
         _, keys = unit_edits.read_again(state, look(source, state, now), span, values, only)
         return keys
 

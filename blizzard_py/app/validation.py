@@ -115,13 +115,13 @@ def _inferred(
     parts = context_of(config, where, NoEngine())
     schema = inferred_schema(where[0], pipeline, parts.stores)
     try:
-        stored = schema.stored()
+        stored = schema.read_stored()
     except StorageError:  # out of reach from here, as its table is, which is told
         return settings
     found = stored or (_sampled(parts, schema) if pipeline.schema_.infer else None)
     if found is None:
         return None if pipeline.schema_.infer else settings
-    return settings.with_fields(schema.combined(found))
+    return settings.with_fields(schema.combine(found))
 
 
 def _sampled(parts: SourceContext, schema: InferredSchema) -> StoredSchema | None:
@@ -129,7 +129,7 @@ def _sampled(parts: SourceContext, schema: InferredSchema) -> StoredSchema | Non
     worker = source_pipeline(parts)
     try:
         files = worker.discover(worker.load()).files
-        return schema.inferred(files) if files else None
+        return schema.infer(files) if files else None
     except BlizzardError:  # of the source or its state: that is for `plan` and `run` to tell
         return None
     finally:

@@ -130,7 +130,7 @@ def build(
         source_pipeline(parts, fresh=fresh, admission=admission)
         for name, pipeline in config.pipelines.items()
         for parts in (
-            [shared_context(config, name, engine)]
+            [query_context(config, name, engine)]
             if len(pipeline.branches) > 1
             else [context_of(config, (name, source), engine) for source in pipeline.sources]
         )
@@ -146,7 +146,7 @@ def views(config: Config) -> list[SourcePipeline]:
     ]
 
 
-def shared_context(config: Config, name: str, engine: Engine) -> SourceContext:
+def query_context(config: Config, name: str, engine: Engine) -> SourceContext:
     """Return what the one worker is made of for all sources of a query over event time.
 
     They are the first one's by name, with all of them as members.
@@ -165,7 +165,7 @@ def shared_context(config: Config, name: str, engine: Engine) -> SourceContext:
 def owner_context(config: Config, where: tuple[str, str], engine: Engine) -> SourceContext:
     """Return the parts of the owner of the source's checkpoint."""
     if len(config.pipelines[where[0]].branches) > 1:
-        return shared_context(config, where[0], engine)
+        return query_context(config, where[0], engine)
     return context_of(config, where, engine)
 
 

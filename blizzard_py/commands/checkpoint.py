@@ -240,7 +240,7 @@ def reset(
     if units:
         if not source_of(load_config(config), (pipeline, source)).is_by_units:
             raise click.UsageError("--units is for sources with `units:`")
-        edit = partial(unit_edits.started_over, adopt=adopt)
+        edit = partial(unit_edits.start_over, adopt=adopt)
     return _edit(config, (pipeline, source), edit, why, yes=yes, dry_run=dry_run)
 
 
@@ -316,7 +316,7 @@ def _edit(
     loaded = load_config(config)
     refuse_edit(loaded, where, "an edited checkpoint")
     with closing(pipeline_of(loaded, where)) as found:
-        seen = checkpoint_edit.stored(found)
+        seen = checkpoint_edit.read_checkpoint(found)
         after = edit(seen.state)
         checkpoint_edit.require_not_publishing(found, seen.state)
         print_effect(found, seen.state, after)

@@ -183,7 +183,7 @@ def rollback(
     with closing(pipeline_of(loaded, where)) as found:
         store = CheckpointStore(found.sink, found.id)
         to, seen = store.version(name), store.load()
-        after = history.rolled_back(found, seen, to)
+        after = history.roll_back(found, seen, to)
         rows = [list(line) for line in history.differences(seen.state, after)]
         print_table(("what", NOW, to.name), rows)
         if source_of(loaded, where).has_files:

@@ -78,7 +78,7 @@ def list_letters(
     """
     loaded = load_config(config)
     where = operations.sources_of(loaded, pipeline, source)
-    found: Iterator[Listed] = operations.listed(loaded, where, replayed=replayed)
+    found: Iterator[Listed] = operations.list_dead_letters(loaded, where, replayed=replayed)
     shown = found if not limit else islice(found, limit)
     broken: list[str] = []
     if as_json or not limit:

@@ -46,7 +46,7 @@ def change_query(
         parts = found.parts
         if parts.event_time is None:
             raise ConfigError(f"pipelines.{where[0]}", ["has no query over event_time"])
-        seen = checkpoint_edit.stored(found)
+        seen = checkpoint_edit.read_checkpoint(found)
         edit(seen.state, parts)  # refused before anybody is asked
         if submit is None:
             checkpoint_edit.require_not_publishing(found, seen.state)

@@ -66,14 +66,16 @@ def advance(
     even without files. Exit codes: 1 refused, 7 no daemon has accepted the request yet; it stays.
     """
     # Arrow's functions, which no poll needs.
-    from blizzard_py.edits.event_time import advanced  # noqa: PLC0415  # see above
+    from blizzard_py.edits.event_time import advance_watermark  # noqa: PLC0415  # see above
 
     loaded, where = load_config(config), (pipeline, source)
     to_ms = _milliseconds(to)
 
     def edit(state: SourceState, parts: SourceContext) -> SourceState:
         assert parts.event_time is not None  # noqa: S101  # the caller has looked
-        return advanced(state, parts.event_time.settings, parts.branches, to_ms, time.time())
+        return advance_watermark(
+            state, parts.event_time.settings, parts.branches, to_ms, time.time()
+        )
 
     def describe(name: str, before: StreamState) -> str:
         move = f"{moment(before.watermark_ms) or '-'} -> {moment(to_ms)}"

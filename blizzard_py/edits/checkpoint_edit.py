@@ -23,8 +23,8 @@ from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import first_running, with_state
 from blizzard_py.slices.units.state import UnitsState
-from blizzard_py.sources.stale import World, adopted, newer_work, was_published, world_of
-from blizzard_py.sources.tables.newer_groups import published_since
+from blizzard_py.sources.stale import World, adopt_numbers, newer_work, was_published, world_of
+from blizzard_py.sources.tables.newer_groups import find_newer
 from blizzard_py.sources.tables.window_tasks import progress_of_text
 from blizzard_py.sources.tables.windows import is_below, text_of
 from blizzard_py.state.column_state import ColumnState
@@ -44,7 +44,7 @@ from blizzard_py.state.source_state import (
 from blizzard_py.state.transitions import requests_of, without_request
 
 
-def stored(source: SourcePipeline) -> Stored:
+def read_checkpoint(source: SourcePipeline) -> Stored:
     """Return the source's checkpoint. Raises `StateError`, `StorageError`."""
     return CheckpointStore(source.sink, source.id).load()
 
@@ -54,7 +54,7 @@ def require_known(source: SourcePipeline, partition: str) -> None:
 
     The watermark of a mistyped partition would apply to all partitions that sort before it.
     """
-    state = stored(source).state
+    state = read_checkpoint(source).state
     if (
         not partition
         or partition in state.position.progress.partitions
@@ -235,7 +235,7 @@ def require_not_publishing(source: SourcePipeline, state: SourceState) -> None:
     if was_published(state, parts, world):
         return
     # Other runs may have replaced files, too, so groups of files prove nothing here.
-    if not parts.has_files and published_since(source.sink, parts.letters_id, state, world.groups):
+    if not parts.has_files and find_newer(source.sink, parts.letters_id, state, world.groups):
         return
     raise EditRefused(
         "a batch is being published; let the daemon finish it (or start it: `blizzard run"
@@ -274,10 +274,10 @@ def change(
             .with_ids(last_batch="")
             .with_names(ledger=ledger.start_over(reported), unfolded=JournalTally())
         )
-        after = adopted(after, parts, world)
+        after = adopt_numbers(after, parts, world)
     elif after.kind.columns != seen.state.kind.columns:
         # The operator decides where reading begins.
-        after = adopted(after.with_ids(last_batch=""), parts, world)
+        after = adopt_numbers(after.with_ids(last_batch=""), parts, world)
         is_lost = seen.raw is None and after.ids.last_batch != NO_BATCH
         if after.kind.columns is not None and (is_lost or newer_work(seen.state, parts, world)):
             # Rows below the value may have been read since, or by a lost checkpoint.

@@ -16,7 +16,7 @@ from blizzard_py.state.stream_state import moment
 _MILLI = 1000
 
 
-def advanced(
+def advance_watermark(
     state: SourceState,
     given: EventTimeSettings,
     branches: Sequence[Branch],

@@ -16,7 +16,7 @@ from blizzard_core.errors import StateError
 from blizzard_py.edits.checkpoint_store import EditRefused, Stored, Version
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.stale import require_current, world_of
-from blizzard_py.sources.tables.newer_groups import published_since
+from blizzard_py.sources.tables.newer_groups import find_newer
 from blizzard_py.state.checkpoint_file import with_journal_names
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.ledger import Ledger
@@ -59,7 +59,7 @@ def _facts(state: SourceState) -> Mapping[str, str]:
     return {name: str(value) for name, value in found.items() if value is not None}
 
 
-def rolled_back(source: SourcePipeline, seen: Stored, to: Version) -> SourceState:
+def roll_back(source: SourcePipeline, seen: Stored, to: Version) -> SourceState:
     """Return the state of that version, to replace the ``seen`` one.
 
     Raises `EditRefused` where rows would come twice or be skipped, `StorageError`.
@@ -126,14 +126,14 @@ def _check_counts(source: SourcePipeline, now: SourceState, to: Version) -> None
 def _check_nothing_published(source: SourcePipeline, to: Version, until: float) -> None:
     """Raise `EditRefused` if a batch has ended since, by the store's times."""
     journal = Journal(source.sink, source.id, source.parts.concurrency)
-    since = [batch for batch, at in journal.written() if at >= until]
+    since = [batch for batch, at in journal.list_batches() if at >= until]
     if since:
         raise EditRefused(
             f"{len(since):,} batches were published since {to.name} was replaced, {since[0]} for"
             " one: what they ingested would come twice. Use `blizzard checkpoint rebuild`, which"
             " knows of them, or `checkpoint set`"
         )
-    if published_since(source.sink, source.parts.letters_id, to.state) is not None:
+    if find_newer(source.sink, source.parts.letters_id, to.state) is not None:
         raise EditRefused(f"groups were published since {to.name}; use `blizzard checkpoint reset`")
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from blizzard_core.errors import UnitError
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.slices.instants import in_utc, stamp
-from blizzard_py.slices.units.outcomes import marked, with_high
+from blizzard_py.slices.units.outcomes import mark_units, with_high
 from blizzard_py.slices.units.schemes import Pair
 from blizzard_py.slices.units.state import UnitsState, key_parts, unit_key
 from blizzard_py.slices.units.values import LONE, unit_name
@@ -57,7 +57,7 @@ def set_high(
     return unit_states.with_progress(_without_readings(state.with_kind(units=units)))
 
 
-def started_over(state: SourceState, *, adopt: bool) -> SourceState:
+def start_over(state: SourceState, *, adopt: bool) -> SourceState:
     """Return the state before any reading: the first one replaces everything.
 
     Rows of a source that was not read by units have no `_unit` and are never replaced. That is
@@ -111,7 +111,7 @@ def read_again(
 def with_marks(state: SourceState, found: UnitOutlook, keys: Sequence[str]) -> SourceState:
     """Return the state with these units to be read again."""
     try:
-        units = marked(_known(state, found), keys)
+        units = mark_units(_known(state, found), keys)
     except UnitError as error:
         raise EditRefused("; ".join(error.problems)) from error
     return _without_readings(state.with_kind(units=units))

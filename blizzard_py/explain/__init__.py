@@ -47,8 +47,16 @@ Verdicts:
 The journal reaches back thirty days.
 """
 
-from blizzard_py.explain.answer import explain, unmatched
+from blizzard_py.explain.answer import explain, explain_unmatched
 from blizzard_py.explain.explanation import Explanation, TaskEvidence, lines
-from blizzard_py.explain.location import Located, located
+from blizzard_py.explain.location import Located, locate
 
-__all__ = ["Explanation", "Located", "TaskEvidence", "explain", "lines", "located", "unmatched"]
+__all__ = [
+    "Explanation",
+    "Located",
+    "TaskEvidence",
+    "explain",
+    "explain_unmatched",
+    "lines",
+    "locate",
+]

@@ -43,7 +43,7 @@ CLOCK_SLACK_SECS = 5.0
 _REQUESTED = "ingested by request, longer ago than the journal reaches; polls skip it"
 
 
-def unmatched(place: Located) -> Explanation:
+def explain_unmatched(place: Located) -> Explanation:
     """Explain a file of no source."""
     return Explanation(
         place.uri, "unmatched", place.reason, place.source, place.checked, place.path
@@ -56,7 +56,7 @@ def explain(parts: SourceContext, source: Source[Any], place: Located) -> Explan
     Raises `StateError`, `StorageError`.
     """
     path = place.path or ""
-    base = unmatched(place)
+    base = explain_unmatched(place)
     story = source.explain(path)
     entry = story.entry
     if entry is not None:
@@ -66,7 +66,7 @@ def explain(parts: SourceContext, source: Source[Any], place: Located) -> Explan
         return replace(base, verdict="ignored", reason=story.ignored)
     status = story.status_in(state)
     partition, name = status.place
-    base = replace(base, compared_with=status.compared, partition=partition, name=name)
+    base = replace(base, compared_with=status.comparison, partition=partition, name=name)
     wait = waiting(state.work, path, parts.errors.advanced.max_retries)
     if wait is not None:
         missing_note = "" if entry else "; the file is missing, so it will be dropped"
@@ -293,5 +293,5 @@ def _passed(parts: SourceContext, status: ItemStatus, base: Explanation) -> Expl
     with contextlib.suppress(StateError):
         if _ledger_outcome(parts, base.path or "") == "unknown":
             return replace(base, verdict="unknown", reason=DOUBTFUL)
-    found = status.passed(partial(journal_start, parts.stores.sink, parts.id))
+    found = status.verdict(partial(journal_start, parts.stores.sink, parts.id))
     return replace(base, verdict=found.verdict, reason=found.reason, late=found.late)

@@ -35,7 +35,7 @@ class Located:
     checked: tuple[Checked, ...]
 
 
-def located(uri: str, roots: Mapping[str, str]) -> Located:
+def locate(uri: str, roots: Mapping[str, str]) -> Located:
     """Find ``uri`` among source roots (name to URI). Raises `ConfigError` if it is no URI.
 
     Names are used unchanged: ``%`` escapes are not decoded, and ``?`` and ``#`` have no meaning.

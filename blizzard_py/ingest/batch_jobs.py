@@ -54,13 +54,13 @@ class BatchJobs:
     def _run_records(self, state: SourceState, batch: Batch, prefix: str) -> Ingested:
         """Return the job for files of single records, which every source kind may have."""
         records = RecordFiles(self.parts)
-        files, lost = records.placed(batch.files)
+        files, lost = records.job_files(batch.files)
         if not files:
             return Ingested(IngestResult((), tuple(lost), 0))
         job = self._job(batch, prefix, files, records.settings(self.settle(batch.files)))
         ingested = PlainJobs(self.parts.engine).run(state, job, self.epoch())
         _check_complete(files, ingested.result)
-        result = records.named(ingested.result)
+        result = records.restore_names(ingested.result)
         return replace(ingested, result=replace(result, files=(*result.files, *lost)))
 
     def _settings_of(self, batch: Batch) -> IngestSettings:

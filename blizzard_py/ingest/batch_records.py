@@ -47,13 +47,13 @@ class BatchRecords:
                 batch.request, outcomes_name(batch.batch), map(_line_of, batch.results.finished)
             )
 
-    def journaled(self, flying: Sequence[Batch]) -> list[Batch]:
+    def journal_batches(self, flying: Sequence[Batch]) -> list[Batch]:
         """Return the batches that the journal has; with several sources, that of the first.
 
         Raises `StateError`, `StorageError`.
         """
         each = self._members[min(self._members)] if self._members else self._own
-        return list(each.journal.committed(batch.batch for batch in flying))
+        return list(each.journal.read_committed(batch.batch for batch in flying))
 
     def records_uri(self, batch: str) -> str:
         """Return where a batch's bad records are kept; of several sources, the first one's."""

@@ -41,12 +41,12 @@ from blizzard_py.state.retries import judge_outcomes
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.transitions import (
     as_journaled,
-    committed_at,
-    ended,
+    commit_time,
+    end_batch,
     name_outputs,
     prepare_batch,
     rename_outputs,
-    renumbered,
+    renumber_group,
     restart_batch,
     with_last_output,
 )
@@ -125,7 +125,7 @@ class BatchRunner:
 
     def as_journaled(self, state: SourceState) -> SourceState:
         """Return the state with its batches as the journal has them."""
-        return as_journaled(state, self._records.journaled(state.work.in_flight))
+        return as_journaled(state, self._records.journal_batches(state.work.in_flight))
 
     def recover(self, state: SourceState, batch: Batch) -> SourceState:
         """Finish a batch that a crash left in the checkpoint.
@@ -252,7 +252,7 @@ class BatchRunner:
         prefix = "" if replaced is None else UNIT_FILE_PREFIX
         outputs = name_outputs(result.outputs, names, prefix)
         log.info("batch_ingested", outputs=len(outputs), tasks=result.tasks)
-        at = committed_at(self._now(), self.reset_ts)
+        at = commit_time(self._now(), self.reset_ts)
         ready = prepare_batch(
             state,
             batch,
@@ -320,7 +320,7 @@ class BatchRunner:
         state, ready = self._grouped(state, ready)
         state = self._advance(state, ready, work)
         self._sink.delete_tree(staging_of(self._parts.id, self._epoch(), ready.batch))
-        self._tolerance.passed()
+        self._tolerance.count_committed()
         rows = sum(o.rows for o in ready.results.outputs)
         self._parts.meter.add_published(len(ready.files), sum(f.size for f in ready.files), rows)
         self._log.info(
@@ -354,7 +354,7 @@ class BatchRunner:
             free = self._groups.put(batch, self._epoch())
             if free is None:
                 break
-            state, batch = renumbered(state, batch, free)
+            state, batch = renumber_group(state, batch, free)
             self._save(state)
         return state, batch
 
@@ -372,10 +372,10 @@ class BatchRunner:
         self._activity.batch_enters(batch, "advance")
         now = self._now()
         after = state if has_records(batch) else self._source.advance(state, batch, work, now)
-        saved = self._save(ended(after, batch, now))
+        saved = self._save(end_batch(after, batch, now))
         self._activity.batch_done(batch)
         self._source.clean_up()
-        self._jobs.advanced(saved)
+        self._jobs.clean_up(saved)
         return saved
 
     def _ingest_batch(self, state: SourceState, batch: Batch, prefix: str) -> Ingested:

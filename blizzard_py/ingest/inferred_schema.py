@@ -105,7 +105,7 @@ def schema_path(pipeline: str) -> str:
     return f"{STATE_FOLDER}/{pipeline}_schema.json"
 
 
-def described(
+def describe_schema(
     origin: Literal["declared", "inferred", "added", "sample", "unknown"],
     fields: Sequence[FieldSpec],
     stored: StoredSchema | None = None,
@@ -158,12 +158,12 @@ class InferredSchema:
 
         Raises `SchemaConflict`, `SchemaUnknown`, `StateError`, `StorageError`.
         """
-        stored = self.stored()
+        stored = self.read_stored()
         if stored is None and not self._settings.infer:
             return self._declared
         if stored is None:
-            stored = self._keep(self.inferred(files))
-        return self.combined(stored)
+            stored = self._keep(self.infer(files))
+        return self.combine(stored)
 
     def evolve(
         self, schema: RowSchema, found: Sequence[UnexpectedField], takes: Takes
@@ -174,7 +174,7 @@ class InferredSchema:
         """
         for last in (*[False] * _TRIES, True):
             stored, version = self._versioned(schema.fields)
-            columns = self.combined(stored)
+            columns = self.combine(stored)
             fresh = [each for each in found if each.name not in stored.left_out]
             rules = replace(self._rules, taken=frozenset())
             result = evolved(columns, self._rules.taken, fresh, rules, takes)
@@ -198,7 +198,7 @@ class InferredSchema:
                     continue
                 self._log_changes(result.added, left_out)
             break
-        return replace(schema, fields=self.combined(stored), left_out=tuple(stored.left_out))
+        return replace(schema, fields=self.combine(stored), left_out=tuple(stored.left_out))
 
     def _versioned(self, fields: Sequence[FieldSpec]) -> tuple[StoredSchema, str | None]:
         """Return the stored schema, or without it the table's columns of running jobs."""
@@ -221,16 +221,16 @@ class InferredSchema:
         for name, reason in left_out.items():
             self._log.warning("field_left_out", field=name, reason=reason)
 
-    def combined(self, stored: StoredSchema) -> tuple[FieldSpec, ...]:
+    def combine(self, stored: StoredSchema) -> tuple[FieldSpec, ...]:
         """Return declared columns, then stored ones with other names."""
         rest = [f for f in stored.fields if f.name.lower() not in self._rules.taken]
         return (*self._declared, *rest)
 
-    def stored(self) -> StoredSchema | None:
+    def read_stored(self) -> StoredSchema | None:
         """Return what the file says, None if there is none. Writes nothing."""
         return checkpoint.load(self._sink, self.path, StoredSchema.from_json)
 
-    def inferred(self, files: Sequence[Entry]) -> StoredSchema:
+    def infer(self, files: Sequence[Entry]) -> StoredSchema:
         """Return what a sample of ``files`` says now. Writes nothing."""
         sample = chosen(files, self._settings.advanced.sample_files)
         inference = Inference(self._rules)
@@ -242,7 +242,7 @@ class InferredSchema:
         sampled = {"files": paths, **counts}
         return StoredSchema(found.fields, found.left_out, sampled, int(self._clock()))
 
-    def compared(self, files: Sequence[Entry]) -> tuple[StoredSchema | None, Inferred]:
+    def compare(self, files: Sequence[Entry]) -> tuple[StoredSchema | None, Inferred]:
         """Return the kept fields, and all fields, declared ones as well, by a sample of ``files``.
 
         Columns of the path and ours are left out. Raises `StateError`, `StorageError`.
@@ -253,7 +253,7 @@ class InferredSchema:
         )
         inference = Inference(rules)
         self._add_lines(inference, chosen(files, self._settings.advanced.sample_files))
-        return self.stored() if self._settings.is_found_out else None, inference.result()
+        return self.read_stored() if self._settings.is_found_out else None, inference.result()
 
     def _add_lines(self, inference: Inference, sample: Sequence[Entry]) -> None:
         limit = self._settings.advanced.sample_bytes_per_file
@@ -275,7 +275,7 @@ class InferredSchema:
             self._sink.put_if(self.path, checkpoint.encode(found.to_json()), None)
         except Conflict:
             # Another source was first, or our own write's answer was lost.
-            stored = self.stored()
+            stored = self.read_stored()
             if stored is None:
                 raise
             return stored

@@ -49,7 +49,7 @@ class Jobs(Protocol):
     def progress(self, output_prefix: str) -> float | None:
         """Return how much of the running job is done; see `Engine.progress`."""
 
-    def advanced(self, state: SourceState) -> None:
+    def clean_up(self, state: SourceState) -> None:
         """Remove replaced data after a batch is done and ``state`` is saved."""
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class PlainJobs:
         """See `Jobs`."""
         return self._engine.progress(output_prefix)
 
-    def advanced(self, state: SourceState) -> None:
+    def clean_up(self, state: SourceState) -> None:
         """Do nothing: plain jobs store nothing."""
 
     def close(self) -> None:

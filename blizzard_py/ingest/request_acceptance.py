@@ -19,7 +19,7 @@ from blizzard_py.requests.records import End
 from blizzard_py.requests.report import ReportLine
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.column_state import ColumnState
-from blizzard_py.state.source_state import SourceState, ToReplace, queued, under_way
+from blizzard_py.state.source_state import SourceState, ToReplace, queue_file, under_way
 from blizzard_py.state.transitions import without_batch, without_request
 
 # The most attempts of a batch of a request.
@@ -130,7 +130,7 @@ def with_selected(
     known = set(under_way(state.work))
     # Each once, also if the request names it twice.
     files = {entry.path: entry for entry in found.files if entry.path not in known}
-    fresh = [queued(entry, request_id) for entry in files.values()]
+    fresh = [queue_file(entry, request_id) for entry in files.values()]
     counts = Counter(line.state for line in found.lines)
     requests = with_page(
         state.work.requests,

@@ -59,14 +59,14 @@ from blizzard_py.sources.protocol import (
     Requested,
     Source,
 )
-from blizzard_py.sources.records import requested_records
+from blizzard_py.sources.records import records_of_request
 from blizzard_py.sources.stale import look
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.fence_record import FenceFile, FenceRecord
 from blizzard_py.state.last_error import ErrorNote
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import SourceState, checkpoint_path
-from blizzard_py.state.transitions import rested
+from blizzard_py.state.transitions import end_scan
 
 
 class SourcePipeline(SourceView):
@@ -244,7 +244,7 @@ class SourcePipeline(SourceView):
 
     def _requested(self, state: SourceState, now: float) -> Requested:
         """Return the work of the running request that was accepted first."""
-        found = requested_records(state, now)
+        found = records_of_request(state, now)
         return found if found.work else self.source.requested_items(state, now)
 
     def _has_more_requested(self, state: SourceState) -> bool:
@@ -253,7 +253,7 @@ class SourcePipeline(SourceView):
 
     def _rest(self, state: SourceState) -> SourceState:
         """Return the idle state, saved if it is new."""
-        idle = rested(state)
+        idle = end_scan(state)
         if idle != state:
             self._save(idle)
             self._log.info("idle", watermark=idle.position.progress.value)

@@ -12,11 +12,11 @@ from typing import Any
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.dead_letters.reader import DeadLetterObject, objects
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.protocol import Backlog, ScanResult, Source
+from blizzard_py.sources.protocol import Backlog, Source, SourceScan
 from blizzard_py.state.checkpoint_file import check_identity, read_state
 from blizzard_py.state.source_state import SourceState, checkpoint_path
 from blizzard_py.state.stream_query import check_query
-from blizzard_py.state.transitions import ended
+from blizzard_py.state.transitions import end_batch
 
 
 class SourceView:
@@ -64,10 +64,12 @@ class SourceView:
         """Return the state with batches that are being published already done."""
         for batch in state.work.in_flight:
             if batch.phase == "publishing":
-                state = ended(self.source.outlook(state, batch), batch, batch.results.committed_ts)
+                state = end_batch(
+                    self.source.outlook(state, batch), batch, batch.results.committed_ts
+                )
         return state
 
-    def discover(self, state: SourceState, *, whole: bool = False) -> ScanResult:
+    def discover(self, state: SourceState, *, whole: bool = False) -> SourceScan:
         """Return what the next poll would find; ``whole``: the ones after it as well.
 
         Writes nothing.

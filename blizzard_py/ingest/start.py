@@ -21,7 +21,7 @@ from blizzard_py.state.source_state import (
     ProcessedNames,
     SourceState,
 )
-from blizzard_py.state.stream_state import watched_query
+from blizzard_py.state.stream_state import placeholder_query
 from blizzard_py.state.transitions import clamp_times
 
 
@@ -59,7 +59,7 @@ class Start:
         watch, stream = parts.watch, state.kind.stream
         if stream is not None and stream.is_watched:
             # The watermark is not reported any more, or it is of another column now.
-            same = watch is not None and stream.query == watched_query(watch.column)
+            same = watch is not None and stream.query == placeholder_query(watch.column)
             own = own.with_kind(stream=stream if same else None)
         state = clamp_times(own, self.clock())
         if found is not None and found.source is None:

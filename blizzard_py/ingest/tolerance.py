@@ -32,7 +32,7 @@ class Tolerance:
         self._check_records(finished)
         self._checked = self._check_failures(finished)
 
-    def passed(self) -> None:
+    def count_committed(self) -> None:
         """Count the bad files of the last checked batch, which is committed."""
         self._passed += self._checked
         self._checked = 0

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from blizzard_core.limits import UNEXPECTED_FIELDS
 from blizzard_py.job import FieldSpec, UnexpectedField
-from blizzard_py.state.composite_state import parted
+from blizzard_py.state.composite_state import split_path
 from blizzard_py.state.source_state import SourceState
 
 # Names that are told now, and a file that has the first of them.
@@ -34,7 +34,7 @@ def with_reported_fields(
         return state.with_summary(unexpected=known), reported
     after, all_reported = dict(state.kind.members), []
     for name, own in members.items():
-        its = [each for each in found if parted(each.path)[0] == name]
+        its = [each for each in found if split_path(each.path)[0] == name]
         known, reported = _new_fields(after[name].summary.unexpected, its, own)
         after[name] = after[name].with_summary(unexpected=known)
         all_reported += reported

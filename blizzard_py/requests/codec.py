@@ -51,13 +51,13 @@ def canonical(value: Mapping[str, Any]) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def encoded(document: DataclassInstance) -> bytes:
+def encode(document: DataclassInstance) -> bytes:
     """Return the stored bytes of a document, the same for equal ones."""
     known = {each.name: getattr(document, each.name) for each in fields(document)}
     return canonical({"v": VERSION, **known})
 
 
-def parsed(raw: bytes, where: str, remedy: str) -> tuple[Head, dict[str, Any]]:
+def parse(raw: bytes, where: str, remedy: str) -> tuple[Head, dict[str, Any]]:
     """Return the head of a document and all of it but the version. Raises `RequestInvalid`."""
     if len(raw) > REQUEST_BYTES:
         most = f"{REQUEST_BYTES >> 20} MiB"
@@ -68,13 +68,13 @@ def parsed(raw: bytes, where: str, remedy: str) -> tuple[Head, dict[str, Any]]:
         raise invalid(f"{where}: is not valid JSON ({error}); {remedy}") from error
     if not isinstance(document, dict):
         raise invalid(f"{where}: is no JSON object; {remedy}")
-    head = fitted(Head, document, where, remedy, is_open=True)
+    head = decode(Head, document, where, remedy, is_open=True)
     if head.v != VERSION:
         raise unknown(f"{where}: v: {head.v}", head, remedy)
     return head, {key: value for key, value in document.items() if key != "v"}
 
 
-def fitted(kind: type[T], value: Any, where: str, remedy: str, *, is_open: bool = False) -> T:
+def decode(kind: type[T], value: Any, where: str, remedy: str, *, is_open: bool = False) -> T:
     """Return what a JSON value describes, as `decode_document` does. Raises `RequestInvalid`."""
     try:
         return decode_document(kind, value, where, remedy, open_=is_open)

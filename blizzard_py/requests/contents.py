@@ -32,7 +32,7 @@ class Contents:
     ended: tuple[str, ...]
 
 
-def checked(request_id: str) -> str:
+def check_id(request_id: str) -> str:
     """Return an id that is one: no path can be made of it. Raises `RequestInvalid`."""
     if _ID.fullmatch(request_id) is None:
         raise invalid(f"{request_id!r} is no id of a request; list the requests")
@@ -44,7 +44,7 @@ def number_of(request_id: str) -> int:
     return int(request_id.partition(".")[2])
 
 
-def grouped(entries: Iterable[Entry], folder: str) -> Found:
+def group_objects(entries: Iterable[Entry], folder: str) -> Found:
     """Return the objects of each request, ordered by digest and number, without foreign ones."""
     found: Found = {}
     for entry in entries:

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from blizzard_core.limits import REQUEST_FILES, REQUEST_LETTERS, REQUEST_UNITS
-from blizzard_py.requests.codec import Text, canonical, fitted, invalid, parsed, unknown
+from blizzard_py.requests.codec import Text, canonical, decode, invalid, parse, unknown
 
 Kind = Literal["mark_units", "advance_watermark", "reingest", "close_letters"]
 Mode = Literal["add", "replace", "again"]
@@ -172,13 +172,13 @@ def digest(request: Request) -> str:
 
 def request_of(raw: bytes, where: str, remedy: str = CANCEL_IT) -> Request:
     """Return the request that stored bytes describe. Raises `RequestInvalid`."""
-    head, document = parsed(raw, where, remedy)
+    head, document = parse(raw, where, remedy)
     if "kind" in document and head.kind not in get_args(Kind):
         raise unknown(f"{where}: kind: {head.kind!r}", head, remedy)
-    request = fitted(Request, document, where, remedy)
+    request = decode(Request, document, where, remedy)
     select, options = _FORMS[request.kind]
-    fitted(select, request.select, f"{where}: select", remedy)
-    fitted(options, request.options, f"{where}: options", remedy)
+    decode(select, request.select, f"{where}: select", remedy)
+    decode(options, request.options, f"{where}: options", remedy)
     if not _is_time(request.at):
         raise invalid(f"{where}: at: {request.at!r} is no ISO time with a zone; {remedy}")
     return request

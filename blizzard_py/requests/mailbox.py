@@ -23,16 +23,16 @@ from blizzard_core.errors import Conflict, NotFound, StorageError
 from blizzard_core.limits import REQUEST_BYTES, REQUEST_CHARACTERS
 from blizzard_core.storage.protocol import Entry, Storage, listed
 from blizzard_core.text import shortened
-from blizzard_py.requests.codec import RequestInvalid, encoded
+from blizzard_py.requests.codec import RequestInvalid, encode
 from blizzard_py.requests.contents import (
     CANCEL,
     ENDED,
     REQUEST,
     Contents,
     Found,
-    checked,
+    check_id,
     contents_of,
-    grouped,
+    group_objects,
     last_number,
     number_of,
 )
@@ -78,7 +78,7 @@ class Mailbox:
         since, or what was done would count for what is new. Raises `RequestInvalid` if the owner
         would refuse the document.
         """
-        raw = encoded(request)
+        raw = encode(request)
         request_of(raw, f"{request.kind} for {self._folder}", "correct the command")
         stem = digest(request)
         found = self._found(f"{stem}.")
@@ -157,7 +157,7 @@ class Mailbox:
         limit = REQUEST_CHARACTERS
         cancel = Cancel(by=shortened(by, limit), at=at, why=shortened(why, limit))
         with suppress(Conflict):
-            self._sink.put_if(self._path(request_id, CANCEL), encoded(cancel), None)
+            self._sink.put_if(self._path(request_id, CANCEL), encode(cancel), None)
         self.ring()
 
     def is_cancelled(self, request_id: str) -> bool:
@@ -177,9 +177,9 @@ class Mailbox:
         Only after the save that ended the request: an owner that was replaced must not end what
         its successor runs.
         """
-        self._sink.put_atomic(self._path(request_id, ENDED), encoded(record))
+        self._sink.put_atomic(self._path(request_id, ENDED), encode(record))
 
-    def ended(self, request_id: str) -> End | None:
+    def end_record(self, request_id: str) -> End | None:
         """Return the end record, None of a request without one. Raises `RequestInvalid`."""
         try:
             return end_of(*self._document(request_id, ENDED))
@@ -188,7 +188,7 @@ class Mailbox:
 
     def put_report(self, request_id: str, name: str, lines: Iterable[ReportLine]) -> None:
         """Put a part of a request's report, under a name of `blizzard_py.requests.report`."""
-        path = f"{self._folder}/{checked(request_id)}/{name}"
+        path = f"{self._folder}/{check_id(request_id)}/{name}"
         self._sink.put_atomic(path, lines_to_bytes(lines))
 
     def report(self, request_id: str) -> Iterator[ReportLine]:
@@ -196,7 +196,7 @@ class Mailbox:
 
         Raises `RequestInvalid`.
         """
-        folder = f"{self._folder}/{checked(request_id)}/"
+        folder = f"{self._folder}/{check_id(request_id)}/"
         entries = listed(self._sink, folder, f"{folder}\U0010ffff")
         found = {entry.path.removeprefix(folder): entry for entry in entries}
         for name in current_names(found):
@@ -231,10 +231,10 @@ class Mailbox:
 
     def _found(self, stem: str) -> Found:
         start = f"{self._folder}/{stem}"
-        return grouped(listed(self._sink, start, f"{start}\U0010ffff"), self._folder)
+        return group_objects(listed(self._sink, start, f"{start}\U0010ffff"), self._folder)
 
     def _path(self, request_id: str, suffix: str) -> str:
-        return f"{self._folder}/{checked(request_id)}{suffix}"
+        return f"{self._folder}/{check_id(request_id)}{suffix}"
 
     def _document(self, request_id: str, suffix: str) -> tuple[bytes, str]:
         path = self._path(request_id, suffix)

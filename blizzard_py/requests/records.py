@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from blizzard_py.requests.codec import Text, fitted, parsed
+from blizzard_py.requests.codec import Text, decode, parse
 from blizzard_py.requests.progress import Ended
 
 T = TypeVar("T")
@@ -55,5 +55,5 @@ def end_of(raw: bytes, where: str) -> End:
 
 
 def _record(kind: type[T], raw: bytes, where: str) -> T:
-    _, document = parsed(raw, where, _REMEDY)
-    return fitted(kind, document, where, _REMEDY)
+    _, document = parse(raw, where, _REMEDY)
+    return decode(kind, document, where, _REMEDY)

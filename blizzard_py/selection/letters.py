@@ -23,8 +23,8 @@ from blizzard_py.state.record_names import (
     is_of_records,
     is_short,
     record_file,
-    spelled_stem,
     stem_of,
+    stem_prefix,
 )
 
 # How much of records may wait in memory for being written, and how large their files get.
@@ -60,7 +60,7 @@ def original(parts: SourceContext, letter: DeadLetter) -> DeadLetter:
     name = RecordFiles(parts).path_of(letter.uri)
     if name is None:
         return letter
-    stem = spelled_stem(stem_of(name))
+    stem = stem_prefix(stem_of(name))
     return replace(letter, uri=f"{parts.stores.source.uri}/{stem}", line=0)
 
 

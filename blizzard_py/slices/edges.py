@@ -50,7 +50,7 @@ def next_begin(
     return begin
 
 
-def lowered(low: T, begins: Iterable[T], first: T, is_below: Below = lt) -> T:
+def replacement_begin(low: T, begins: Iterable[T], first: T, is_below: Below = lt) -> T:
     """Return where a reading from ``low`` has to begin, to replace complete slices.
 
     It is the last of the rising ``begins`` that is not above ``low``, or ``first`` without any.

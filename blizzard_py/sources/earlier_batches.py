@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from blizzard_py.state.record_names import spelled_stem, stem_of
+from blizzard_py.state.record_names import stem_of, stem_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def _together(
                 if not batch.rows[other] or batch.batch not in ids[other]:
                     continue  # these outputs have none of its rows, or no longer
                 if other not in stems:
-                    lacking.setdefault(batch.long.get(other, spelled_stem(other)), stems[stem])
+                    lacking.setdefault(batch.long.get(other, stem_prefix(other)), stems[stem])
                     continue
                 if other not in leaders:
                     leaders[other] = other

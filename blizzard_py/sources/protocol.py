@@ -54,7 +54,7 @@ LEFT_STAGE = "left"
 
 
 @dataclass(frozen=True, slots=True)
-class ScanResult:
+class SourceScan:
     """The findings of a scan, and its cost.
 
     ``files`` are the items to ingest, oldest first; ``young`` are too new for now. ``scanned`` has
@@ -148,7 +148,7 @@ class PollPlan(Generic[W]):
     """The next step: the state that was learned from looking, what was found, the work."""
 
     state: SourceState
-    scan: ScanResult
+    scan: SourceScan
     work: W
 
 
@@ -201,7 +201,7 @@ class Source(Protocol[W]):
     def check(self, state: SourceState) -> None:
         """Raise `StateError` if the state was kept in a way that the settings contradict."""
 
-    def discover(self, state: SourceState, *, full: bool = False) -> ScanResult:
+    def discover(self, state: SourceState, *, full: bool = False) -> SourceScan:
         """Return what the next poll would find; ``full``: the ones after it as well."""
 
     def outlook(self, state: SourceState, batch: Batch) -> SourceState:

@@ -21,7 +21,7 @@ from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import SourceState
 
 
-def requested_records(state: SourceState, now: float) -> Requested:
+def records_of_request(state: SourceState, now: float) -> Requested:
     """Return the files of records of the running request that was accepted first."""
     first, waits = first_running(state.work.requests), waiting(state.work.retries, now)
     files = [
@@ -99,7 +99,7 @@ class RecordFiles:
             ),
         )
 
-    def placed(self, entries: Sequence[Entry]) -> tuple[list[JobFile], list[FinishedFile]]:
+    def job_files(self, entries: Sequence[Entry]) -> tuple[list[JobFile], list[FinishedFile]]:
         """Return the job's files with their table directories, and the outcomes of the others."""
         template = self.parts.ingest.layout.partition_template
         found = self.parts.files.partition_filter if self.parts.has_files else None
@@ -118,7 +118,7 @@ class RecordFiles:
                 files.append(JobFile(path, entry.size, place))
         return files, lost
 
-    def named(self, result: IngestResult) -> IngestResult:
+    def restore_names(self, result: IngestResult) -> IngestResult:
         """Return the result of a job with its files under the names of the state."""
         return replace(
             result,

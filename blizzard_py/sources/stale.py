@@ -146,7 +146,7 @@ def require_current(state: SourceState, parts: SourceContext, world: World) -> S
         _check_journal(of_source(state, member.source_name), member)
     if not parts.members:
         _check_journal(state, parts)
-    return adopted(state, parts, world)
+    return adopt_numbers(state, parts, world)
 
 
 def newer_work(state: SourceState, parts: SourceContext, world: World) -> str | None:
@@ -210,13 +210,13 @@ def _later_attempts(state: SourceState, parts: SourceContext) -> str | None:
     """Return what the journal has of a batch that another attempt has committed since."""
     attempts = {b.batch: b.attempt for b in state.work.in_flight if b.phase == "publishing"}
     for each in parts.members or (parts,):
-        for committed in Journal(parts.stores.sink, each.id).committed(sorted(attempts)):
+        for committed in Journal(parts.stores.sink, each.id).read_committed(sorted(attempts)):
             if committed.attempt > attempts[committed.batch]:
                 return f"the journal has attempt {committed.attempt} of batch {committed.batch}"
     return None
 
 
-def adopted(state: SourceState, parts: SourceContext, world: World) -> SourceState:
+def adopt_numbers(state: SourceState, parts: SourceContext, world: World) -> SourceState:
     """Return the state with every number at least as high as the world tells."""
     known, record = state.ids.committed, world.record
     if record is not None and record.number >= known.number - 1 and contradiction(known, record):

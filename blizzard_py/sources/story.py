@@ -88,7 +88,7 @@ class ItemStatus(Protocol):
     """The standing of an item to a state. A store is asked when it is called."""
 
     @property
-    def compared(self) -> Compared | None:
+    def comparison(self) -> Compared | None:
         """Return what its name is compared with, if there is such a thing."""
 
     @property
@@ -101,7 +101,7 @@ class ItemStatus(Protocol):
     def next_poll(self) -> Waiting:
         """Return what it waits for that is new."""
 
-    def passed(self, journal_start: Callable[[], float | None]) -> Passed:
+    def verdict(self, journal_start: Callable[[], float | None]) -> Passed:
         """Return what it is that is not new.
 
         ``journal_start`` tells since when there is a journal.

@@ -60,7 +60,7 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_py.job import FinishedFile, StagedBadRecords
 from blizzard_py.reading import ReadMarks
 from blizzard_py.requests.progress import RequestState
-from blizzard_py.slices.units.state import UnitsState, checked, units_to_json
+from blizzard_py.slices.units.state import UnitsState, check_units, units_to_json
 from blizzard_py.state.batch import Batch, BatchResults, Phase, PlannedGroup, PlannedOutput
 from blizzard_py.state.column_state import ColumnState, columns_to_json
 from blizzard_py.state.journal_tally import JournalTally
@@ -249,7 +249,7 @@ def state_from_json(document: Any, where: str) -> SourceState:
         late_files=LateFileState(sweep=found.sweep or Sweep(), lateness=found.lateness or ()),
         kind=KindState(
             columns=found.columns,
-            units=None if found.units is None else checked(found.units, f"{where}: units"),
+            units=None if found.units is None else check_units(found.units, f"{where}: units"),
             stream=found.stream,
             members={
                 n: state_from_json(d, f"{where}: sources.{n}")

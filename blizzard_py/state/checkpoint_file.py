@@ -144,7 +144,7 @@ def with_journal_names(sink: Storage, source_id: str, state: SourceState) -> Sou
 
     Raises `StateError` if the journal lacks a batch that the checkpoint needs.
     """
-    absent = unlisted(state.position)
+    absent = batches_in_journal(state.position)
     records = list(Journal(sink, source_id).read(absent))
     missing = set(absent) - {record.batch for record in records}
     if missing:
@@ -157,7 +157,7 @@ def with_journal_names(sink: Storage, source_id: str, state: SourceState) -> Sou
     return state.with_position(progress=with_names(state.position.progress, names))
 
 
-def unlisted(position: Position) -> list[str]:
+def batches_in_journal(position: Position) -> list[str]:
     """Return the batches whose names in grace a stored checkpoint leaves to the journal."""
     listed = {at for known in position.progress.partitions.values() for at in known.done.values()}
     return [batch for batch, seen in position.window if seen not in listed]

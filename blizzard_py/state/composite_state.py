@@ -30,12 +30,12 @@ from blizzard_py.state.stream_state import SourceStream, StreamState
 _COLON = ":"
 
 
-def qualified(name: str, path: str) -> str:
+def qualify_path(name: str, path: str) -> str:
     """Return a file's path prefixed with its source's name."""
     return f"{name}{_COLON}{path}"
 
 
-def parted(path: str) -> tuple[str, str]:
+def split_path(path: str) -> tuple[str, str]:
     """Split a qualified path into the source's name and the path below its root."""
     name, _, rest = path.partition(_COLON)
     return name, rest
@@ -46,7 +46,7 @@ def of_source(state: SourceState, name: str) -> SourceState:
     own = state.kind.members.get(name) or SourceState(
         names=ProcessedNames(unfolded=_first_tally(state))
     )
-    retries = {parted(path): retry for path, retry in state.work.retries.items()}
+    retries = {split_path(path): retry for path, retry in state.work.retries.items()}
     parts = (
         part_of(batch, name, is_first=_is_first(state, name)) for batch in state.work.in_flight
     )
@@ -84,9 +84,11 @@ def with_source(state: SourceState, name: str, after: SourceState) -> SourceStat
     now = {batch.batch: batch for batch in after.work.in_flight}
     stay = [one for one in state.work.in_flight if one.batch in now or one.batch not in before]
     known = {batch.batch for batch in stay}
-    fresh = [lifted(batch, name) for key, batch in now.items() if key not in known]
-    others = {path: retry for path, retry in state.work.retries.items() if parted(path)[0] != name}
-    own = {qualified(name, path): retry for path, retry in after.work.retries.items()}
+    fresh = [qualify_batch(batch, name) for key, batch in now.items() if key not in known]
+    others = {
+        path: retry for path, retry in state.work.retries.items() if split_path(path)[0] != name
+    }
+    own = {qualify_path(name, path): retry for path, retry in after.work.retries.items()}
     updated = (
         after.with_position(reset_ts=0.0)
         .with_work(in_flight=(), retries={})
@@ -123,35 +125,35 @@ def part_of(batch: Batch, name: str, *, is_first: bool) -> Batch | None:
     )
 
 
-def lifted(batch: Batch, name: str) -> Batch:
+def qualify_batch(batch: Batch, name: str) -> Batch:
     """Return a batch of one source with qualified paths."""
-    return replace(batch, files=tuple(lifted_entries(batch.files, name))).with_results(
-        finished=tuple(lifted_files(batch.results.finished, name)),
-        letters=tuple(lifted_letters(batch.results.letters, name)),
+    return replace(batch, files=tuple(qualify_entries(batch.files, name))).with_results(
+        finished=tuple(qualify_outcomes(batch.results.finished, name)),
+        letters=tuple(qualify_letters(batch.results.letters, name)),
     )
 
 
-def lifted_entries(entries: Iterable[Entry], name: str) -> list[Entry]:
+def qualify_entries(entries: Iterable[Entry], name: str) -> list[Entry]:
     """Return listed files of one source with qualified paths."""
-    return [replace(entry, path=qualified(name, entry.path)) for entry in entries]
+    return [replace(entry, path=qualify_path(name, entry.path)) for entry in entries]
 
 
-def lifted_files(files: Iterable[FinishedFile], name: str) -> list[FinishedFile]:
+def qualify_outcomes(files: Iterable[FinishedFile], name: str) -> list[FinishedFile]:
     """Return outcomes of one source with qualified paths."""
-    return [replace(file, path=qualified(name, file.path)) for file in files]
+    return [replace(file, path=qualify_path(name, file.path)) for file in files]
 
 
-def lifted_letters(letters: Iterable[StagedBadRecords], name: str) -> list[StagedBadRecords]:
+def qualify_letters(letters: Iterable[StagedBadRecords], name: str) -> list[StagedBadRecords]:
     """Return staged dead letters of one source with qualified paths."""
-    return [_renamed(each, lambda path: qualified(name, path)) for each in letters]
+    return [_renamed(each, lambda path: qualify_path(name, path)) for each in letters]
 
 
 def _letters_of(letters: Iterable[StagedBadRecords], name: str) -> list[StagedBadRecords]:
     """Return the staged dead letters of one source. Each object belongs to one source."""
     return [
-        _renamed(each, lambda path: parted(path)[1])
+        _renamed(each, lambda path: split_path(path)[1])
         for each in letters
-        if each.files and parted(each.files[0][0])[0] == name
+        if each.files and split_path(each.files[0][0])[0] == name
     ]
 
 
@@ -160,7 +162,7 @@ def _renamed(letters: StagedBadRecords, rename: Callable[[str], str]) -> StagedB
 
 
 def _own(path: str, name: str) -> str | None:
-    whose, rest = parted(path)
+    whose, rest = split_path(path)
     return rest if whose == name else None
 
 

@@ -25,7 +25,7 @@ class EventTimes:
     behind: tuple[int, ...]
 
 
-def merged_times(found: Iterable[EventTimes | None]) -> EventTimes | None:
+def merge_times(found: Iterable[EventTimes | None]) -> EventTimes | None:
     """Return the statistics of all rows together, None if there are none."""
     some = [each for each in found if each is not None]
     if not some:
@@ -36,11 +36,11 @@ def merged_times(found: Iterable[EventTimes | None]) -> EventTimes | None:
         min(each.min_ms for each in some),
         max(each.max_ms for each in some),
         round(sum(each.avg_ms * each.count for each in some) / count, 3),
-        merged_behind(some),
+        merge_buckets(some),
     )
 
 
-def merged_behind(found: Iterable[EventTimes]) -> tuple[int, ...]:
+def merge_buckets(found: Iterable[EventTimes]) -> tuple[int, ...]:
     """Return the sum of each bucket."""
     rows = [each.behind for each in found]
     return tuple(map(sum, zip(*rows, strict=True))) if rows else (0,) * (len(BEHIND_SECS) + 1)

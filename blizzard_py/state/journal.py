@@ -201,7 +201,7 @@ class Journal:
 
     def batches(self) -> Iterator[str]:
         """Return the ids of all batches, with one page in memory at a time."""
-        return (batch for batch, _ in self.written())
+        return (batch for batch, _ in self.list_batches())
 
     def batches_from(self, batch: str) -> list[str]:
         """Return the ids from ``batch`` on, in order. The cost depends on their number."""
@@ -214,10 +214,10 @@ class Journal:
         whole seconds, and its clock may have been put back. So ``now`` alone could lie before an
         existing batch.
         """
-        recent = [batch for batch, at in self.written() if at >= now - CLOCK_STEP_SECS]
+        recent = [batch for batch, at in self.list_batches() if at >= now - CLOCK_STEP_SECS]
         return max([now, *(record.finished_ts for record in self.read(recent))])
 
-    def written(self) -> Iterator[tuple[str, float]]:
+    def list_batches(self) -> Iterator[tuple[str, float]]:
         """Yield all batches, each with the store's time of its object."""
         for batch, entry in latest(self._entries()):
             yield batch, entry.modified
@@ -247,7 +247,7 @@ class Journal:
                 frozenset(file.path for file in found.files if file.stage == ROWS_UNKNOWN),
             )
 
-    def committed(self, batches: Iterable[str]) -> Iterator[Batch]:
+    def read_committed(self, batches: Iterable[str]) -> Iterator[Batch]:
         """Yield these batches as they were committed, in the given order, without missing ones.
 
         Raises as `read` does.

@@ -26,7 +26,7 @@ AUTO_GRACE_SECS = (60.0, 300.0, 3600.0)
 Lateness = tuple[tuple[int, float], ...]
 
 
-def measured(
+def measure_lateness(
     known: Lateness,
     progress: Progress,
     found: Iterable[Entry],

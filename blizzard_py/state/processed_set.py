@@ -186,7 +186,7 @@ def write(storage: Storage, folder: str, change: SetChange, epoch: int) -> Proce
     return ProcessedSet((*change.segments, _Loaded(segment, change.digests)))
 
 
-def written_again(
+def copy_segments(
     storage: Storage, folder: str, segments: Iterable[Segment], named: Iterable[Segment], epoch: int
 ) -> tuple[Segment, ...]:
     """Return the segments, with those not ``named`` copied to new names of this epoch.

@@ -54,7 +54,7 @@ class ProcessedTracker:
         return self._applied(self._loaded().adding(paths))
 
     def forgetting(self, listed: Digests, now: float) -> tuple[Segment, ...] | None:
-        """Forget names that have left the source for good. Save the segments, then call `clean_up`."""
+        """Forget names that have left the source for good. Save the segments, call `clean_up`."""
         return self._applied(self._loaded().forgetting(listed, now))
 
     def sparing(self) -> tuple[Segment, ...] | None:

@@ -31,7 +31,7 @@ def record_file(stem: str, batch: str, piece: int) -> str:
 
     In the source file's folder, and short enough for any disk, also while it is written.
     """
-    return f"{spelled_stem(stem)}.{batch}.{piece}.ndjson"
+    return f"{stem_prefix(stem)}.{batch}.{piece}.ndjson"
 
 
 def letter_batch_of(name: str) -> str | None:
@@ -60,7 +60,7 @@ def is_short(stem: str) -> bool:
     return stem.startswith(_SHORT)
 
 
-def spelled_stem(stem: str) -> str:
+def stem_prefix(stem: str) -> str:
     """Return a stem as it begins the names of record files."""
     return stem.removeprefix(_SHORT)
 

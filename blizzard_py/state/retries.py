@@ -37,7 +37,7 @@ def waiting(retries: Mapping[str, Retry], now: float) -> set[str]:
     return {path for path, retry in retries.items() if retry.after > now}
 
 
-def retried(retries: Mapping[str, Retry], batch: Batch, now: float) -> dict[str, Retry]:
+def retries_after(retries: Mapping[str, Retry], batch: Batch, now: float) -> dict[str, Retry]:
     """Return the files that wait for another try after the batch, with their times."""
     outcome = {file.path: file.outcome for file in batch.results.finished}
     waiting = {path: retry for path, retry in retries.items() if path not in outcome}

@@ -52,7 +52,7 @@ class QueuedFile(Entry):
         return Entry(self.path, self.size, self.modified)
 
 
-def queued(entry: Entry, request: str = "") -> QueuedFile:
+def queue_file(entry: Entry, request: str = "") -> QueuedFile:
     """Return a file as one of the queue."""
     return QueuedFile(entry.path, entry.size, entry.modified, request)
 

@@ -108,7 +108,7 @@ def changes(stored: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def respelled(stored: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, str]:
+def spelling_changes(stored: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, str]:
     """Return a sentence for each changed key that may still mean the same query."""
     found = {}
     for key in _SPELLED:
@@ -127,7 +127,7 @@ def respelled(stored: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str
     return found
 
 
-def resumed(stream: StreamState | None, current: Mapping[str, Any]) -> StreamState:
+def resume(stream: StreamState | None, current: Mapping[str, Any]) -> StreamState:
     """Return the state for the next batch, after all checks, with the present text of the query.
 
     After an operator's reset the query may be another one.
@@ -169,10 +169,10 @@ def check_query(state: SourceState, current: Mapping[str, Any] | None, where: st
         return
     found = changes(stream.query, current)
     if found:
-        raise changed(found, where, forgettable=not changes(forgotten(stream.query), current))
+        raise change_error(found, where, forgettable=not changes(forgotten(stream.query), current))
 
 
-def changed(found: Sequence[str], where: str, *, forgettable: bool = True) -> StateError:
+def change_error(found: Sequence[str], where: str, *, forgettable: bool = True) -> StateError:
     """Return the error for a changed query. ``forgettable``: valid once its state is forgotten."""
     remedy = _FORGETTING if forgettable else _REMEDY
     return StateError(

@@ -154,7 +154,7 @@ class StreamState:
         return frozenset(packed.object for packed in self.packs.values())
 
 
-def watched_query(column: str) -> dict[str, Any]:
+def placeholder_query(column: str) -> dict[str, Any]:
     """Return a placeholder for a query that does not exist."""
     return {_WATCHED: column}
 

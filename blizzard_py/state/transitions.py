@@ -20,7 +20,7 @@ from blizzard_py.job import FinishedFile, StagedBadRecords, StagedOutput
 from blizzard_py.reading import ReadMarks
 from blizzard_py.requests.progress import RequestState, with_counts
 from blizzard_py.state.batch import Batch, PlannedGroup, PlannedOutput, Replaced
-from blizzard_py.state.retries import RETRY_SECS, retried
+from blizzard_py.state.retries import RETRY_SECS, retries_after
 from blizzard_py.state.source_state import CommitPoint, PendingWork, SourceState, Totals
 from blizzard_py.state.stream_state import StreamState
 
@@ -69,7 +69,7 @@ def with_last_output(state: SourceState, names: Sequence[str]) -> SourceState:
     return state.with_ids(last_output=max([state.ids.last_output, *names]))
 
 
-def committed_at(now: float, reset_ts: float) -> float:
+def commit_time(now: float, reset_ts: float) -> float:
     """Return the commit time of a batch: now, but after the last start over.
 
     Batches before a start over do not count. The store's clock may have been put back since then.
@@ -117,7 +117,7 @@ def prepare_batch(
     return _replaced(state, batch, ready), ready
 
 
-def renumbered(state: SourceState, batch: Batch, seq: int) -> tuple[SourceState, Batch]:
+def renumber_group(state: SourceState, batch: Batch, seq: int) -> tuple[SourceState, Batch]:
     """Return the state with the number ``seq`` for the batch's group, since its own was taken."""
     assert batch.results.group is not None  # noqa: S101  # only groups have numbers
     again = batch.with_results(group=replace(batch.results.group, seq=seq))
@@ -176,10 +176,10 @@ def rename_outputs(
     return _replaced(state, batch, again), again
 
 
-def ended(state: SourceState, batch: Batch, now: float) -> SourceState:
+def end_batch(state: SourceState, batch: Batch, now: float) -> SourceState:
     """Return the state without a finished batch and its files (step 5 for any source)."""
     work, tally = state.work, state.names.unfolded
-    retries = retried(work.retries, batch, now)
+    retries = retries_after(work.retries, batch, now)
     if batch.request:
         # Where the request begins anew it selects the files again, and polls never do.
         waits = {file.path for file in work.queue}.union(work.retries)
@@ -264,9 +264,9 @@ def _replaced(state: SourceState, old: Batch, new: Batch) -> SourceState:
     )
 
 
-def rested(state: SourceState) -> SourceState:
+def end_scan(state: SourceState) -> SourceState:
     """Return the state after a scan that found nothing to do."""
-    members = {name: rested(each) for name, each in state.kind.members.items()}
+    members = {name: end_scan(each) for name, each in state.kind.members.items()}
     progress = mark_idle(state.position.progress)
     return state.with_position(progress=progress).with_kind(members=members)
 

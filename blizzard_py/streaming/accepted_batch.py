@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from blizzard_py.job import IngestResult, StagedBadRecords
 from blizzard_py.kernels.late_letters import LatenessReport
 from blizzard_py.kernels.lateness import Limits
-from blizzard_py.state.composite_state import lifted_letters
-from blizzard_py.state.event_times import merged_times
+from blizzard_py.state.composite_state import qualify_letters
+from blizzard_py.state.event_times import merge_times
 from blizzard_py.state.stream_state import OperatorState, QueryBatch
 from blizzard_py.streaming.staged_times import TimeTally
 
@@ -42,7 +42,7 @@ def late_letters(found: Mapping[str, Sequence[LatenessReport]]) -> list[StagedBa
     letters = {n: [o.letters for o in each if o.letters is not None] for n, each in found.items()}
     if len(letters) == 1:
         return next(iter(letters.values()))
-    return [one for name, each in letters.items() for one in lifted_letters(each, name)]
+    return [one for name, each in letters.items() for one in qualify_letters(each, name)]
 
 
 def operators_of(steps: Sequence[tuple[OperatorState, ...]]) -> tuple[OperatorState, ...]:
@@ -81,6 +81,6 @@ def batch_of(
         state_rows=sum(one.state_rows for one in operators),
         emitted_rows=sum(output.rows for output in outputs.outputs),
         micro_batches=len(done.micro_batches),
-        times=merged_times(each.times for each in accepted_batch.tallies.values()),
+        times=merge_times(each.times for each in accepted_batch.tallies.values()),
         operators=operators,
     )

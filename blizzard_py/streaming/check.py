@@ -120,7 +120,7 @@ def check_query(
     if found := aggregate_refusal(frame, set(current[0].aggregates)):
         raise ConfigError(f"{where}.aggregates.{found[0]}", [found[1]])
     if why := schema_refusal(
-        definition.written(frame.schema), settings.layout, settings.added_columns
+        definition.written_columns(frame.schema), settings.layout, settings.added_columns
     ):
         raise ConfigError(where, [why])
     with TemporaryDirectory(prefix="blizzard-check-") as folder:

@@ -39,7 +39,7 @@ from blizzard_py.kernels.report import merged
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
-from blizzard_py.state.stream_query import resumed
+from blizzard_py.state.stream_query import resume
 from blizzard_py.state.stream_state import StreamState, add_query_batch, moment
 from blizzard_py.streaming.accepted_batch import AcceptedBatch, batch_of, late_letters
 from blizzard_py.streaming.batch_queue import Offer, SourceShare
@@ -129,7 +129,7 @@ class StreamJobs:
         """See `Jobs`: the progress of the first step, which reads the files."""
         return self._parts.engine.progress(output_prefix)
 
-    def advanced(self, state: SourceState) -> None:
+    def clean_up(self, state: SourceState) -> None:
         """See `Jobs`: remove objects that the state before named, and this one does not."""
         named = frozenset() if state.kind.stream is None else state.kind.stream.objects
         self._packs.drop(self._named - named)
@@ -155,7 +155,7 @@ class StreamJobs:
     def _run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
         jobs = jobs_of(job, self._members)
         accepted = {name: self._accept(each, alone=len(jobs) == 1) for name, each in jobs.items()}
-        known = resumed(state.kind.stream, self._spelling.fingerprint)
+        known = resume(state.kind.stream, self._spelling.fingerprint)
         with nullcontext() if self._is_at(known) else wait_for_turn(self._check_wanted):
             running = self._at(known, job.settings, epoch)
             known = running.at

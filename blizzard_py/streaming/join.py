@@ -29,7 +29,7 @@ _WHOLE, _NULL = 0, {LEFT: 1, RIGHT: 2}
 MARK = "_blizzard_mark"
 
 
-def joined(staged: DataFrame, join: JoinSettings, branches: Sequence[Branch]) -> DataFrame:
+def join_columns(staged: DataFrame, join: JoinSettings, branches: Sequence[Branch]) -> DataFrame:
     """Return the columns of the join over a stream with the rows of both sides."""
     own = {branch.source: branch for branch in branches}
     fields = join.fields()

@@ -20,7 +20,12 @@ from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.kernels.lateness import Limits, Rule
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import SourceState
-from blizzard_py.state.stream_state import QueryBatch, StreamState, add_query_batch, watched_query
+from blizzard_py.state.stream_state import (
+    QueryBatch,
+    StreamState,
+    add_query_batch,
+    placeholder_query,
+)
 from blizzard_py.streaming.staged_times import TimeTally, tally
 
 _MILLI, _MICRO = 1000, 1_000_000
@@ -60,9 +65,9 @@ class ObservedWatermarkJobs:
         """See `Jobs`."""
         return self._jobs.progress(output_prefix)
 
-    def advanced(self, state: SourceState) -> None:
+    def clean_up(self, state: SourceState) -> None:
         """See `Jobs`."""
-        self._jobs.advanced(state)
+        self._jobs.clean_up(state)
 
     def close(self) -> None:
         """See `Jobs`."""
@@ -71,7 +76,7 @@ class ObservedWatermarkJobs:
     def _after(
         self, known: StreamState | None, job: IngestJob, result: IngestResult
     ) -> StreamState:
-        known = known or StreamState(query=watched_query(self._watch.column))
+        known = known or StreamState(query=placeholder_query(self._watch.column))
         ahead_us = round(job.started_ts * _MICRO) + self._watch.max_ahead_us
         rule, limits = Rule(self._watch.column), Limits(known.watermark_ms, ahead_us)
         try:

@@ -30,7 +30,7 @@ from blizzard_core.settings.event_time import (
     WindowSettings,
 )
 from blizzard_py.engines.spark.transform_guard import SOURCE, query_refusal
-from blizzard_py.streaming.join import joined
+from blizzard_py.streaming.join import join_columns
 from blizzard_py.streaming.query_watermark import behind, column
 from blizzard_py.streaming.source import FORMAT, OFFERS, WHOSE, marks
 
@@ -62,7 +62,7 @@ class Definition:
         used |= _used(self.settings, self.input.names, self.output)
         return pa.schema([field for field in self.input if field.name in used])
 
-    def written(self, emitted: StructType) -> StructType:
+    def written_columns(self, emitted: StructType) -> StructType:
         """Return the columns that tasks write: the query's own, and the batch's number if set."""
         if not self.emitted_batch:
             return emitted
@@ -100,7 +100,7 @@ def frame_of(spark: SparkSession, definition: Definition, offers: str) -> DataFr
     schema: StructType = from_arrow_schema(marked, prefer_timestamp_ntz=False)
     staged = spark.readStream.format(FORMAT).schema(schema).option(OFFERS, offers).load()
     if given.join is not None:
-        return joined(staged, given.join, definition.branches)
+        return join_columns(staged, given.join, definition.branches)
     is_own = several and not given.groups_by_time(definition.branches)
     time = _TIME if is_own else definition.branches[0].column
     if several:
@@ -111,10 +111,10 @@ def frame_of(spark: SparkSession, definition: Definition, offers: str) -> DataFr
         frame = frame.dropDuplicatesWithinWatermark(list(given.deduplicate))
     if not given.aggregates:
         return frame.select(*map(column, definition.output))
-    return aggregated(frame, given, time)
+    return aggregate_columns(frame, given, time)
 
 
-def aggregated(frame: DataFrame, given: EventTimeSettings, time: str) -> DataFrame:
+def aggregate_columns(frame: DataFrame, given: EventTimeSettings, time: str) -> DataFrame:
     """Return the aggregates of each window and group; ``time`` is the column of the rows' time."""
     values = [F.expr(text).alias(name) for name, text in given.aggregates.items()]
     if given.window is None:

@@ -26,7 +26,7 @@ from blizzard_py.engines.spark.worker import nothing
 from blizzard_py.job import IngestSettings
 from blizzard_py.streaming.check import definition_of
 from blizzard_py.streaming.decode_job import decode_settings
-from blizzard_py.streaming.operators import aggregated
+from blizzard_py.streaming.operators import aggregate_columns
 from blizzard_py.streaming.query_watermark import column
 
 _EDGES = StructType([StructField("start", TimestampType()), StructField("end", TimestampType())])
@@ -132,7 +132,7 @@ class _Comparison:
         self._session.conf.set(SESSION_ZONE, zone)
         groups = [*self._given.group_by, *self._window]
         changed = {"aggregates": aggregates, "window": None, "group_by": groups}
-        frame = aggregated(self._rows, self._given.model_copy(update=changed), "")
+        frame = aggregate_columns(self._rows, self._given.model_copy(update=changed), "")
         return _Plan(frame, ignores_case=False)
 
 

@@ -206,7 +206,7 @@ class StreamQuery:
             session.conf.set("spark.sql.session.timeZone", "UTC")
         session.dataSource.register(StagedRows)
         frame = frame_of(session, self._definition, str(self._offers))
-        written = self._definition.written(frame.schema)
+        written = self._definition.written_columns(frame.schema)
         self.schema: pa.Schema = to_arrow_schema(written, timezone="UTC")
         return (
             frame.writeStream.foreachBatch(self._emitted)

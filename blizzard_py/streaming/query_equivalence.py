@@ -10,7 +10,7 @@ from typing import Any
 
 from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.state.stream_query import changed, respelled
+from blizzard_py.state.stream_query import change_error, spelling_changes
 from blizzard_py.state.stream_state import StreamState
 
 
@@ -35,7 +35,7 @@ class QueryEquivalence:
         """
         if stream is None or stream.query == self._same:
             return
-        if changes := respelled(stream.query, self.fingerprint):
+        if changes := spelling_changes(stream.query, self.fingerprint):
             from blizzard_py.streaming.plans import differing  # noqa: PLC0415  # brings Spark along
 
             parts, stored = self._parts, {**self.fingerprint, **stream.query}
@@ -47,5 +47,5 @@ class QueryEquivalence:
                 (stored, self.fingerprint),
             )
             if found:
-                raise changed([changes[key] for key in found], where)
+                raise change_error([changes[key] for key in found], where)
         self._same = stream.query

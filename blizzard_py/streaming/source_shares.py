@@ -16,7 +16,12 @@ from blizzard_core.storage.protocol import join
 from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.kernels.late_letters import LatenessReport
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.state.composite_state import lifted_files, lifted_letters, parted, qualified
+from blizzard_py.state.composite_state import (
+    qualify_letters,
+    qualify_outcomes,
+    qualify_path,
+    split_path,
+)
 from blizzard_py.state.stream_state import SourceStream, StreamState
 
 _MILLI, _MICRO = 1000, 1_000_000
@@ -26,7 +31,7 @@ def jobs_of(job: IngestJob, members: Sequence[SourceContext]) -> dict[str, Inges
     """Return the job of each source with its own files, location and staging."""
     if len(members) == 1:
         return {members[0].source_name: job}
-    files = [(file, *parted(file.path)) for file in job.files]
+    files = [(file, *split_path(file.path)) for file in job.files]
     return {
         parts.source_name: replace(
             job,
@@ -56,12 +61,12 @@ def join_reports(results: Mapping[str, IngestResult]) -> IngestResult:
     found = list(results.items())
     return IngestResult(
         tuple(output for _, each in found for output in each.outputs),
-        tuple(file for name, each in found for file in lifted_files(each.files, name)),
+        tuple(file for name, each in found for file in qualify_outcomes(each.files, name)),
         sum(each.tasks for _, each in found),
-        tuple(one for name, each in found for one in lifted_letters(each.letters, name)),
+        tuple(one for name, each in found for one in qualify_letters(each.letters, name)),
         sum(each.rows_dropped for _, each in found),
         unexpected=tuple(
-            replace(one, path=qualified(name, one.path))
+            replace(one, path=qualify_path(name, one.path))
             for name, each in found
             for one in each.unexpected
         ),

@@ -18,7 +18,7 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_core.storage.range_file import RangeFile
 from blizzard_py.job import StagedOutput
 from blizzard_py.kernels.lateness import Limits, Micros, Rule, split, times_of
-from blizzard_py.state.event_times import BEHIND_SECS, EventTimes, merged_times
+from blizzard_py.state.event_times import BEHIND_SECS, EventTimes, merge_times
 
 _MILLI, _MICRO = 1000, 1_000_000
 
@@ -60,7 +60,7 @@ def tally(
         sum(each.ahead for each in found),
         sum(each.partly for each in found),
         max(newest, default=None),
-        merged_times(each.times for each in found),
+        merge_times(each.times for each in found),
     )
 
 

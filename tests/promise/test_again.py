@@ -20,7 +20,7 @@ def test_reset_source_ingests_replayed_files_again() -> None:
     world.now += 60
     pipeline = world.pipeline()
     checkpoint_edit.change(
-        pipeline, checkpoint_edit.stored(pipeline), checkpoint_edit.reset, world.now
+        pipeline, checkpoint_edit.read_checkpoint(pipeline), checkpoint_edit.reset, world.now
     )
     world.now += 60
     world.drain()

@@ -27,11 +27,11 @@ from blizzard_py.sources.files.discovery import FirstSeen, discover
 from blizzard_py.sources.meter import BatchLimits
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.checkpoint_document import state_to_json
-from blizzard_py.state.lateness import measured
+from blizzard_py.state.lateness import measure_lateness
 from blizzard_py.state.processed_set import segments_to_json
 from blizzard_py.state.processed_tracker import ProcessedTracker
 from blizzard_py.state.source_state import Position, SourceState
-from blizzard_py.state.transitions import begin_batch, ended, prepare_batch
+from blizzard_py.state.transitions import begin_batch, end_batch, prepare_batch
 from tests.support.memory_store import MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.promise_scenarios import at, one_cycle, poll
@@ -132,7 +132,7 @@ def worked_off(files: list[Entry], saved: Callable[[SourceState], object]) -> So
             state, ready = prepare_batch(state, batch, (), done, (), now)
             saved(state)
             now += 1
-            state = ended(finish_batch(state, ready, work.lowest, now), ready, now)
+            state = end_batch(finish_batch(state, ready, work.lowest, now), ready, now)
             saved(state)
     return state
 
@@ -185,7 +185,7 @@ def test_lateness_costs_by_new_files() -> None:
         known = progress(names)
         found = [Entry(f"d=1/{names + i:09}-3f2a9c51.ndjson", 1, 5.0) for i in range(6000)]
         before, scanned = ScanTimes(1e9 + 300, 1e9 + 301), ScanTimes(1e9 + 360, 1e9 + 361)
-        return cpu_secs(lambda: measured((), known, found, before, scanned))
+        return cpu_secs(lambda: measure_lateness((), known, found, before, scanned))
 
     assert secs(30_000) < 20 * secs(1000)
 

@@ -27,7 +27,7 @@ from blizzard_py.app import unit_operations
 from blizzard_py.app.submit import Waits
 from blizzard_py.edits import checkpoint_edit, unit_edits
 from blizzard_py.slices.instants import moment
-from blizzard_py.slices.units.state import UnitsState, reached
+from blizzard_py.slices.units.state import UnitsState, known_end
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.source_state import SourceState, checkpoint_path
 from tests.support.memory_store import Died
@@ -114,7 +114,7 @@ class History:
         except StateError as error:
             if "reset --units" not in str(error):
                 raise
-            self.edit(lambda state: unit_edits.started_over(state, adopt=False))
+            self.edit(lambda state: unit_edits.start_over(state, adopt=False))
 
     def clock_ahead(self) -> None:
         """Set the machine's clock, not the store's."""
@@ -141,7 +141,7 @@ class History:
         with contextlib.suppress(Died, BlizzardError):
             match self.draw.randrange(8):
                 case 0:
-                    self.edit(lambda state: unit_edits.started_over(state, adopt=False))
+                    self.edit(lambda state: unit_edits.start_over(state, adopt=False))
                 case 1:
                     self.edit(checkpoint_edit.reset)
                 case 2 | 3:
@@ -162,7 +162,7 @@ class History:
 
     def edit(self, change: Callable[[SourceState], SourceState]) -> None:
         with contextlib.closing(self.shop.worker()) as worker:
-            seen = checkpoint_edit.stored(worker)
+            seen = checkpoint_edit.read_checkpoint(worker)
             checkpoint_edit.change(worker, seen, change, self.shop.now.timestamp())
 
     def lowered(self, state: SourceState) -> SourceState:
@@ -171,7 +171,7 @@ class History:
         if not known.open:
             return state
         key = self.draw.choice(sorted(known.open))
-        told = reached(known.open[key])
+        told = known_end(known.open[key])
         high = None
         if told is not None and self.draw.random() < 0.7:
             high = moment(told) - dt.timedelta(hours=self.draw.choice([0, 5, 50]))

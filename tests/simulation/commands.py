@@ -141,7 +141,7 @@ def rewound(director: Director, found: Event, process: Process) -> None:
     if world.deeds[f"rewound {found.at}"] or world.calm:
         return
     source = source_pipeline(process.parts(number))
-    seen = checkpoint_edit.stored(source)
+    seen = checkpoint_edit.read_checkpoint(source)
     checkpoint_edit.require_not_publishing(source, seen.state)
     known = {p: k for p, k in seen.state.position.progress.partitions.items() if k.watermark}
     if not known:

@@ -40,8 +40,8 @@ def rolled_back(_director: Director, found: Event, process: Process) -> None:
     if not known:
         return
     to = known[min(found.get("back", 0), len(known) - 1)]
-    seen = checkpoint_edit.stored(source)
-    after = history.rolled_back(source, seen, to)
+    seen = checkpoint_edit.read_checkpoint(source)
+    after = history.roll_back(source, seen, to)
     uri, epoch = source_uri(number), 0 if seen.writer is None else seen.writer.epoch
     before, count = world.edits[uri], world.deeds[f"edits of {uri}"]
     world.deeds[f"rolled back {found.at}"] += 1

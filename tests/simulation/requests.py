@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from blizzard_core.errors import NotFound
-from blizzard_py.app.reingest import merged
+from blizzard_py.app.reingest import latest_lines
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import is_over
 from blizzard_py.state.checkpoint_file import read_state
@@ -46,8 +46,10 @@ def _of_source(
         if entry.request and (known is None or is_over(known.state)):
             yield f"request: {entry.path} is in the queue for {entry.request}, which is over"
     for request_id in contents.ended:
-        end = mailbox.ended(request_id)
-        left = [line.path for line in merged(mailbox.report(request_id)) if line.state == "taken"]
+        end = mailbox.end_record(request_id)
+        left = [
+            line.path for line in latest_lines(mailbox.report(request_id)) if line.state == "taken"
+        ]
         if end is not None and end.state == "done" and left:
             yield f"request: {request_id} is done, and nobody has done {left[0]}"
     for request_id in (*contents.ended, *contents.open):

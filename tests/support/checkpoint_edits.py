@@ -25,7 +25,7 @@ def store(world: PipelineHarness) -> CheckpointStore:
 
 def set_to(world: PipelineHarness, name: str, partition: str = DAY) -> Effect:
     source = world.pipeline()
-    seen = checkpoint_edit.stored(source)
+    seen = checkpoint_edit.read_checkpoint(source)
     after = checkpoint_edit.with_watermark(seen.state, partition, name)
     told = checkpoint_edit.effect(source, seen.state, after)
     checkpoint_edit.change(

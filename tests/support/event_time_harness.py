@@ -19,8 +19,8 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_core.storage.protocol import is_hidden
 from blizzard_py.app.wiring import build
-from blizzard_py.edits.checkpoint_edit import change, stored
-from blizzard_py.edits.event_time import advanced, with_empty_state
+from blizzard_py.edits.checkpoint_edit import change, read_checkpoint
+from blizzard_py.edits.event_time import advance_watermark, with_empty_state
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine
 from blizzard_py.state.stream_state import StreamState
@@ -147,14 +147,14 @@ class EventTimeHarness:
         given = EventTimeSettings.model_validate(self.event_time)
         now = clock.time()
         branches = pipeline.parts.branches
-        edit = partial(advanced, given=given, branches=branches, to_ms=to_ms, now=now)
-        change(pipeline, stored(pipeline), edit, now)
+        edit = partial(advance_watermark, given=given, branches=branches, to_ms=to_ms, now=now)
+        change(pipeline, read_checkpoint(pipeline), edit, now)
         return to_ms
 
     def forget(self) -> None:
         """Have the next batch begin with nothing that the query remembers."""
         pipeline = self.pipeline()
-        change(pipeline, stored(pipeline), with_empty_state, clock.time())
+        change(pipeline, read_checkpoint(pipeline), with_empty_state, clock.time())
 
     def stream(self) -> StreamState:
         state = self.pipeline().load().kind.stream

@@ -26,7 +26,9 @@ def rebuild(world: PipelineHarness, done_before: str | None = None) -> None:
 def reset(world: PipelineHarness) -> None:
     """Let the source start over, as `blizzard checkpoint reset` does."""
     source = world.pipeline()
-    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.reset, world.now)
+    checkpoint_edit.change(
+        source, checkpoint_edit.read_checkpoint(source), checkpoint_edit.reset, world.now
+    )
 
 
 def lose(world: PipelineHarness, *folders: str) -> None:

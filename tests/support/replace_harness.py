@@ -10,7 +10,7 @@ from typing import Any
 from blizzard_core.errors import Unavailable
 from blizzard_core.handover.groups import Group
 from blizzard_core.settings.sources import MetadataColumn
-from blizzard_py.app.reingest import merged
+from blizzard_py.app.reingest import latest_lines
 from blizzard_py.app.request_selector import preview
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.requests.progress import RequestState
@@ -65,7 +65,7 @@ class ReplaceHarness(RequestHarness):
         request_id = self.ask(select, **{"mode": "replace", **options})
         self.drain()
         found = self.request(request_id)
-        return Outcome(found, merged(self.mailbox.report(request_id)))
+        return Outcome(found, latest_lines(self.mailbox.report(request_id)))
 
     def replace(self, first: str = DAY, last: str = DAY, **options: Any) -> Outcome:
         return self.done({"range": [first, last]}, **options)

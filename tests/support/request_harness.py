@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from blizzard_py.app.reingest import merged
+from blizzard_py.app.reingest import latest_lines
 from blizzard_py.app.request_effects import fingerprint_of
 from blizzard_py.app.request_selector import preview
 from blizzard_py.app.wiring import source_pipeline
@@ -163,7 +163,7 @@ class RequestHarness(PipelineHarness):
 
     def report(self, request_id: str) -> list[ReportLine]:
         """Return the outcome of each file of a request, as commands print it."""
-        return merged(self.mailbox.report(request_id))
+        return latest_lines(self.mailbox.report(request_id))
 
     def replay(self, *letters: str, **options: Any) -> dict[str, str]:
         """Replay dead letters, all that are open if none is named."""

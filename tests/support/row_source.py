@@ -24,7 +24,7 @@ from blizzard_py.sources.protocol import (
     CheckpointServices,
     PollPlan,
     Requested,
-    ScanResult,
+    SourceScan,
 )
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Compared, ItemStatus, Passed, Story, Waiting
@@ -87,7 +87,7 @@ class RowsStatus:
     place: tuple[str | None, str | None] = (None, None)
 
     @property
-    def compared(self) -> Compared:
+    def comparison(self) -> Compared:
         value = self.state.position.progress.value
         return Compared(self.state.position.progress.state, None, value, value, None, value)
 
@@ -97,7 +97,7 @@ class RowsStatus:
     def next_poll(self) -> Waiting:
         return Waiting("poll", "above the watermark; the next poll reads it")
 
-    def passed(self, journal_start: Callable[[], float | None]) -> Passed:  # noqa: ARG002  # the seam gives it
+    def verdict(self, journal_start: Callable[[], float | None]) -> Passed:  # noqa: ARG002  # the seam gives it
         return Passed("done", "not above the watermark")
 
 
@@ -125,10 +125,10 @@ class RowSource:
     def check(self, state: SourceState) -> None:
         """There is one way to keep it."""
 
-    def discover(self, state: SourceState, *, full: bool = False) -> ScanResult:  # noqa: ARG002  # the seam gives it
+    def discover(self, state: SourceState, *, full: bool = False) -> SourceScan:  # noqa: ARG002  # the seam gives it
         began = self._clock()
         windows = tuple(self.windows(state))
-        return ScanResult(
+        return SourceScan(
             windows, (), 1, len(windows), ScanTimes(began, self._clock()), NONE_SKIPPED
         )
 

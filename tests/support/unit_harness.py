@@ -17,20 +17,20 @@ from typing import Any
 
 from blizzard_core.checkpoint.decode import decode_document
 from blizzard_py.slices.instants import moment, stamp
-from blizzard_py.slices.units.closed_units import closed
+from blizzard_py.slices.units.closed_units import compact
 from blizzard_py.slices.units.due import Due, Terms, due, reading_of
 from blizzard_py.slices.units.outcomes import (
-    failed,
-    marked,
-    replaced,
+    mark_units,
+    record_failure,
+    record_success,
+    replaced_range,
     slice_texts,
-    succeeded,
 )
 from blizzard_py.slices.units.schemes import Pair, partitions
 from blizzard_py.slices.units.state import (
     UnitReading,
     UnitsState,
-    checked,
+    check_units,
     unit_key,
     unit_of,
     units_to_json,
@@ -42,7 +42,7 @@ ZONES = ("UTC", "Europe/Berlin", "America/Sao_Paulo", "Pacific/Apia", "Australia
 
 def units_from_json(document: Any, where: str) -> UnitsState:
     """Return the state as a checkpoint's reader makes it."""
-    return checked(decode_document(UnitsState, document, where), where)
+    return check_units(decode_document(UnitsState, document, where), where)
 
 
 # How much time passes between two runs, in hours, so that a history sees some partitions end.
@@ -141,7 +141,7 @@ class UnitHarness:
             key = unit_key(begin, self.chance.choice(self.names))
             if key not in self.state.redo:
                 self.paused.pop(key, None)
-            self.state = marked(self.state, [key])
+            self.state = mark_units(self.state, [key])
 
     def jump(self) -> None:
         """Set the clock ahead from now on, or set it right."""
@@ -170,7 +170,7 @@ class UnitHarness:
         longest = at + timedelta(days=1)
         self.paused = {key: until for key, until in self.paused.items() if until <= longest}
         if self.chance.random() < 0.7:
-            self.state = closed(self.state, ranges, self.names, self.terms.shift)
+            self.state = compact(self.state, ranges, self.names, self.terms.shift)
             # What is closed has nothing to wait for, until longer grace opens it again.
             self.paused = {key: at for key, at in self.paused.items() if key in self.state.open}
         asked = self.without_pauses() if self.forgives else self.state
@@ -180,7 +180,7 @@ class UnitHarness:
                 reading = reading_of(unit, self.terms, at)
                 self.check_reading(reading, unit.reason, found)
                 if self.chance.random() < failing:
-                    self.state = failed(self.state, reading, at, "no answer")
+                    self.state = record_failure(self.state, reading, at, "no answer")
                     self.paused[reading.key] = moment(self.state.open[reading.key].next_try or "")
                 else:
                     self.publish(reading)
@@ -194,7 +194,7 @@ class UnitHarness:
 
     def publish(self, reading: UnitReading) -> None:
         self.paused.pop(reading.key, None)
-        first, behind = replaced(SOURCE, reading)
+        first, behind = replaced_range(SOURCE, reading)
         self.table = {key: it for key, it in self.table.items() if not first <= key < behind}
         lows = [moment(text) for text in reading.slices]
         texts = slice_texts(SOURCE, reading)
@@ -203,7 +203,7 @@ class UnitHarness:
                 raise Wrong(f"{text} is there already")
             self.table[text] = (low, high, self.true)
         self.since.append((first, behind))
-        self.state = succeeded(self.state, reading)
+        self.state = record_success(self.state, reading)
 
     # -- what is promised ---------------------------------------------------------
 

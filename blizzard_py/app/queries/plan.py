@@ -64,7 +64,7 @@ def plan_of(
         slices = tuple(replacing.slices_of(source.id, known, stored, query_spec))
     if slices and not tasks and not offline:
         sliced = (query_spec.connection.tasks(window, query_spec.split) for _, window in slices)
-        tasks = tuple(t for at, some in enumerate(sliced) for t in replacing.named(at, some))
+        tasks = tuple(t for at, some in enumerate(sliced) for t in replacing.number_tasks(at, some))
     elif stored is not None and not tasks and not offline:
         tasks = tuple(query_spec.connection.tasks(windows.window_of(stored), query_spec.split))
         stored = stored if tasks else None

@@ -17,7 +17,7 @@ from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.source_state import SourceState
 
 
-def explained_unit(parts: SourceContext, source: UnitSource, uri: str, name: str) -> Explanation:
+def explain_unit(parts: SourceContext, source: UnitSource, uri: str, name: str) -> Explanation:
     """Explain the unit called ``name``, or the first that the next poll reads."""
     state = read_state(parts.stores.sink, parts.id) or SourceState()
     source.check(state)

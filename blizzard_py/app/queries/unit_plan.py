@@ -14,7 +14,7 @@ from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.connections.protocol import ReadSelection, SourceConnection
 from blizzard_py.connections.query_spec import Units
 from blizzard_py.slices.instants import moment, stamp
-from blizzard_py.slices.units.outcomes import replaced
+from blizzard_py.slices.units.outcomes import replaced_range
 from blizzard_py.slices.units.planner import PlannedUnit
 from blizzard_py.slices.units.state import UnitReading, unit_key
 from blizzard_py.sources.tables import unit_plans
@@ -87,7 +87,7 @@ class _UnitDescriber:
         begin, end = unit.partition
         reading = None
         if unit.execute:
-            reading = unit_plans.planned_reading(unit, self._units, self._now)
+            reading = unit_plans.plan_reading(unit, self._units, self._now)
         low = unit.start if reading is None else moment(reading.slices[0])
         return {
             "name": unit_key(begin, unit.name),
@@ -99,7 +99,7 @@ class _UnitDescriber:
             "execute": unit.execute,
             "reason": unit.reason,
             "slices": [] if reading is None else _pairs(reading),
-            "replaces": None if reading is None else list(replaced(self._id, reading)),
+            "replaces": None if reading is None else list(replaced_range(self._id, reading)),
             **self._request_document(reading),
         }
 

@@ -102,7 +102,7 @@ def bounds_in(source: QuerySettings) -> frozenset[str]:
     )
 
 
-def known_placeholders(source: QuerySettings) -> tuple[str, ...]:
+def placeholders(source: QuerySettings) -> tuple[str, ...]:
     """Return what placeholders there are."""
     units = source.units
     if units is None:

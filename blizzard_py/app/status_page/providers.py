@@ -22,10 +22,10 @@ from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.opening import open_private, open_source, open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.text import iso
-from blizzard_py.app.inspection import explained
+from blizzard_py.app.inspection import explain_located
 from blizzard_py.app.status_page.commands import source_commands, story_commands
 from blizzard_py.app.status_page.history import SourceHistory
-from blizzard_py.explain import Explanation, located, unmatched
+from blizzard_py.explain import Explanation, explain_unmatched, locate
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.context import SourceContext, Stores
 from blizzard_py.state.committers import committer_of, committer_states
@@ -118,12 +118,12 @@ class _Stories:
         roots = {
             name: parts.stores.source.uri for name, parts in self._parts.items() if parts.has_files
         }
-        place = located(uri, roots)
+        place = locate(uri, roots)
         if place.source is None or place.path is None:
-            found = unmatched(place)
+            found = explain_unmatched(place)
         else:
             parts = _with_metered_stores(self._parts[place.source], self._allowance)
-            found = explained(parts, place)
+            found = explain_located(parts, place)
             found = found if self._fields is None else self._fields(parts, found)
         document = found.to_json()
         commands = story_commands(self._config, uri, document)

@@ -11,7 +11,7 @@ from blizzard_py.edits.rebuild.names import unfolded_without, window_of
 from blizzard_py.requests.progress import open_of, without
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import last_of_partitions, with_reached
-from blizzard_py.sources.stale import adopted
+from blizzard_py.sources.stale import adopt_numbers
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.source_state import (
     LateFileState,
@@ -76,8 +76,8 @@ def rebuilt_state(
         summary=Summary(before.summary.totals),
     )
     if not has_watermark:
-        return adopted(state, parts, evidence.world)
-    state = adopted(state.with_position(window=window), parts, evidence.world)
+        return adopt_numbers(state, parts, evidence.world)
+    state = adopt_numbers(state.with_position(window=window), parts, evidence.world)
     reached = with_reached(before.with_position(origin=origin), known.requested)
     ahead = (path for path in known.requested if is_new(progress, path))
     state = state.with_position(

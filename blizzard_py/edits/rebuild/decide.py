@@ -97,7 +97,7 @@ def bound_of(done_before: str, accepts: Callable[[str], bool]) -> bytes:
     return order_key(done_before) if accepts(done_before) else partition_key(done_before)
 
 
-def passed_unnoted(
+def unrecorded_paths(
     state: SourceState, paths: Iterable[str], *, is_journal_whole: bool = True
 ) -> set[str]:
     """Return the paths that a checkpoint says are done, and that nobody has noted yet.
@@ -109,7 +109,9 @@ def passed_unnoted(
     if noted or state.names.processed is not None:
         return set()
     waits = set(under_way(state.work))
-    in_grace = set() if is_journal_whole else listed_as_done(state.position.progress).keys() - waits
+    in_grace = (
+        set() if is_journal_whole else first_seen_times(state.position.progress).keys() - waits
+    )
     in_grace.intersection_update(paths)
     if state.position.progress.state == "Initial":  # no watermark yet, since a file below waits
         return in_grace
@@ -151,7 +153,7 @@ def unmarked(
     )
 
 
-def listed_as_done(progress: Progress) -> dict[str, float]:
+def first_seen_times(progress: Progress) -> dict[str, float]:
     """Return the paths listed as done, with the times at which scans saw them first."""
     return {
         joined(partition, name): at

@@ -20,7 +20,7 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.stale import World, newer_work, world_of
 from blizzard_py.state import processed_set
 from blizzard_py.state.batch import Batch, PlannedOutput
-from blizzard_py.state.checkpoint_file import unlisted
+from blizzard_py.state.checkpoint_file import batches_in_journal
 from blizzard_py.state.fence_record import contradiction
 from blizzard_py.state.journal import KEPT_SECS, Journal, Record, moment_of
 from blizzard_py.state.ledger import Ledger
@@ -48,7 +48,7 @@ class Evidence:
         self._sink = parts.stores.sink
         self._state = state
         self._journal = Journal(self._sink, parts.id, parts.concurrency)
-        self._written = dict(self._journal.written())
+        self._written = dict(self._journal.list_batches())
         self.batches = sorted(self._written)
         paths = StatePaths(parts.id)
         self._found = [
@@ -94,9 +94,9 @@ class Evidence:
     def _counts(self, record: Record) -> bool:
         """Return whether a batch is not one from before a start over, of which nothing is left."""
         settled = record.done_paths
-        return not self._reset_ts or not settled or len(self.unsettled(settled)) < len(settled)
+        return not self._reset_ts or not settled or len(self.unprocessed(settled)) < len(settled)
 
-    def unsettled(self, paths: Sequence[str]) -> list[str]:
+    def unprocessed(self, paths: Sequence[str]) -> list[str]:
         """Return which of the paths the source itself has not settled."""
         return self._set.unseen(self.ledger.unprocessed(paths))
 
@@ -123,7 +123,7 @@ class Evidence:
             default=0,
         )
 
-    def requested(self, more: Iterable[str]) -> set[str]:
+    def processed_by_requests(self, more: Iterable[str]) -> set[str]:
         """Return the paths that requests alone have settled, those of unfinished batches as well.
 
         ``more`` are these. A batch of a request moves no mark, and polls may still reach its files.
@@ -152,16 +152,16 @@ class Evidence:
 
     # -- batches that may not be finished ----------------------------------------
 
-    def unfinished(self) -> Iterator[tuple[Batch, bool]]:
+    def unpublished_batches(self) -> Iterator[tuple[Batch, bool]]:
         """Batches that were committed and perhaps not published, and whether that is certain."""
         state = self._state or SourceState()
         known = {batch.batch for batch in state.work.in_flight if batch.phase == "publishing"}
-        told = {batch.batch: batch for batch in self._journal.committed(known)}
+        told = {batch.batch: batch for batch in self._journal.read_committed(known)}
         for batch in as_journaled(state, told.values()).work.in_flight:
             left = self._left_of(batch) if batch.batch in known else None
             if left and (batch.batch in told or not self._is_of_a_fork(batch)):
                 yield left, True
-        suspects = self._journal.committed(sorted(self._suspects() - known))
+        suspects = self._journal.read_committed(sorted(self._suspects() - known))
         for batch in filter(None, map(self._left_of, suspects)):
             kept = tuple(one for one in batch.results.letters if self._is_there(one.staged))
             has_failed = any(f.outcome == "quarantined" for f in batch.results.finished)
@@ -200,7 +200,7 @@ class Evidence:
         if self._is_over(batch):
             return None
         again = [file.path for file in batch.results.finished if file.outcome == "retry"]
-        since = set(again).difference(self.unsettled(again))
+        since = set(again).difference(self.unprocessed(again))
         if not since:
             return batch
         if len(since) == len(batch.files):
@@ -304,7 +304,7 @@ class Evidence:
 
     def _missing_names(self) -> Iterator[Doubt]:
         """Batches whose names in grace stood in the journal only."""
-        named = () if self._state is None else unlisted(self._state.position)
+        named = () if self._state is None else batches_in_journal(self._state.position)
         for batch in self.ledger.not_folded([b for b in named if b not in self._written]):
             yield Doubt(f"batch {batch}, which the checkpoint needs, is missing", moment_of(batch))
 
@@ -389,6 +389,6 @@ def _planned(sink: Storage, concurrency: int) -> Iterator[str]:
     }
     for source_id in sorted(folders):
         journal = Journal(sink, source_id, concurrency)
-        for batch in journal.committed(journal.batches()):
+        for batch in journal.read_committed(journal.batches()):
             for output in batch.results.outputs:
                 yield from output.finals

@@ -60,7 +60,7 @@ def with_segments(
     ledger.load(state.names.ledger)
     # Names in grace among them would be late once that is over, whatever a sweep took for done.
     noted = ledger.note(said, unknown) or state.names.ledger
-    again = processed_set.written_again(sink, paths.ledger, noted, old.names.ledger, epoch)
+    again = processed_set.copy_segments(sink, paths.ledger, noted, old.names.ledger, epoch)
     for segment in set(noted).difference(state.names.ledger):
         sink.delete(processed_set.path_of(paths.ledger, segment.segment))  # it has been copied
     state = state.with_names(ledger=again)
@@ -68,7 +68,7 @@ def with_segments(
         return state
     folder = paths.processed
     known = old.names.processed or ()
-    segments = processed_set.written_again(sink, folder, state.names.processed, known, epoch)
+    segments = processed_set.copy_segments(sink, folder, state.names.processed, known, epoch)
     names = processed_set.load(sink, folder, segments)
     change = names.adding(settled)
     if change is not None:

@@ -24,15 +24,15 @@ from blizzard_py.edits.rebuild.decide import (
     FoundCheckpoint,
     Rebuilt,
     bound_of,
-    passed_unnoted,
+    unrecorded_paths,
 )
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.edits.rebuild.names import can_count, unfolded_without
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import accepts
 from blizzard_py.sources.stale import NO_OTHER_WAY, World, newer_work
-from blizzard_py.state.checkpoint_file import unlisted, with_names
-from blizzard_py.state.composite_state import of_source, parted, qualified, with_source
+from blizzard_py.state.checkpoint_file import batches_in_journal, with_names
+from blizzard_py.state.composite_state import of_source, qualify_path, split_path, with_source
 from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.source_state import SourceState, under_way
 
@@ -61,7 +61,7 @@ def members_of(
         yield parts, state
 
 
-def mended(
+def rebuild_query(
     parts: SourceContext, found: FoundCheckpoint, world: World, done_before: str | None, whose: str
 ) -> Rebuilt:
     """Return a query's checkpoint with the data that it needs. Writes nothing.
@@ -96,7 +96,7 @@ def mended(
         whole = with_source(whole, name, one.state) if parts.members else one.state
 
     def named(name: str, paths: Sequence[str]) -> list[str]:
-        return [qualified(name, path) if parts.members else path for path in paths]
+        return [qualify_path(name, path) if parts.members else path for path in paths]
 
     said = tuple(path for name, one in mends.items() for path in named(name, one.by_operator))
     writer = writer_of(found.document, parts.name)
@@ -118,7 +118,7 @@ def paths_of(parts: SourceContext, member: SourceContext, paths: Sequence[str]) 
     """Return the `mended` paths of one source, as it calls them."""
     if not parts.members:
         return list(paths)
-    return [path for name, path in map(parted, paths) if name == member.source_name]
+    return [path for name, path in map(split_path, paths) if name == member.source_name]
 
 
 def _mended(
@@ -133,7 +133,7 @@ def _mended(
     listed = list(filter(accepts(parts.files.advanced.compression), there))
     waits = set(under_way(state.work))
     flying = {batch.batch for batch in state.work.in_flight}
-    gone = set(unlisted(state.position)).difference(evidence.batches)
+    gone = set(batches_in_journal(state.position)).difference(evidence.batches)
     state, told = _with_journal(state, evidence, listed, flying, lost=bool(gone))
     if done_before is not None:
         bound = bound_of(done_before, can_count)
@@ -143,12 +143,12 @@ def _mended(
             state = _with_new(state, below)
     if gone:
         # A batch that is folded needs no object; the checkpoint left its names to it all the same.
-        state = _with_new(state, set(there).difference(evidence.unsettled(there), waits))
-    said = sorted(set(evidence.unsettled(sorted(told - waits))), key=order_key)
+        state = _with_new(state, set(there).difference(evidence.unprocessed(there), waits))
+    said = sorted(set(evidence.unprocessed(sorted(told - waits))), key=order_key)
     if state.names.processed is None:
         new = [path for path in listed if is_new(state.position.progress, path)]
     else:
-        new = sorted(set(evidence.unsettled(listed)).difference(said), key=order_key)
+        new = sorted(set(evidence.unprocessed(listed)).difference(said), key=order_key)
     new = [path for path in new if path not in waits]
     mended_state = state.with_names(
         ledger=evidence.segments,
@@ -171,7 +171,7 @@ def _with_journal(
     counts = state.names.unfolded is None or state.names.unfolded.agrees_with(
         batch for batch in evidence.unfolded if batch not in flying
     )
-    return state, passed_unnoted(state, listed, is_journal_whole=counts and not lost)
+    return state, unrecorded_paths(state, listed, is_journal_whole=counts and not lost)
 
 
 def _with_new(state: SourceState, paths: Iterable[str]) -> SourceState:

@@ -22,12 +22,12 @@ from blizzard_py.edits.rebuild.decide import (
     Rebuilt,
     bound_of,
     depth_from,
+    first_seen_times,
     judge_batch,
-    listed_as_done,
     new_progress,
     origin_of,
-    passed_unnoted,
     unmarked,
+    unrecorded_paths,
 )
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.edits.rebuild.names import (
@@ -37,7 +37,7 @@ from blizzard_py.edits.rebuild.names import (
     with_segments,
     without_requested,
 )
-from blizzard_py.edits.rebuild.query import members_of, mended, paths_of
+from blizzard_py.edits.rebuild.query import members_of, paths_of, rebuild_query
 from blizzard_py.sources.cold_start import other_names
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import accepts, check_tracking, starting_point
@@ -80,7 +80,7 @@ class Rebuild:
         found = self._found()
         if self._parts.event_time is not None:
             world = world_of(self._parts, found.state)
-            return mended(self._parts, found, world, done_before, self._whose)
+            return rebuild_query(self._parts, found, world, done_before, self._whose)
         evidence = Evidence(self._parts, found.state)
         record = evidence.world.record or FenceRecord()
         check_record(self._parts, record, is_lost=found.state is None)
@@ -106,7 +106,7 @@ class Rebuild:
                 unfinished=certain,
                 unannounced=evidence.is_unannounced(batch),
             )
-            for batch, certain in evidence.unfinished()
+            for batch, certain in evidence.unpublished_batches()
             for places, whole in [evidence.places(batch)]
         )
         flying = tuple(
@@ -239,7 +239,7 @@ class Rebuild:
         paths = list(there)
         whole = not evidence.lacks_batches()
         if not whole:
-            evidence.add_unknown(unmarked(old, evidence.unsettled(list(listed)), self._accepts))
+            evidence.add_unknown(unmarked(old, evidence.unprocessed(list(listed)), self._accepts))
         asked = {path for batch in flying if batch.request for path in _finished_paths(batch)}
         held = frozenset(e.path for batch in flying if not batch.request for e in batch.files)
         journaled = {
@@ -248,12 +248,12 @@ class Rebuild:
             for path in record.done_paths
             if can_count(path)
         }
-        for path in evidence.unsettled(list(journaled)):
+        for path in evidence.unprocessed(list(journaled)):
             del journaled[path]  # from before a start over
-        settled = frozenset(journaled).union(set(paths).difference(evidence.unsettled(paths)))
+        settled = frozenset(journaled).union(set(paths).difference(evidence.unprocessed(paths)))
         history = frozenset(evidence.ledger.in_history(paths)) - settled
         done = dict.fromkeys(settled | history | asked, 0.0) | journaled
-        told = passed_unnoted(old, list(filter(self._accepts, paths)), is_journal_whole=whole)
+        told = unrecorded_paths(old, list(filter(self._accepts, paths)), is_journal_whole=whole)
         if done_before is not None:
             bound = bound_of(done_before, can_count)
             told |= {p for p in paths if order_key(p) < bound}
@@ -262,12 +262,14 @@ class Rebuild:
         # What began its grace by a scan of before goes on with it.
         done |= {
             path: at
-            for path, at in listed_as_done(old.position.progress).items()
+            for path, at in first_seen_times(old.position.progress).items()
             if done.get(path) == 0.0
         }
         for path in held:
             done.pop(path, None)
-        requested = frozenset(evidence.requested(asked).intersection(done))  # since a start over
+        requested = frozenset(
+            evidence.processed_by_requests(asked).intersection(done)
+        )  # since a start over
         # What waits for another try is not to be passed either, whatever its ending.
         kept = held.union(done, old.work.retries)
         counted = {p: e for p, e in there.items() if self._accepts(p) or p in kept}

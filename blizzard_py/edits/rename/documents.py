@@ -38,12 +38,12 @@ class _Buried:
     moved_epoch: int
 
 
-def buried_epoch(document: Any, where: str) -> int:
+def tombstone_epoch(document: Any, where: str) -> int:
     """Return the epoch in a tombstone. Raises `StateError`."""
     return decode_document(_Buried, document, where, open_=True).moved_epoch
 
 
-def readdressed(
+def move_checkpoint(
     document: Mapping[str, Any], identity: Identity, former: Iterable[str | None]
 ) -> dict[str, Any]:
     """Return the checkpoint for a new source; ``former`` are places of its rows."""
@@ -90,7 +90,7 @@ def letter_for(line: bytes, heads: Sequence[tuple[str, str]]) -> bytes:
     return line
 
 
-def moved_identity(known: Identity | None, identity: Identity, *, is_moved: bool) -> Identity:
+def move_identity(known: Identity | None, identity: Identity, *, is_moved: bool) -> Identity:
     """Return the identity under the new names and, if it ``is_moved``, a new place.
 
     The range is the one that was read, even if another one is configured by now.

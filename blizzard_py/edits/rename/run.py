@@ -18,11 +18,11 @@ from blizzard_py.edits.rename.current import (
     check_requests,
 )
 from blizzard_py.edits.rename.documents import (
-    buried_epoch,
-    moved_identity,
+    move_checkpoint,
+    move_identity,
     newest_done,
-    readdressed,
     tombstone,
+    tombstone_epoch,
     unnumbered,
     without_batches,
 )
@@ -168,7 +168,9 @@ class Rename:
         if self._document(self._new) is None:
             file = FencedFile(self._sink, checkpoint_path(self._new))
             identity = self._identity_of(self._new, document)
-            moved = readdressed(unnumbered(document), identity, self._roots_of(self._old, document))
+            moved = move_checkpoint(
+                unnumbered(document), identity, self._roots_of(self._old, document)
+            )
             file.replace(moved, None, self._buried_in() + 1)
 
     def _require_new_writer(self) -> None:
@@ -205,7 +207,7 @@ class Rename:
         identity = self._identity_of(self._new, document)
         former = self._roots_of(self._new, document)
         copy_letters(self._dlq, self._new, self._new, self._heads(plan))
-        file.save(readdressed(document, identity, former))
+        file.save(move_checkpoint(document, identity, former))
 
     def _heads(self, plan: Renamed) -> list[tuple[str, str]]:
         """Return which beginnings of letters' URIs become which."""
@@ -316,11 +318,11 @@ class Rename:
         """Return the identity of the state under the new id."""
         known = state_from_json(document, self._where(source_id)).source
         is_moved = self._moved_from is not None
-        return moved_identity(known, self._parts.identity, is_moved=is_moved)
+        return move_identity(known, self._parts.identity, is_moved=is_moved)
 
     def _buried_in(self) -> int:
         """Return the epoch of the tombstone; the new checkpoint begins above it."""
-        return buried_epoch(self._document(self._old), self._where(self._old))
+        return tombstone_epoch(self._document(self._old), self._where(self._old))
 
     @staticmethod
     def _records_of(live_id: str) -> str:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from operator import itemgetter
 
 from blizzard_py.slices.instants import stamp
-from blizzard_py.slices.units.planner import moved
+from blizzard_py.slices.units.planner import move_high
 from blizzard_py.slices.units.schemes import Pair
 from blizzard_py.slices.units.state import (
     OpenUnit,
@@ -21,14 +21,14 @@ from blizzard_py.slices.units.state import (
     highest,
     key_parts,
     owes,
-    stored_moment,
+    parse_moment,
     unit_key,
 )
 
 _BEGIN, _END = itemgetter(0), itemgetter(1)
 
 
-def closed(
+def compact(
     state: UnitsState, partitions: Sequence[Pair], names: Iterable[str], shift: timedelta
 ) -> UnitsState:
     """Return the same state in less room, with ``closed_to`` of each name as far as it can go.
@@ -40,7 +40,7 @@ def closed(
     top = highest(state)
     if top is None or not partitions:
         return state
-    cut_off = moved(top, shift)
+    cut_off = move_high(top, shift)
     marks = set(state.redo)
     open_ = dict(state.open)
 
@@ -54,7 +54,7 @@ def closed(
         reached = closed_to.get(name)
         first = 0
         if reached is not None:
-            first = bisect_right(partitions, stored_moment(reached, name), key=_END)
+            first = bisect_right(partitions, parse_moment(reached, name), key=_END)
         for begin, end in partitions[first:-1]:
             key = unit_key(begin, name)
             if key not in open_ or not is_over(key, open_[key], end):

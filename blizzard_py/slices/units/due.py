@@ -19,10 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
-from blizzard_py.slices.edges import cut, lowered, next_begin
+from blizzard_py.slices.edges import cut, next_begin, replacement_begin
 from blizzard_py.slices.instants import in_utc, stamp
 from blizzard_py.slices.units.limits import enough
-from blizzard_py.slices.units.planner import PlannedUnit, limited, moved, verdict
+from blizzard_py.slices.units.planner import PlannedUnit, limit_units, move_high, verdict
 from blizzard_py.slices.units.schemes import Pair
 from blizzard_py.slices.units.state import (
     OpenUnit,
@@ -30,9 +30,9 @@ from blizzard_py.slices.units.state import (
     UnitsState,
     highest,
     key_parts,
+    known_end,
     owes,
-    reached,
-    stored_moment,
+    parse_moment,
     unit_key,
     unit_of,
 )
@@ -110,7 +110,7 @@ def due(
     enough(None if values is None else len(values), terms.min_units)
     named = {LONE: {}} if values is None else {unit_name(one): one for one in values}
     top = highest(state)
-    cut_off = None if top is None else moved(top, terms.shift)
+    cut_off = None if top is None else move_high(top, terms.shift)
     plan_terms = _PlanTerms(state, frozenset(state.redo), cut_off, terms.shift, in_utc(now, "now"))
     names = list(named)
     found, turns = [], []
@@ -130,7 +130,7 @@ def due(
     heard = dict.fromkeys([*state.closed_to, *(key.partition("/")[2] for key in state.open)])
     return Due(
         cut_off,
-        tuple(limited(found, terms.limit, turns)),
+        tuple(limit_units(found, terms.limit, turns)),
         len(partitions) * len(named) - len(found),
         tuple(name for name in heard if name not in named),
     )
@@ -161,7 +161,7 @@ def _places(
         reached = terms.state.closed_to.get(name)
         firsts[name] = 0
         if reached is not None and terms.cut_off is not None and not everything:
-            passed = min(stored_moment(reached, name), terms.cut_off)
+            passed = min(parse_moment(reached, name), terms.cut_off)
             # The last one is always planned: it may have shrunk.
             firsts[name] = min(bisect_right(ends, passed), len(ends) - 1)
     bounds = {name: stamp(partitions[first][0]) for name, first in firsts.items()}
@@ -190,23 +190,23 @@ def _planned(
     name = key[len(span.begin) + 1 :]
     high = None
     if known.high is not None:
-        high = end if known.high == span.end else stored_moment(known.high, key)
+        high = end if known.high == span.end else parse_moment(known.high, key)
     known_to = high
-    if begin < terms.now and known.read_at is not None and known.high != reached(known):
-        known_to = stored_moment(known.read_at, key)
+    if begin < terms.now and known.read_at is not None and known.high != known_end(known):
+        known_to = parse_moment(known.read_at, key)
     execute, low, reason = verdict(span.partition, known_to, terms.cut_off, terms.shift)
-    if known.next_try is not None and stored_moment(known.next_try, key) > terms.now:
+    if known.next_try is not None and parse_moment(known.next_try, key) > terms.now:
         execute, reason = False, "waiting"
     elif key in terms.marks and reason != "new" and known_to is not None and known_to <= end:
         execute, low, reason = True, begin, "redo"
     elif reason == "done" and low < end <= terms.now and owes(known, end, terms.shift):
         execute, reason = True, "grace"
     if execute:
-        low = widened(low, begin, high, [stored_moment(text, key) for text in known.slices])
+        low = slice_begin(low, begin, high, [parse_moment(text, key) for text in known.slices])
     return PlannedUnit(values, name, span.partition, low, end, high, execute, reason)
 
 
-def widened(
+def slice_begin(
     low: datetime, begin: datetime, high: datetime | None, slices: Sequence[datetime]
 ) -> datetime:
     """Return where a reading from ``low`` begins: at the beginning of a slice.
@@ -215,4 +215,4 @@ def widened(
     """
     if high is None or low <= begin:
         return begin
-    return low if low >= high else lowered(low, slices, begin)
+    return low if low >= high else replacement_begin(low, slices, begin)

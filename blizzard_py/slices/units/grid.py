@@ -33,7 +33,7 @@ from blizzard_py.slices.instants import stamp, zone_of
 from blizzard_py.slices.units.due import Due, Terms, due
 from blizzard_py.slices.units.planner import PlannedUnit
 from blizzard_py.slices.units.schemes import Pair
-from blizzard_py.slices.units.state import OpenUnit, UnitsState, key_parts, stored_moment, unit_key
+from blizzard_py.slices.units.state import OpenUnit, UnitsState, key_parts, parse_moment, unit_key
 from blizzard_py.slices.units.values import LONE, unit_name
 
 State = Literal["failing", "ahead", "new", "incomplete", "redo", "grace", "abstinent", "done"]
@@ -133,11 +133,11 @@ def grid(state: UnitsState, layout: GridLayout, now: datetime) -> dict[str, Any]
         "more": len(names) + len(found.retired) - len(chosen),
         "retired": len(found.retired),
         "notes": [asdict(note) for note in crowd.notes([name for _, name in chosen], earlier)],
-        "counts": counted(found, state),
+        "counts": count_states(found, state),
     }
 
 
-def counted(found: Due, state: UnitsState) -> dict[State, int]:
+def count_states(found: Due, state: UnitsState) -> dict[State, int]:
     """Return how many units are in each state, also where none is."""
     failing = _failing(state)
     counts: Counter[State] = Counter(_state_of(unit, failing) for unit in found.units)
@@ -234,7 +234,7 @@ def _retired_cells(
 ) -> str:
     """Return where a value was read that nobody lists any more."""
     reached = state.closed_to.get(name)
-    until = None if reached is None else stored_moment(reached, name)
+    until = None if reached is None else parse_moment(reached, name)
     begins = {key_parts(key)[0] for key in state.open if key.partition("/")[2] == name}
     letters = []
     for column in columns:

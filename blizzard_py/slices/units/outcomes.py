@@ -22,8 +22,8 @@ from blizzard_py.slices.units.state import (
     UnitReading,
     UnitsState,
     key_parts,
-    reached,
-    stored_moment,
+    known_end,
+    parse_moment,
     unit_of,
 )
 
@@ -34,7 +34,7 @@ PAUSE_SECS = (60, 86_400)
 MOST_MARKS = 20_000
 
 
-def succeeded(state: UnitsState, reading: UnitReading) -> UnitsState:
+def record_success(state: UnitsState, reading: UnitReading) -> UnitsState:
     """Return the state after a published reading: its end is the high watermark.
 
     The high watermark never falls. Failures and a mark to read the unit again are removed. Raises
@@ -50,13 +50,15 @@ def succeeded(state: UnitsState, reading: UnitReading) -> UnitsState:
         )
     older = known.slices if known.slices and known.slices[0] < low else (begin,)
     slices = known_after(older, reading.slices)
-    high = max(reached(known) or reading.to, reading.to)
+    high = max(known_end(known) or reading.to, reading.to)
     read = OpenUnit(high=high, slices=slices, read_at=reading.at)
     marks = tuple(key for key in state.redo if key != reading.key)
     return replace(state, open={**state.open, reading.key: read}, redo=marks)
 
 
-def failed(state: UnitsState, reading: UnitReading, now: datetime, error: str) -> UnitsState:
+def record_failure(
+    state: UnitsState, reading: UnitReading, now: datetime, error: str
+) -> UnitsState:
     """Return the state after a failed reading: one more failure and a pause.
 
     The pause doubles each time, up to a day. High watermark, slices and marks stay. ``error`` is
@@ -72,7 +74,7 @@ def failed(state: UnitsState, reading: UnitReading, now: datetime, error: str) -
     return replace(state, open={**state.open, reading.key: waits})
 
 
-def marked(state: UnitsState, keys: Iterable[str]) -> UnitsState:
+def mark_units(state: UnitsState, keys: Iterable[str]) -> UnitsState:
     """Mark units: they are read again from their beginning at once, and their rows replaced.
 
     Raises `UnitError` for more than 20,000 marks, `StateError` for a key that is no unit.
@@ -114,7 +116,7 @@ def with_high(state: UnitsState, key: str, partition: Pair, high: datetime | Non
             f"{shown(key)} was forgotten or has failed, so its rows in the table cannot be divided"
             f" at {wanted_text}. Read the whole unit first, or give its end {stamp(end)} to skip it"
         )
-    is_known = wanted_text <= (reached(known) or "")
+    is_known = wanted_text <= (known_end(known) or "")
     read_at = known.read_at if is_known else None
     if known.high is None:
         read = OpenUnit(wanted_text, (stamp(begin),), read_at)
@@ -133,15 +135,15 @@ def with_high(state: UnitsState, key: str, partition: Pair, high: datetime | Non
     return replace(state, open={**state.open, key: read})
 
 
-def replaced(source_id: str, reading: UnitReading) -> Range:
+def replaced_range(source_id: str, reading: UnitReading) -> Range:
     """Return the range of `_unit` that the reading replaces."""
     begin, name = key_parts(reading.key)
-    low = stored_moment(reading.slices[0], reading.key)
+    low = parse_moment(reading.slices[0], reading.key)
     return unit_range(source_id, begin, name, low)
 
 
 def slice_texts(source_id: str, reading: UnitReading) -> tuple[str, ...]:
     """Return what `_unit` holds in the rows of each of the reading's slices, in their order."""
     begin, name = key_parts(reading.key)
-    lows = (stored_moment(text, reading.key) for text in reading.slices)
+    lows = (parse_moment(text, reading.key) for text in reading.slices)
     return tuple(unit_slice(source_id, begin, name, low) for low in lows)

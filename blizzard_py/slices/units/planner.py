@@ -70,7 +70,7 @@ def verdict(
     try:
         low = high + shift
     except OverflowError:
-        low = moved(high, shift)
+        low = move_high(high, shift)
     if low < begin:
         low = begin
     elif low >= end:
@@ -84,7 +84,7 @@ def verdict(
     return Verdict(False, low, "done")
 
 
-def limited(
+def limit_units(
     units: Sequence[PlannedUnit], most: int | None, turns: Sequence[str] = ()
 ) -> list[PlannedUnit]:
     """Return the units, of which only the first ``most`` are executed.
@@ -104,7 +104,7 @@ def limited(
     return found
 
 
-def moved(high: datetime, shift: timedelta) -> datetime:
+def move_high(high: datetime, shift: timedelta) -> datetime:
     """Return a high watermark moved by abstinence less grace, within the calendar."""
     try:
         return high + shift

@@ -98,10 +98,10 @@ def key_parts(key: str, where: str = "units") -> tuple[datetime, str]:
     begin, slash, name = key.partition("/")
     if not slash:
         raise StateError(f"{where}: {shown(key)} is no unit: 2020-02-01T00:00:00.000Z/NAME is one")
-    return stored_moment(begin, where), name
+    return parse_moment(begin, where), name
 
 
-def stored_moment(text: str, where: str) -> datetime:
+def parse_moment(text: str, where: str) -> datetime:
     """Return a stored instant. Raises `StateError` if there is no such day or time."""
     try:
         return moment(text)
@@ -144,7 +144,7 @@ def _read_at(text: str) -> datetime:
     return moment(text)
 
 
-def reached(unit: OpenUnit) -> Stamp | None:
+def known_end(unit: OpenUnit) -> Stamp | None:
     """Return up to when a unit is known: its high watermark, but not after its last reading."""
     if unit.high is None or unit.read_at is None:
         return unit.high
@@ -155,7 +155,7 @@ def highest(state: UnitsState) -> datetime | None:
     """Return the highest high watermark, including values that are no longer configured."""
     highs = (unit.high for unit in state.open.values() if unit.high is not None)
     top = max([*highs, *state.closed_to.values()], default=None)
-    return None if top is None else stored_moment(top, "units")
+    return None if top is None else parse_moment(top, "units")
 
 
 def units_to_json(state: UnitsState) -> dict[str, Any]:
@@ -167,13 +167,13 @@ def units_to_json(state: UnitsState) -> dict[str, Any]:
     return document
 
 
-def checked(state: UnitsState, where: str) -> UnitsState:
+def check_units(state: UnitsState, where: str) -> UnitsState:
     """Return the state if its times are valid and its slices rise. Raises `StateError` if not.
 
     For a caller that decodes it as part of a larger document, which checks the types.
     """
     for name, text in state.closed_to.items():
-        stored_moment(text, f"{where}.closed_to[{name!r}]")
+        parse_moment(text, f"{where}.closed_to[{name!r}]")
     for key in state.redo:
         key_parts(key, f"{where}.redo")
     for key, unit in state.open.items():
@@ -181,7 +181,7 @@ def checked(state: UnitsState, where: str) -> UnitsState:
         begin, _ = key_parts(key, at)
         for stored_time in (unit.high, unit.read_at, unit.next_try, *unit.slices):
             if stored_time is not None:
-                stored_moment(stored_time, at)
+                parse_moment(stored_time, at)
         known = list(unit.slices)
         if known != sorted(set(known)) or (known and (known[0] < stamp(begin))):
             raise StateError(f"{at}: the slices do not rise from its beginning; restore it")
@@ -190,7 +190,7 @@ def checked(state: UnitsState, where: str) -> UnitsState:
     return state
 
 
-def guarded(state: UnitsState, spec: Mapping[str, str], where: str) -> UnitsState:
+def check_spec(state: UnitsState, spec: Mapping[str, str], where: str) -> UnitsState:
     """Return the state, if it is of these partitions and values. A fresh one gets their ``spec``.
 
     Raises `StateError` with both if they differ: all partitions would shift, and rows published

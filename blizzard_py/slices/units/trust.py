@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from blizzard_py.slices.instants import in_utc, stamp
 from blizzard_py.slices.names import Range, unit_prefix
 from blizzard_py.slices.units.outcomes import PAUSE_SECS
-from blizzard_py.slices.units.planner import moved
-from blizzard_py.slices.units.state import OpenUnit, UnitsState, key_parts, stored_moment
+from blizzard_py.slices.units.planner import move_high
+from blizzard_py.slices.units.state import OpenUnit, UnitsState, key_parts, parse_moment
 
 
 def put_right(state: UnitsState, now: datetime) -> UnitsState:
@@ -24,7 +24,7 @@ def put_right(state: UnitsState, now: datetime) -> UnitsState:
     A clock was ahead then, or is behind now. Times after the reading will be read again.
     """
     here = in_utc(now, "now")
-    last, longest = stamp(here), stamp(moved(here, timedelta(seconds=PAUSE_SECS[1])))
+    last, longest = stamp(here), stamp(move_high(here, timedelta(seconds=PAUSE_SECS[1])))
     odd = {}
     for key, unit in state.open.items():
         read_at, next_try = unit.read_at, unit.next_try
@@ -75,5 +75,5 @@ def _closed(closed_to: Mapping[str, str], source_id: str, units: Iterable[str]) 
         begin, _, value = unit.removeprefix(f"{source_id}/").partition("/")
         begins.setdefault(value, []).append(begin)
     for name, reached in closed_to.items():
-        value = unit_prefix(source_id, stored_moment(reached, name), name).rpartition("/")[2]
+        value = unit_prefix(source_id, parse_moment(reached, name), name).rpartition("/")[2]
         yield from (f"{begin}/{name}" for begin in begins.get(value, ()) if begin < reached)

@@ -17,7 +17,7 @@ from blizzard_core.watermark.progress import expire_grace as settled_progress
 from blizzard_py.sources.meter import BatchLimits, next_count
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.record_names import is_of_records
-from blizzard_py.state.retries import retried
+from blizzard_py.state.retries import retries_after
 from blizzard_py.state.source_state import PendingWork, Retry, SourceState
 from blizzard_py.state.transitions import done_of, is_below_origin
 
@@ -118,7 +118,7 @@ def finish_batch(state: SourceState, batch: Batch, lowest: Lowest, now: float) -
     # Queued files are outside of scans; they move no watermark.
     queued = {entry.path for entry in state.work.queue}
     fresh = [entry.path for entry in done_of(batch) if entry.path not in queued]
-    again = [path for path in retried(state.work.retries, batch, now) if path not in queued]
+    again = [path for path in retries_after(state.work.retries, batch, now) if path not in queued]
     seen = min(batch.seen_ts, now)  # later only if a clock was wrong
     progress = state.position.progress
     progress = mark_done(progress, fresh, seen, with_waiting(again, progress.depth, lowest))

@@ -35,7 +35,7 @@ from blizzard_py.sources.protocol import (
     CheckpointServices,
     PollPlan,
     Requested,
-    ScanResult,
+    SourceScan,
 )
 from blizzard_py.sources.shared_files import check_ranges
 from blizzard_py.sources.stale import World, require_current
@@ -44,17 +44,17 @@ from blizzard_py.state.batch import Batch
 from blizzard_py.state.checkpoint_document import SHARED
 from blizzard_py.state.checkpoint_file import check_identity, with_journal_names
 from blizzard_py.state.composite_state import (
-    lifted,
-    lifted_entries,
-    lifted_files,
     of_source,
     part_of,
-    parted,
-    qualified,
+    qualify_batch,
+    qualify_entries,
+    qualify_outcomes,
+    qualify_path,
+    split_path,
     with_source,
 )
 from blizzard_py.state.source_state import SourceState, checkpoint_path
-from blizzard_py.state.transitions import clamp_times, ended
+from blizzard_py.state.transitions import clamp_times, end_batch
 
 
 class CompositeWork:
@@ -70,7 +70,7 @@ class CompositeWork:
     @property
     def files(self) -> Sequence[Entry]:
         """All of them, also those that were taken."""
-        return [e for name, work in self._works.items() for e in lifted_entries(work.files, name)]
+        return [e for name, work in self._works.items() for e in qualify_entries(work.files, name)]
 
     @property
     def size(self) -> int:
@@ -83,7 +83,7 @@ class CompositeWork:
             entry
             for name, work in self._works.items()
             if len(work)
-            for entry in lifted_entries(work.take(self._limits[name], bytes_per_sec), name)
+            for entry in qualify_entries(work.take(self._limits[name], bytes_per_sec), name)
         )
 
     def work_of(self, name: str) -> FileWork:
@@ -125,7 +125,7 @@ class CompositeFiles:
             check_identity(own, parts.identity, parts.source.id, where)
             member.check(own)
 
-    def discover(self, state: SourceState, *, full: bool = False) -> ScanResult:
+    def discover(self, state: SourceState, *, full: bool = False) -> SourceScan:
         return _together(
             {n: m.discover(of_source(state, n), full=full) for n, m in self._members.items()}
         )
@@ -154,7 +154,7 @@ class CompositeFiles:
         }
 
     def explain(self, name: str) -> Story:
-        source, path = parted(name)
+        source, path = split_path(name)
         return self._members[source].explain(path)
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class CompositeFiles:
 
     def plan(self, state: SourceState) -> PollPlan[CompositeWork]:
         works: dict[str, FileWork] = {}
-        found: dict[str, ScanResult] = {}
+        found: dict[str, SourceScan] = {}
         for name in self._turns(state):
             plan = self._members[name].plan(self._own(name))
             own, works[name], found[name] = plan.state, plan.work, plan.scan
@@ -201,8 +201,8 @@ class CompositeFiles:
         lost: list[FinishedFile] = []
         for name, part in self._parts_of(batch):
             placed, missing = self._members[name].job_items(of_source(state, name), part)
-            files += [replace(file, path=qualified(name, file.path)) for file in placed]
-            lost += lifted_files(missing, name)
+            files += [replace(file, path=qualify_path(name, file.path)) for file in placed]
+            lost += qualify_outcomes(missing, name)
         return files, lost
 
     def reading(
@@ -221,7 +221,7 @@ class CompositeFiles:
         """Return no replacement: rows of a query belong to no file."""
 
     def is_missing(self, name: str) -> bool:
-        source, path = parted(name)
+        source, path = split_path(name)
         return self._members[source].is_missing(path)
 
     def advance(
@@ -260,7 +260,7 @@ class CompositeFiles:
 
         def finish(after: SourceState, batch: Batch, started: float, work: Any) -> SourceState:
             state = with_source(self._state, name, after)
-            self._state = self._upkeep.finish(state, lifted(batch, name), started, work)
+            self._state = self._upkeep.finish(state, qualify_batch(batch, name), started, work)
             return self._own(name)
 
         activity = self._parts[name].activity or self._upkeep.activity
@@ -274,7 +274,7 @@ class CompositeFiles:
             if part is not None:
                 yield name, part
 
-    def _polled(self, name: str, found: ScanResult, work: FileWork) -> None:
+    def _polled(self, name: str, found: SourceScan, work: FileWork) -> None:
         """Record in a member's own view what its scan has found."""
         activity: SourceActivity | None = self._parts[name].activity
         if activity is not None:
@@ -290,18 +290,18 @@ def _counted(
     state: SourceState, name: str, after: SourceState, part: Batch, now: float
 ) -> SourceState:
     """Return the state with a member's part counted; ending and attempts belong to all members."""
-    done = ended(after, part, now)
+    done = end_batch(after, part, now)
     counted_state = done.with_work(in_flight=after.work.in_flight, retries=after.work.retries)
     return with_source(state, name, counted_state)
 
 
-def _together(found: Mapping[str, ScanResult]) -> ScanResult:
+def _together(found: Mapping[str, SourceScan]) -> SourceScan:
     """Merge the findings of all members. The scan time of a file may be later than its own scan."""
     scans = [each.scanned for each in found.values()]
     more = (scan.until for scan in scans if scan.until is not None)
-    return ScanResult(
-        tuple(e for name, each in found.items() for e in lifted_entries(each.files, name)),
-        tuple(e for name, each in found.items() for e in lifted_entries(each.young, name)),
+    return SourceScan(
+        tuple(e for name, each in found.items() for e in qualify_entries(each.files, name)),
+        tuple(e for name, each in found.items() for e in qualify_entries(each.young, name)),
         sum(each.requests for each in found.values()),
         sum(each.keys for each in found.values()),
         ScanTimes(

@@ -22,7 +22,7 @@ from blizzard_core.watermark.paths import partition_key, split
 from blizzard_core.watermark.progress import Progress, ScanTimes
 from blizzard_core.watermark.scan import scan
 from blizzard_py.sources.activity import NONE_SKIPPED, SkippedItems
-from blizzard_py.sources.protocol import ScanResult
+from blizzard_py.sources.protocol import SourceScan
 from blizzard_py.state.processed_set import digests_of
 from blizzard_py.state.source_state import SourceState, under_way
 
@@ -42,7 +42,7 @@ AHEAD_SLACK_SECS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Discovery(ScanResult):
+class Discovery(SourceScan):
     """Files to do, and the progress they refer to.
 
     No watermark passes the ``young``. ``skipped`` are files in skipped partitions: named by a time

@@ -80,7 +80,7 @@ class EarlierBatches:
         for entry in listed(self._parts.stores.dlq, f"{folder}/", f"{folder}0"):
             yield self._records.name(entry.path.removeprefix(f"{folder}/"))
 
-    def vouched(self, paths: Collection[str]) -> dict[str, tuple[str, ...]]:
+    def names_of_rows(self, paths: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Return the names that rows of these files carry, if every row names its source file.
 
         This includes names of single records that a replay ingested; their files stay.

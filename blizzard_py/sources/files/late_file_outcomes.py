@@ -40,7 +40,7 @@ from blizzard_py.state.journal_tally import JournalTally, raise_id
 from blizzard_py.state.lateness import with_worst
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_set import Segment, digests_of
-from blizzard_py.state.source_state import SourceState, queued
+from blizzard_py.state.source_state import SourceState, queue_file
 from blizzard_py.state.transitions import begin_batch
 
 # Batches are named by a machine's clock, and files may wait for so long between look and batch.
@@ -255,7 +255,7 @@ class LateFiles:
             self._log_late(state, late)
             # They were later than the period in use, so it was too short for them.
             lateness = with_worst(state.late_files.lateness, grace, now)
-            queue = (*state.work.queue, *map(queued, late))
+            queue = (*state.work.queue, *map(queue_file, late))
             state = state.with_late_files(lateness=lateness).with_work(queue=queue)
         if not late or self._source.late_files == "ingest":
             state = self._upkeep.save(state)

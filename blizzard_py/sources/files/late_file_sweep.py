@@ -76,7 +76,7 @@ def grace_of(source: SourceSettings, state: SourceState, now: float) -> float:
     return auto_grace(state.late_files.lateness, now) if configured == "auto" else configured
 
 
-def started(state: SourceState, now: float) -> SourceState:
+def start_sweep(state: SourceState, now: float) -> SourceState:
     """Return the state of a source after its first files, with its first sweep due."""
     origin = state.position.origin
     sweep = Sweep(began=now, cursor="" if origin else None, whole=True, noted=not origin)

@@ -76,7 +76,7 @@ class Replacements:
         """Return whether the batch is one that replaces; files of both kinds share none."""
         return bool(batch.files) and batch.files[0].path in state.work.replacing
 
-    def moved(self, state: SourceState, batch: Batch) -> dict[str, str]:
+    def changed_files(self, state: SourceState, batch: Batch) -> dict[str, str]:
         """Return the files of a batch whose rows have moved since the request, with the reason."""
         replacing = state.work.replacing
         paths = [entry.path for entry in batch.files]
@@ -85,7 +85,7 @@ class Replacements:
         found = self._batches.look()
         vouched = {path for path in paths if replacing[path].insist}
         earlier, lacking = earlier_of(paths, found, vouched)
-        names = self._batches.vouched(vouched)
+        names = self._batches.names_of_rows(vouched)
         self._earlier = {
             batch.batch: {
                 path: replace(one, names=(*one.names, *names.get(path, ())))
@@ -220,4 +220,4 @@ class Replacing(FileSource):
     def _theirs(self, state: SourceState, batch: Batch) -> dict[str, str]:
         if not self._replacements.concerns(state, batch):
             return super()._theirs(state, batch)
-        return self._replacements.moved(state, batch)
+        return self._replacements.changed_files(state, batch)

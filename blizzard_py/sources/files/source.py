@@ -33,7 +33,7 @@ from blizzard_py.sources.files.discovery import (
 from blizzard_py.sources.files.late_file_outcomes import LateFiles
 from blizzard_py.sources.files.late_file_sweep import grace_of, is_due
 from blizzard_py.sources.files.listing import listing_of, outside
-from blizzard_py.sources.files.story import FileStory, ignored
+from blizzard_py.sources.files.story import FileStory, why_ignored
 from blizzard_py.sources.protocol import (
     LEFT_STAGE,
     Backlog,
@@ -117,7 +117,7 @@ class FileSource(ABC):
         folder = None
         with contextlib.suppress(PartitionError):  # the table was partitioned in another way then
             folder = self._folder(name) if self._parts.ingest.layout.partition_template else None
-        why = ignored(name, self._source.advanced.compression)
+        why = why_ignored(name, self._source.advanced.compression)
         why = why or outside(self._parts.identity.range, name) or None
 
         def status_in(state: SourceState) -> ItemStatus:

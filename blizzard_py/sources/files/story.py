@@ -41,8 +41,8 @@ class FileStatus(ABC):
     entry: Entry
 
     @property
-    def compared(self) -> Compared | None:
-        return compared_with(self.progress, self.entry.path)
+    def comparison(self) -> Compared | None:
+        return comparison_of(self.progress, self.entry.path)
 
     @property
     def place(self) -> tuple[str | None, str | None]:
@@ -58,7 +58,7 @@ class FileStatus(ABC):
         return next_poll(self.entry, self.progress, self.parts.files, self.parts.clock())
 
     @abstractmethod
-    def passed(self, journal_start: Callable[[], float | None]) -> Passed:
+    def verdict(self, journal_start: Callable[[], float | None]) -> Passed:
         """See `ItemStatus`."""
 
 
@@ -68,7 +68,7 @@ class WatermarkFileStatus(FileStatus):
     def is_new(self) -> bool:
         return is_new(self.progress, self.entry.path)
 
-    def passed(self, journal_start: Callable[[], float | None]) -> Passed:
+    def verdict(self, journal_start: Callable[[], float | None]) -> Passed:
         path, state = self.entry.path, self.state
         settled = read_ledger(self.parts.stores.sink, self.parts.id).outcome_of(path)
         below = is_below_origin(state.position.origin, path)
@@ -85,11 +85,11 @@ class SetFileStatus(FileStatus):
         names = read_names(self.parts.stores.sink, self.parts.id)
         return bool(names.unseen([self.entry.path]))
 
-    def passed(self, journal_start: Callable[[], float | None]) -> Passed:
+    def verdict(self, journal_start: Callable[[], float | None]) -> Passed:
         return Passed("done", f"in the set of files done; {_journal_reach(journal_start())}")
 
 
-def ignored(path: str, compression: SourceCompression) -> str | None:
+def why_ignored(path: str, compression: SourceCompression) -> str | None:
     """Return why a file below the root is not one of the source's, or None if it is."""
     if not path:
         return "is the source's root, not a file"
@@ -105,7 +105,7 @@ def ignored(path: str, compression: SourceCompression) -> str | None:
     return reason if fitting is None else f"{reason}; it would for {fitting} or auto"
 
 
-def compared_with(progress: Progress, path: str) -> Compared:
+def comparison_of(progress: Progress, path: str) -> Compared:
     """Return what the path is compared with, as of the next poll."""
     known = None
     if progress.depth is not None:

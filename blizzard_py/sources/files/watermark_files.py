@@ -23,7 +23,7 @@ from blizzard_py.sources.files.discovery import (
     discover,
     starting_point,
 )
-from blizzard_py.sources.files.late_file_sweep import grace_of, started
+from blizzard_py.sources.files.late_file_sweep import grace_of, start_sweep
 from blizzard_py.sources.files.order_guard import TOLERANCE_SECS, inspect
 from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.source import NameLookup
@@ -31,7 +31,7 @@ from blizzard_py.sources.files.story import WatermarkFileStatus
 from blizzard_py.sources.protocol import Backlog, CheckpointServices
 from blizzard_py.sources.story import ItemStatus
 from blizzard_py.state.batch import Batch
-from blizzard_py.state.lateness import measured
+from blizzard_py.state.lateness import measure_lateness
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.transitions import is_below_origin
 
@@ -159,7 +159,7 @@ class WatermarkFiles(Replacing):
             self._log.warning("polls_cost_much", notes=found.notes)
         scanned = found.scanned
         paths = [file.path for file in (*found.files, *found.young)]
-        lateness = measured(
+        lateness = measure_lateness(
             state.late_files.lateness,
             found.progress,
             (*found.files, *found.young),
@@ -186,7 +186,7 @@ class WatermarkFiles(Replacing):
             # known, so nothing of its source is a backfill's.
             state = state.with_position(origin=(found.progress.floor or "") if cold else "")
             if cold:
-                state = started(state, scanned.ended)
+                state = start_sweep(state, scanned.ended)
             self._upkeep.save(state)
         return state
 

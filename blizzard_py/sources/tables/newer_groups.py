@@ -30,9 +30,7 @@ class Since:
     missing: int | None
 
 
-def published_since(
-    sink: Storage, source_id: str, state: SourceState, applied: int = 0
-) -> Since | None:
+def find_newer(sink: Storage, source_id: str, state: SourceState, applied: int = 0) -> Since | None:
     """Return what the state does not know, a batch of its own included; None if it is the newest.
 
     ``applied`` is the last group that the table's log tells of. Costs a LIST. Raises

@@ -19,7 +19,7 @@ from blizzard_core.errors import SourceError
 from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.reading import ReadTask, Window
 from blizzard_py.slices.compare import order
-from blizzard_py.slices.edges import cut, known_after, lowered
+from blizzard_py.slices.edges import cut, known_after, replacement_begin
 from blizzard_py.slices.lookback import effective
 from blizzard_py.slices.names import column_slice, snapshot_slice
 from blizzard_py.sources.tables.windows import from_stored
@@ -49,7 +49,7 @@ def slices_of(
     ]
 
 
-def named(place: int, tasks: Sequence[ReadTask]) -> list[ReadTask]:
+def number_tasks(place: int, tasks: Sequence[ReadTask]) -> list[ReadTask]:
     """Return a slice's tasks with the slice's number in their names."""
     return [replace(task, name=f"{place}.{task.name}") for task in tasks]
 
@@ -69,7 +69,7 @@ def unit_of_task(known: ColumnState, task: str) -> str:
     return known.slices[int(task.partition(".")[0])]
 
 
-def replaced_by(source_id: str, known: ColumnState) -> Replaced:
+def replaced_ranges(source_id: str, known: ColumnState) -> Replaced:
     """Return what the window that is being read replaces: all from where it begins."""
     return Replaced(((known.slices[0], f"{source_id}0"),))
 
@@ -105,7 +105,7 @@ def _beginning(known: ColumnState, window: StoredWindow, column: str) -> Any:
     begins = [_value(text, after) for text in known.boundaries if text]  # empty: before all
     if is_strict:
         begins = [begin for begin in begins if begin != low]
-    return lowered(low, begins, first, partial(_is_below, column))
+    return replacement_begin(low, begins, first, partial(_is_below, column))
 
 
 def _window(column: str, low: Any, up_to: Any, query_spec: QuerySpec) -> Window:

@@ -11,8 +11,8 @@ from blizzard_core.watermark.progress import ScanTimes
 from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.sources.activity import NONE_SKIPPED
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.protocol import CheckpointServices, ScanResult
-from blizzard_py.sources.stale import World, adopted, require_current
+from blizzard_py.sources.protocol import CheckpointServices, SourceScan
+from blizzard_py.sources.stale import World, adopt_numbers, require_current
 from blizzard_py.sources.tables import newer_groups
 from blizzard_py.sources.tables.newer_groups import Since
 from blizzard_py.state.source_state import SourceState, checkpoint_path
@@ -56,11 +56,11 @@ class SlicedSource:
     def reconcile(self, state: SourceState, world: World) -> SourceState:
         if not self._query_spec.replaces:
             return require_current(state, self._parts, world)
-        since = newer_groups.published_since(self._parts.stores.sink, self.id, state, world.groups)
+        since = newer_groups.find_newer(self._parts.stores.sink, self.id, state, world.groups)
         if since is not None:
             self._log.warning("checkpoint_stale", group=state.ids.group_seq, published=since.last)
             state = self._believed(state, since)
-        return adopted(state, self._parts, world)
+        return adopt_numbers(state, self._parts, world)
 
     def _believed(self, state: SourceState, since: Since) -> SourceState:
         """Return the earlier state without anything that newer commits made invalid."""
@@ -74,9 +74,9 @@ class SlicedSource:
 
     def _found(
         self, entries: tuple[Entry, ...], began: float, *, cost: int = 0, needs_rescan: bool
-    ) -> ScanResult:
+    ) -> SourceScan:
         scanned = ScanTimes(began, self._clock())
-        return ScanResult(
+        return SourceScan(
             entries, (), cost, len(entries), scanned, NONE_SKIPPED, needs_rescan=needs_rescan
         )
 

@@ -34,7 +34,7 @@ from blizzard_py.sources.protocol import (
     CheckpointServices,
     PollPlan,
     Requested,
-    ScanResult,
+    SourceScan,
 )
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import newer_groups, ranges, replacing, windows
@@ -45,7 +45,7 @@ from blizzard_py.sources.tables.window_tasks import (
     ChunkWork,
     TaskWork,
     item_name,
-    parsed_name,
+    parse_name,
     progress_of_text,
 )
 from blizzard_py.state.batch import Batch, Replaced
@@ -131,7 +131,7 @@ class WindowSource(SlicedSource):
                 " reread back"
             )
 
-    def discover(self, state: SourceState, *, full: bool = False) -> ScanResult:  # noqa: ARG002  # one window is all there is
+    def discover(self, state: SourceState, *, full: bool = False) -> SourceScan:  # noqa: ARG002  # one window is all there is
         began = self._clock()
         known, cost = self._preview(state)
         return self._tasks_of(known, began, cost)
@@ -204,7 +204,7 @@ class WindowSource(SlicedSource):
     ) -> tuple[list[JobFile], list[FinishedFile]]:
         files, nothing = [], []
         for entry in batch.files:
-            _, task = parsed_name(entry.path) or (0, "")
+            _, task = parse_name(entry.path) or (0, "")
             if self._query_spec.replaces and replacing.is_nothing(task):
                 nothing.append(FinishedFile(entry.path, "ingested"))
             else:
@@ -254,7 +254,7 @@ class WindowSource(SlicedSource):
         known = state.kind.columns
         if known is None or not known.slices:
             return None
-        return replacing.replaced_by(self.id, known)
+        return replacing.replaced_ranges(self.id, known)
 
     def advance(
         self,
@@ -324,7 +324,7 @@ class WindowSource(SlicedSource):
         tasks: list[ReadTask] = []
         for place, (_, window) in enumerate(slices):
             found = self._query_spec.connection.tasks(window, self._query_spec.split)
-            tasks += replacing.named(place, found)
+            tasks += replacing.number_tasks(place, found)
         opened = windows.open_window(
             known, self._query_spec, stored, tasks or [replacing.nothing_to_read()]
         )
@@ -333,7 +333,7 @@ class WindowSource(SlicedSource):
     def _believed(self, state: SourceState, since: Since) -> SourceState:
         return newer_groups.with_columns(state, since, self.id, self._where)
 
-    def _tasks_of(self, known: ColumnState, began: float, cost: int) -> ScanResult:
+    def _tasks_of(self, known: ColumnState, began: float, cost: int) -> SourceScan:
         entries: tuple[Entry, ...] = ()
         if known.window is not None:
             since = windows.age_of(known.watermark)
@@ -352,7 +352,7 @@ class WindowSource(SlicedSource):
         known = state.kind.columns
         if known is None:
             return state
-        found = (parsed_name(entry.path) for entry in done_of(batch))
+        found = (parse_name(entry.path) for entry in done_of(batch))
         names = [task for seq, task in filter(None, found) if seq == known.seq]
         ended = windows.finish_tasks(known, names)
         if known.slices and ended.window is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.story import Compared, ItemStatus, Passed, Waiting
-from blizzard_py.sources.tables.window_tasks import is_item_name, parsed_name
+from blizzard_py.sources.tables.window_tasks import is_item_name, parse_name
 from blizzard_py.sources.tables.windows import text_of
 from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.source_state import SourceState
@@ -50,13 +50,13 @@ class NamedStatus:
     state: SourceState
 
     @property
-    def reached(self) -> str | None:
+    def watermark(self) -> str | None:
         """The watermark that is shown."""
         return self.state.position.progress.value
 
     @property
-    def compared(self) -> Compared:
-        at = self.reached
+    def comparison(self) -> Compared:
+        at = self.watermark
         return Compared(self.state.position.progress.state, None, at, at, None, at)
 
     @property
@@ -71,7 +71,7 @@ class TaskStatus(NamedStatus):
     finds: Finds
 
     @property
-    def reached(self) -> str | None:
+    def watermark(self) -> str | None:
         return text_of((self.state.kind.columns or ColumnState()).watermark)
 
     def is_new(self) -> bool:
@@ -80,8 +80,8 @@ class TaskStatus(NamedStatus):
     def next_poll(self) -> Waiting:
         return Waiting("poll", "above the watermark; the next poll reads it")
 
-    def passed(self, journal_start: Callable[[], float | None]) -> Passed:  # noqa: ARG002  # the seam gives it
-        found = parsed_name(self.name)
+    def verdict(self, journal_start: Callable[[], float | None]) -> Passed:  # noqa: ARG002  # the seam gives it
+        found = parse_name(self.name)
         seq = (self.state.kind.columns or ColumnState()).seq
         if found is None:
             return Passed("missing", "of no request that reads it, nor known to the journal")

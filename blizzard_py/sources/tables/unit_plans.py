@@ -15,15 +15,15 @@ from typing import get_args
 from blizzard_py.connections.placeholders import FROM, TO, Values, unit_placeholder
 from blizzard_py.connections.query_spec import Units
 from blizzard_py.slices.instants import clock_of, moment, stamp
-from blizzard_py.slices.units.closed_units import closed
+from blizzard_py.slices.units.closed_units import compact
 from blizzard_py.slices.units.due import Due, due, reading_of
 from blizzard_py.slices.units.grid import GridLayout
-from blizzard_py.slices.units.planner import PlannedUnit, Reason, limited
+from blizzard_py.slices.units.planner import PlannedUnit, Reason, limit_units
 from blizzard_py.slices.units.ranges import LaidOut, laid_out, spec_of
 from blizzard_py.slices.units.state import (
     UnitReading,
     UnitsState,
-    guarded,
+    check_spec,
     key_parts,
     unit_key,
     unit_of,
@@ -65,10 +65,10 @@ def preview(
     Raises `StateError` for a state of other partitions, `UnitError` as `laid_out` and `due` do.
     """
     state = UnitsState(anew=True) if known is None else known
-    state = guarded(state, spec_of(units.range, units.fields), where)
+    state = check_spec(state, spec_of(units.range, units.fields), where)
     laid = laid_out(units.range, now)
     names = [LONE] if values is None else [unit_name(one) for one in values]
-    state = closed(state, laid.partitions, names, units.terms.shift)
+    state = compact(state, laid.partitions, names, units.terms.shift)
     found = due(state, laid.partitions, values, units.terms, now)
     return UnitOutlook(state, laid, values, found)
 
@@ -97,7 +97,7 @@ def to_read(found: UnitOutlook, run: UnitRun, waiting: Collection[str]) -> list[
         begin = stamp(unit.partition[0])
         known = unit_of(found.state, f"{begin}/{unit.name}", stamp(unit.partition[1]))
         turns.append(known.read_at or begin)
-    return [unit for unit in limited(chosen, run.remaining, turns) if unit.execute]
+    return [unit for unit in limit_units(chosen, run.remaining, turns) if unit.execute]
 
 
 def batch_size(units: Units) -> int:
@@ -105,7 +105,7 @@ def batch_size(units: Units) -> int:
     return _ROUNDS * units.parallel
 
 
-def planned_reading(unit: PlannedUnit, units: Units, now: datetime) -> UnitReading:
+def plan_reading(unit: PlannedUnit, units: Units, now: datetime) -> UnitReading:
     """Return what is saved of a unit before it is read; a whole where no part can be asked for."""
     if units.reads_parts:
         return reading_of(unit, units.terms, now)

@@ -8,7 +8,7 @@ from typing import Any
 
 from blizzard_py.slices.instants import moment, stamp
 from blizzard_py.slices.names import snapshot_range
-from blizzard_py.slices.units.outcomes import failed, replaced, succeeded
+from blizzard_py.slices.units.outcomes import record_failure, record_success, replaced_range
 from blizzard_py.slices.units.state import UnitReading, UnitsState, highest, unit_of
 from blizzard_py.sources.tables.window_tasks import progress_of_text
 from blizzard_py.state.batch import Batch, Replaced
@@ -36,7 +36,7 @@ def ranges_of(source_id: str, state: SourceState, batch: Batch, done: set[str]) 
         return None
     if state.kind.units is not None and state.kind.units.anew:
         return Replaced((snapshot_range(source_id),))
-    return Replaced(tuple(replaced(source_id, reading) for reading in readings))
+    return Replaced(tuple(replaced_range(source_id, reading) for reading in readings))
 
 
 def after(state: SourceState, batch: Batch) -> SourceState:
@@ -57,9 +57,9 @@ def after(state: SourceState, batch: Batch) -> SourceState:
         if reading is None:
             continue  # an edit has given the batch's readings up
         if file.outcome == "ingested":
-            known = replace(succeeded(known, reading), anew=False)
+            known = replace(record_success(known, reading), anew=False)
         elif not is_down:
-            known = failed(known, reading, moment(reading.at), file.error)
+            known = record_failure(known, reading, moment(reading.at), file.error)
     remaining = tuple(reading for reading in known.readings if reading.key not in readings)
     return with_progress(state.with_kind(units=replace(known, readings=remaining)))
 
@@ -81,7 +81,7 @@ def with_progress(state: SourceState) -> SourceState:
     return state if top is None else state.with_position(progress=progress_of_text(stamp(top)))
 
 
-def shown_units(state: SourceState, blocked: str | None) -> dict[str, Any]:
+def units_status(state: SourceState, blocked: str | None) -> dict[str, Any]:
     """Return ``units`` of ``status --json``; ``blocked`` is why the next group is not committed."""
     known = state.kind.units or UnitsState()
     failing = {key: unit for key, unit in known.open.items() if unit.failures}

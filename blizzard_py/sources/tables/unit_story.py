@@ -42,7 +42,7 @@ class UnitStatus(NamedStatus):
     def next_poll(self) -> Waiting:
         return Waiting("poll", f"{self._reason()}; the next poll reads it")
 
-    def passed(self, journal_start: Callable[[], float | None]) -> Passed:  # noqa: ARG002  # the seam gives it
+    def verdict(self, journal_start: Callable[[], float | None]) -> Passed:  # noqa: ARG002  # the seam gives it
         found = self.finds(self.state, self.name)
         if isinstance(found, BlizzardError):
             return Passed("missing", f"it cannot be told whether there is such a unit: {found}")

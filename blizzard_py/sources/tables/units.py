@@ -37,7 +37,7 @@ from blizzard_py.sources.protocol import (
     CheckpointServices,
     PollPlan,
     Requested,
-    ScanResult,
+    SourceScan,
 )
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import newer_groups, unit_plans, unit_states
@@ -100,7 +100,7 @@ class UnitSource(SlicedSource):
                 " rows; or keep them for ever, with `blizzard checkpoint reset --units --adopt`"
             )
 
-    def discover(self, state: SourceState, *, full: bool = False) -> ScanResult:  # noqa: ARG002  # all is looked at
+    def discover(self, state: SourceState, *, full: bool = False) -> SourceScan:  # noqa: ARG002  # all is looked at
         began = self._clock()
         found = self._preview(state)
         units = unit_plans.to_read(
@@ -119,7 +119,7 @@ class UnitSource(SlicedSource):
 
     def status_fields(self, state: SourceState) -> dict[str, Any]:
         blocked = blocked_by(self._parts.stores.sink, self.id)
-        return self._shown(state) | {"units": unit_states.shown_units(state, blocked)}
+        return self._shown(state) | {"units": unit_states.units_status(state, blocked)}
 
     def explain(self, name: str) -> Story:
         return unit_story(name, self._status_of, self.check)
@@ -156,7 +156,7 @@ class UnitSource(SlicedSource):
         if run.remaining is not None:
             run.remaining -= len(units)
         now = self._dated()
-        readings = tuple(unit_plans.planned_reading(unit, self._units, now) for unit in units)
+        readings = tuple(unit_plans.plan_reading(unit, self._units, now) for unit in units)
         next_ = state.with_kind(units=replace(found.state, readings=readings))
         return PollPlan(next_, entries, TaskWork(entries.files))
 
@@ -273,7 +273,7 @@ class UnitSource(SlicedSource):
     def _believed(self, state: SourceState, since: Since) -> SourceState:
         return newer_groups.with_units(state, since, self.id, self._where)
 
-    def _units_of(self, units: Sequence[PlannedUnit], began: float, *, again: bool) -> ScanResult:
+    def _units_of(self, units: Sequence[PlannedUnit], began: float, *, again: bool) -> SourceScan:
         entries = tuple(
             Entry(unit_key(unit.partition[0], unit.name), 0, unit.start.timestamp())
             for unit in units

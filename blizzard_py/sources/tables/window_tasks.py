@@ -20,7 +20,7 @@ def item_name(seq: int, task: str) -> str:
     return f"{seq:012}#{task}"
 
 
-def parsed_name(name: str) -> tuple[int, str] | None:
+def parse_name(name: str) -> tuple[int, str] | None:
     """Return the window's number and the task's name; None if the name is no task's."""
     found = _NAME.fullmatch(name)
     return None if found is None else (int(found["seq"]), found["task"])

@@ -191,7 +191,7 @@ def test_chunks_and_first_poll_neither_overlap_nor_leave_a_gap(
         with contextlib.closing(source_pipeline(parts, requests_only=True)) as worker:
             while worker.cycle(threading.Event()):
                 pass
-        ended = Mailbox(parts.stores.sink, parts.id).ended(request)
+        ended = Mailbox(parts.stores.sink, parts.id).end_record(request)
         assert ended is not None
         assert ended.state == "done"
         assert ids(tmp_path) == [*range(8), *range(101, 109)]
@@ -218,7 +218,7 @@ def test_range_ends_finer_than_the_api_format_are_rejected(
         with contextlib.closing(source_pipeline(parts, requests_only=True)) as worker:
             while worker.cycle(threading.Event()):
                 pass
-        ended = Mailbox(parts.stores.sink, parts.id).ended(request)
+        ended = Mailbox(parts.stores.sink, parts.id).end_record(request)
         assert ended is not None
         assert ended.state == "rejected"
         assert "set a coarser end" in ended.reason

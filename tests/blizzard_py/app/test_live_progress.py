@@ -14,7 +14,7 @@ from rich.console import Console
 from blizzard_core import log
 from blizzard_core.settings.document import Config
 from blizzard_py.app import daemon as app
-from blizzard_py.app.live_progress import shown, table_of
+from blizzard_py.app.live_progress import show_progress, table_of
 from blizzard_py.sources.meter import Meter
 from tests.support.direct_engine import DirectEngine
 from tests.support.pipeline_harness import PipelineHarness
@@ -115,7 +115,9 @@ def test_log_lines_and_the_live_table_share_a_terminal(monkeypatch: pytest.Monke
     log.configure("info")
     meter = Meter()
     meter.start_poll(2, 20)
-    with shown({"events/main": meter}, Console(file=terminal, force_terminal=True, width=100)):
+    with show_progress(
+        {"events/main": meter}, Console(file=terminal, force_terminal=True, width=100)
+    ):
         log.get_logger().info("batch_done", rows=7)
         meter.add_published(2, 20, 7)
     printed = terminal.getvalue()
@@ -140,7 +142,7 @@ def test_without_a_terminal_only_a_backlog_is_logged() -> None:
             return len(text)
 
     log.configure("info", ProgressLines())
-    with shown({"events/busy": busy, "events/idle": idle}, None, interval_secs=0.01):
+    with show_progress({"events/busy": busy, "events/idle": idle}, None, interval_secs=0.01):
         assert written.wait(30)
     lines = [json.loads(text) for text in told]
     assert {line["source"] for line in lines} == {"events/busy"}

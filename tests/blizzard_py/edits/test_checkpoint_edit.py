@@ -93,7 +93,7 @@ def test_an_edit_fences_the_daemon_and_keeps_a_backup() -> None:
 def test_reset_starts_over_and_keeps_the_counts() -> None:
     world = ingested()
     source = world.pipeline()
-    seen = checkpoint_edit.stored(source)
+    seen = checkpoint_edit.read_checkpoint(source)
     told = checkpoint_edit.effect(source, seen.state, checkpoint_edit.reset(seen.state))
     assert (len(told.again), told.skipped) == (4, ())
     backup = checkpoint_edit.change(source, seen, checkpoint_edit.reset, world.now)
@@ -109,14 +109,17 @@ def test_reset_without_a_watermark_and_without_a_checkpoint() -> None:
     world = PipelineHarness(use_watermark=False)
     assert (
         checkpoint_edit.change(
-            world.pipeline(), checkpoint_edit.stored(world.pipeline()), checkpoint_edit.reset, 1
+            world.pipeline(),
+            checkpoint_edit.read_checkpoint(world.pipeline()),
+            checkpoint_edit.reset,
+            1,
         )
         is None
     )
     world.put("b.json", "b")
     world.drain()
     source = world.pipeline()
-    seen = checkpoint_edit.stored(source)
+    seen = checkpoint_edit.read_checkpoint(source)
     with pytest.raises(EditRefused, match="keeps a set of names"):
         checkpoint_edit.with_watermark(seen.state, "", "a.json")
     checkpoint_edit.change(source, seen, checkpoint_edit.reset, world.now)
@@ -134,10 +137,10 @@ def in_storage(world: PipelineHarness, state: SourceState) -> None:
 def test_nothing_is_changed_in_the_middle_of_publishing() -> None:
     world = ingested()
     source = world.pipeline()
-    seen = checkpoint_edit.stored(source)
+    seen = checkpoint_edit.read_checkpoint(source)
     flying = seen.state.with_work(in_flight=(Batch("b", 1, "publishing", 1.0, (), 1.0),))
     in_storage(world, flying)
-    seen = checkpoint_edit.stored(source)
+    seen = checkpoint_edit.read_checkpoint(source)
     before = world.sink.read("_blizzard/events_main_checkpoint.json")
     with pytest.raises(EditRefused, match="being published"):
         checkpoint_edit.change(world.pipeline(), seen, checkpoint_edit.reset, world.now)
@@ -150,7 +153,7 @@ def test_a_batch_that_runs_is_dropped_and_found_again() -> None:
     source = world.pipeline()
     entry = world.source.stat(f"{DAY}/4.json")
     assert entry is not None
-    flying = checkpoint_edit.stored(source).state.with_work(
+    flying = checkpoint_edit.read_checkpoint(source).state.with_work(
         in_flight=(Batch("b", 1, "running", 1.0, (entry,), 1.0),)
     )
     in_storage(world, flying)
@@ -162,7 +165,7 @@ def test_a_batch_that_runs_is_dropped_and_found_again() -> None:
 
 def test_a_checkpoint_that_moved_meanwhile_is_left_alone() -> None:
     world = ingested()
-    seen = checkpoint_edit.stored(world.pipeline())
+    seen = checkpoint_edit.read_checkpoint(world.pipeline())
     world.put(f"{DAY}/4.json", "4")
     world.drain()
     after = world.sink.read("_blizzard/events_main_checkpoint.json")
@@ -177,7 +180,7 @@ def test_a_concurrent_save_refuses_the_edit(
 ) -> None:
     world = ingested()
     source, daemon = world.pipeline(), world.drain()
-    seen = checkpoint_edit.stored(source)
+    seen = checkpoint_edit.read_checkpoint(source)
     put = FencedFile.replace
 
     def daemon_saves_first(*arguments: Any) -> None:
@@ -203,7 +206,7 @@ def test_a_change_is_one_write_of_the_checkpoint(lost: str, edit: str) -> None:
     if lost == "the checkpoint":
         world.sink.delete(CHECKPOINT)
     source = world.pipeline()
-    seen = checkpoint_edit.stored(source)
+    seen = checkpoint_edit.read_checkpoint(source)
     versions: list[bytes] = []
     put_if = world.sink.put_if
 
@@ -229,7 +232,7 @@ def test_a_change_is_one_write_of_the_checkpoint(lost: str, edit: str) -> None:
     ],
 )
 def test_a_change_that_makes_no_sense_is_refused(partition: str, name: str, message: str) -> None:
-    state = checkpoint_edit.stored(ingested().pipeline()).state
+    state = checkpoint_edit.read_checkpoint(ingested().pipeline()).state
     state = state.with_position(progress=replace(state.position.progress, floor="date=2024-01-01"))
     with pytest.raises(EditRefused, match=message):
         checkpoint_edit.with_watermark(state, partition, name)
@@ -257,7 +260,9 @@ def test_a_source_without_any_watermark_left_is_to_be_reset() -> None:
     world.put("1.json", "1")
     world.drain()
     with pytest.raises(EditRefused, match="reset it instead"):
-        checkpoint_edit.with_watermark(checkpoint_edit.stored(world.pipeline()).state, "", "")
+        checkpoint_edit.with_watermark(
+            checkpoint_edit.read_checkpoint(world.pipeline()).state, "", ""
+        )
     assert (
         checkpoint_edit.with_watermark(
             SourceState(position=Position(Progress("Idle", "9", depth=0))), "", "1"
@@ -295,7 +300,9 @@ def started_over() -> PipelineHarness:
     for path in world.published():
         del world.sink.objects[path]
     source = world.pipeline()
-    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.reset, world.now)
+    checkpoint_edit.change(
+        source, checkpoint_edit.read_checkpoint(source), checkpoint_edit.reset, world.now
+    )
     world.now += 10
     return world
 
@@ -345,7 +352,9 @@ def test_a_rebuild_after_a_reset_without_a_watermark() -> None:
         world.put(f"{name}.json", name)
     world.drain()
     source = world.pipeline()
-    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.reset, world.now)
+    checkpoint_edit.change(
+        source, checkpoint_edit.read_checkpoint(source), checkpoint_edit.reset, world.now
+    )
     job = Rebuild(world.parts())
     job.write(job.plan(None))
     world.drain()
@@ -382,7 +391,9 @@ def test_files_ingested_after_a_reset_come_once_on_any_clock() -> None:
     month = 30 * 86_400.0
     world.now += month  # the store's clock is wrong
     source = world.pipeline()
-    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.reset, world.now)
+    checkpoint_edit.change(
+        source, checkpoint_edit.read_checkpoint(source), checkpoint_edit.reset, world.now
+    )
     polls(world)
     world.now -= month
     polls(world)
@@ -408,7 +419,7 @@ def test_requested_files_come_again_after_a_reset(how: str, back: float) -> None
     world.now -= back  # what the store says of the time in the same second, or from now on
     if how == "reset":
         source = world.pipeline()
-        seen = checkpoint_edit.stored(source)
+        seen = checkpoint_edit.read_checkpoint(source)
         checkpoint_edit.change(source, seen, checkpoint_edit.reset, world.now)
         polls(world)
     else:

@@ -42,8 +42,8 @@ def names(world: PipelineHarness) -> list[str]:
 
 def rolled_back(world: PipelineHarness, name: str) -> None:
     source = world.pipeline()
-    seen = checkpoint_edit.stored(source)
-    after = history.rolled_back(source, seen, store(world).version(name))
+    seen = checkpoint_edit.read_checkpoint(source)
+    after = history.roll_back(source, seen, store(world).version(name))
     checkpoint_edit.change(source, seen, lambda _state: after, world.now, why="by mistake")
 
 
@@ -114,7 +114,9 @@ def test_rollback_undoes_a_reset_before_the_daemon_runs() -> None:
     rows = world.rows()
     world.now += 10
     source = world.pipeline()
-    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.reset, world.now)
+    checkpoint_edit.change(
+        source, checkpoint_edit.read_checkpoint(source), checkpoint_edit.reset, world.now
+    )
     rolled_back(world, names(world)[1])
     world.drain()
     assert world.rows() == rows
@@ -136,8 +138,8 @@ def test_rollback_is_refused_after_a_later_publish() -> None:
 def test_a_batch_between_the_look_and_the_change_refuses_it() -> None:
     world, _ = changed()
     source = world.pipeline()
-    seen = checkpoint_edit.stored(source)
-    after = history.rolled_back(source, seen, store(world).version(names(world)[1]))
+    seen = checkpoint_edit.read_checkpoint(source)
+    after = history.roll_back(source, seen, store(world).version(names(world)[1]))
     world.put("date=2024-01-03/1.json", "later")
     world.drain()
     with pytest.raises(EditRefused, match="has changed since"):
@@ -151,7 +153,9 @@ def test_rollback_is_refused_when_segments_are_missing() -> None:
     world.drain()
     world.now += 10
     source = world.pipeline()
-    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.reset, world.now)
+    checkpoint_edit.change(
+        source, checkpoint_edit.read_checkpoint(source), checkpoint_edit.reset, world.now
+    )
     for path in [path for path in world.sink.objects if "_processed/" in path]:
         world.sink.delete(path)
     with pytest.raises(EditRefused, match="missing data"):

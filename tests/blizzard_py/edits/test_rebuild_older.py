@@ -150,7 +150,7 @@ def test_a_stale_copy_is_noticed_before_its_first_run(made_by: str) -> None:
         rebuilt(world)
     elif made_by == "reset":
         source = world.pipeline()
-        seen = checkpoint_edit.stored(source)
+        seen = checkpoint_edit.read_checkpoint(source)
         checkpoint_edit.change(source, seen, checkpoint_edit.reset, world.now)
     else:  # of an older release, which did not write down which batch was the last
         document = world.checkpoint()

@@ -188,7 +188,7 @@ def test_a_file_reported_as_quarantined_may_have_rows() -> None:
 def test_reports_after_a_reset_count_whatever_the_clock_says() -> None:
     world = RequestHarness()
     source = world.pipeline()
-    stored = checkpoint_edit.stored(source)
+    stored = checkpoint_edit.read_checkpoint(source)
     # The operator's machine is ahead of the daemon's, and the store is ahead of both.
     checkpoint_edit.change(source, stored, checkpoint_edit.reset, world.now + 500)
     world.sink.clock = lambda: world.now + 1000

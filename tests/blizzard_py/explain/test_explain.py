@@ -20,9 +20,9 @@ from blizzard_core.table.committed import LOG_FILES, committed_versions, delta_v
 from blizzard_core.text import iso, printable
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app.request_listing import find_requests
-from blizzard_py.explain import Explanation, explain, lines, located
+from blizzard_py.explain import Explanation, explain, lines, locate
 from blizzard_py.explain.location import Located
-from blizzard_py.sources.files.story import ignored
+from blizzard_py.sources.files.story import why_ignored
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import Died, Dying, MemoryStorage
@@ -109,29 +109,29 @@ ROOTS = {"a/local": "/raw/events", "b/s3": "s3://raw/events/", "c/az": "abfss://
     ],
 )
 def test_a_uri_is_found_below_the_roots(uri: str, source: str | None, path: str | None) -> None:
-    place = located(uri, ROOTS)
+    place = locate(uri, ROOTS)
     assert (place.source, place.path) == (source, path)
     assert [c.source for c in place.checked if c.matches] == ([source] if source else [])
 
 
 def test_relative_paths_count_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    place = located("raw/d=1/x", {"a/main": str(tmp_path / "raw")})
+    place = locate("raw/d=1/x", {"a/main": str(tmp_path / "raw")})
     assert (place.path, place.uri) == ("d=1/x", str(tmp_path / "raw/d=1/x"))
-    assert located("raw/x", {"a/main": "raw"}).path == "x"
+    assert locate("raw/x", {"a/main": "raw"}).path == "x"
 
 
 def test_the_nearest_source_is_named() -> None:
-    assert "the nearest is b/s3 at s3://raw/events/" in located("s3://raw/x", ROOTS).reason
-    assert "the nearest is a/local at /raw/events/" in located("/raw/x", ROOTS).reason
-    assert located("/raw/x", {}).reason == "the configuration has no sources"
-    assert located("/x", {"a/root": "/"}).path == "x"
+    assert "the nearest is b/s3 at s3://raw/events/" in locate("s3://raw/x", ROOTS).reason
+    assert "the nearest is a/local at /raw/events/" in locate("/raw/x", ROOTS).reason
+    assert locate("/raw/x", {}).reason == "the configuration has no sources"
+    assert locate("/x", {"a/root": "/"}).path == "x"
 
 
 @pytest.mark.parametrize("uri", ["ftp://x/y", "s3:///key", "s3://user:secret@b/k", "s3://[b/k"])
 def test_invalid_uri_is_refused_without_showing_secrets(uri: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        located(uri, ROOTS)
+        locate(uri, ROOTS)
     assert "secret" not in str(caught.value)
 
 
@@ -149,12 +149,12 @@ def test_invalid_uri_is_refused_without_showing_secrets(uri: str) -> None:
 def test_why_a_file_is_not_one_of_its_source(
     path: str, compression: SourceCompression, words: str
 ) -> None:
-    assert words in (ignored(path, compression) or "")
+    assert words in (why_ignored(path, compression) or "")
 
 
 def test_a_file_of_its_source_is_not_ignored() -> None:
-    assert ignored("d=1/x.ndjson", "auto") is None
-    assert "it would" not in (ignored("d=1/x.csv", "gzip") or "")
+    assert why_ignored("d=1/x.ndjson", "auto") is None
+    assert "it would" not in (why_ignored("d=1/x.csv", "gzip") or "")
 
 
 # -- pending -----------------------------------------------------------------------

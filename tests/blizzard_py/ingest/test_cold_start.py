@@ -175,12 +175,12 @@ def commanded(worker: SourcePipeline, command: str) -> None:
             job.write(job.plan(None))
         case "set":
             edit = partial(checkpoint_edit.with_watermark, partition="d=1", name="1.json")
-            seen = checkpoint_edit.stored(worker)
+            seen = checkpoint_edit.read_checkpoint(worker)
             edit(seen.state)
             checkpoint_edit.change(worker, seen, edit, 0.0)
         case "reset":
             checkpoint_edit.change(
-                worker, checkpoint_edit.stored(worker), checkpoint_edit.reset, 0.0
+                worker, checkpoint_edit.read_checkpoint(worker), checkpoint_edit.reset, 0.0
             )
         case "rename":
             Rename(replace(parts, pipeline="clicks"), "events_main").run()

@@ -80,8 +80,8 @@ def test_of_two_concurrent_inferences_the_first_write_wins() -> None:
     second = place.put("b.ndjson", '{"b":"x"}')
 
     class SlowerSchema(InferredSchema):
-        def inferred(self, files: Sequence[Entry]) -> StoredSchema:
-            found = super().inferred(files)
+        def infer(self, files: Sequence[Entry]) -> StoredSchema:
+            found = super().infer(files)
             assert names(place.view().fields(first)) == [("a", "int64")]
             return found
 
@@ -139,7 +139,7 @@ def test_the_number_of_files_and_bytes_sampled_is_configurable() -> None:
         for name in ("1.ndjson", "2.ndjson", "3.ndjson")
         for entry in place.put(name, line, line, line)
     ]
-    kept = place.view().inferred(files)
+    kept = place.view().infer(files)
     assert kept.sample == {"files": ["1.ndjson", "3.ndjson"], "records": 4, "skipped_lines": 0}
 
 

@@ -262,7 +262,7 @@ def test_a_command_that_follows_does_nothing_that_was_cancelled(shop: UnitShop) 
 def test_a_command_that_was_paused_does_nothing_twice(
     shop: UnitShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = Mailbox.ended
+    ask = Mailbox.end_record
     pauses = iter([True])
 
     def pausing(box: Mailbox, request_id: str) -> Any:
@@ -276,7 +276,7 @@ def test_a_command_that_was_paused_does_nothing_twice(
 
     with contextlib.closing(shop.worker()) as daemon:
         polls(daemon)
-        monkeypatch.setattr(Mailbox, "ended", pausing)
+        monkeypatch.setattr(Mailbox, "end_record", pausing)
         assert mark(shop).state == "done"
     assert shop.checkpoint()["units"]["redo"] == []
     assert shop.texts() == ["A", "b"]

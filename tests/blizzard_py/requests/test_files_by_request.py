@@ -77,7 +77,7 @@ def test_a_request_that_is_over_says_how_it_went() -> None:
         "failed": 1,
         "rows": 2,
     }
-    end = world.mailbox.ended(request_id)
+    end = world.mailbox.end_record(request_id)
     assert end is not None
     assert (end.state, end.counts) == ("done", found.counts)
     assert list(world.outcomes(request_id).values()) == [
@@ -412,7 +412,7 @@ def test_a_request_with_an_endless_batch_fails_alone() -> None:
     assert world.rows() == [*BASE, "60", "61", "62", "63"]
     found = world.request(request_id)
     assert (found.state, "a.txt" in found.reason) == ("failed", True)
-    end = world.mailbox.ended(request_id)
+    end = world.mailbox.end_record(request_id)
     assert end is not None
     assert end.state == "failed"
 
@@ -524,7 +524,9 @@ def test_reset_ingests_earlier_requested_files_again() -> None:
     assert world.ingest(f"{DAY}/2.json") == ["ingested"]
     world.now += 100
     source = world.pipeline()
-    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.reset, world.now)
+    checkpoint_edit.change(
+        source, checkpoint_edit.read_checkpoint(source), checkpoint_edit.reset, world.now
+    )
     world.now += 100
     world.drain()
     after = "date=2025-06-20/1.json"
@@ -544,7 +546,7 @@ def test_an_edit_is_refused_while_a_request_is_under_way() -> None:
     with contextlib.suppress(Unavailable):
         world.pipeline().cycle(threading.Event())
     source = world.pipeline()
-    seen = checkpoint_edit.stored(source)
+    seen = checkpoint_edit.read_checkpoint(source)
     with pytest.raises(checkpoint_edit.EditRefused, match=f"{request_id} is running"):
         checkpoint_edit.change(source, seen, checkpoint_edit.reset, world.now)
 

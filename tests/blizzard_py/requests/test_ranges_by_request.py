@@ -267,7 +267,7 @@ def test_a_death_at_every_change_neither_doubles_nor_loses_a_row(mode: str) -> N
         dying.arm(-1)
         world.drain()
         assert world.rows() == sorted([*BASE, "6", "late", "old"]), at
-        end = world.mailbox.ended(request_id)
+        end = world.mailbox.end_record(request_id)
         assert end is not None
         assert end.state == "done"
         assert {letter["path"] for letter in world.letters()} == {f"mem://raw/{DAY}/4.json"}, at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blizzard_py.state.record_names import is_short, record_file, spelled_stem, stem_of
+from blizzard_py.state.record_names import is_short, record_file, stem_of, stem_prefix
 from tests.support.letter_harness import record_name, uri
 from tests.support.published_groups import groups_of
 from tests.support.replace_harness import ReplaceHarness
@@ -15,8 +15,8 @@ PART = f"{DAY}/6.0192e0a0-1111-7222-8333-944444444444.0.ndjson"
 NESTED = PART.removesuffix(".ndjson") + f".ndjson.{BATCH}.17.ndjson"
 LONG = f"{DAY}/6{'a' * 170}.json"
 # What the names of the long file's record files begin with, and what those of that would.
-DIGEST = spelled_stem(stem_of(LONG))
-DIGEST_OF_DIGEST = spelled_stem(stem_of(DIGEST))
+DIGEST = stem_prefix(stem_of(LONG))
+DIGEST_OF_DIGEST = stem_prefix(stem_of(DIGEST))
 NAMES = [f"{DAY}/6.json", PART, NESTED, LONG, DIGEST, DIGEST_OF_DIGEST]
 
 
@@ -62,7 +62,7 @@ def test_records_bring_nothing_once_their_file_was_replaced(path: str) -> None:
 @pytest.mark.parametrize("path", NAMES)
 def test_a_file_replaces_its_records_as_well(path: str) -> None:
     world = with_a_bad_record(path)
-    record = record_name(spelled_stem(stem_of(path)), batch_of(world))
+    record = record_name(stem_prefix(stem_of(path)), batch_of(world))
     assert world.replay() == {record: "ingested"}
     assert replaced(world, path) == ("replaced", 2)
     [group] = groups_of(world.sink)

@@ -291,7 +291,7 @@ def test_a_death_at_every_change_leaves_each_row_once(named: bool) -> None:
         dying.arm(-1)
         world.put(f"{DAY}/63.json", "63")
         world.drain()
-        ended = world.mailbox.ended(request_id)
+        ended = world.mailbox.end_record(request_id)
         assert ended is not None
         assert ended.state == "done"
         rows = sorted(["1:b", "1:b+", "52", "5:b", "5:b+", "60", "61", "62", "63"])

@@ -90,7 +90,7 @@ def test_a_letter_stays_open_while_polls_have_its_file_to_do() -> None:
     world.now += 100
     world.drain()
     source = world.pipeline()
-    seen = checkpoint_edit.stored(source)
+    seen = checkpoint_edit.read_checkpoint(source)
     back = partial(checkpoint_edit.with_watermark, partition="date=2024-01-02", name="1.json")
     checkpoint_edit.change(source, seen, back, world.now)
     first, second = world.open_ids()

@@ -295,7 +295,7 @@ def test_a_mailbox_that_nobody_used_is_empty(tmp_path: Path) -> None:
         assert box(sink).contents() == NOTHING
         assert box(sink).bell() == ""
         assert box(sink).prune(1e12) == []
-        assert box(sink).ended(ONE) is None
+        assert box(sink).end_record(ONE) is None
         assert box(sink).cancellation(ONE) is None
         with pytest.raises(NotFound):
             box(sink).read(ONE)
@@ -360,7 +360,7 @@ def test_an_id_that_is_none_is_refused_everywhere(request_id: str) -> None:
         lambda: mail.cancel(request_id, "bob", AT, ""),
         lambda: mail.cancellation(request_id),
         lambda: mail.end(request_id, DONE),
-        lambda: mail.ended(request_id),
+        lambda: mail.end_record(request_id),
     ):
         with pytest.raises(RequestInvalid, match="is no id of a request") as caught:
             act()
@@ -424,7 +424,7 @@ def test_an_end_put_again_has_the_same_bytes() -> None:
     first = sink.objects[f"{FOLDER}/{ONE}.ended.json"]
     box(sink).end(ONE, replace(DONE, counts={"units": 1}))
     assert sink.objects[f"{FOLDER}/{ONE}.ended.json"] == first
-    assert box(sink).ended(ONE) == DONE
+    assert box(sink).end_record(ONE) == DONE
 
 
 def test_an_end_that_failed_is_put_again() -> None:
@@ -545,7 +545,7 @@ def test_a_request_lives_and_goes_on_a_real_store(store: Storage) -> None:
     mail.cancel(ONE, "eve", AT, "other")
     assert mail.contents() == Contents((ONE,), frozenset({ONE}), ())
     mail.end(ONE, DONE)
-    assert (mail.read(ONE), mail.ended(ONE)) == (REQUEST, DONE)
+    assert (mail.read(ONE), mail.end_record(ONE)) == (REQUEST, DONE)
     assert mail.prune(1.0) == []
     assert mail.prune(1e12) == [ONE]
     left = [entry.path for page in store.list_range("", None) for entry in page.entries]

@@ -113,14 +113,14 @@ def test_a_rollback_restores_no_cancelled_replacement() -> None:
     world.mailbox.cancel(request_id, "bob", "2026-11-25T09:13:00+00:00", "a mistake")
     source = world.pipeline()
     move = partial(checkpoint_edit.with_watermark, partition=DAY, name="52.json")
-    checkpoint_edit.change(source, checkpoint_edit.stored(source), move, world.now)
+    checkpoint_edit.change(source, checkpoint_edit.read_checkpoint(source), move, world.now)
     world.now += 100
     source = world.pipeline()
-    seen = checkpoint_edit.stored(source)
+    seen = checkpoint_edit.read_checkpoint(source)
     store = CheckpointStore(world.sink, SOURCE_ID)
     [version] = [v for v in store.versions() if isinstance(v, Version) and v.until is not None]
     checkpoint_edit.change(
-        source, seen, lambda _state: history.rolled_back(source, seen, version), world.now
+        source, seen, lambda _state: history.roll_back(source, seen, version), world.now
     )
     assert not state_of(world).work.in_flight
     world.drain()

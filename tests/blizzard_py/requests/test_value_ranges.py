@@ -53,7 +53,7 @@ class ValueRangeHarness(QueryHarness):
 
     def change(self, edit: Any) -> None:
         with contextlib.closing(self.pipeline()) as found:
-            checkpoint_edit.change(found, checkpoint_edit.stored(found), edit, self.now)
+            checkpoint_edit.change(found, checkpoint_edit.read_checkpoint(found), edit, self.now)
 
     def ask(self, first: str, last: str, **options: Any) -> str:
         return submit(self.parts(), {"values": [first, last]}, **options)
@@ -72,7 +72,7 @@ class ValueRangeHarness(QueryHarness):
 
 def ended(world: QueryHarness, request_id: str) -> RequestState | End:
     """Return the end of a request by the mailbox, or its state by the checkpoint."""
-    found = Mailbox(world.sink, world.parts().id).ended(request_id)
+    found = Mailbox(world.sink, world.parts().id).end_record(request_id)
     if found is not None:
         return found
     state = read_state(world.sink, world.parts().id)

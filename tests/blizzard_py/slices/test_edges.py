@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from blizzard_py.slices.edges import KEPT, cut, known_after, lowered, next_begin
-from blizzard_py.slices.units.due import widened
+from blizzard_py.slices.edges import KEPT, cut, known_after, next_begin, replacement_begin
+from blizzard_py.slices.units.due import slice_begin
 
 DAY = timedelta(days=1)
 P0 = datetime(2020, 2, 1, tzinfo=UTC)
@@ -31,20 +31,20 @@ def test_a_reading_is_cut_where_the_next_one_begins() -> None:
 
 def test_a_reading_begins_where_a_slice_begins() -> None:
     high, slices = P0 + 20 * DAY, [P0, P0 + 10 * DAY, P0 + 17 * DAY]
-    assert widened(P0 + 17 * DAY, P0, high, slices) == P0 + 17 * DAY
-    assert widened(P0 + 16 * DAY, P0, high, slices) == P0 + 10 * DAY
-    assert widened(P0 + 3 * DAY, P0, high, slices) == P0
-    assert widened(P0 + 16 * DAY, P0, high, []) == P0
-    assert widened(high, P0, high, []) == high
-    assert widened(high + DAY, P0, high, slices) == high + DAY
-    assert widened(P0 + DAY, P0, None, []) == P0
+    assert slice_begin(P0 + 17 * DAY, P0, high, slices) == P0 + 17 * DAY
+    assert slice_begin(P0 + 16 * DAY, P0, high, slices) == P0 + 10 * DAY
+    assert slice_begin(P0 + 3 * DAY, P0, high, slices) == P0
+    assert slice_begin(P0 + 16 * DAY, P0, high, []) == P0
+    assert slice_begin(high, P0, high, []) == high
+    assert slice_begin(high + DAY, P0, high, slices) == high + DAY
+    assert slice_begin(P0 + DAY, P0, None, []) == P0
 
 
 def test_full_read_has_no_begin_and_is_cut_like_others() -> None:
     assert cut(None, 9, 5) == (None, 5)
     assert cut(None, 9, 9) == (None,)
-    assert lowered(4, [2, 4, 6], None) == 4
-    assert lowered(1, [2, 4, 6], None) is None
+    assert replacement_begin(4, [2, 4, 6], None) == 4
+    assert replacement_begin(1, [2, 4, 6], None) is None
 
 
 def test_new_begins_replace_later_ones_and_the_first_stays() -> None:

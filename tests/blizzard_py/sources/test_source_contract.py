@@ -40,7 +40,7 @@ from blizzard_py.sources.tables.window_tasks import item_name
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.source_state import Position, Retry, SourceState
-from blizzard_py.state.transitions import begin_batch, ended, prepare_batch
+from blizzard_py.state.transitions import begin_batch, end_batch, prepare_batch
 from tests.support.group_reader import groups_of
 from tests.support.memory_store import Died, Dying
 from tests.support.pipeline_harness import PipelineHarness
@@ -273,7 +273,7 @@ class Owner:
 
     def advanced(self, state: SourceState, work: Any) -> SourceState:
         [batch] = state.work.in_flight
-        after = ended(self.source.advance(state, batch, work, self.now()), batch, self.now())
+        after = end_batch(self.source.advance(state, batch, work, self.now()), batch, self.now())
         self.source.clean_up()
         return after
 

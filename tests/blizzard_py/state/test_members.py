@@ -13,11 +13,11 @@ from blizzard_py.job import FinishedFile, StagedBadRecords
 from blizzard_py.state.batch import Batch, PlannedOutput
 from blizzard_py.state.checkpoint_document import SHARED, state_from_json, state_to_json
 from blizzard_py.state.composite_state import (
-    lifted,
     of_source,
     part_of,
-    parted,
-    qualified,
+    qualify_batch,
+    qualify_path,
+    split_path,
     with_source,
 )
 from blizzard_py.state.journal_tally import JournalTally
@@ -69,7 +69,7 @@ def state() -> SourceState:
 
 
 def test_a_path_says_whose_it_is() -> None:
-    assert parted(qualified("app", "d=1/a:b.ndjson")) == ("app", "d=1/a:b.ndjson")
+    assert split_path(qualify_path("app", "d=1/a:b.ndjson")) == ("app", "d=1/a:b.ndjson")
 
 
 def test_each_source_sees_its_own_files_alone() -> None:
@@ -121,7 +121,7 @@ def test_committed_batch_is_split_by_source_with_outputs_once() -> None:
     assert app.results.letters == (StagedBadRecords("s1", (("1", 2),)),)
     assert web.results.letters == (StagedBadRecords("s2", (("2", 1),)),)
     assert app.results.settled == web.results.settled == LINE
-    assert lifted(web, "web").files == done.files[1:]
+    assert qualify_batch(web, "web").files == done.files[1:]
     # The first one has it also without files of its own, and the others then have none of it.
     theirs = replace(done, files=done.files[1:]).with_results(
         finished=done.results.finished[1:], letters=()

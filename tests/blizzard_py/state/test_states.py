@@ -156,7 +156,7 @@ def test_a_journal_entry_says_what_became_of_files(path: Path) -> None:
     storage.put_atomic(f"{JOURNAL_FOLDER}/events_main/{written['batch']}.json", path.read_bytes())
     journal = Journal(storage, "events_main")
     [record] = journal.read([written["batch"]])
-    [batch] = journal.committed([written["batch"]])
+    [batch] = journal.read_committed([written["batch"]])
     outcomes = {file["path"]: file["outcome"] for file in written["files"]}
     assert record.outcomes == outcomes
     assert [entry.path for entry in batch.files] == list(outcomes)

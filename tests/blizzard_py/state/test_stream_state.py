@@ -13,9 +13,9 @@ from blizzard_core.settings.event_time import Branch, EventTimeSettings
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.job import FieldSpec, IngestSettings, OutputLayout, Place, RowSchema, SqlSteps
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
-from blizzard_py.state.event_times import EventTimes, merged_behind, merged_times
+from blizzard_py.state.event_times import EventTimes, merge_buckets, merge_times
 from blizzard_py.state.source_state import KindState, Position, SourceState, Summary, Totals
-from blizzard_py.state.stream_query import check_query, fingerprint, respelled, resumed
+from blizzard_py.state.stream_query import check_query, fingerprint, resume, spelling_changes
 from blizzard_py.state.stream_state import (
     HISTORY,
     OperatorState,
@@ -106,11 +106,11 @@ def test_batch_history_of_an_older_release_loads() -> None:
 
 def test_times_of_parts_are_those_of_all_rows() -> None:
     other = EventTimes(1, 80_000, 80_000, 80_000.0, (0, 0, 0, 0, 1, *[0] * 8))
-    assert merged_times([TIMES, None, other]) == EventTimes(
+    assert merge_times([TIMES, None, other]) == EventTimes(
         3, 80_000, 107_000, 92_333.667, (1, 0, 0, 1, 1, *[0] * 8)
     )
-    assert merged_times([None]) is None
-    assert merged_behind([]) == (0,) * 13
+    assert merge_times([None]) is None
+    assert merge_buckets([]) == (0,) * 13
 
 
 def test_spark_drops_are_unaccounted_unless_rows_are_partly_late() -> None:
@@ -159,28 +159,28 @@ def test_texts_and_zone_are_for_spark_to_judge() -> None:
     state = SourceState(kind=KindState(stream=StreamState(query=kept)))
     now = query(transform="SELECT 1", zone="Etc/UTC", aggregates={"n": "COUNT(*)"})
     check_query(state, now, "here")
-    assert respelled(kept, now) == {
+    assert spelling_changes(kept, now) == {
         "transform": "transform was absent and is 'SELECT 1'",
         "aggregates": "event_time.aggregates.n was 'count(*)' and is 'COUNT(*)'",
         "zone": "spark.conf: spark.sql.session.timeZone was 'UTC' and is 'Etc/UTC'",
     }
-    assert respelled(kept, kept) == {}
+    assert spelling_changes(kept, kept) == {}
 
 
 def test_an_older_checkpoint_adopts_the_zone() -> None:
     now = query(zone="Europe/Berlin")
     old = StreamState(query={k: v for k, v in query().items() if k != "zone"}, packs=PACKS)
-    assert respelled(old.query, now) == {}
+    assert spelling_changes(old.query, now) == {}
     check_query(SourceState(kind=KindState(stream=old)), now, "here")
-    assert resumed(old, now).query == now
+    assert resume(old, now).query == now
 
 
 def test_the_next_batch_takes_over_the_spelling_and_nothing_else() -> None:
     old = StreamState(query=query(policy="min"), packs=PACKS, batch=3)
     now = query(policy="max", aggregates={"n": "COUNT(*)"}, fields=FIELDS[:1])
-    assert resumed(old, now) == replace(old, query=old.query | {"aggregates": {"n": "COUNT(*)"}})
-    assert resumed(replace(old, packs={}), now).query == now
-    assert resumed(None, now) == StreamState(query=now)
+    assert resume(old, now) == replace(old, query=old.query | {"aggregates": {"n": "COUNT(*)"}})
+    assert resume(replace(old, packs={}), now).query == now
+    assert resume(None, now) == StreamState(query=now)
 
 
 def test_a_changed_type_is_refused_by_name() -> None:

@@ -26,16 +26,16 @@ from blizzard_core.settings.event_time import Branch, EventTimeSettings, Watched
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.inspection import status
 from blizzard_py.app.wiring import NoEngine, build, context_of, query_columns
-from blizzard_py.edits.checkpoint_edit import change, stored
+from blizzard_py.edits.checkpoint_edit import change, read_checkpoint
 from blizzard_py.edits.checkpoint_store import EditRefused
-from blizzard_py.edits.event_time import advanced
+from blizzard_py.edits.event_time import advance_watermark
 from blizzard_py.edits.rebuild.run import Rebuild
 from blizzard_py.ingest.jobs import PlainJobs
 from blizzard_py.job import IngestJob, IngestResult, JobFile, StagedOutput
 from blizzard_py.kernels.lateness import Limits, Rule
 from blizzard_py.state.event_times import BEHIND_SECS, EventTimes
 from blizzard_py.state.source_state import PendingWork, SourceState, ToReplace
-from blizzard_py.state.stream_state import StreamState, watched_query
+from blizzard_py.state.stream_state import StreamState, placeholder_query
 from blizzard_py.streaming.observed_watermark import ObservedWatermarkJobs, after
 from blizzard_py.streaming.staged_times import TimeTally, tally
 from tests.support.direct_engine import DirectEngine
@@ -214,7 +214,7 @@ def test_a_removed_watermark_leaves_no_state_for_a_query(tmp_path: Path) -> None
     assert (block["batch"], block["watermark"], block["late_rows"]) == (0, None, 0)
     given = EventTimeSettings.model_validate(TUMBLING)
     with pytest.raises(EditRefused, match="no batch has ended yet"):
-        advanced(world.pipeline().load(), given, [Branch("web", "ts", 0)], ms(200), 1e10)
+        advance_watermark(world.pipeline().load(), given, [Branch("web", "ts", 0)], ms(200), 1e10)
     world.pipeline_settings["event_time"] = None
     world.put([row(200)])
     world.drain()
@@ -229,14 +229,14 @@ def test_a_query_is_not_replaced_by_an_observed_watermark(tmp_path: Path) -> Non
     world.drain()
     pipeline = world.pipeline()
     query = StreamState(query={"column": "ts"}, batch=1)  # with open windows
-    change(pipeline, stored(pipeline), lambda state: state.with_kind(stream=query), 0.0)
+    change(pipeline, read_checkpoint(pipeline), lambda state: state.with_kind(stream=query), 0.0)
     parts = context_of(world.config(), ("pages", "web"), world.engine)
     with pytest.raises(StateError, match="holds the state of an event_time query"):
         Rebuild(parts).plan(None)
 
 
 def test_shorter_delay_uses_the_newest_time_of_all_batches() -> None:
-    known = StreamState(query=watched_query("ts"), watermark_ms=40, max_event_time_ms=100)
+    known = StreamState(query=placeholder_query("ts"), watermark_ms=40, max_event_time_ms=100)
     times = EventTimes(1, 50, 50, 50.0, (1, *[0] * 12))
     found = after(
         known, WatchedColumn("ts", 10_000, 0), TimeTally(newest_us=50_000, times=times), 1, 1
@@ -349,7 +349,7 @@ def test_a_field_of_a_struct_is_not_a_column_with_a_dot(tmp_path: Path) -> None:
 
 def test_a_batch_of_which_nothing_is_known_leaves_the_watermark() -> None:
     watch = WatchedColumn("ts", 1_000_000, 0)
-    known = StreamState(query=watched_query("ts"), watermark_ms=77, max_event_time_ms=1077)
+    known = StreamState(query=placeholder_query("ts"), watermark_ms=77, max_event_time_ms=1077)
     found = after(known, watch, TimeTally(), 1, 0)
     assert (found.watermark_ms, found.max_event_time_ms, found.batch) == (77, 1077, 1)
     assert found.is_watched

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from blizzard_core.errors import ColdStartRefused, StateError
 from blizzard_py.app.event_state import event_state
 from blizzard_py.app.inspection import explain, plan, status
-from blizzard_py.app.operations import listed
+from blizzard_py.app.operations import list_dead_letters
 from blizzard_py.engines.spark.engine import SparkEngine
 from tests.support.event_time_harness import TUMBLING, EventTimeHarness
 from tests.support.event_time_oracle import Oracle, row, windows_of
@@ -133,7 +133,7 @@ def test_each_source_has_own_column_delay_letters_and_journal(
     web = [json.loads(p.read_text()) for p in (folder / "pages_web").glob("*.json")]
     assert len(web) == 2
     assert all(one["event_time"] and not one["outputs"] for one in web)
-    letters_ = listed(config, [("pages", "web"), ("pages", "app")], replayed=False)
+    letters_ = list_dead_letters(config, [("pages", "web"), ("pages", "app")], replayed=False)
     assert Counter(name for name, _, _ in letters_) == {"pages/web": 1, "pages/app": 1}
 
 

@@ -56,7 +56,7 @@ def _journal(data: bytes) -> None:
     batch = "0190a0a0-0000-7000-8000-000000000000"
     store.objects[f"{StatePaths(_SOURCE).journal}/{batch}.json"] = (data, 0.0)
     journal = Journal(store, _SOURCE, 1)
-    for reading in (journal.read, journal.committed, journal.documents):
+    for reading in (journal.read, journal.read_committed, journal.documents):
         _understood(lambda reading=reading: list(reading([batch])))
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from blizzard_core.errors import UnitError
 from blizzard_py.slices.instants import stamp
-from blizzard_py.slices.units.closed_units import closed
+from blizzard_py.slices.units.closed_units import compact
 from blizzard_py.slices.units.due import Due, Terms, due, reading_of
-from blizzard_py.slices.units.outcomes import failed, marked, succeeded
+from blizzard_py.slices.units.outcomes import mark_units, record_failure, record_success
 from blizzard_py.slices.units.planner import PlannedUnit
 from blizzard_py.slices.units.schemes import Pair, partitions
 from blizzard_py.slices.units.state import OpenUnit, UnitsState
@@ -49,9 +49,9 @@ def run(
     """One run in which every unit succeeds."""
     units = [unit for unit in due(state, ranges, values, terms, now).units if unit.execute]
     for unit in units:
-        state = succeeded(state, reading_of(unit, terms, now))
+        state = record_success(state, reading_of(unit, terms, now))
     names = ["{}"] if values is None else [one["id"] for one in values]
-    return closed(state, ranges, names, terms.shift), units
+    return compact(state, ranges, names, terms.shift), units
 
 
 def test_a_growing_month_is_read_from_where_a_slice_begins() -> None:
@@ -70,7 +70,7 @@ def test_a_growing_month_is_read_from_where_a_slice_begins() -> None:
 
 def test_a_unit_waits_until_its_pause_is_over_and_then_is_read() -> None:
     unit = due(UnitsState(), days(2), None, GRACE, at(2)).units[0]
-    state = failed(UnitsState(), reading_of(unit, GRACE, at(2)), at(2), "no")
+    state = record_failure(UnitsState(), reading_of(unit, GRACE, at(2)), at(2), "no")
     soon, later = at(2) + timedelta(seconds=59), at(2) + timedelta(seconds=60)
     [waits] = due(state, days(2), None, GRACE, soon).units
     assert (waits.execute, waits.reason) == (False, "waiting")
@@ -104,19 +104,19 @@ def test_longer_grace_reopens_closed_units_and_reads_them_fully() -> None:
 def test_marked_units_are_always_read_from_their_start() -> None:
     state = UnitsState(closed_to={"{}": stamp(at(10))})
     keys = [f"{stamp(at(3))}/{{}}", f"{stamp(at(40))}/{{}}", f"{stamp(at(3))}/other"]
-    state = marked(state, keys)
+    state = mark_units(state, keys)
     found = due(state, days(10), None, Terms(), at(10))
     assert ready(found) == [(3, "{}", "redo")]
     [unit] = [one for one in found.units if one.execute]
     assert (unit.start, unit.end) == (at(3), at(4))
-    after = succeeded(state, reading_of(unit, Terms(), at(10)))
+    after = record_success(state, reading_of(unit, Terms(), at(10)))
     assert ready(due(after, days(10), None, Terms(), at(10))) == []
-    assert closed(after, days(10), ["{}"], timedelta(0)).open == {}
+    assert compact(after, days(10), ["{}"], timedelta(0)).open == {}
 
 
 def test_a_marked_unit_whose_end_went_back_is_not_read() -> None:
     state, _ = run(UnitsState(), [(START, at(20))], GRACE, at(20))
-    state = marked(state, [f"{stamp(START)}/{{}}"])
+    state = mark_units(state, [f"{stamp(START)}/{{}}"])
     [unit] = due(state, [(START, at(18))], None, GRACE, at(18)).units
     assert (unit.execute, unit.reason) == (False, "ahead")
 
@@ -152,8 +152,12 @@ def test_unit_that_failed_in_grace_is_read_after_the_cut_off() -> None:
             if unit.execute:
                 reading = reading_of(unit, GRACE, now)
                 first = unit.partition[0] == START
-                state = failed(state, reading, now, "no") if first else succeeded(state, reading)
-        state = closed(state, days(today), ["{}"], GRACE.shift)
+                state = (
+                    record_failure(state, reading, now, "no")
+                    if first
+                    else record_success(state, reading)
+                )
+        state = compact(state, days(today), ["{}"], GRACE.shift)
     found = due(state, days(10), None, GRACE, at(11))
     assert found.cut_off == at(6)
     # It was read on the 4th, within its grace: up to the 5th late rows may have come.

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from blizzard_py.slices.units.closed_units import closed
+from blizzard_py.slices.units.closed_units import compact
 from blizzard_py.slices.units.due import Terms, due, reading_of
 from blizzard_py.slices.units.grid import (
     LETTERS,
@@ -19,10 +19,10 @@ from blizzard_py.slices.units.grid import (
     MOST_NOTES,
     MOST_ROWS,
     GridLayout,
-    counted,
+    count_states,
     grid,
 )
-from blizzard_py.slices.units.outcomes import failed, marked, succeeded
+from blizzard_py.slices.units.outcomes import mark_units, record_failure, record_success
 from blizzard_py.slices.units.schemes import Pair, partitions
 from blizzard_py.slices.units.state import OpenUnit, UnitsState
 from blizzard_py.slices.units.values import unit_list
@@ -49,11 +49,11 @@ def read(state: UnitsState, plan: GridLayout, now: datetime, *but: str) -> Units
         if unit.execute:
             reading = reading_of(unit, plan.terms, now)
             if unit.name in but:
-                state = failed(state, reading, now, f"{unit.name}: no answer")
+                state = record_failure(state, reading, now, f"{unit.name}: no answer")
             else:
-                state = succeeded(state, reading)
+                state = record_success(state, reading)
     names = ["{}"] if plan.values is None else [one["id"] for one in plan.values]
-    return closed(state, plan.partitions, names, plan.terms.shift)
+    return compact(state, plan.partitions, names, plan.terms.shift)
 
 
 def cells(found: dict[str, Any]) -> list[str]:
@@ -98,7 +98,7 @@ def test_every_state_has_a_letter_of_its_own() -> None:
     state = read(UnitsState(), plan, at("2020-02-21"))
     back = replace(plan, partitions=months("2020-02-19"))
     assert cells(grid(state, back, at("2020-02-21"))) == ["dddh"]
-    again = marked(state, ["2019-12-01T00:00:00.000Z/one"])
+    again = mark_units(state, ["2019-12-01T00:00:00.000Z/one"])
     assert cells(grid(again, plan, at("2020-02-21"))) == ["drdg"]
     patient = replace(plan, partitions=months("2020-02-22"), terms=Terms(abstinent=3 * DAY))
     assert cells(grid(state, patient, at("2020-02-22"))) == ["ddda"]
@@ -187,7 +187,7 @@ def test_counts_are_of_all_units_and_name_each_state() -> None:
     plan = layout(months("2020-02-21"), "one", "two")
     state = read(UnitsState(), plan, at("2020-02-21"), "two")
     found = due(state, plan.partitions, plan.values, plan.terms, at("2020-02-21"))
-    counts = counted(found, state)
+    counts = count_states(found, state)
     assert list(counts) == list(LETTERS)
     assert {state: count for state, count in counts.items() if count} == {
         "failing": 4, "grace": 1, "done": 3,

@@ -9,17 +9,17 @@ import pytest
 
 from blizzard_core.errors import StateError, UnitError
 from blizzard_py.slices.instants import moment, stamp
-from blizzard_py.slices.units.closed_units import closed
+from blizzard_py.slices.units.closed_units import compact
 from blizzard_py.slices.units.outcomes import (
-    failed,
-    marked,
-    replaced,
+    mark_units,
+    record_failure,
+    record_success,
+    replaced_range,
     slice_texts,
-    succeeded,
     with_high,
 )
 from blizzard_py.slices.units.schemes import partitions
-from blizzard_py.slices.units.state import OpenUnit, UnitReading, UnitsState, checked
+from blizzard_py.slices.units.state import OpenUnit, UnitReading, UnitsState, check_units
 
 DAY = timedelta(days=1)
 NOW = datetime(2020, 2, 22, 9, 30, tzinfo=UTC)
@@ -38,38 +38,38 @@ def reading(*slices: float, to: float, key: str = KEY, at: datetime = NOW) -> Un
 
 
 def test_a_success_moves_the_high_watermark_and_the_slices() -> None:
-    first = succeeded(UnitsState(), reading(1, 18, to=21))
+    first = record_success(UnitsState(), reading(1, 18, to=21))
     told = OpenUnit(feb(21), (feb(1), feb(18)), stamp(NOW))
     assert first == UnitsState(open={KEY: told})
-    second = succeeded(first, reading(18, 19, to=22))
+    second = record_success(first, reading(18, 19, to=22))
     assert second.open[KEY].slices == (feb(1), feb(18), feb(19))
     assert second.open[KEY].high == feb(22)
-    again = succeeded(second, reading(1, 19, to=22))
+    again = record_success(second, reading(1, 19, to=22))
     assert again.open[KEY].slices == (feb(1), feb(19))
-    grown = succeeded(again, reading(22, to=23))
+    grown = record_success(again, reading(22, to=23))
     assert grown.open[KEY].slices == (feb(1), feb(19), feb(22))
 
 
 def test_a_reading_that_begins_within_a_slice_is_refused() -> None:
-    first = succeeded(UnitsState(), reading(1, 18, to=21))
+    first = record_success(UnitsState(), reading(1, 18, to=21))
     with pytest.raises(StateError, match="within a slice"):
-        succeeded(first, reading(17, 19, to=22))
+        record_success(first, reading(17, 19, to=22))
     shut = UnitsState(closed_to={"id1": feb(30)})
     with pytest.raises(StateError, match="within a slice"):
-        succeeded(shut, reading(17, 19, to=30))
+        record_success(shut, reading(17, 19, to=30))
 
 
 def test_a_reading_beyond_what_was_read_leaves_what_is_there() -> None:
-    first = succeeded(UnitsState(), reading(1, to=10))
-    after = succeeded(first, reading(12, to=20))  # abstinence: a download is not read twice
+    first = record_success(UnitsState(), reading(1, to=10))
+    after = record_success(first, reading(12, to=20))  # abstinence: a download is not read twice
     assert after.open[KEY] == OpenUnit(feb(20), (feb(1), feb(12)), stamp(NOW))
 
 
 def test_of_many_slices_the_first_and_the_last_are_known() -> None:
-    state = succeeded(UnitsState(), reading(1, to=2))
+    state = record_success(UnitsState(), reading(1, to=2))
     for step in range(100):
         low = 2 + step / 10
-        state = checked(succeeded(state, reading(low, to=low + 0.1)), "units")
+        state = check_units(record_success(state, reading(low, to=low + 0.1)), "units")
     known = state.open[KEY].slices
     assert len(known) == 33
     assert known[0] == feb(1)
@@ -77,11 +77,11 @@ def test_of_many_slices_the_first_and_the_last_are_known() -> None:
 
 
 def test_each_failure_doubles_the_pause_up_to_a_day() -> None:
-    state = succeeded(UnitsState(), reading(1, 18, to=21))
+    state = record_success(UnitsState(), reading(1, 18, to=21))
     before = state.open[KEY]
     pauses = []
     for _ in range(40):
-        state = failed(state, reading(18, to=22), NOW, "GET /surveys:\n  503  \x1b[31m")
+        state = record_failure(state, reading(18, to=22), NOW, "GET /surveys:\n  503  \x1b[31m")
         pauses.append(moment(state.open[KEY].next_try or "") - NOW)
     assert pauses[:4] == [timedelta(seconds=60 * 2**power) for power in range(4)]
     assert pauses[-1] == DAY
@@ -90,39 +90,39 @@ def test_each_failure_doubles_the_pause_up_to_a_day() -> None:
     assert (told.high, told.slices, told.read_at) == (before.high, before.slices, before.read_at)
     assert told.failures == 40
     assert told.error == "GET /surveys: 503 \\x1b[31m"
-    healed = succeeded(state, reading(18, to=22)).open[KEY]
+    healed = record_success(state, reading(18, to=22)).open[KEY]
     assert (healed.failures, healed.next_try, healed.error) == (0, None, None)
 
 
 def test_a_unit_that_never_succeeded_has_no_high_watermark() -> None:
-    state = failed(UnitsState(), reading(1, to=21), NOW, "x" * 10_000)
+    state = record_failure(UnitsState(), reading(1, to=21), NOW, "x" * 10_000)
     assert state.open[KEY].high is None
     assert len(state.open[KEY].error or "") <= 500
 
 
 def test_reopened_unit_that_fails_stays_complete() -> None:
     shut = UnitsState(closed_to={"id1": feb(30)})
-    state = failed(shut, reading(1, to=30), NOW, "no")
+    state = record_failure(shut, reading(1, to=30), NOW, "no")
     assert state.open[KEY].high == feb(30)
 
 
 def test_success_clears_marks_and_marking_ends_a_pause() -> None:
-    state = failed(UnitsState(), reading(1, to=21), NOW, "no")
-    state = marked(state, [KEY, f"{feb(1)}/id2", KEY])
+    state = record_failure(UnitsState(), reading(1, to=21), NOW, "no")
+    state = mark_units(state, [KEY, f"{feb(1)}/id2", KEY])
     assert state.redo == (KEY, f"{feb(1)}/id2")
     assert state.open[KEY].next_try is None
-    state = failed(state, reading(1, to=21), NOW, "no")
-    waits = marked(state, [KEY])
+    state = record_failure(state, reading(1, to=21), NOW, "no")
+    waits = mark_units(state, [KEY])
     assert waits == state
-    assert succeeded(state, reading(1, to=21)).redo == (f"{feb(1)}/id2",)
+    assert record_success(state, reading(1, to=21)).redo == (f"{feb(1)}/id2",)
     with pytest.raises(StateError):
-        marked(state, ["id1"])
+        mark_units(state, ["id1"])
     with pytest.raises(UnitError, match="20,001"):
-        marked(UnitsState(), [f"{feb(1)}/{number}" for number in range(20_001)])
+        mark_units(UnitsState(), [f"{feb(1)}/{number}" for number in range(20_001)])
 
 
 def test_a_high_watermark_is_set_to_where_a_slice_begins() -> None:
-    state = succeeded(UnitsState(), reading(1, 18, to=21))
+    state = record_success(UnitsState(), reading(1, 18, to=21))
     lower = with_high(state, KEY, PARTITION, moment(feb(20))).open[KEY]
     assert (lower.high, lower.slices) == (feb(18), (feb(1),))
     higher = with_high(state, KEY, PARTITION, moment(feb(25))).open[KEY]
@@ -144,11 +144,11 @@ def test_a_high_watermark_is_set_to_where_a_slice_begins() -> None:
 
 def test_replaced_range_covers_all_slice_texts() -> None:
     one = reading(1, 18, to=21)
-    first, behind = replaced("s", one)
+    first, behind = replaced_range("s", one)
     texts = slice_texts("s", one)
     assert texts == (f"s/{feb(1)}/id1/{feb(1)}", f"s/{feb(1)}/id1/{feb(18)}")
     assert all(first <= text < behind for text in texts)
-    assert replaced("s", reading(18, to=21))[0] == texts[1]
+    assert replaced_range("s", reading(18, to=21))[0] == texts[1]
 
 
 # -- what is closed ---------------------------------------------------------------
@@ -160,22 +160,22 @@ def read_days(*numbers: float, at: datetime = NOW) -> UnitsState:
     state = UnitsState()
     for number in numbers:
         key = f"{feb(number)}/id1"
-        state = succeeded(state, reading(number, to=number + 1, key=key, at=at))
+        state = record_success(state, reading(number, to=number + 1, key=key, at=at))
     return state
 
 
 def test_complete_units_out_of_grace_are_one_time() -> None:
     state = read_days(1, 2, 3, 4, 5, 6, 7, 8)
-    assert closed(state, DAYS, ["id1"], timedelta(0)) == UnitsState(closed_to={"id1": feb(9)})
-    graced = closed(state, DAYS, ["id1"], -3 * DAY)
+    assert compact(state, DAYS, ["id1"], timedelta(0)) == UnitsState(closed_to={"id1": feb(9)})
+    graced = compact(state, DAYS, ["id1"], -3 * DAY)
     assert graced.closed_to == {"id1": feb(6)}
     assert list(graced.open) == [f"{feb(number)}/id1" for number in (6, 7, 8)]
-    assert closed(graced, DAYS, ["id1"], -3 * DAY) == graced
+    assert compact(graced, DAYS, ["id1"], -3 * DAY) == graced
 
 
 def test_the_last_partition_stays_open_since_it_may_grow() -> None:
     whole = partitions(moment(feb(1)), moment(feb(4)), "daily")
-    state = closed(read_days(1, 2, 3), whole, ["id1"], timedelta(0))
+    state = compact(read_days(1, 2, 3), whole, ["id1"], timedelta(0))
     assert state.closed_to == {"id1": feb(3)}
     assert list(state.open) == [f"{feb(3)}/id1"]
 
@@ -183,36 +183,38 @@ def test_the_last_partition_stays_open_since_it_may_grow() -> None:
 def test_a_unit_that_is_not_complete_keeps_all_behind_it_open() -> None:
     for missing in (
         read_days(1, 2, 4, 5, 6, 7, 8),
-        failed(read_days(1, 2, 4, 5, 6, 7, 8), reading(3, to=4, key=f"{feb(3)}/id1"), NOW, "no"),
-        marked(read_days(1, 2, 3, 4, 5, 6, 7, 8), [f"{feb(3)}/id1"]),
+        record_failure(
+            read_days(1, 2, 4, 5, 6, 7, 8), reading(3, to=4, key=f"{feb(3)}/id1"), NOW, "no"
+        ),
+        mark_units(read_days(1, 2, 3, 4, 5, 6, 7, 8), [f"{feb(3)}/id1"]),
     ):
-        state = closed(missing, DAYS, ["id1"], timedelta(0))
+        state = compact(missing, DAYS, ["id1"], timedelta(0))
         assert state.closed_to == {"id1": feb(3)}
         assert f"{feb(8)}/id1" in state.open
 
 
 def test_a_unit_that_was_not_read_since_its_grace_is_not_closed() -> None:
     early = moment(feb(4))
-    state = succeeded(read_days(1, at=early), reading(8, to=9, key=f"{feb(8)}/id1"))
-    assert closed(state, DAYS, ["id1"], -3 * DAY).closed_to == {}
-    assert closed(state, DAYS, ["id1"], -2 * DAY).closed_to == {"id1": feb(2)}
+    state = record_success(read_days(1, at=early), reading(8, to=9, key=f"{feb(8)}/id1"))
+    assert compact(state, DAYS, ["id1"], -3 * DAY).closed_to == {}
+    assert compact(state, DAYS, ["id1"], -2 * DAY).closed_to == {"id1": feb(2)}
 
 
 def test_reopened_unit_is_closed_again() -> None:
     shut = UnitsState(closed_to={"id1": feb(9)})
-    again = succeeded(shut, reading(3, to=4, key=f"{feb(3)}/id1"))
+    again = record_success(shut, reading(3, to=4, key=f"{feb(3)}/id1"))
     assert f"{feb(3)}/id1" in again.open
-    assert closed(again, DAYS, ["id1"], timedelta(0)) == shut
+    assert compact(again, DAYS, ["id1"], timedelta(0)) == shut
     forgotten = with_high(shut, f"{feb(3)}/id1", DAYS[2], None)
-    assert closed(forgotten, DAYS, ["id1"], timedelta(0)) == forgotten
+    assert compact(forgotten, DAYS, ["id1"], timedelta(0)) == forgotten
 
 
 def test_units_before_a_moving_start_are_removed() -> None:
-    state = marked(
-        failed(read_days(2, 3, 4), reading(1, to=2, key=f"{feb(1)}/id1"), NOW, "no"),
+    state = mark_units(
+        record_failure(read_days(2, 3, 4), reading(1, to=2, key=f"{feb(1)}/id1"), NOW, "no"),
         [f"{feb(1)}/id1", f"{feb(3)}/id1"],
     )
-    after = closed(state, DAYS[1:], ["id1"], timedelta(0))
+    after = compact(state, DAYS[1:], ["id1"], timedelta(0))
     assert after.closed_to == {"id1": feb(3)}
     assert sorted(after.open) == [f"{feb(3)}/id1", f"{feb(4)}/id1"]
     assert after.redo == (f"{feb(3)}/id1",)
@@ -220,9 +222,9 @@ def test_units_before_a_moving_start_are_removed() -> None:
 
 def test_values_that_are_no_longer_configured_stay_as_they_are() -> None:
     state = read_days(1, 2, 3)
-    assert closed(state, DAYS, ["other"], timedelta(0)) == state
-    assert closed(state, [], ["id1"], timedelta(0)) == state
-    assert closed(UnitsState(), DAYS, ["id1"], timedelta(0)) == UnitsState()
+    assert compact(state, DAYS, ["other"], timedelta(0)) == state
+    assert compact(state, [], ["id1"], timedelta(0)) == state
+    assert compact(UnitsState(), DAYS, ["id1"], timedelta(0)) == UnitsState()
 
 
 def test_forgotten_unit_is_fully_read_before_a_partial_watermark() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from blizzard_core.errors import UnitError
 from blizzard_py.slices.units.limits import limit
-from blizzard_py.slices.units.planner import moved, verdict
+from blizzard_py.slices.units.planner import move_high, verdict
 
 DAY = timedelta(days=1)
 
@@ -30,7 +30,7 @@ def one(
     """Plan one unit [begin, end) with a high watermark; ``other`` is that of other units."""
     shift = DAY * (abstinent - grace)
     highs = [reached for reached in (high, more.get("other")) if reached is not None]
-    cut_off = moved(day(max(highs)), shift) if highs else None
+    cut_off = move_high(day(max(highs)), shift) if highs else None
     known = None if high is None else day(high)
     execute, low, reason = verdict((day(begin), day(end)), known, cut_off, shift)
     return execute, reason, (low - day(1)) / DAY + 1, end
@@ -74,9 +74,9 @@ def test_rules_7_and_8_complete_unit_is_read_until_the_cut_off() -> None:
 
 def test_endless_grace_reads_all_and_endless_cooldown_nothing() -> None:
     partition, ever = (day(10), day(20)), timedelta(days=3_700_000)
-    cut_off = moved(day(20), -ever)
+    cut_off = move_high(day(20), -ever)
     assert verdict(partition, day(20), cut_off, -ever) == (True, day(10), "grace")
-    cut_off = moved(day(20), ever)
+    cut_off = move_high(day(20), ever)
     assert verdict((day(10), day(21)), day(20), cut_off, ever) == (False, day(21), "abstinent")
 
 

@@ -14,8 +14,8 @@ from blizzard_py.slices.units.state import (
     OpenUnit,
     UnitReading,
     UnitsState,
-    checked,
-    guarded,
+    check_spec,
+    check_units,
     highest,
     key_parts,
     unit_key,
@@ -94,11 +94,11 @@ def test_invalid_units_state_is_refused_with_its_path(document: Any) -> None:
 
 def test_the_spec_guards_what_all_partitions_depend_on() -> None:
     state = units_from_json(DESIGNED, "units")
-    assert guarded(state, SPEC, "p/s") == state
-    assert guarded(UnitsState(), SPEC, "p/s").spec == SPEC
+    assert check_spec(state, SPEC, "p/s") == state
+    assert check_spec(UnitsState(), SPEC, "p/s").spec == SPEC
     other = {**SPEC, "partition": "weekly"}
     with pytest.raises(StateError) as caught:
-        guarded(state, other, "p/s")
+        check_spec(state, other, "p/s")
     for told in ("p/s", "'monthly'", "'weekly'", "checkpoint reset --units"):
         assert told in str(caught.value)
 
@@ -134,7 +134,7 @@ def test_closed_partition_keeps_its_end_when_the_range_shrinks() -> None:
 def test_an_open_entry_goes_before_what_is_closed() -> None:
     state = units_from_json(DESIGNED, "units")
     forgotten = replace(state, open={f"{JAN}/id1": OpenUnit()})
-    assert unit_of(checked(forgotten, "units"), f"{JAN}/id1", FEB) == OpenUnit()
+    assert unit_of(check_units(forgotten, "units"), f"{JAN}/id1", FEB) == OpenUnit()
 
 
 def test_hourly_units_of_years_are_a_line_a_value() -> None:

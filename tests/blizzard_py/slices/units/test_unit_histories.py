@@ -91,7 +91,7 @@ def test_without_pauses_units_are_read_before_these_are_over() -> None:
 
 
 def test_without_widening_a_reading_begins_within_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(due_module, "widened", lambda low, *_: low)
+    monkeypatch.setattr(due_module, "slice_begin", lambda low, *_: low)
     assert re.search("within a slice|twice|known", _first_wrong())
 
 

@@ -284,7 +284,7 @@ def test_request_for_a_changed_file_survives_death_at_any_change(what: str) -> N
             pass
         dying.arm(-1)
         world.drain()
-        end = world.mailbox.ended(request_id)
+        end = world.mailbox.end_record(request_id)
         assert end is not None
         assert end.state == "done"
         if world.open_letters():

@@ -218,7 +218,7 @@ def test_a_watermark_that_was_set_doubles_no_row_at_it() -> None:
     world.drain()
     found = world.pipeline()
     edited = checkpoint_edit.set_columns
-    seen = checkpoint_edit.stored(found)
+    seen = checkpoint_edit.read_checkpoint(found)
     checkpoint_edit.change(found, seen, lambda s: edited(s, {"n": 2}, ("n",)), world.now)
     world.drain()
     assert world.texts() == ["a", "b", "c", "c"]

@@ -22,7 +22,7 @@ def files_by_source(
     roots = {
         where: source.uri
         for where in sources_of(config, *names)
-        if (source := source_of(config, where)).has_files
+        if (source := source_of(config, where).as_files) is not None
     }
     if not roots:
         raise ConfigError(

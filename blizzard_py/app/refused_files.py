@@ -138,7 +138,7 @@ def give_up_all(
 
 def order_of(live: SourceContext, outputs: Sequence[RefusedOutput], why: str = "") -> RequestOrder:
     """Return the request for the present files. Raises `RefusedFilesRefused`."""
-    if not live.has_files or live.event_time is not None:
+    if not live.can_reingest:
         raise RefusedFilesRefused(f"{live.name}: {outputs[0].path}: {way_out(live)}")
     paths = _company(live, {path for output in outputs for path in output.files})
     missing = [path for path in paths if is_short(path) or live.stores.source.stat(path) is None]
@@ -168,7 +168,7 @@ def _company(live: SourceContext, paths: set[str]) -> list[str]:
 
 def _check_mended(config: Config, where: tuple[str, str], live: SourceContext) -> None:
     """Raise `ConfigError` if the files would be refused again."""
-    if live.has_files and live.event_time is None and refused_outputs(live):
+    if live.can_reingest and refused_outputs(live):
         pipelines = {where[0]: config.pipelines[where[0]]}
         validate_pipelines(config.model_copy(update={"pipelines": pipelines}))
 
@@ -179,7 +179,7 @@ def _check_journal(live: SourceContext) -> None:
     They were published to another table then, or at another moment, and this one may have the rows
     of their files by batches of which that journal knows nothing.
     """
-    if not live.has_files or live.event_time is not None:
+    if not live.can_reingest:
         return
     missing = [output for output in refused_outputs(live) if output.stage == MISSING]
     if not missing:

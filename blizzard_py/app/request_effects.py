@@ -158,11 +158,17 @@ def _reingest(
             f"{parts.name}: a query over event time has passed what would come, so nothing is"
             " brought into windows that are published"
         )
-    if not parts.has_files and not request.select.get("letters"):
-        raise RequestRefused(f"{parts.name}: has no files; only its dead letters can be replayed")
-    if not parts.has_files and request.options.get("mode") == "replace":
-        raise RequestRefused(f"{parts.name}: has no files that could replace what they had")
+    if not parts.has_files:
+        _check_rows_request(parts, request)
     return Applied(state, {}, is_running=True)
+
+
+def _check_rows_request(parts: SourceContext, request: Request) -> None:
+    """Raise `RequestRefused` for a request that only a source of files can execute."""
+    if not request.select.get("letters"):
+        raise RequestRefused(f"{parts.name}: has no files; only its dead letters can be replayed")
+    if request.options.get("mode") == "replace":
+        raise RequestRefused(f"{parts.name}: has no files that could replace what they had")
 
 
 def _close_letters(

@@ -98,7 +98,7 @@ class FileKind:
         return open_files
 
     def plan(self, found: SourceView, state: SourceState, _options: PlanOptions) -> dict[str, Any]:
-        files = found.discover(state, whole=True)
+        files = found.discover(state, full=True)
         on_disk = found.parts.stores.source.uri.startswith("/")
         return {
             "state": state.position.progress.state,

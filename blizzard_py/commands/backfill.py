@@ -118,20 +118,20 @@ def backfill(
     refuse_rows(loaded, where, "a backfill")
     how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)
     settings = source_of(loaded, where)
-    by_units, has_files = settings.is_by_units, settings.has_files
-    if not has_files and (again or once_more or assume_missing or assume_named):
+    kind = "units" if settings.is_by_units else "files" if settings.has_files else "values"
+    if kind != "files" and (again or once_more or assume_missing or assume_named):
         raise click.UsageError(
             "--again, --once-more and --assume-… are not for tables, APIs and units"
         )
-    if values and not by_units:
+    if values and kind != "units":
         raise click.UsageError("--values is for sources of work units")
-    if (chunk or begin_live_at_end) and (by_units or has_files):
+    if (chunk or begin_live_at_end) and kind != "values":
         raise click.UsageError("--chunk and --begin-live-at-end are for tables and APIs")
-    if not last and (has_files or not replace):
+    if not last and (kind == "files" or not replace):
         raise click.UsageError("give --to, where the range ends")
-    if by_units:
+    if kind == "units":
         return _units(loaded, where, (first, last), values, why, how, as_json=as_json)
-    if not has_files:
+    if kind == "values":
         options: dict[str, object] = {"chunk": chunk} if chunk else {}
         options |= {"begin_live_at_end": True} if begin_live_at_end else {}
         options["mode"] = "replace" if replace else "add"

@@ -219,7 +219,7 @@ def effect(source: SourceView, before: SourceState, after: SourceState) -> Effec
 
 
 def _found(source: SourceView, state: SourceState) -> list[Entry]:
-    found = source.discover(state, whole=True)
+    found = source.discover(state, full=True)
     return [*found.files, *found.young]
 
 

@@ -188,7 +188,7 @@ def _explain_processed(
             f"; its rows are not in the table, or not all, since Penguin refused {refused.path}:"
             f" {refused.refusal}. What helps: {way_out(parts)}"
         )
-        if story.entry is None and parts.has_files and parts.event_time is None:
+        if story.entry is None and parts.can_reingest:
             reason += "; for that the file has to be there again, under its name"
     return replace(
         base,
@@ -254,7 +254,8 @@ def _replay(parts: SourceContext, letter_id: str) -> str:
 
 
 def _next_reading(parts: SourceContext, found: Journaled) -> str:
-    units = parts.files.units if parts.has_files else None
+    files = parts.source.as_files
+    units = None if files is None else files.units
     if units is None and found.outcome == "ingested" and parts.event_time is None:
         return "is not ingested again by itself (`blizzard backfill --replace` does it)"
     if units is None:

@@ -362,8 +362,8 @@ class BatchRunner:
         """Return the root for `Batch`; ``""`` if rows of a statement may be of many files."""
         parts = self._parts
         ingest = parts.ingest
-        has_files = (parts.has_files and not parts.members) or has_records(batch)
-        named = has_files and SOURCE_FILE_COLUMN in ingest.added_columns.metadata
+        is_of_files = (parts.has_files and not parts.members) or has_records(batch)
+        named = is_of_files and SOURCE_FILE_COLUMN in ingest.added_columns.metadata
         as_read = not (ingest.sql.transform or ingest.sql.deduplicate_by)
         root = self._record_files.uri if has_records(batch) else parts.stores.source.uri
         return f"{root}/" if named and as_read else ""

@@ -69,13 +69,13 @@ class SourceView:
                 )
         return state
 
-    def discover(self, state: SourceState, *, whole: bool = False) -> SourceScan:
-        """Return what the next poll would find; ``whole``: the ones after it as well.
+    def discover(self, state: SourceState, *, full: bool = False) -> SourceScan:
+        """Return what the next poll would find; ``full``: the ones after it as well.
 
         Writes nothing.
         """
         self.check(state)
-        return self.source.discover(state, full=whole)
+        return self.source.discover(state, full=full)
 
     def backlog(self, state: SourceState) -> Backlog | None:
         """Return the pending work for a bounded number of requests; None if unknown.

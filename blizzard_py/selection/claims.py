@@ -71,11 +71,11 @@ class Claims:
         self._ledger = ledger
         self._replaced = replaced
         self._unsure = unsure
-        self._source = parts.files if parts.has_files else None
+        self._source = parts.source.as_files
         self._known = known
         self._names = parts.identity.range
         # Of names that another source reads this one has no word to say.
-        self._others = ranges_of_others(parts) if parts.has_files else []
+        self._others = ranges_of_others(parts)
         self._under_way = frozenset(under_way(state.work))
 
     @property

@@ -120,8 +120,7 @@ class LetterFiles:
     def _stat(self, path: str) -> Entry | None:
         if is_of_records(path):
             return self._records.stat(path)
-        # A part of a table or an API is no file.
-        return self.parts.stores.source.stat(path) if self.parts.has_files else None
+        return self.parts.stores.source.stat(path)  # None for a query, whose store has no files
 
     def _path_of(self, letter: DeadLetter) -> str:
         """Return the name of a letter's file. Raises `LetterRefused`."""

@@ -106,6 +106,14 @@ class SourceContext:
         return self.source.has_files
 
     @property
+    def can_reingest(self) -> bool:
+        """True if a request can ingest a file a second time.
+
+        A query over event time has published its windows, and rows of a query are no files.
+        """
+        return self.has_files and self.event_time is None
+
+    @property
     def files(self) -> SourceSettings:
         """The settings of a source of files. Raises `BlizzardError` for one of another kind."""
         found = self.source.as_files
@@ -116,9 +124,10 @@ class SourceContext:
     @property
     def limits(self) -> BatchLimits:
         """The limits of a batch; a window of a table or an API is published as one batch."""
-        if not self.has_files:
+        files = self.source.as_files
+        if files is None:
             return BatchLimits(sys.maxsize, sys.maxsize, math.inf)
-        limits = self.files.checkpoint
+        limits = files.checkpoint
         return BatchLimits(limits.interval_files, limits.max_bytes_per_batch, limits.interval)
 
     @property
@@ -155,6 +164,7 @@ class SourceContext:
     def identity(self) -> Identity:
         """The identity of the source, as the checkpoint keeps it."""
         lake = None if self.query_spec is None else self.query_spec.lake
-        bounds = self.files.range if self.has_files else None
+        files = self.source.as_files
+        bounds = None if files is None else files.range
         names = None if bounds is None else NameRange(bounds.from_ or "", bounds.to or "")
         return Identity(self.pipeline, self.source_name, self.stores.source.uri, lake, names)

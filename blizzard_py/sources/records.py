@@ -102,7 +102,8 @@ class RecordFiles:
     def job_files(self, entries: Sequence[Entry]) -> tuple[list[JobFile], list[FinishedFile]]:
         """Return the job's files with their table directories, and the outcomes of the others."""
         template = self.parts.ingest.layout.partition_template
-        found = self.parts.files.partition_filter if self.parts.has_files else None
+        settings = self.parts.source.as_files
+        found = None if settings is None else settings.partition_filter
         files: list[JobFile] = []
         lost: list[FinishedFile] = []
         for entry in entries:

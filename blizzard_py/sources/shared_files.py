@@ -96,7 +96,12 @@ def readers(parts: SourceContext) -> Iterator[tuple[str, Identity | None, Source
 
 
 def ranges_of_others(parts: SourceContext) -> list[tuple[NameRange, str]]:
-    """Return the ranges of the table's other sources of the same files, each with its name."""
+    """Return the ranges of the table's other sources of the same files, each with its name.
+
+    A query shares no names with another source, so its table is not listed.
+    """
+    if not parts.has_files:
+        return []
     return [
         (identity.range, f"{identity.pipeline}/{identity.source}".strip("/"))
         for _, identity, _ in readers(parts)
@@ -113,16 +118,16 @@ def check_ranges(
     the others look for themselves. ``now`` is the store's time. Raises `StateError`,
     `StorageError`.
     """
-    if not parts.has_files:
-        return
     for each in parts.members or (parts,):
+        files = each.source.as_files
+        if files is None:
+            continue
         own = state or SourceState()
         own = of_source(own, each.source_name) if parts.members else own
         names = each.identity.range
         has_started = own.position.origin is not None or own.position.progress.state != "Initial"
         if names is None and has_started and not is_new:
             continue
-        files = each.files
         floor = lookback_floor(files.partition_filter, now) if files.use_watermark else None
         reach = reach_of(own, names, floor)
         for source_id, other, theirs in readers(each):

@@ -2,7 +2,7 @@
 
 Partitions depend only on the start and the scheme, so they are the same in every run; only the last
 one may grow. A setting that would move them is a problem of the configuration (`problems`). A
-change that would move them stops a source with state (`blizzard_py.slices.units.state.guarded`).
+change that would move them stops a source with state (`blizzard_py.slices.units.state.check_spec`).
 """
 
 from __future__ import annotations

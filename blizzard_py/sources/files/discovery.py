@@ -151,11 +151,11 @@ def discover_unseen(
     unseen: Callable[[Sequence[str]], Sequence[str]],
     clock: Callable[[], float],
     first_seen: FirstSeen,
-    again: Callable[[Sequence[Entry], float], Sequence[str]] = lambda _entries, _now: (),
+    reread: Callable[[Sequence[Entry], float], Sequence[str]] = lambda _entries, _now: (),
 ) -> tuple[Discovery, Digests]:
     """List everything but done files, for names that do not sort; return all paths' digests too.
 
-    ``again`` says which of those that are done are to be taken once more, now.
+    ``reread`` returns the processed files to read once more now.
 
     Costs a request per thousand files stored: there is no watermark to start at. Of
     what is done a page is in memory at a time, and 16 bytes a name.
@@ -174,7 +174,7 @@ def discover_unseen(
         if len(new) < SCAN_FILES:  # the rest is for the next poll
             fresh = set(unseen(wanted))
             done = [entries[path] for path in wanted if path not in fresh]
-            fresh.update(again(done, began))
+            fresh.update(reread(done, began))
             new |= {path: entries[path] for path in wanted if path in fresh}
     now = clock()
     ripe, young = _split_by_age(tuple(new.values()), source, now, first_seen)

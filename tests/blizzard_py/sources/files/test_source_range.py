@@ -82,7 +82,7 @@ def test_nothing_outside_of_the_range_is_listed(use_watermark: bool) -> None:
     worker = world.drain()
     sweeps(world, worker)
     worker.backlog(worker.load())
-    worker.discover(worker.load(), whole=True)
+    worker.discover(worker.load(), full=True)
     looks = [each for each in calls if each != ("", None)]  # whether the store shows anything
     assert len(looks) > 5
     for after, until in looks:

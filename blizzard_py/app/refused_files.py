@@ -176,8 +176,8 @@ def _check_mended(config: Config, where: tuple[str, str], live: SourceContext) -
 def _check_journal(live: SourceContext) -> None:
     """Raise `RefusedFilesRefused` for outputs that are gone if the journal is not the table's own.
 
-    They were published to another table then, or at another moment, and this one may have the rows
-    of their files by batches of which that journal knows nothing.
+    Such outputs were published to another table or at another moment. Other batches may have
+    brought their rows into this table, and the journal would not know.
     """
     if not live.can_reingest:
         return

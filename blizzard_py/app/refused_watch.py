@@ -1,7 +1,7 @@
 """Periodic search for refused files of a daemon's sources.
 
-It has its own thread and its own stores: no poll waits for it, and no answer to it counts as a sign
-of life of a loop. Without refused files it costs a LIST for each table and search.
+It has its own thread and its own stores. So no poll waits for it, and its requests do not hide a
+loop that hangs. Without refused files it costs a LIST for each table and search.
 """
 
 from __future__ import annotations

@@ -48,11 +48,12 @@ LINES_AT_MOST = 20_000
 class ReingestResult:
     """The outcomes of a request's files; ``request`` is its end, None for a preview.
 
-    A file is ``ingested``, ``replaced``, ``present`` (rows already in the table), ``left`` (to
-    polls), ``refused``, ``missing``, ``quarantined``, ``kept`` (failed; its old rows stay),
-    ``empty`` (a part of a range without rows), ``taken`` (in progress), or ``open`` (not requested,
-    because the command was interrupted). ``noun`` names one of them. ``blocked`` is the reason why
-    no group of the source enters the table at present.
+    A file is ``ingested``, ``replaced``, ``refused``, ``missing`` or ``quarantined``. It is
+    ``present`` if its rows are in the table already, ``left`` if polls will ingest it, and
+    ``taken`` while in progress. ``kept`` means that it failed and its old rows stay. ``empty`` is a
+    part of a range without rows. ``open`` was not requested, because the command was interrupted.
+    ``noun`` names one of them. ``blocked`` is the reason why no group of the source enters the
+    table at present.
     """
 
     files: tuple[ReportLine, ...]

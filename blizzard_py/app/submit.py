@@ -40,8 +40,8 @@ from blizzard_py.sources.stale import require_current, world_of
 from blizzard_py.state.checkpoint_file import check_identity
 from blizzard_py.state.source_state import SourceState, checkpoint_path
 
-# A daemon listens this often at least, in seconds (`blizzard_core.daemon.CALL_SECS`), and a command
-# waits for two turns of it and some time before it leaves the request alone.
+# A daemon reads requests at least every `blizzard_core.daemon.CALL_SECS`. A command waits for two
+# such turns and a margin before it returns without an answer.
 _PATIENCE_SECS = 150.0
 _LOOK_SECS = 2.0
 
@@ -174,8 +174,8 @@ class _Following:
         began, outcome, takes_over = waits.clock(), RequestResult(self.id, ""), waits.take_over
         owner = ""
         while True:
-            # The checkpoint first: what lacks its end after that was not done before that, and a
-            # write in the place of what was seen is refused if somebody does it since.
+            # Read the checkpoint first. A request that has no end afterwards was not done before.
+            # If another process executes it meanwhile, the conditional write fails.
             seen = _load(self.parts, self.store, self.order)
             known = self._known(seen)
             if known.state not in {"open", "waiting", "running"}:

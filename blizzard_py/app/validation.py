@@ -141,8 +141,8 @@ def _made_by_queries(
 ) -> dict[str, pa.Schema]:
     """Return the columns of each transform or query. Raises `ConfigError`.
 
-    A Spark of this machine judges them, so that no cluster needs to be there; a Connect client
-    may have no Java, so there it is its server.
+    A local Spark checks them, so no cluster is needed. A Connect client may have no Java, so its
+    server checks them.
     """
     chosen = {
         name: settings

@@ -1,9 +1,9 @@
 """Detection of a lost checkpoint: a cold start where earlier work exists.
 
 A fresh start there would ingest everything again. So a start without a checkpoint looks for traces
-of earlier work, and refuses to run if it finds any. Traces are a fence record, the journal,
-segments of processed names, another name's checkpoint over the same files, and the ``txn`` of the
-newest batch in the table's log. If no source of the table has a state, traces of any source count,
+of earlier work, and refuses to run if it finds any. Traces are a fence record, the journal and
+segments of processed names. A checkpoint of another name over the same files is one, too, and so is
+a ``txn`` in the table's log. If no source of the table has a state, traces of any source count,
 since the source may have had another name. This costs a few requests, once in a source's life.
 """
 

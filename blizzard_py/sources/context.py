@@ -71,10 +71,10 @@ class SourceContext:
     progress. ``clock`` gives times for people. Decisions use the store's clock and ``monotonic``
     (`blizzard_core.storage.clock`).
 
-    Depending on the source: ``schema`` where columns are not fixed, ``query_spec`` for a query
-    source, ``event_time`` for a query over event time, ``watch`` for a watermark that is only
-    reported. ``members`` are the contexts of all sources if one worker has several of them
-    (`blizzard_py.state.composite_state`).
+    Depending on the source: ``schema`` has the hooks of columns that are not fixed. ``query_spec``
+    describes a query source, and ``event_time`` a query over event time. ``watch`` is a watermark
+    that is only reported. ``members`` are the contexts of all sources if one worker has several of
+    them (`blizzard_py.state.composite_state`).
     """
 
     pipeline: str

@@ -2,8 +2,8 @@
 
 A table template such as ``date=%Y-%m-%d`` is filled from the components of the
 same names in the source path (``date=2024-01-28/hour=14/…`` → ``date=2024-01-28``).
-Where the source is not laid out as ``key=value`` but has a template of its own
-(``%Y/%m/%d``), the time is read from that and written in the table's form.
+If the source has a template of its own (``%Y/%m/%d``) instead of ``key=value``, it gives the time.
+The result has the table's form.
 
 A path without a value, or with one that the template would not write, is an error for that file. A
 wrong partition value cannot be removed from a table later.

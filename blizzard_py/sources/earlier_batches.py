@@ -2,15 +2,16 @@
 
 A file's earlier rows are found in one of two ways.
 
-* **By name**, where each batch that brought them wrote `SOURCE_FILE_COLUMN` and took its rows as
-they were read: then exactly the rows that name the file go, and no other file matters.
+* **By name**, if every batch of the file wrote `SOURCE_FILE_COLUMN` and published rows as they were
+  read. Then exactly the rows that name the file are removed, and no other file matters.
 * **By outputs** otherwise. An output mixes the files of its batch, so it is removed as a whole. All
   files of the batch must then come again in the same commit: *together*. This extends to every
   other batch of these files.
 
 A batch that replaced a file's rows names the batches that had brought them (`Replaced`). For that
 file these no longer count, in whatever order journals are read. A replay ingests single records of
-a file from files of its own; they are rows of the original file, which is known here by its `stem`.
+a file from files of its own. Their rows belong to the original file, which is identified by its
+`stem`.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from blizzard_py.state.record_names import stem_of, stem_prefix
 class EarlierBatch:
     """A batch of a source that ingested one of the files that are asked about.
 
-    ``files`` maps the stem of each file of it that was ingested to the names that its rows may
-    have in `SOURCE_FILE_COLUMN`, and ``rows`` to how many; ``named`` says whether they have them.
-    ``outputs`` are output ids, and ``paths`` all paths that these may be found under. What
+    ``files`` maps the stem of each ingested file to the names that its rows may have in
+    `SOURCE_FILE_COLUMN`. ``rows`` maps it to their number. ``named`` means that the rows have these
+    names. ``outputs`` are output ids, and ``paths`` all paths that these may be found under. What
     it ``replaces`` are batches; None if it is one that adds. Of stems ``of_records`` it has single
     records alone, so it does not tell of the rest of their rows. Stems that are digests are of
     ``long`` paths.

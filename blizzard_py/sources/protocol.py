@@ -266,9 +266,9 @@ class Source(Protocol[W]):
     ) -> Replaced | Withheld | None:
         """Return the rows that a batch replaces, given its outcomes; None: its outputs are added.
 
-        Asked before the commit point, by what is saved. Other than None makes the batch a group
-        (`blizzard_core.handover.groups`), also where there is nothing to replace; a source whose
-        order counts answers so for each of its batches.
+        Asked before the commit point, by what is saved. Any other answer than None makes the batch
+        a group (`blizzard_core.handover.groups`), even if it replaces nothing. A source whose order
+        counts answers so for each of its batches.
         """
 
     def is_missing(self, name: str) -> bool:

@@ -58,9 +58,9 @@ NO_OTHER_WAY = (
 class World:
     """The fence record and the table's log, as they concern a source.
 
-    ``names`` are those under which its batches are in the log; ``committed_ms`` is the time in the
-    id of the newest of them, ``groups`` the number of its last group there; 0 where the log has
-    none. ``log`` has every application's ``txn``.
+    ``names`` are the source names of its batches in the log. ``committed_ms`` is the time in the id
+    of the newest one, ``groups`` the number of its last group. Both are 0 if the log has none.
+    ``log`` has every application's ``txn``.
     """
 
     record: FenceRecord | None = None
@@ -109,9 +109,9 @@ def _other_names(
 ) -> set[str]:
     """Return other names with later batches in the log, that nobody but this source had.
 
-    So it is where the table has nothing of any other source: after a rename when state, fence
-    records and configuration are put back to a moment before it, or the state is lost. Costs a
-    LIST where there are later batches of another source.
+    This is so if the table has batches of no other source. It happens after a rename if the state
+    is lost, or if state, fence records and configuration are older than the rename. Costs a LIST
+    where there are later batches of another source.
     """
     sink, last = parts.stores.sink, millis_of(stored.ids.last_batch)
     later = {name for name in sources_in(log) if log[source_app(name)] > last}

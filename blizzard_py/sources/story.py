@@ -36,8 +36,8 @@ Behind = Literal["in_flight", "retry", "late_queue", "requested", "min_age", "ap
 class Compared:
     """The marks that a file was compared with: its partition's, the floor, the source's state.
 
-    ``scan_start`` is the name that listings of the partition start after (``before``);
-    ``watermark`` is the one shown, which may be ahead of it by the grace period.
+    ``scan_start`` is the name that listings of the partition start after (``before``).
+    ``watermark`` is the shown one, which may be ahead by the grace period.
     """
 
     state: str

@@ -21,9 +21,9 @@ it was folded into (`blizzard_py.state.ledger`), contains it.
 ``seen_ts`` is the end of the scan that found the files. ``size`` and ``modified`` are those of
 the listing. With ``staged`` and ``letters`` the object describes the complete batch, so a lost
 checkpoint of a batch in publication can be rebuilt (`blizzard_py.edits.rebuild`). Optional keys:
-``names_root`` if rows name their file, ``group`` if rows replace others (`BatchResults`),
-``event_time`` if a query over event time processed the batch (`QueryBatch`), ``request`` for an
-operator's.
+``names_root`` if rows name their file, ``group`` if rows replace others (`BatchResults`), and
+``request`` for a batch of a request. ``event_time`` is present if a query over event time processed
+the batch (`QueryBatch`).
 
 A process that takes a batch over gives its outputs new final names. It also writes the object as
 ``{batch}~{number of take-overs}.json``: a delayed write of the earlier process cannot undo that

@@ -190,10 +190,10 @@ class PendingWork:
 class IssuedIds:
     """The highest ids that a source has issued. New ones are above them.
 
-    ``last_batch`` is the highest id of a batch (``NO_BATCH`` before the first, empty if unknown),
-    ``last_output`` the highest name of an output, and ``group_seq`` the number of the last group.
-    ``committed`` is the newest commit point. A stale checkpoint is recognised by ``last_batch``
-    and ``committed``.
+    ``last_batch`` is the highest id of a batch: ``NO_BATCH`` before the first, empty if unknown.
+    ``last_output`` is the highest name of an output, ``group_seq`` the number of the last group.
+    ``committed`` is the newest commit point. A stale checkpoint is recognised by ``last_batch`` and
+    ``committed``.
     """
 
     last_batch: str = ""

@@ -2,8 +2,8 @@
 
 Spark's own check is not enough. It accepts another window, another aggregate of the same type or
 another mode, and mixes old and new state without a warning. So the query is saved with the state
-and compared key by key. SQL texts and the session's time zone are compared by Spark, if it runs
-(`blizzard_py.streaming.query_equivalence`): ``COUNT(*)`` is the same query as ``count(*)``, and the
+and compared key by key. If Spark runs, it compares SQL texts and the session's time zone
+(`blizzard_py.streaming.query_equivalence`). ``COUNT(*)`` is the same query as ``count(*)``, and the
 same text may be another query in another zone.
 """
 

@@ -1,7 +1,7 @@
 """The state of a pipeline over event time in its checkpoint, as ``stream``. Pure.
 
-Spark's own checkpoint directory is a working copy. The valid state is here: ``packs`` maps every
-file of the directory to the object that holds it, and counts from the save that names it. So
+Spark's own checkpoint directory is a working copy. The valid state is here. ``packs`` maps every
+file of the directory to the object that holds it. It is valid from the save that names it. So
 input, output, state and watermark have one commit point.
 
 * ``query``: the query of the first batch; a changed query is refused (`stream_query`);

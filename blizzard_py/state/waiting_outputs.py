@@ -61,8 +61,8 @@ def newest_waiting(
     """Return the newest output of a wanted run that may wait for its commit, or None.
 
     ``log`` has the newest ``txn`` of each application. Files that were committed within the
-    committer's grace period are also examined. Output names rise with the batches of a source, so
-    files are examined from the newest name down, to the first one of a wanted run. Costs the LISTs
+    committer's grace period are also examined. Output names rise with the batches of a source. So
+    files are examined from the newest name down, until one belongs to a wanted run. Costs the LISTs
     of a committer's poll and a GET for each examined file. Raises `StorageError`.
     """
     try:

@@ -48,11 +48,11 @@ SETTINGS = {
     "spark.sql.streaming.pollingDelay": "10ms",
     # All of these are read after each batch; a batch has few.
     "spark.sql.streaming.numRecentProgressUpdates": "8",
-    # A question of ten seconds, on a suspended machine, would be reported as progress: of a
-    # micro-batch that does not exist, at the end of the one before.
+    # If the machine is suspended, Spark would report ten idle seconds as progress. Such a report
+    # names a micro-batch that does not exist.
     "spark.sql.streaming.noDataProgressEventInterval": "1000d",
-    # Spark's default uses Hadoop's FileContext, which starts a process (`readlink`, `chmod`) for
-    # each step of each file on a local disk: about 200 in a small batch.
+    # Spark's default uses Hadoop's FileContext. On a local disk it starts a process (`readlink`,
+    # `chmod`) for each step of each file: about 200 in a small batch.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing"
         ".FileSystemBasedCheckpointFileManager"

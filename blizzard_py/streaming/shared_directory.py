@@ -1,8 +1,8 @@
 """A query's working copy that a cluster's executors can also access, below ``state_path``.
 
 Each process has its own directory there, inside one that is named after the pipeline and its table.
-It is only a copy, so no other process reads it. A process that starts a query owns the checkpoint,
-so all other content belongs to a process that is gone or was replaced, and is removed. Locks are
+It is only a copy, so no other process reads it. A process that starts a query owns the checkpoint.
+All other content belongs to a process that has ended or was replaced, so it is removed. Locks are
 not used, since not every shared file system has locks across machines.
 
 A replaced process may not know it yet, and remove the directory that its successor uses. An archive

@@ -2,8 +2,8 @@
 
 Executors write these files. If they are on other machines, a shared file system may show a new file
 only a minute later. An archive that is made in between would lack it, and nothing would notice
-before a restart. Spark's commit log names the files: since version 2 of the checkpoint format each
-file of state has an id in its name, and each entry has the ids of its micro-batch.
+before a restart. Spark's commit log names the files. Since version 2 of the checkpoint format each
+state file has an id in its name. Each log entry has the ids of its micro-batch.
 
 A snapshot is made between micro-batches, as an archive that names its parts in a folder beside it.
 Each folder becomes visible in its own time. So the newest archive of each store must have all its

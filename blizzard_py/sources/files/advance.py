@@ -25,9 +25,9 @@ from blizzard_py.state.transitions import done_of, is_below_origin
 class FileWork:
     """The pending files of one scan in their order, and other paths that wait.
 
-    ``files`` are in byte order behind the first ``late`` of them, which lie below scan
-    starts and hold nothing back; ``held`` are paths that wait for other reasons. A batch
-    takes from the front, so what it costs does not depend on how many files wait.
+    ``files`` begin with ``late`` files below scan starts, which hold no watermark back. The rest is
+    in byte order. ``waiting`` are paths that wait for other reasons. A batch takes from the front,
+    so what it costs does not depend on how many files wait.
     """
 
     def __init__(

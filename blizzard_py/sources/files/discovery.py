@@ -249,12 +249,12 @@ def discover(
 class PartitionSelector:
     """Return the partitions to scan, and the files in the skipped ones.
 
-    Partitions named by a time ahead of now are skipped until that time. A partition with a done
-    file is always scanned, whatever settings or clock say now: scans continue above its names, so
-    its unread files would be lost. Besides partitions named by a time, other families and new ones
-    (see `family_of`) are scanned, up to `max_tracked_partitions`: a few tiny objects must not
-    displace the writers' files. Tracked partitions and the paths ``found`` show whether partitions
-    are named by times.
+    Partitions named by a time ahead of now are skipped until that time. A partition with a
+    processed file is always scanned, even if settings or the clock have changed. Scans continue
+    above its names, so its unread files would be lost. Besides partitions named by a time, other
+    and new families are scanned (see `family_of`). `max_tracked_partitions` limits them, because a
+    few tiny objects must not displace the writers' files. Tracked partitions and the paths
+    ``found`` show whether partitions are named by times.
     """
 
     def __init__(

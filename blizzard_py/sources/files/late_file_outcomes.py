@@ -1,9 +1,9 @@
 """The treatment of late files: the sweep's slices, and what follows from each.
 
-A late file is queued for ingestion (``late_files: ingest``), or its verdict, a dead
-letter or a report, is committed as a batch of its own that ingests nothing: the
-same commit point, the same journal, the same letters as any other. So a daemon that was
-replaced writes none, and what was said of a file is said once.
+With ``late_files: ingest`` a late file is queued for ingestion. Otherwise its outcome, a dead
+letter or a report, is committed as a batch that ingests nothing. This batch has the same commit
+point, journal and dead letters as any other. So a replaced daemon writes none, and each file is
+reported once.
 """
 
 from __future__ import annotations

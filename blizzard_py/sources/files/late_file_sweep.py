@@ -1,7 +1,7 @@
 """The late sweep: a full listing at a low rate, for files that no poll would find.
 
-It compares names, not times. A file is late if its name is below the scan start, it is not done,
-and neither ledger nor queue has it: it appeared after the scan that passed its name. (Or it was
+It compares names, not times. A file is late if its name is below the scan start, and neither
+progress, ledger nor queue has it. It appeared after the scan that passed its name. (Or it was
 passed before there was a ledger; the first sweep after an upgrade records such files and does not
 report them.)
 
@@ -42,8 +42,8 @@ REST_SECS = 3600.0
 def is_due(state: SourceState, source: SourceSettings, now: float) -> bool:
     """Return whether to go on with a sweep or begin one.
 
-    The first interval begins with the first poll; where a cold start left history
-    out, the first sweep is due at once, to tell it from what comes there later.
+    The first interval begins with the first poll. If a cold start left history out, the first sweep
+    is due at once: later files there must not count as history.
     """
     if state.position.progress.state == "Initial":
         return False
@@ -108,8 +108,8 @@ class LateSweep:
         self._ledger = ledger
         self._looks_for_late = sweeps(source)
         self._accept: Callable[[str], bool] = accepts(source.advanced.compression)
-        # Digests of what is listed are 80 bytes a name, so they are kept only by a sweep
-        # that follows one after which the ledger was found to have outgrown the source.
+        # Digests of listed names take 80 bytes each. So a sweep collects them only if the sweep
+        # before has found more names in the ledger than at the source.
         self._listed: list[Digests] | None = None
         self._forgetting = False
         self._files: int | None = None

@@ -1,11 +1,11 @@
 """Files that a server offers again under their names (``units``); each replaces its rows.
 
-An ingested file is read again if its size or modification time has changed since the scan that
-found it, or if its time is not before that scan. It is read only after ``cooldown`` since its last
-outcome. So a file that is replaced every day is read once per cooldown. A file that does not change
-is read once, or twice if it is dated ahead of our clock. The journal has these facts for thirty
-days; later only a modification since then counts. A failed reading has its dead letter and waits as
-long as a successful one.
+An ingested file is read again if its size or modification time has changed since its scan. It is
+also read again if its time is not before that scan. It is read only after ``cooldown`` since its
+last outcome. So a file that is replaced every day is read once per cooldown. A file that does not
+change is read once, or twice if it is dated ahead of our clock. The journal has these facts for
+thirty days; later only a modification since then counts. A failed reading has its dead letter and
+waits as long as a successful one.
 
 Files that are read again have batches of their own, which are groups: each replaces the rows of its
 files in one commit (`blizzard_py.sources.files.replacements`).
@@ -51,8 +51,8 @@ class ReplaceableFiles(SetFiles):
         plan = super().plan(state)
         found = plan.work.files
         fresh = set(self._names().unseen([entry.path for entry in found]))
-        # Records that are requested come first, and go with their file once it is read: were
-        # they dropped for a file that then cannot replace its rows, nobody would bring them.
+        # Requested records come first, and leave the queue once their file is read. If they left
+        # earlier and the file could not replace its rows, they would be lost.
         records = {stem_of(f.path) for f in plan.state.work.queue if is_of_records(f.path)}
         files = [e for e in found if e.path in fresh or stem_of(e.path) not in records]
         again = {entry.path: ToReplace() for entry in files if entry.path not in fresh}

@@ -11,12 +11,10 @@ what it finds:
 * ``clock_ahead``: a name carries a time that lies ahead of the file's
   modification time: that writer pushes the watermark past everyone else's files.
 
-It accuses only on evidence. Writers that finish out of order by less than the
-tolerance are normal (the grace period is for them); a bulk copy stamps all
-files with the same few minutes, and then nothing can be said; a few late files
-among many are late, not random; and pairs of names that carry increasing times
-of their own (Unix, UUIDv7, ISO 8601) sort in time whatever was done to the
-files afterwards.
+It accuses only on evidence. Writers that finish out of order by less than the tolerance are normal:
+the grace period is for them. A bulk copy gives all files the same few minutes, so their times prove
+nothing. A few late files among many are late, not random. Pairs of names with increasing times of
+their own (Unix, UUIDv7, ISO 8601) sort in time, even if the files were rewritten.
 
 Feed it complete listings: a cold start, or the late sweep's. A poll sees only
 what sorts above the watermark, and of random names those are the ones that
@@ -135,9 +133,9 @@ class NameTime:
 def name_time(name: str) -> NameTime | None:
     """Return the time that a file name starts with, after words such as ``events-``, or None.
 
-    Unix seconds, milliseconds, microseconds or nanoseconds, a UUIDv7 (RFC 9562:
-    its first 48 bits are Unix milliseconds), or ISO 8601 with at least hours and
-    minutes, separators optional. Only times of this century count.
+    Formats: Unix seconds, milliseconds, microseconds or nanoseconds. A UUIDv7 (RFC 9562: its first
+    48 bits are Unix milliseconds). ISO 8601 with at least hours and minutes, separators optional.
+    Only times of this century count.
     """
     if unix := _UNIX.match(name):
         digits = unix[1]

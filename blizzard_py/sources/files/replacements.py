@@ -5,8 +5,8 @@ Only then its earlier rows are located (`blizzard_py.sources.earlier_batches`), 
 between that and the commit. Its batch is a group that removes exactly these rows.
 
 * A file that fails keeps its rows and gets a dead letter: only ingested files are replaced.
-* If rows of several files are in the same outputs and one file fails, none is replaced: an output
-  is removed as a whole or not at all.
+* If rows of several files are in the same outputs and one file fails, none is replaced. An output
+  is removed completely or not at all.
 * Files whose rows have changed since the files were chosen are left alone and reported.
 """
 
@@ -30,8 +30,8 @@ from blizzard_py.state.record_names import is_of_records, stem_of
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import SourceState
 
-# What keys of batches are called of files that are ingested and replace nothing, and of those
-# whose rows name them; the other keys are those of files that go together.
+# Keys of batches: one for files that replace nothing, one for files whose rows name them. Every
+# other key is shared by files that must be replaced together.
 _PLAIN, _NAMED = "\0plain", ""
 
 _CUT = (

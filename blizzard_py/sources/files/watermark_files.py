@@ -35,8 +35,8 @@ from blizzard_py.state.lateness import measure_lateness
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.transitions import is_below_origin
 
-# Names after which a range is left, and requests after which all are: on an object
-# store that is two requests a range at most, on a disk a request is a directory.
+# The number of names after which a scan leaves a range, and of requests after which it leaves all.
+# That is at most two requests a range on an object store. On a disk a request is a directory.
 NAMES_PER_GAP = 1000
 REQUESTS = 200
 

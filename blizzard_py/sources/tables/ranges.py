@@ -4,8 +4,8 @@ A range is half-open, ``[from, to)``, and so is each chunk. A chunk is read as a
 in addition to the live ones. The watermark does not move; published chunks count as covered.
 
 **Permitted ranges.** Published rows cannot be replaced here. So a range must be unread, and polls
-must never reach it: below the ``origin`` of the source (its watermark before it published
-anything), and not covered. `refusal` returns the reason otherwise.
+must never reach it. It lies below the ``origin`` (the watermark before the first batch), and is not
+covered. `refusal` returns the reason otherwise.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ def window_of_piece(
 ) -> StoredWindow:
     """Return the window that reads a piece.
 
-    It begins where the window of the piece before ends, as live ones do: so no value lies between
-    two of them, however fine it is.
+    Like a live window, it begins at the end of the one before. So no value can lie between two
+    windows.
     """
     try:
         low = to_stored({column: last_of(query_spec, piece.begin)})

@@ -21,8 +21,9 @@ from blizzard_py.slices.units.values import check_distinct, unit_name, units_fro
 def values_of(units: Units) -> Sequence[Mapping[str, str]] | None:
     """Return the values, None if there is one unit for all. Never an empty list.
 
-    Raises `Unavailable` for a table that cannot be read or has no values, for too few values, and
-    for values that the source may not distinguish. Unknown values must not look like removed ones.
+    Raises `Unavailable` for a table that is unreadable or has too few values or none. It does the
+    same for values that the source may not distinguish. Unknown values must not look like removed
+    ones.
     """
     found: Sequence[Mapping[str, str]] | None = units.listed
     if units.table is not None:

@@ -1,8 +1,8 @@
 """The units that the next batch of a run reads, and their queries. Pure.
 
-A **run** is what one poll of a source does: each unit that is due is read once in it, however
-long that takes, and no more units than `max_units_per_run`. So units in grace, which are always
-due, are read once a poll; those that fail meanwhile come again when their pause is over.
+A **run** is the work of one poll. It reads each due unit once, however long that takes, and at most
+`max_units_per_run` units. So units in grace, which are always due, are read once a poll; those that
+fail meanwhile come again when their pause is over.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ def read_by(state: SourceState, batch: Batch) -> dict[str, UnitReading]:
 def ranges_of(source_id: str, state: SourceState, batch: Batch, done: set[str]) -> Replaced | None:
     """Return what the units that were read replace; None where none was.
 
-    The first group since a start from nothing replaces all that the source has ever published:
-    what is not read yet comes with the readings that follow, and what was cut otherwise goes.
+    The first group after a start from nothing replaces everything that the source has published.
+    Later readings bring the other units again, and slices of another cut must be removed.
     """
     readings = [reading for key, reading in read_by(state, batch).items() if key in done]
     if not readings:

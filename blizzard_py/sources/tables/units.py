@@ -1,10 +1,10 @@
 """A source that is read by work units: ranges of time, values, or both. A `Source`.
 
 **An item** is a unit, named by where its partition begins and its values
-(`blizzard_py.slices.units.state.unit_key`). `plan` fixes from where to where each unit of the next
-batch is read and puts that into the state (`UnitsState.readings`), which is saved with the batch
-before its job starts; so whoever takes it over reads the same again. What is asked follows from
-that and from the configuration.
+(`blizzard_py.slices.units.state.unit_key`). `plan` fixes the range that is read of each unit of the
+next batch, and stores it in `UnitsState.readings`. The state is saved with the batch before its job
+starts. So a process that takes over reads the same ranges. The requests follow from the ranges and
+the configuration.
 
 Units of a batch are read separately: a failing unit does not affect the others. It waits longer
 each time, and gets a dead letter after `max_retries` further failures. The units that were read are

@@ -109,7 +109,7 @@ def _other_names(
 ) -> set[str]:
     """Return other names with later batches in the log, that nobody but this source had.
 
-    This is so if the table has batches of no other source. It happens after a rename if the state
+    Such names exist only if the table has batches of no other source: after a rename, if the state
     is lost, or if state, fence records and configuration are older than the rename. Costs a LIST
     where there are later batches of another source.
     """

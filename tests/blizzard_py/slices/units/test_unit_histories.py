@@ -114,7 +114,7 @@ def test_owes_also_finds_a_tail_before_the_cut_off(
 @pytest.mark.parametrize(
     ("module", "name", "stands_in"),
     [
-        (due_module, "reached", lambda unit: unit.high),
+        (due_module, "known_end", lambda unit: unit.high),
         (unit_harness, "read_since", lambda state, *_: state),
     ],
 )

@@ -18,7 +18,7 @@ from blizzard_core.settings.event_time import SourceEventTime
 from blizzard_core.settings.schema import OwnSchema
 from blizzard_core.storage.protocol import order_key
 
-SourceCompression = Literal["auto", "gzip", "zstd", "none"]
+SourceCompression = Literal["auto", "gzip", "zstd", "bzip2", "xz", "lz4", "snappy", "none"]
 OnBadRecord = Literal["quarantine_record", "quarantine_file", "fail"]
 MetadataColumn = Literal["_source_file", "_source_line", "_ingested_at"]
 
@@ -164,6 +164,16 @@ class SourceAdvanced(Settings):
     """Time between full listings for late files; 0: never."""
     order_guard: Literal["warn", "fail", "off"] = "warn"
     """Reaction to names that do not sort by time."""
+
+    @field_validator("compression", mode="before")
+    @classmethod
+    def _brotli_has_no_checksum(cls, value: Any) -> Any:
+        if isinstance(value, str) and value in {"brotli", "br"}:
+            raise ValueError(
+                "brotli is not read: it has no checksum, so damage would become rows; store the"
+                " files as zstd or gzip"
+            )
+        return value
 
 
 class SourceSettings(CommonSource):

@@ -23,6 +23,7 @@ from blizzard_core.settings.sources import OnBadRecord
 from blizzard_py.job import FieldSpec, FinishedFile
 from blizzard_py.kernels import task
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
+from tests.support.packing import PACKERS
 
 Fate = Literal["ingested", "record", "file"]
 
@@ -90,6 +91,7 @@ def zstd(data: bytes) -> bytes:
 TWO = b'{"id":1}\n{"id":2}\n'
 # Whoever cuts a file short does so where there is something to cut.
 LONG = b"".join(b'{"id":%d,"s":"%d"}\n' % (n, n * 7919 % 10007) for n in range(3000))
+_FURTHER = ("bz2", "xz", "lz4", "snappy", "hadoop.snappy")
 GZ, ZST, NDJSON = ".ndjson.gz", ".ndjson.zst", ".ndjson"
 
 LINES = (
@@ -241,6 +243,8 @@ FILES = (
     case("gzip for zstd", ZST, gzip.compress(TWO), "ingested"),
     case("zstd, then a line break", ZST, zstd(TWO) + b"\n", "file"),
     case("a bad record in gzip", GZ, gzip.compress(TWO + b"oops\n"), "record", 2, 1),
+    *(case(kind, f"{NDJSON}.{kind}", PACKERS[kind](TWO), "ingested") for kind in _FURTHER),
+    *(case(f"{k} cut short", f"{NDJSON}.{k}", PACKERS[k](LONG)[:-9], "file") for k in _FURTHER),
 )
 
 CASES = LINES + FILES
@@ -295,7 +299,7 @@ def table(outcome: Outcome) -> str:
         elif outcome.letters.get(name):
             count = f"; {found.rows} rows, {found.bad_rows} bad" if case.suffix else ""
             fate, reason = "record", f"{_text(outcome.letters[name][0]['error'])}{count}"
-        is_packed = case.suffix.endswith(("gz", "zst"))
+        is_packed = case.suffix not in {"", NDJSON}
         example = "" if is_packed or not case.data else f" `{_shown(case.data)}`"
         reasons[fate].setdefault(reason, []).append(f"{case.title}{example}")
     parts = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
 import datetime as dt
 import gzip
@@ -50,7 +51,7 @@ def put(
         writer.writerows(rows)
         data = stream.getvalue()
     path.parent.mkdir(parents=True, exist_ok=True)
-    ending = {bytes: "", gzip.compress: ".gz"}.get(pack, ".zst")
+    ending = {bytes: "", gzip.compress: ".gz", bz2.compress: ".bz2"}.get(pack, ".zst")
     Path(f"{path}.{form}{ending}").write_bytes(pack(data.encode()))
 
 

@@ -17,16 +17,13 @@ from blizzard_core.watermark.progress import Progress
 from blizzard_py.commands.starter.layout import layout_of
 from blizzard_py.job import FieldSpec
 from blizzard_py.schema.inference import Inference, Rules
-from blizzard_py.sources.files.discovery import accepts, notes_of
+from blizzard_py.sources.files.discovery import ALL_ENDINGS, accepts, notes_of
 from blizzard_py.sources.files.sampling import chosen, first_lines
 
 SAMPLE_FILES = 8
 SAMPLE_BYTES = 1 << 20
 # The names that files must have, for the message.
-_NAMES = (
-    ".ndjson, .jsonl or .json, each also with .gz or .zst (CSV and Parquet are read as tables:"
-    " docs/reference/tables.md)"
-)
+_NAMES = f"{ALL_ENDINGS} (CSV and Parquet are read as tables: docs/reference/tables.md)"
 # How far a listing is followed: keys, and pages, of which a local directory is one.
 _KEYS = 10_000
 _PAGES = 2_000

@@ -54,6 +54,7 @@ from blizzard_py.connections.lakes.window import Range, RowWindow
 from blizzard_py.connections.lakes.window_rows import check_unchanged
 from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.job import FieldSpec
+from blizzard_py.lines.codecs.names import CODEC_ENDINGS
 from blizzard_py.reading import Access, BoundKind
 
 # The longest row. Twice this much is held in memory.
@@ -69,7 +70,7 @@ class CsvForm:
     delimiter: str
     names: Sequence[str] = ()
     driver: str = "csv"
-    endings: tuple[str, ...] = (".csv", ".csv.gz", ".csv.zst")
+    endings: tuple[str, ...] = tuple(f".csv{end}" for end in ("", *CODEC_ENDINGS.values()))
     bounds: tuple[BoundKind, ...] = ("rows",)
     has_schema: bool = True
 

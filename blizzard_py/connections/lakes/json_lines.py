@@ -37,6 +37,7 @@ from blizzard_py.connections.lakes.window import RowWindow
 from blizzard_py.connections.lakes.window_rows import check_unchanged
 from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.job import FieldSpec
+from blizzard_py.lines.codecs.names import CODEC_ENDINGS
 from blizzard_py.lines.framing import LineChunk, LongLine, framed
 from blizzard_py.reading import Access, BoundKind
 
@@ -57,7 +58,9 @@ class JsonForm:
 
     columns: Sequence[DeclaredColumn]
     driver: str = "json"
-    endings: tuple[str, ...] = tuple(kind + end for kind in _KINDS for end in ("", ".gz", ".zst"))
+    endings: tuple[str, ...] = tuple(
+        kind + end for kind in _KINDS for end in ("", *CODEC_ENDINGS.values())
+    )
     bounds: tuple[BoundKind, ...] = ("rows",)
     has_schema: bool = False
 

@@ -21,6 +21,7 @@ from blizzard_core.watermark.partition_time import family_of, is_timed, lookback
 from blizzard_core.watermark.paths import partition_key, split
 from blizzard_core.watermark.progress import Progress, ScanTimes
 from blizzard_core.watermark.scan import scan
+from blizzard_py.lines.codecs.names import CODEC_ENDINGS
 from blizzard_py.sources.activity import NONE_SKIPPED, SkippedItems
 from blizzard_py.sources.protocol import SourceScan
 from blizzard_py.state.processed_set import digests_of
@@ -29,10 +30,11 @@ from blizzard_py.state.source_state import SourceState, under_way
 _PLAIN = (".ndjson", ".jsonl", ".json")
 ENDINGS: dict[SourceCompression, tuple[str, ...]] = {
     "none": _PLAIN,
-    "gzip": tuple(f"{ending}.gz" for ending in _PLAIN),
-    "zstd": tuple(f"{ending}.zst" for ending in _PLAIN),
+    **{codec: tuple(plain + ending for plain in _PLAIN) for codec, ending in CODEC_ENDINGS.items()},
 }
 ENDINGS["auto"] = tuple(ending for endings in ENDINGS.values() for ending in endings)
+# All of them, for messages.
+ALL_ENDINGS = f"{', '.join(_PLAIN)}; each also with one of {', '.join(CODEC_ENDINGS.values())}"
 
 
 # Until the depth is known the time comes from a file's whole folder.

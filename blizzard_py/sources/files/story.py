@@ -13,7 +13,7 @@ from blizzard_core.text import iso
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Progress, closed_by, is_new
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.discovery import ENDINGS, PartitionSelector, accepts
+from blizzard_py.sources.files.discovery import ALL_ENDINGS, ENDINGS, PartitionSelector, accepts
 from blizzard_py.sources.story import Compared, ItemStatus, Lateness, Passed, Verdict, Waiting
 from blizzard_py.state.checkpoint_file import read_ledger, read_names
 from blizzard_py.state.ledger import Settled
@@ -98,7 +98,7 @@ def why_ignored(path: str, compression: SourceCompression) -> str | None:
         return f"{part!r} starts with {part[0]!r}: hidden names are never data"
     if accepts(compression)(path):
         return None
-    counting = ", ".join(ENDINGS[compression])
+    counting = ALL_ENDINGS if compression == "auto" else ", ".join(ENDINGS[compression])
     reason = f"its ending is not one that counts for compression: {compression} ({counting})"
     others = [name for name in ENDINGS if name not in {"auto", compression}]
     fitting = next((name for name in others if accepts(name)(path)), None)

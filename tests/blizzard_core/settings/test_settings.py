@@ -614,6 +614,14 @@ def test_a_sink_that_cannot_work_is_refused(
     assert any(message in problem for problem in found), found
 
 
+@pytest.mark.parametrize("name", ["brotli", "br"])
+def test_brotli_is_refused_with_the_reason(tmp_path: Path, name: str) -> None:
+    document = changed(pipelines__events__sources__main__advanced={"compression": name})
+    [found] = problems(tmp_path, document)
+    assert "advanced.compression (line" in found
+    assert "it has no checksum, so damage would become rows; store the files as zstd" in found
+
+
 def test_a_table_needs_a_column_in_its_files(tmp_path: Path) -> None:
     document = changed(
         pipelines__events__sink={

@@ -142,6 +142,8 @@ def test_invalid_uri_is_refused_without_showing_secrets(uri: str) -> None:
         ("d=1/_tmp/x.ndjson", "auto", "'_tmp' starts with '_'"),
         ("d=1/.x.ndjson", "auto", "'.x.ndjson' starts with '.'"),
         ("d=1/x.csv", "gzip", "compression: gzip (.ndjson.gz, .jsonl.gz, .json.gz)"),
+        ("d=1/x.csv", "auto", "(.ndjson, .jsonl, .json; each also with one of .gz, .zst, .bz2,"),
+        ("d=1/x.json.bz2", "gzip", "it would for bzip2 or auto"),
         ("d=1/x.ndjson", "gzip", "it would for none or auto"),
         ("d=1/x.json.zst", "none", "it would for zstd or auto"),
     ],

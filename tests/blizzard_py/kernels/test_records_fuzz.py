@@ -17,6 +17,7 @@ from blizzard_core.settings.sources import OnBadRecord
 from blizzard_py.kernels import task
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.lines import decompress, framing
+from blizzard_py.lines.codecs import members
 from tests.support.ingest_job_harness import IngestJobHarness, specs
 
 pytestmark = pytest.mark.usefixtures("both_paths")
@@ -83,6 +84,7 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of a few lines, so that files have several."""
     monkeypatch.setattr(framing.framed, "__defaults__", (400, 600))
     monkeypatch.setattr(decompress, "BLOCK_BYTES", 128)
+    monkeypatch.setattr(members, "BLOCK_BYTES", 128)
     monkeypatch.setattr(task, "SMALL_FILE_BYTES", 300)
 
 

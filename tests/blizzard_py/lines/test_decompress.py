@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gzip
 import random
 from pathlib import Path
 
@@ -9,25 +8,18 @@ import zstandard
 
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.job import JobFile
-from blizzard_py.lines.decompress import BLOCK_BYTES, MOST_LAYERS, decompressed
+from blizzard_py.lines.codecs.damage import BLOCK_BYTES
+from blizzard_py.lines.decompress import MOST_LAYERS, decompressed
 from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.source import ObjectStream
+from tests.support.packing import gzipped, zstd
 
 TEXT = b'{"id":1}\n' * 1000
 # Named by what the endings promise.
 NAMES = {"gzip": "x.ndjson.gz", "zstd": "x.ndjson.zst", "none": "x.ndjson"}
 NOISE = random.Random(1).randbytes(700_000)  # several reads long once compressed
 SKIPPABLE = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"abcd"
-
-
-def gzipped(data: bytes) -> bytes:
-    """Without the time in it: cases are named by their bytes, alike in each process."""
-    return gzip.compress(data, mtime=0)
-
-
-def zstd(data: bytes) -> bytes:
-    return zstandard.ZstdCompressor(write_checksum=True).compress(data)
 
 
 def flipped(data: bytes, position: int) -> bytes:
@@ -79,7 +71,7 @@ def test_gzip_may_be_followed_by_white_space(tmp_path: Path, tail: bytes) -> Non
     [
         (gzipped(TEXT) + b"rest", "gzip", "a complete gzip stream, followed by .*72 65 73 74"),
         (gzipped(TEXT) + b"\n{}", "none", "a complete gzip stream, followed by .*7b 7d"),
-        (zstd(TEXT) + b"\n", "zstd", "a complete zstd frame, followed by"),
+        (zstd(TEXT) + b"\n", "zstd", "a complete zstd stream, followed by"),
         (b"\0" * 9, "gzip", "ends with .gz, but it begins with 00 00 00 00"),
         (b"PK\x03\x04", "zstd", "ends with .zst, but it begins with 50 4b 03 04"),
         ("{}".encode("utf-16"), "gzip", "ends with .gz, but it begins with ff fe 7b 00"),

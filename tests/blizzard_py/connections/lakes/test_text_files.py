@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import datetime as dt
 import gzip
 import json
@@ -41,7 +42,7 @@ def zstd(data: bytes) -> bytes:
     return pa.compress(data, "zstd", asbytes=True)
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstd])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, zstd])
 @pytest.mark.parametrize("form", FORMS)
 def test_each_row_comes_once(tmp_path: Path, form: str, pack: Any) -> None:
     chance = random.Random(form)

@@ -30,10 +30,14 @@ NOW = dt.datetime(2024, 1, 28, 1, 30, tzinfo=dt.UTC).timestamp()
 @pytest.mark.parametrize(
     ("compression", "taken"),
     [
-        ("auto", {"a.ndjson", "a.jsonl", "a.json", "a.ndjson.gz", "a.jsonl.gz", "a.json.gz",
-                  "a.ndjson.zst", "a.jsonl.zst", "a.json.zst"}),
+        ("auto", {f"a.{kind}{packed}" for kind in ("ndjson", "jsonl", "json")
+                  for packed in ("", ".gz", ".zst", ".bz2", ".xz", ".lz4", ".snappy")}),
         ("gzip", {"a.ndjson.gz", "a.jsonl.gz", "a.json.gz"}),
         ("zstd", {"a.ndjson.zst", "a.jsonl.zst", "a.json.zst"}),
+        ("bzip2", {"a.ndjson.bz2", "a.jsonl.bz2", "a.json.bz2"}),
+        ("xz", {"a.ndjson.xz", "a.jsonl.xz", "a.json.xz"}),
+        ("lz4", {"a.ndjson.lz4", "a.jsonl.lz4", "a.json.lz4"}),
+        ("snappy", {"a.ndjson.snappy", "a.jsonl.snappy", "a.json.snappy"}),
         ("none", {"a.ndjson", "a.jsonl", "a.json"}),
     ],
 )  # fmt: skip
@@ -41,7 +45,7 @@ def test_endings_follow_the_compression(compression: str, taken: set[str]) -> No
     names = {
         f"a.{kind}{packed}"
         for kind in ("ndjson", "jsonl", "json", "csv", "parquet")
-        for packed in ("", ".gz", ".zst", ".bz2")
+        for packed in ("", ".gz", ".zst", ".bz2", ".xz", ".lz4", ".snappy", ".br", ".BZ2")
     }
     accept = accepts(SourceSettings(source_uri="x", compression=compression).advanced.compression)
     assert {name for name in names if accept(f"date=1/{name}")} == taken

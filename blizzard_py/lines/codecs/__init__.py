@@ -1,0 +1,1 @@
+"""Decompression of streams, one module for each way in which a codec cuts its streams."""

@@ -87,11 +87,11 @@ chaos: ## deaths, pauses, lost answers, rivals: MINUTES around a source, 200 rou
 chaos-groups: ## groups that replace: 150 random histories of a table, with deaths at every request
 	$(DEV) python -m tests.chaos.replacing --histories 150 $(ARGS)
 
-kernel: ## compile the fast path from blizzard_py/kernels/fast/scan.c into what is shipped
-	$(DEV) python -m tests.blizzard_py.kernels.fast.build
+kernel: ## compile the fast path from blizzard_py/formats/ndjson/fast/scan.c into what is shipped
+	$(DEV) python -m tests.blizzard_py.formats.ndjson.fast.build
 
 fuzz-fast: ## the fast path against the exact one (ARGS="--lines 10000000 --seed 1000000")
-	$(DEV) python -m tests.blizzard_py.kernels.fast.fuzz $(ARGS)
+	$(DEV) python -m tests.blizzard_py.formats.ndjson.fast.fuzz $(ARGS)
 
 chaos-event-time: ## random streams over event time with deaths, against brute force (ARGS="--streams 300")
 	$(DEV) python -m tests.chaos.event_time $(ARGS)

@@ -21,6 +21,7 @@ from benchmarks.ingest_limits import LIMITS, limit
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.gateway import quick_start_settings
+from blizzard_py.formats.child_process import prepare_process
 from blizzard_py.job import (
     FieldSpec,
     IngestJob,
@@ -31,7 +32,6 @@ from blizzard_py.job import (
     Place,
     RowSchema,
 )
-from blizzard_py.kernels.decode.child_process import prepare_process
 from blizzard_py.kernels.job_tasks import IngestTask, tasks_of
 from blizzard_py.kernels.merge import SMALL_SHARE, MergeTask, merge_tasks, run_merge, with_merged
 from blizzard_py.kernels.packing import pack, task_count

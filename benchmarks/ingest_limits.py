@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from blizzard_core.storage.local import LocalStorage
+from blizzard_py.formats.ndjson.columns import RecordSchema
+from blizzard_py.formats.ndjson.parse import LineParser
 from blizzard_py.job import FieldSpec, JobFile
-from blizzard_py.kernels.decode.columns import RecordSchema
-from blizzard_py.kernels.decode.parse import LineParser
 from blizzard_py.kernels.write.parquet_file import repeating
 from blizzard_py.lines.decompress import opened
-from blizzard_py.lines.framing import LineChunk, framed
+from blizzard_py.lines.framing import Piece, framed
 
 GUNZIP = "limit: gunzip only"
 COLUMNS = "limit: + columns"
@@ -58,7 +58,7 @@ def _share(
     for path in files:
         with opened(storage, JobFile(path, 0)) as blocks:
             for chunk in framed(blocks):
-                assert isinstance(chunk, LineChunk)
+                assert isinstance(chunk, Piece)
                 if name == GUNZIP:
                     lines += chunk.data.count(b"\n")
                     continue

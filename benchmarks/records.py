@@ -18,10 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.ingest_shapes import FIELDS, Shape, write_shape
-from blizzard_py.kernels.decode.child_process import prepare_process
-from blizzard_py.kernels.decode.columns import RecordSchema
-from blizzard_py.kernels.decode.parse import LineParser
-from blizzard_py.lines.framing import LineChunk, framed
+from blizzard_py.formats.child_process import prepare_process
+from blizzard_py.formats.ndjson.columns import RecordSchema
+from blizzard_py.formats.ndjson.parse import LineParser
+from blizzard_py.lines.framing import Piece, framed
 
 LINES = 40_000
 COUNTS = (0, 1, 100, 400, 4000)
@@ -47,7 +47,7 @@ def chunks_with(lines: list[bytes], bad: int) -> list[bytes]:
         changed[index] = spoiled(lines[index], number)
     data = b"\n".join(changed) + b"\n"
     stream = (data[start : start + (1 << 20)] for start in range(0, len(data), 1 << 20))
-    return [item.data for item in framed(stream) if isinstance(item, LineChunk)]
+    return [item.data for item in framed(stream) if isinstance(item, Piece)]
 
 
 def main() -> None:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from blizzard_core.settings.schema import FieldSettings, UnexpectedFields
-from blizzard_py.kernels.decode.child_process import prepare_process
-from blizzard_py.kernels.decode.columns import RecordSchema
-from blizzard_py.kernels.decode.parse import LineParser
-from blizzard_py.lines.framing import LineChunk, framed
+from blizzard_py.formats.child_process import prepare_process
+from blizzard_py.formats.ndjson.columns import RecordSchema
+from blizzard_py.formats.ndjson.parse import LineParser
+from blizzard_py.lines.framing import Piece, framed
 from blizzard_py.schema.types import field_spec
 
 SAMPLE = Path(__file__).parents[1] / "blizzard_py/demo/data/wikiticker-2015-09-12-sampled.json.gz"
@@ -102,7 +102,7 @@ def main() -> None:
         for item in framed(
             data[start : start + (1 << 20)] for start in range(0, len(data), 1 << 20)
         )
-        if isinstance(item, LineChunk)
+        if isinstance(item, Piece)
     ]
     parsers = {
         (name, fast): parser(*case, fast=fast)

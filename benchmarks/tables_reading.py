@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from benchmarks.tables_shapes import COLUMNS, FIELDS, SCHEMA
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.connections.drivers import reader_of
+from blizzard_py.formats.child_process import prepare_process
 from blizzard_py.job import IngestSettings, OutputLayout, Place, RowSchema
-from blizzard_py.kernels.decode.child_process import prepare_process
 from blizzard_py.kernels.read_task import ReadingTask, run_read_task
 from blizzard_py.reading import Access, DedupSpec, ReadTask
 

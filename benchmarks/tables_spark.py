@@ -19,8 +19,8 @@ from blizzard_py.connections.drivers import connect
 from blizzard_py.connections.protocol import ReadSelection, SourceConnection, WindowSplit
 from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.engines.spark.engine import SparkEngine
+from blizzard_py.formats.child_process import prepare_process
 from blizzard_py.job import IngestJob, JobFile
-from blizzard_py.kernels.decode.child_process import prepare_process
 from blizzard_py.reading import Access, Reading, ReadTask, Window
 from blizzard_py.slices.windows import window
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from blizzard_core.limits import DIRECTORIES, EXPANSION, LETTERS
 from blizzard_core.settings.schema import FieldType, TimeUnit, UnexpectedFields
@@ -107,6 +107,14 @@ class RowSchema:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordFormat:
+    """The format of a source's files: its name, and its options as `formats` reads them."""
+
+    type: str = "ndjson"
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class AddedColumns:
     """The columns that Blizzard adds to those of the records.
 
@@ -182,8 +190,9 @@ class IngestSettings:
     """The part of a job that is the same for every batch of a source.
 
     A function takes only the part that it needs. Rows are made in this order: records of
-    ``source`` get the columns of ``schema`` within the ``tolerance`` for errors, then the
-    ``added_columns``, then pass the ``sql`` steps, and are written to ``sink`` in its ``layout``.
+    ``source``, in its ``format``, get the columns of ``schema`` within the ``tolerance`` for
+    errors, then the ``added_columns``, then pass the ``sql`` steps, and are written to ``sink`` in
+    its ``layout``.
     """
 
     source: Place
@@ -191,6 +200,7 @@ class IngestSettings:
     schema: RowSchema
     layout: OutputLayout
     added_columns: AddedColumns = AddedColumns()
+    format: RecordFormat = RecordFormat()
     sql: SqlSteps = SqlSteps()
     tolerance: ErrorTolerance = ErrorTolerance()
 

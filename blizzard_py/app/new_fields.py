@@ -11,9 +11,9 @@ from blizzard_core.settings.document import Config
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
 from blizzard_py.app.wiring import NoEngine, context_of, inferred_schema
 from blizzard_py.explain import Explanation
+from blizzard_py.formats.ndjson.extract import SchemaNames
+from blizzard_py.formats.ndjson.unexpected import names_in
 from blizzard_py.job import FieldSpec
-from blizzard_py.kernels.decode.extract import SchemaNames
-from blizzard_py.kernels.decode.unexpected import names_in
 from blizzard_py.schema.difference import Difference, difference
 from blizzard_py.schema.types import field_document
 from blizzard_py.sources.context import SourceContext

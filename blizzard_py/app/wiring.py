@@ -26,6 +26,7 @@ from blizzard_py.app.queries.query_spec import Asks, query_spec_of
 from blizzard_py.app.request_effects import effects_of
 from blizzard_py.app.source_kinds import kind_of
 from blizzard_py.engines.lazy import HasSession, LazyEngine, StoppableEngine
+from blizzard_py.formats.ndjson.fast.sandbox import compiled
 from blizzard_py.ingest.inferred_schema import InferredSchema
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
 from blizzard_py.ingest.source_pipeline import SourcePipeline
@@ -45,7 +46,6 @@ from blizzard_py.job import (
     SqlSteps,
     UnexpectedField,
 )
-from blizzard_py.kernels.fast.sandbox import compiled
 from blizzard_py.schema.types import field_spec
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.context import EventTimeQuery, SchemaHooks, SourceContext, Stores

@@ -37,7 +37,7 @@ from blizzard_core.errors import StorageError
 from blizzard_core.limits import LETTERS_BYTES, RAW_BYTES
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.kernels.decode.parse import BadRecord
+from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.lines.failure import bounded
 
 # Above this the records go to a temporary file.

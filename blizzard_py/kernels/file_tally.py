@@ -7,31 +7,31 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from blizzard_py.formats.grouping import FileShare
+from blizzard_py.formats.isolate import IsolatedDecoder
+from blizzard_py.formats.protocol import BadLine, Decoder, Parsed
 from blizzard_py.job import FileLimits, FinishedFile, JobFile
-from blizzard_py.kernels.decode.grouping import FileShare
-from blizzard_py.kernels.decode.isolate import IsolatedParser
-from blizzard_py.kernels.decode.parse import BadLine, LineParser, Parsed
 from blizzard_py.kernels.write.partition import RowDirectories
 from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed
-from blizzard_py.lines.framing import LineChunk, LongLine
+from blizzard_py.lines.framing import Piece, RefusedRecord
 
-Outcome = tuple[LineChunk, Parsed] | BadLine | LongLine  # for an item of `framed`
+Outcome = tuple[Piece, Parsed] | BadLine | RefusedRecord  # for an item of `Format.pieces`
 
 
-def outcome_of(parser: LineParser | IsolatedParser, item: LineChunk | LongLine) -> Outcome:
-    """Return the chunk with its rows, or its error."""
-    if isinstance(item, LongLine):
+def outcome_of(decoder: Decoder | IsolatedDecoder, item: Piece | RefusedRecord) -> Outcome:
+    """Return the piece with its rows, or its error."""
+    if isinstance(item, RefusedRecord):
         return item
     try:
-        return item, parser.parse(item.data)
+        return item, decoder.decode(item)
     except BadLine as error:
         return error
 
 
-def bytes_of(item: LineChunk | LongLine) -> int:
+def bytes_of(item: Piece | RefusedRecord) -> int:
     """Return the cost of an item in the queue: its bytes, or its values if they are more."""
-    return len(item.head) if isinstance(item, LongLine) else max(len(item.data), item.cells)
+    return len(item.head) if isinstance(item, RefusedRecord) else max(len(item.data), item.cells)
 
 
 _UNLETTERED = "have no letter"
@@ -39,7 +39,7 @@ _UNLETTERED = "have no letter"
 
 @dataclass(slots=True)
 class FileTally:
-    """``chunks`` come from `portions`; ``lines``, ``rows`` and ``bad`` count what was parsed.
+    """``chunks`` come from `Format.pieces`; ``lines``, ``rows`` and ``bad`` count what was parsed.
 
     ``unlettered`` counts bad lines without a letter; ``directories`` are those of the rows.
     """
@@ -47,9 +47,8 @@ class FileTally:
     file: JobFile
     limits: FileLimits
     expansion: Expansion = field(init=False)
-    chunks: Iterator[LineChunk | LongLine] = field(default_factory=lambda: iter(()))
+    chunks: Iterator[Piece | RefusedRecord] = field(default_factory=lambda: iter(()))
     bytes_read: int = 0
-    ended: bool = False
     lines: int = 0
     rows: int = 0
     bad: int = 0
@@ -61,17 +60,14 @@ class FileTally:
         """Begin to count what it becomes."""
         self.expansion = Expansion(self.file.size, self.limits.expansion)
 
-    def counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the blocks and count them; ``ended`` is set when there are no more."""
-        for block in blocks:
-            self.bytes_read += len(block)
-            yield block
-        self.ended = True
+    def read(self, size: int) -> None:
+        """Count bytes that were read."""
+        self.bytes_read += size
 
-    def weighed(self, items: Iterable[LineChunk | LongLine]) -> Iterator[LineChunk | LongLine]:
+    def weighed(self, items: Iterable[Piece | RefusedRecord]) -> Iterator[Piece | RefusedRecord]:
         """Yield the chunks and count what they may become."""
         for item in items:
-            if isinstance(item, LineChunk):
+            if isinstance(item, Piece):
                 self.expansion.add_cells(item.cells)
             yield item
 

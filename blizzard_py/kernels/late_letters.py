@@ -24,14 +24,14 @@ import pyarrow.parquet as pq
 from blizzard_core.errors import Unavailable
 from blizzard_core.limits import RAW_BYTES
 from blizzard_core.storage.protocol import Storage, join, order_key
+from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.job import IngestSettings, JobFile, StagedBadRecords
 from blizzard_py.kernels.bad_records import BadRecordWriter, FileLetters
-from blizzard_py.kernels.decode.parse import BadRecord
 from blizzard_py.kernels.lateness import Limits, Rule, key_us, split, times_of
 from blizzard_py.kernels.write.metadata import source_file_text
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import FileFailed
-from blizzard_py.lines.framing import LineChunk, framed
+from blizzard_py.lines.framing import Piece, framed
 
 _FILE, _LINE = "_source_file", "_source_line"
 _MICRO = 1_000_000
@@ -196,15 +196,13 @@ def _records(
             for item in framed(blocks):
                 if not left:
                     break
-                ends = _ends(item.data) if isinstance(item, LineChunk) else None
+                ends = _ends(item.data) if isinstance(item, Piece) else None
                 count = 1 if ends is None else len(ends)
                 while left and ends is not None and left[-1] <= before + count:
                     number = left.pop()
                     place = number - before - 1
                     start = int(ends[place - 1]) + 1 if place else 0
-                    raw = (
-                        item.data[start : int(ends[place])] if isinstance(item, LineChunk) else b""
-                    )
+                    raw = item.data[start : int(ends[place])] if isinstance(item, Piece) else b""
                     kind, time = lines[number]
                     yield BadRecord(
                         number - 1,

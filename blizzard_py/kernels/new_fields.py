@@ -18,10 +18,10 @@ from typing import Any
 import msgspec
 
 from blizzard_core.limits import UNEXPECTED_FIELDS, UNEXPECTED_VALUES_BYTES
+from blizzard_py.formats.ndjson.extract import OBJECT
+from blizzard_py.formats.ndjson.unexpected import shown_name
+from blizzard_py.formats.protocol import LineNumbers, Parsed
 from blizzard_py.job import RowSchema, UnexpectedField
-from blizzard_py.kernels.decode.extract import OBJECT
-from blizzard_py.kernels.decode.parse import LineNumbers, Parsed
-from blizzard_py.kernels.decode.unexpected import shown_name
 from blizzard_py.schema.inference import NewKinds
 
 _NULL = b"null"

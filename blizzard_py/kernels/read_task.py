@@ -1,6 +1,6 @@
 """One task of a job that reads a table or an API: rows in, staged Parquet files and a report out.
 
-The reader's batches are cast to the declared schema (`decode.conform`), and its lines are parsed
+The reader's batches are cast to the declared schema (`formats.conform`), and its lines are parsed
 like lines of files. Both go to the same outputs by the same partition rules. Memory is limited by
 the size of a reader's batch and by the outputs' row group.
 
@@ -27,11 +27,12 @@ import pyarrow as pa
 from blizzard_core.errors import BlizzardError, PipelineStopped, SourceError, StorageError
 from blizzard_core.limits import ROW_BYTES
 from blizzard_core.storage.protocol import Storage, join
+from blizzard_py.formats.conform import Conformer
+from blizzard_py.formats.ndjson.columns import RecordSchema
+from blizzard_py.formats.ndjson.parse import LineParser
+from blizzard_py.formats.protocol import BadRecord, LineNumbers
 from blizzard_py.job import FinishedFile, IngestJob, IngestSettings, StagedBadRecords, StagedOutput
 from blizzard_py.kernels.bad_records import BadRecordWriter
-from blizzard_py.kernels.decode.columns import RecordSchema
-from blizzard_py.kernels.decode.conform import Conformer
-from blizzard_py.kernels.decode.parse import BadRecord, LineNumbers, LineParser
 from blizzard_py.kernels.new_fields import NewFields
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.row_deduplication import RowFilter
@@ -44,7 +45,7 @@ from blizzard_py.kernels.write.partition import (
     without_moved,
 )
 from blizzard_py.kernels.write.rolling_outputs import OutputSet, StagedNames
-from blizzard_py.lines.framing import LineChunk, LongLine, framed
+from blizzard_py.lines.framing import Piece, RefusedRecord, framed
 from blizzard_py.reading import DedupSpec, ReadTask, UnitSlice
 
 # So few bad rows are tolerated, whatever share of a small window they are.
@@ -258,8 +259,8 @@ class _Run:
         text = self._conformer.text_of(batch, row)
         self._letter(BadRecord(number, 0, len(text), text, reason))
 
-    def _lines(self, chunk: LineChunk | LongLine) -> None:
-        if isinstance(chunk, LongLine):
+    def _lines(self, chunk: Piece | RefusedRecord) -> None:
+        if isinstance(chunk, RefusedRecord):
             self._letter(BadRecord(self._read, 0, chunk.length, chunk.head, chunk.reason))
             self._read += 1
             return

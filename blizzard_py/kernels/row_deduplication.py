@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from blizzard_core.checkpoint.digests import WIDTH
 from blizzard_core.errors import WatermarkError
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.kernels.decode.extract import members
+from blizzard_py.formats.ndjson.extract import members
 from blizzard_py.reading import DedupSpec, ReadMarks, RowFingerprint
 from blizzard_py.slices.digests import DIGEST, at_bound, digests
 from blizzard_py.state.processed_set import digests_at

@@ -24,13 +24,15 @@ from dataclasses import replace
 import pyarrow as pa
 
 from blizzard_core.storage.protocol import Storage, join
+from blizzard_py.formats.child_process import ChildProcess
+from blizzard_py.formats.grouping import FileShare, shares
+from blizzard_py.formats.isolate import IsolatedDecoder, check_readable
+from blizzard_py.formats.names import format_of
+from blizzard_py.formats.ndjson.columns import RecordSchema
+from blizzard_py.formats.protocol import BadLine, BadRecord, Parsed
+from blizzard_py.formats.source_file import SourceFile
 from blizzard_py.job import FinishedFile, StagedBadRecords, StagedOutput
 from blizzard_py.kernels.bad_records import BadRecordWriter, FileLetters
-from blizzard_py.kernels.decode.child_process import ChildProcess
-from blizzard_py.kernels.decode.columns import RecordSchema
-from blizzard_py.kernels.decode.grouping import FileShare, shares
-from blizzard_py.kernels.decode.isolate import IsolatedParser, check_readable
-from blizzard_py.kernels.decode.parse import BadLine, BadRecord, LineParser, Parsed, row_shape
 from blizzard_py.kernels.file_tally import (
     FileTally,
     Outcome,
@@ -51,10 +53,8 @@ from blizzard_py.kernels.write.partition import (
     without_moved,
 )
 from blizzard_py.kernels.write.rolling_outputs import OutputSet, StagedNames
-from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import FileFailed
-from blizzard_py.lines.framing import LineChunk, LongLine, framed
-from blizzard_py.lines.portions import portions
+from blizzard_py.lines.framing import Piece, RefusedRecord
 
 # Files below the first size are parsed in groups of about the second.
 SMALL_FILE_BYTES = 1 << 20
@@ -114,21 +114,20 @@ class _Run:
         self._pool = pool
         self._lettered: list[tuple[str, int]] = []
         self._letters_path = join(task.staging, f"{task.index:05d}-{attempt_id}.letters.ndjson")
-        self._schema = RecordSchema(schema.fields, schema.unexpected_fields)
-        self._shape = row_shape(schema.fields)
+        self._rows = schema
         self._tolerant = self._tolerance.on_bad_record == "quarantine_record"
         fast = schema.fast_path and not attempt
-        self._parser = LineParser(
-            self._schema, tolerant=self._tolerant, fast=fast, thorough=schema.evolves
-        )
+        self._format = format_of(task.settings.format)
+        self._decoder = self._format.decoder(schema, tolerant=self._tolerant, fast=fast)
         self._unexpected = NewFields(schema)
         self._metadata = Metadata(task.settings.added_columns.metadata, source.uri, task.started_ts)
         self._names = StagedNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
-        self._format = output_format(self._layout, self._metadata.schema(self._schema.table))
+        table = RecordSchema(schema.fields, schema.unexpected_fields).table
+        self._output_form = output_format(self._layout, self._metadata.schema(table))
         self._shared = self._output_set()
         self._outputs: list[StagedOutput] = []
         self._finished: dict[str, FinishedFile] = {}
-        self._group: list[tuple[FileTally, LineChunk]] = []
+        self._group: list[tuple[FileTally, Piece]] = []
         self._group_bytes = 0
 
     def run(self) -> TaskReport:
@@ -157,26 +156,25 @@ class _Run:
         self._shared.discard()
 
     def _output_set(self) -> OutputSet:
-        return OutputSet(self._sink, self._names, self._format)
+        return OutputSet(self._sink, self._names, self._output_form)
 
     def _read(self, content: FileTally) -> None:
         """Ingest one file; a small one is read and added to the group."""
         if self._attempt > 1:
             source = self._task.settings.source
             check_readable(self._nursery, source, content.file, content.limits)
-        with opened(self._source, content.file, content.expansion) as blocks:
-            whole_lines = framed(content.counted(blocks))
-            chunks = content.weighed(portions(whole_lines, self._shape))
-            first = list(itertools.islice(chunks, 1))
-            if content.ended:  # one read may give several portions
-                first += itertools.islice(chunks, 1)
-            only = _small(first) if content.ended else None
+        with SourceFile(self._source, content.file, content.expansion, content.read) as file:
+            pieces = content.weighed(self._format.pieces(file, self._rows.fields))
+            first = list(itertools.islice(pieces, 2))
+            only = _small(first)
             if only is not None:
+                if self._group and self._group[-1][1].context != only.context:
+                    self._ingest_group()
                 self._group.append((content, only))
                 self._group_bytes += max(len(only.data), only.cells * _CELL_BYTES)
                 return
             self._ingest_group()  # rows stay in path order
-            content.chunks = itertools.chain(first, chunks)
+            content.chunks = itertools.chain(first, pieces)
             self._ingest(content)
 
     def _ingest(self, content: FileTally) -> None:
@@ -219,29 +217,33 @@ class _Run:
     ) -> Iterator[_Piece]:
         """Yield each chunk's rows; lines are numbered from 1 over the whole file."""
         for outcome in self._outcomes(content.chunks):
-            number = content.lines + 1
-            if isinstance(outcome, LongLine):
+            if isinstance(outcome, RefusedRecord):
+                content.lines += outcome.skipped
                 if not self._tolerant:
-                    raise FileFailed("parse", f"line {number}: {outcome.reason}")
+                    raise FileFailed("parse", f"line {content.lines + 1}: {outcome.reason}")
                 bad = BadRecord(0, 0, outcome.length, outcome.head, outcome.reason)
                 self._bad_lines(content, letters, [bad], outcome.offset)
                 content.lines += 1
                 continue
             if isinstance(outcome, BadLine):
-                reason = f"line {number + outcome.index}: {outcome.reason}"
+                reason = f"line {content.lines + 1 + outcome.index}: {outcome.reason}"
                 raise FileFailed("parse", reason) from outcome
-            chunk, parsed = outcome
-            parsed, where = self._placed(content, chunk.data, parsed)
-            unexpected.see(parsed, parsed.rows_at, [(content.file.path, chunk.data)])
+            piece, parsed = outcome
+            content.lines += piece.skipped
+            parsed, where = self._placed(content, piece, parsed)
+            if parsed.unexpected:
+                part = (content.file.path, self._decoder.as_lines(piece))
+                unexpected.see(parsed, parsed.rows_at, [part])
             content.rows += parsed.table.num_rows
-            self._bad_lines(content, letters, parsed.bad, chunk.offset)
+            self._bad_lines(content, letters, parsed.bad, piece.offset)
+            number = content.lines + 1
             content.lines += parsed.lines
             rows_of = [(content.file.path, parsed.table.num_rows)]
             rows = self._metadata.added(parsed.table, rows_of, parsed.rows_at + number)
             yield where, without_moved(rows, self._layout.partition_rules)
 
     def _placed(
-        self, content: FileTally, chunk: bytes, parsed: Parsed
+        self, content: FileTally, piece: Piece, parsed: Parsed
     ) -> tuple[Parsed, str | RowDirectories]:
         """Return the directories of a chunk's rows; rows without one become bad records."""
         rules = self._layout.partition_rules
@@ -254,21 +256,18 @@ class _Run:
                 line = content.lines + int(parsed.rows_at[min(error.reasons)]) + 1
                 # With `fail`, or if a bad record fails the file, the error is raised at this stage.
                 raise FileFailed("parse", f"line {line}: {error.reason}") from error
-            parsed = parsed.without(chunk, error.reasons, error.stage)
+            parsed = parsed.without(error.reasons, error.stage, self._decoder.records(piece))
             places = place_rows(parsed.table, rules)
         content.went_to(places.directories)
         return parsed, places
 
-    def _outcomes(self, chunks: Iterable[LineChunk | LongLine]) -> Iterator[Outcome]:
+    def _outcomes(self, chunks: Iterable[Piece | RefusedRecord]) -> Iterator[Outcome]:
         if self._attempt:
-            alone = IsolatedParser(
-                self._nursery,
-                self._schema,
-                tolerant=self._tolerant,
-                thorough=self._task.settings.schema.evolves,
+            alone = IsolatedDecoder(
+                self._nursery, self._format, self._rows, tolerant=self._tolerant
             )
             return map(functools.partial(outcome_of, alone), chunks)
-        work = functools.partial(outcome_of, self._parser)
+        work = functools.partial(outcome_of, self._decoder)
         if self._task.threads == 1:
             return map(work, chunks)
         return prefetch(work, chunks, self._pool, self._task.threads, bytes_of, AHEAD_BYTES)
@@ -302,17 +301,17 @@ class _Run:
         if len(group) > 1 and not self._attempt and self._ingest_together(group):
             return
         for content, chunk in group:
-            content.chunks = iter([chunk] if chunk.data else [])
+            content.chunks = iter([chunk])
             try:
                 self._ingest(content)
             except FileFailed as error:
                 self._fail(content, error)
 
-    def _ingest_together(self, group: Sequence[tuple[FileTally, LineChunk]]) -> bool:
+    def _ingest_together(self, group: Sequence[tuple[FileTally, Piece]]) -> bool:
         """Return whether the group was ingested; if not, nothing was done."""
         chunks = [chunk for _, chunk in group]
         try:
-            parsed = self._parser.parse(b"".join(chunk.data for chunk in chunks))
+            parsed = self._decoder.decode(_joined(chunks))
             found, numbers = shares(parsed, chunks)
             rows_of = [
                 (content.file.path, share.rows)
@@ -325,8 +324,9 @@ class _Run:
             return False
         if lost and parsed.unexpected and self._task.settings.schema.evolves:
             return False  # one by one shows which of them have the fields
-        parts = [(content.file.path, chunk.data) for content, chunk in group]
-        self._unexpected.see(parsed, parsed.rows_at, parts)
+        if parsed.unexpected:
+            parts = [(each.file.path, self._decoder.as_lines(piece)) for each, piece in group]
+            self._unexpected.see(parsed, parsed.rows_at, parts)
         for piece in pieces:
             self._shared.add(*piece)
         for content, share in kept:
@@ -340,7 +340,7 @@ class _Run:
         return True
 
     def _weighed(
-        self, group: Sequence[tuple[FileTally, LineChunk]], found: Sequence[FileShare]
+        self, group: Sequence[tuple[FileTally, Piece]], found: Sequence[FileShare]
     ) -> tuple[list[tuple[FileTally, FileShare]], list[tuple[FileTally, FileFailed]]]:
         """Return the files with their rows, and those of which too much is bad."""
         kept: list[tuple[FileTally, FileShare]] = []
@@ -390,11 +390,24 @@ class _Run:
         self._finished[content.file.path] = content.failed(error)
 
 
-def _small(items: Sequence[LineChunk | LongLine]) -> LineChunk | None:
+def _small(items: Sequence[Piece | RefusedRecord]) -> Piece | None:
     """Return the whole file if it is small enough to be parsed with others."""
     if not items:
-        return LineChunk(b"", 0)
+        return Piece(b"", 0)
     first = items[0]
-    if isinstance(first, LongLine) or len(items) > 1 or len(first.data) > SMALL_FILE_BYTES:
+    if isinstance(first, RefusedRecord) or len(items) > 1 or first.rows is not None:
         return None
-    return first
+    return first if len(first.data) <= SMALL_FILE_BYTES else None
+
+
+def _joined(pieces: Sequence[Piece]) -> Piece:
+    """Return the records of pieces of one context, of several files, as one piece."""
+    first = pieces[0]
+    return replace(
+        first,
+        data=b"".join(piece.data for piece in pieces),
+        offset=0,
+        skipped=0,
+        lines=sum(piece.lines for piece in pieces),
+        cells=sum(piece.cells for piece in pieces),
+    )

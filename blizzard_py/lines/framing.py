@@ -7,8 +7,10 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from blizzard_core.limits import LINE_BYTES, RAW_BYTES
 
@@ -18,30 +20,45 @@ _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
-class LineChunk:
-    r"""Whole lines, the last ending with ``\n`` too; ``offset`` counts from the stream's start.
+class Piece:
+    """Consecutive whole records of one file.
 
-    ``cells`` is how many values they may become, if that was counted (`portions`).
+    ``data`` are their bytes; lines and CSV records end with a line end. ``offset`` is the place of
+    the first byte in the file's decompressed stream, -1 if there is none. ``cells`` is how many
+    values they may become, if that was counted. ``skipped`` is how many numbers before the first
+    record belong to none, such as a header's lines. ``lines`` is how many numbers the records use,
+    0 for one each line end.
+
+    Pieces with an equal ``context`` may be joined; it is what the file says once for all records,
+    such as a header. Where a library reads, ``rows`` are the records, and ``data`` is empty.
     """
 
     data: bytes
     offset: int
     cells: int = 0
+    skipped: int = 0
+    lines: int = 0
+    context: Hashable = None
+    rows: pa.RecordBatch | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class LongLine:
-    """A line above the limit: its start, its length, its first bytes."""
+class RefusedRecord:
+    """A record that cannot be parsed: its start, its length, its first bytes, the reason.
+
+    ``skipped`` is as in a `Piece`.
+    """
 
     offset: int
     length: int
     head: bytes
     reason: str
+    skipped: int = 0
 
 
 def framed(
     blocks: Iterable[bytes], target: int = CHUNK_BYTES, limit: int = LINE_BYTES
-) -> Iterator[LineChunk | LongLine]:
+) -> Iterator[Piece | RefusedRecord]:
     """Yield chunks of about ``target`` bytes, and the lines above ``limit`` bytes, in order.
 
     A byte order mark at the start is dropped (offsets count it), a missing final newline added. At
@@ -79,7 +96,7 @@ def framed(
         parts, size, open_line = [], 0, 0
     rest = b"".join(parts)
     if rest and (last := _chunk(rest, offset)).data:
-        yield last if rest.endswith(b"\n") else LineChunk(last.data + b"\n", last.offset)
+        yield last if rest.endswith(b"\n") else Piece(last.data + b"\n", last.offset)
 
 
 def _passed_over(stream: Iterator[bytes]) -> tuple[int, bytes | None]:
@@ -93,15 +110,15 @@ def _passed_over(stream: Iterator[bytes]) -> tuple[int, bytes | None]:
     return length, None
 
 
-def _chunk(data: bytes, offset: int) -> LineChunk:
+def _chunk(data: bytes, offset: int) -> Piece:
     skipped = _mark(data, offset)
-    return LineChunk(data[skipped:], skipped) if skipped else LineChunk(data, offset)
+    return Piece(data[skipped:], skipped) if skipped else Piece(data, offset)
 
 
-def _long_line(head: bytes, offset: int, length: int, limit: int) -> LongLine:
+def _long_line(head: bytes, offset: int, length: int, limit: int) -> RefusedRecord:
     skipped = _mark(head, offset)
     reason = f"longer than {limit} bytes"
-    return LongLine(offset + skipped, length - skipped, head[skipped:], reason)
+    return RefusedRecord(offset + skipped, length - skipped, head[skipped:], reason)
 
 
 def _mark(data: bytes, offset: int) -> int:

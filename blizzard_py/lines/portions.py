@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from blizzard_core.limits import CHUNK_CELLS, LINE_CELLS, RAW_BYTES
-from blizzard_py.lines.framing import LineChunk, LongLine
+from blizzard_py.lines.framing import Piece, RefusedRecord
 
 _NEWLINE, _OPEN = b"\n{"
 
@@ -28,17 +28,17 @@ class RowShape:
 
 
 def portions(
-    items: Iterable[LineChunk | LongLine],
+    items: Iterable[Piece | RefusedRecord],
     shape: RowShape,
     most: int = CHUNK_CELLS,
     line: int = LINE_CELLS,
-) -> Iterator[LineChunk | LongLine]:
+) -> Iterator[Piece | RefusedRecord]:
     """Yield the chunks with their ``cells``, cut where these are more than ``most``.
 
-    A line of more than ``line`` is a `LongLine`.
+    A line of more than ``line`` is a `RefusedRecord`.
     """
     for item in items:
-        if isinstance(item, LongLine):
+        if isinstance(item, RefusedRecord):
             yield item
             continue
         data = np.frombuffer(item.data, np.uint8)
@@ -52,8 +52,8 @@ def portions(
 
 
 def _cut(
-    chunk: LineChunk, data: npt.NDArray[np.uint8], shape: RowShape, most: int, line: int
-) -> Iterator[LineChunk | LongLine]:
+    chunk: Piece, data: npt.NDArray[np.uint8], shape: RowShape, most: int, line: int
+) -> Iterator[Piece | RefusedRecord]:
     ends = np.flatnonzero(data == _NEWLINE) + 1
     cells = np.full(len(ends), shape.columns)
     if shape.inner:
@@ -67,7 +67,7 @@ def _cut(
         if some > line:
             head = chunk.data[start : min(start + RAW_BYTES, end - 1)]
             reason = f"may become more than {line:,} values"
-            yield LongLine(chunk.offset + start, end - 1 - start, head, reason)
+            yield RefusedRecord(chunk.offset + start, end - 1 - start, head, reason)
         else:
-            yield LineChunk(chunk.data[start:end], chunk.offset + start, some)
+            yield Piece(chunk.data[start:end], chunk.offset + start, some)
         first, start, before = last, end, before + some

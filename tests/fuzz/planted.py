@@ -9,7 +9,7 @@ from typing import Any
 from blizzard_core.handover import groups
 from blizzard_core.settings import yaml_file
 from blizzard_py.dead_letters import reader
-from blizzard_py.kernels.decode import columns, parse
+from blizzard_py.formats.ndjson import columns, parse
 from blizzard_py.lines import framing
 from penguin_py.intake import footers
 from tests.fuzz.targets import lines
@@ -21,8 +21,8 @@ def _loses_a_line() -> None:
 
     def framed(blocks: Iterable[bytes], *bounds: int) -> Iterator[Any]:
         for piece in honest(blocks, *bounds):
-            if isinstance(piece, framing.LineChunk) and piece.data.endswith(b"\n\n"):
-                yield framing.LineChunk(piece.data[:-1], piece.offset)
+            if isinstance(piece, framing.Piece) and piece.data.endswith(b"\n\n"):
+                yield framing.Piece(piece.data[:-1], piece.offset)
             else:
                 yield piece
 

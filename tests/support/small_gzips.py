@@ -20,8 +20,8 @@ from pathlib import Path
 import zstandard
 
 from blizzard_core.settings.schema import UnexpectedFields
+from blizzard_py.formats.child_process import prepare_process
 from blizzard_py.job import FieldSpec, PartitionRule
-from blizzard_py.kernels.decode.child_process import prepare_process
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
 
 PACKED_BYTES = 8 << 10

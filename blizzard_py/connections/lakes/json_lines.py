@@ -38,7 +38,7 @@ from blizzard_py.connections.lakes.window_rows import check_unchanged
 from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.job import FieldSpec
 from blizzard_py.lines.codecs.names import CODEC_ENDINGS
-from blizzard_py.lines.framing import LineChunk, LongLine, framed
+from blizzard_py.lines.framing import Piece, RefusedRecord, framed
 from blizzard_py.reading import Access, BoundKind
 
 _KINDS = (".json", ".ndjson", ".jsonl")
@@ -72,7 +72,7 @@ class JsonForm:
         check_unchanged(storage, file)
         with blocks(storage, file) as found:
             for chunk in framed(found):
-                if isinstance(chunk, LineChunk):
+                if isinstance(chunk, Piece):
                     lines = _lines(chunk.data, self.columns)
                     tally.add(lines.arrays, lines.unread)
                     tally.bad += len(lines.bad)
@@ -111,14 +111,14 @@ def read(
 
 
 def _filter_lines(
-    chunks: Iterator[LineChunk | LongLine],
+    chunks: Iterator[Piece | RefusedRecord],
     window: RowWindow | None,
     condition: Filter | None,
     columns: Sequence[DeclaredColumn],
     file: PlannedFile,
 ) -> Iterator[bytes]:
     for chunk in chunks:
-        if isinstance(chunk, LongLine):
+        if isinstance(chunk, RefusedRecord):
             if file.has_bad:
                 # JSON has no null byte, so the rest of the line is a bad record.
                 yield chunk.head + b"\0\n"
@@ -183,7 +183,7 @@ def _sampled(storage: Storage, file: PlannedFile) -> pa.Schema:
 
     with blocks(storage, file) as found:
         first = next((chunk for chunk in framed(found, _SAMPLE_BYTES)), None)
-    if not isinstance(first, LineChunk):
+    if not isinstance(first, Piece):
         return pa.schema([])
     try:
         for line in first.data.split(b"\n"):

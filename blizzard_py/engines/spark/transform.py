@@ -44,8 +44,8 @@ from blizzard_py.engines.spark.transform_guard import (
     wrapped,
 )
 from blizzard_py.engines.spark.worker import nothing, read_partition
+from blizzard_py.formats.ndjson.columns import RecordSchema
 from blizzard_py.job import AddedColumns, IngestSettings, JobFile, OutputLayout, SqlSteps
-from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.sql_stage import DIRECTORY, PARTITION, by_path
 from blizzard_py.kernels.write.metadata import Metadata
 

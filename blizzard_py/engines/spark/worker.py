@@ -18,9 +18,9 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_py.connections.drivers import reader_of
 from blizzard_py.connections.protocol import Rows
 from blizzard_py.engines.spark.job_secrets import restore_access, restore_secrets, restore_sink
+from blizzard_py.formats.child_process import prepare_process
+from blizzard_py.formats.ndjson.fast.sandbox import compiled
 from blizzard_py.job import JobFile, Place
-from blizzard_py.kernels.decode.child_process import prepare_process
-from blizzard_py.kernels.fast.sandbox import compiled
 from blizzard_py.kernels.job_tasks import IngestTask
 from blizzard_py.kernels.merge import MergeTask, run_merge
 from blizzard_py.kernels.read_task import ReadingTask, read_item, run_read_task

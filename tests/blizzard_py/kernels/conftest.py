@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from blizzard_py.kernels.decode import parse
-from blizzard_py.kernels.fast import sandbox
+from blizzard_py.formats.ndjson import parse
+from blizzard_py.formats.ndjson.fast import sandbox
 
 
 @pytest.fixture(params=["fast", "exact"], scope="module")

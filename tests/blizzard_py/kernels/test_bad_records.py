@@ -15,10 +15,10 @@ import pytest
 from blizzard_core.errors import Unavailable
 from blizzard_core.limits import RAW_BYTES
 from blizzard_core.storage.local import LocalStorage
+from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.job import PartitionRule
 from blizzard_py.kernels import task
 from blizzard_py.kernels.bad_records import BadRecordWriter
-from blizzard_py.kernels.decode.parse import BadRecord
 from blizzard_py.lines import framing
 from tests.support.ingest_job_harness import STARTED_TS, IngestJobHarness, by_path, lines, specs
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from blizzard_core.limits import UNEXPECTED_FIELDS, UNEXPECTED_VALUES_BYTES
+from blizzard_py.formats.ndjson.columns import RecordSchema
+from blizzard_py.formats.ndjson.fast.scanner import scanner
+from blizzard_py.formats.ndjson.parse import LineParser
+from blizzard_py.formats.ndjson.unexpected import MOST
 from blizzard_py.job import FieldSpec, UnexpectedField
-from blizzard_py.kernels.decode.columns import RecordSchema
-from blizzard_py.kernels.decode.parse import LineParser
-from blizzard_py.kernels.decode.unexpected import MOST
-from blizzard_py.kernels.fast.scanner import scanner
 from blizzard_py.kernels.report import TaskReport, merged
 from tests.support.ingest_job_harness import IngestJobHarness, specs
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blizzard_core.settings.sources import OnBadRecord
+from blizzard_py.formats.ndjson.columns import RecordSchema
 from blizzard_py.kernels import task
-from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.lines import decompress, framing
 from blizzard_py.lines.codecs import members
 from tests.support.ingest_job_harness import IngestJobHarness, specs

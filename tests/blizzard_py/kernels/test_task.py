@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from blizzard_core.errors import AccessDenied, EngineError, StorageError, Unavailable
 from blizzard_core.handover.outputs import NULL_PARTITION
 from blizzard_core.storage.local import LocalStorage
+from blizzard_py.formats.ndjson import parse
 from blizzard_py.job import FieldSpec, JobFile, PartitionRule
 from blizzard_py.kernels import task
-from blizzard_py.kernels.decode import parse
 from blizzard_py.kernels.job_tasks import tasks_of
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write import rolling_outputs as write

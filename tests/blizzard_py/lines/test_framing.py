@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blizzard_core.limits import RAW_BYTES
-from blizzard_py.lines.framing import LineChunk, LongLine, framed
+from blizzard_py.lines.framing import Piece, RefusedRecord, framed
 
 BOM = b"\xef\xbb\xbf"
 REASON = "longer than 1000 bytes"
 
 
-def data_of(items: Iterable[LineChunk | LongLine]) -> list[bytes]:
+def data_of(items: Iterable[Piece | RefusedRecord]) -> list[bytes]:
     """The data of chunks, among which there is no line above the limit."""
     chunks = list(items)
-    assert all(isinstance(chunk, LineChunk) for chunk in chunks)
-    return [chunk.data for chunk in chunks if isinstance(chunk, LineChunk)]
+    assert all(isinstance(chunk, Piece) for chunk in chunks)
+    return [chunk.data for chunk in chunks if isinstance(chunk, Piece)]
 
 
 def cut(data: bytes, sizes: list[int]) -> list[bytes]:
@@ -74,15 +74,15 @@ def test_a_long_line_grows_its_chunk() -> None:
 def test_a_line_above_the_limit_is_passed_over(block: int, end: bytes) -> None:
     data = BOM + b"a\nb\n" + b"x" * 2000 + end
     items = list(framed(cut(data, [block]), target=500, limit=1000))
-    assert items[0] == LineChunk(b"a\nb\n", 3)
-    assert isinstance(items[1], LongLine)
-    assert items[1] == LongLine(7, 2000, items[1].head, REASON)
+    assert items[0] == Piece(b"a\nb\n", 3)
+    assert isinstance(items[1], RefusedRecord)
+    assert items[1] == RefusedRecord(7, 2000, items[1].head, REASON)
     assert 1000 < len(items[1].head) <= 2000
     # What is left out is exactly what long lines say they are.
     seen = bytearray(data)
     for item in items:
-        held = item.data if isinstance(item, LineChunk) else b"?" * item.length
-        if isinstance(item, LineChunk):
+        held = item.data if isinstance(item, Piece) else b"?" * item.length
+        if isinstance(item, Piece):
             assert data[item.offset : item.offset + len(held)] in (held, held[:-1])
         seen[item.offset : item.offset + len(held)] = b"." * len(held)
     assert set(bytes(seen).removeprefix(BOM).replace(b"\n", b"")) <= {ord(".")}
@@ -90,14 +90,14 @@ def test_a_line_above_the_limit_is_passed_over(block: int, end: bytes) -> None:
 
 def test_a_first_line_above_the_limit_starts_behind_the_mark() -> None:
     items = list(framed([BOM + b"x" * 1500, b"x" * 500 + b"\na"], target=500, limit=1000))
-    assert items == [LongLine(3, 2000, b"x" * 1500, REASON), LineChunk(b"a\n", 2004)]
+    assert items == [RefusedRecord(3, 2000, b"x" * 1500, REASON), Piece(b"a\n", 2004)]
 
 
 def test_of_a_line_above_the_limit_only_the_start_is_held() -> None:
     blocks = itertools.chain([b"a\n"], itertools.repeat(b"x" * 1000, 500), [b"\nb\n"])
     items = list(framed(blocks, limit=100_000))
-    assert [type(item) for item in items] == [LineChunk, LongLine, LineChunk]
-    assert isinstance(items[1], LongLine)
+    assert [type(item) for item in items] == [Piece, RefusedRecord, Piece]
+    assert isinstance(items[1], RefusedRecord)
     assert (items[1].length, len(items[1].head)) == (500_000, RAW_BYTES)
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blizzard_py.formats.ndjson.parse import row_shape
 from blizzard_py.job import FieldSpec
-from blizzard_py.kernels.decode.parse import row_shape
-from blizzard_py.lines.framing import LineChunk, LongLine
+from blizzard_py.lines.framing import Piece, RefusedRecord
 from blizzard_py.lines.portions import RowShape, portions
 from tests.support.ingest_job_harness import specs
 
@@ -16,15 +16,15 @@ LIST = RowShape(columns=1, inner=10)
 
 
 def found(data: bytes, shape: RowShape, most: int, line: int = 1000) -> list[Any]:
-    return list(portions([LineChunk(data, 7)], shape, most, line))
+    return list(portions([Piece(data, 7)], shape, most, line))
 
 
 def test_chunks_of_many_rows_are_cut() -> None:
     data = b"{}\n" * 10
-    assert found(data, RowShape(4), most=40) == [LineChunk(data, 7, 40)]
+    assert found(data, RowShape(4), most=40) == [Piece(data, 7, 40)]
     assert found(data, RowShape(4), most=39) == [
-        LineChunk(b"{}\n" * 9, 7, 36),
-        LineChunk(b"{}\n", 7 + 27, 4),
+        Piece(b"{}\n" * 9, 7, 36),
+        Piece(b"{}\n", 7 + 27, 4),
     ]
     assert [len(item.data) for item in found(data, RowShape(100), most=99)] == [3] * 10
 
@@ -34,15 +34,15 @@ def test_a_line_of_too_many_values_is_passed_over() -> None:
     data = b'{"l":[{}]}\n' + wide + b"\n" + b"{}\n"
     first, long, last = found(data, LIST, most=100, line=1000)
     assert (first, last) == (
-        LineChunk(b'{"l":[{}]}\n', 7, 21),
-        LineChunk(b"{}\n", len(data) + 4, 11),
+        Piece(b'{"l":[{}]}\n', 7, 21),
+        Piece(b"{}\n", len(data) + 4, 11),
     )
-    assert long == LongLine(7 + 11, len(wide), wide, "may become more than 1,000 values")
-    assert found(data, RowShape(1), most=100) == [LineChunk(data, 7, 3)]
+    assert long == RefusedRecord(7 + 11, len(wide), wide, "may become more than 1,000 values")
+    assert found(data, RowShape(1), most=100) == [Piece(data, 7, 3)]
 
 
 def test_a_line_that_was_passed_over_already_stays_so() -> None:
-    item = LongLine(3, 9, b"x", "long")
+    item = RefusedRecord(3, 9, b"x", "long")
     assert list(portions([item], RowShape(1))) == [item]
 
 
@@ -57,10 +57,10 @@ def test_portions_are_the_chunk(lines: list[bytes], most: int, inner: int) -> No
     at, whole = 7, b""
     for item in items:
         assert item.offset == at
-        piece = item.data if isinstance(item, LineChunk) else item.head + b"\n"
+        piece = item.data if isinstance(item, Piece) else item.head + b"\n"
         at += len(piece)
         whole += piece
-        if isinstance(item, LineChunk):
+        if isinstance(item, Piece):
             cells = piece.count(b"\n") * 2 + piece.count(b"{") * inner
             assert item.cells == cells
             assert cells <= most or piece.count(b"\n") == 1

@@ -16,8 +16,8 @@ from blizzard_core.limits import FILE_LEVELS, INFERRED_COLUMNS, INFERRED_LEVELS,
 from blizzard_core.settings.schema import FieldSettings
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.kernels.decode.columns import RecordSchema
-from blizzard_py.kernels.decode.parse import LineParser
+from blizzard_py.formats.ndjson.columns import RecordSchema
+from blizzard_py.formats.ndjson.parse import LineParser
 from blizzard_py.schema.inference import Inference, Inferred, Rules
 from blizzard_py.schema.types import field_document, field_spec
 from blizzard_py.sources.files.sampling import chosen, first_lines

@@ -11,7 +11,7 @@ from blizzard_py.lines.codecs.damage import BLOCK_BYTES
 from blizzard_py.lines.codecs.names import codec_of
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import FileFailed
-from blizzard_py.lines.framing import LineChunk, framed
+from blizzard_py.lines.framing import Piece, framed
 from tests.fuzz.target import Target, hold
 from tests.support.memory_store import MemoryStorage
 from tests.support.packing import PACKERS
@@ -31,7 +31,7 @@ def framing(data: bytes) -> None:
     at = len(_BOM) if body.startswith(_BOM) else 0
     for piece in framed(iter(blocks), target, limit):
         hold("offsets count every byte", piece.offset == at, (piece, at))
-        if isinstance(piece, LineChunk):
+        if isinstance(piece, Piece):
             hold("a chunk ends with a line", piece.data.endswith(b"\n"), piece)
             end = at + len(piece.data)
             hold("a chunk is what was read", (body + b"\n")[at:end] == piece.data, piece)

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.errors import SchemaConflict
+from blizzard_py.formats.ndjson.columns import RecordSchema
+from blizzard_py.formats.ndjson.parse import LineParser
+from blizzard_py.formats.protocol import BadLine, Parsed
 from blizzard_py.job import FieldSpec
-from blizzard_py.kernels.decode.columns import RecordSchema
-from blizzard_py.kernels.decode.parse import BadLine, LineParser, Parsed
 from blizzard_py.schema.inference import Inference, Rules
 from tests.fuzz.mutate import behind, json_lines
 from tests.fuzz.target import Target, hold

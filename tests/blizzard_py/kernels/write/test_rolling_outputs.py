@@ -284,7 +284,7 @@ import tempfile
 from pathlib import Path
 import numpy as np, pyarrow as pa
 from blizzard_py.kernels.write.partition import (RowDirectories)
-from blizzard_py.kernels.decode.child_process import prepare_process
+from blizzard_py.formats.child_process import prepare_process
 from tests.blizzard_py.kernels.write.test_rolling_outputs import output_set, peak_bytes
 prepare_process()
 piece = pa.table({"text": ["x" * 1000] * 2000})

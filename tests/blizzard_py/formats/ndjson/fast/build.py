@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from blizzard_py.kernels import fast
+from blizzard_py.formats.ndjson import fast
 
 SOURCE = Path(fast.__file__).parent / "scan.c"
 ARTEFACT = SOURCE.with_suffix(".wasm")

@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from blizzard_core.settings.schema import UnexpectedFields
+from blizzard_py.formats.ndjson.extract import NULL, Extractor, coerced, compact, elements, members
+from blizzard_py.formats.ndjson.fast.pieces import bare, with_bare
 from blizzard_py.job import FieldSpec
-from blizzard_py.kernels.decode.extract import NULL, Extractor, coerced, compact, elements, members
-from blizzard_py.kernels.fast.pieces import bare, with_bare
 from blizzard_py.schema.types import (
     EPOCH_DIGITS,
     arrow_type,

@@ -13,8 +13,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blizzard_py.formats.ndjson.columns import MAX_MICROS, MIN_MICROS
 from blizzard_py.job import FieldSpec
-from blizzard_py.kernels.decode.columns import MAX_MICROS, MIN_MICROS
 from blizzard_py.schema.types import EPOCH_SCALES, arrow_type
 
 _MICROS = pa.timestamp("us", tz="UTC")

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import wasmtime
 
-from blizzard_py.kernels.fast.sandbox import SandboxedProgram
-from tests.blizzard_py.kernels.fast import build, fuzz
-from tests.blizzard_py.kernels.fast.defects import DEFECTS
-from tests.blizzard_py.kernels.fast.differential import Difference, Pair
-from tests.blizzard_py.kernels.fast.nasty import Chunk, chunk
+from blizzard_py.formats.ndjson.fast.sandbox import SandboxedProgram
+from tests.blizzard_py.formats.ndjson.fast import build, fuzz
+from tests.blizzard_py.formats.ndjson.fast.defects import DEFECTS
+from tests.blizzard_py.formats.ndjson.fast.differential import Difference, Pair
+from tests.blizzard_py.formats.ndjson.fast.nasty import Chunk, chunk
 
 # Some seconds' worth; `make fuzz-fast` goes on from another seed for as long as it is told.
 CHUNKS = 60

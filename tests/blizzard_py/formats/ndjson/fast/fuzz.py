@@ -1,6 +1,7 @@
 """The differential fuzz: seeded chunks through the fast path and the exact one (`make fuzz-fast`).
 
-    python -m tests.blizzard_py.kernels.fast.fuzz --lines 10000000 [--seed N] [--library PATH]
+    python -m tests.blizzard_py.formats.ndjson.fast.fuzz --lines 10000000 [--seed N]
+        [--library PATH]
 
 A difference is told with the seed of its chunk and the lines that show it alone. ``--library``
 is a build of `scan.c` for this machine (`build.checked`), which ends the process where it does
@@ -17,9 +18,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from tests.blizzard_py.kernels.fast.differential import Difference, Pair, Tally
-from tests.blizzard_py.kernels.fast.library import Library
-from tests.blizzard_py.kernels.fast.nasty import Chunk, chunk
+from tests.blizzard_py.formats.ndjson.fast.differential import Difference, Pair, Tally
+from tests.blizzard_py.formats.ndjson.fast.library import Library
+from tests.blizzard_py.formats.ndjson.fast.nasty import Chunk, chunk
 
 LINES = 500  # of a chunk
 _SAY_SECS = 60

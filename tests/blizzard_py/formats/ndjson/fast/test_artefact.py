@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.blizzard_py.kernels.fast import build
+from tests.blizzard_py.formats.ndjson.fast import build
 
 
 def test_the_artefact_is_what_the_source_gives(tmp_path: Path) -> None:

@@ -29,13 +29,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from blizzard_py.formats.ndjson.columns import RecordSchema, read_json
+from blizzard_py.formats.ndjson.fast.pieces import one_table, with_bare
+from blizzard_py.formats.ndjson.fast.scanner import ScanResult, scanner
+from blizzard_py.formats.ndjson.nested import NestedColumns
+from blizzard_py.formats.ndjson.prefilter import plausibility
+from blizzard_py.formats.ndjson.unexpected import FieldWatch, first, shown_name
+from blizzard_py.formats.protocol import BadLine, BadRecord, LineNumbers, Parsed
 from blizzard_py.job import FieldSpec
-from blizzard_py.kernels.decode.columns import RecordSchema, read_json
-from blizzard_py.kernels.decode.nested import NestedColumns
-from blizzard_py.kernels.decode.prefilter import plausibility
-from blizzard_py.kernels.decode.unexpected import FieldWatch, first, shown_name
-from blizzard_py.kernels.fast.pieces import one_table, with_bare
-from blizzard_py.kernels.fast.scanner import ScanResult, scanner
 from blizzard_py.lines.failure import bounded
 from blizzard_py.lines.portions import RowShape
 from blizzard_py.schema.types import is_extracted
@@ -53,66 +54,9 @@ NAMED = 10
 # The number of parts into which lines with a bad one are divided.
 _FAN_OUT = 16
 
-LineNumbers = npt.NDArray[np.int64]
-
-
-class BadLine(ValueError):
-    """A line that is not a record of the schema. ``index`` counts from 0 within its chunk."""
-
-    def __init__(self, index: int, reason: str) -> None:
-        super().__init__(index, reason)
-        self.index = index
-        self.reason = reason
-
-
-@dataclass(frozen=True, slots=True)
-class BadRecord:
-    """A line that is not a record: its index and first byte within the chunk.
-
-    ``length`` is in bytes without the newline. ``head`` is the line, or the start of a line that is
-    too long.
-    """
-
-    index: int
-    offset: int
-    length: int
-    head: bytes
-    reason: str
-    stage: str = "parse"
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """A chunk's rows and the number of all its lines: each is blank, bad or a row.
-
-    ``rows_at`` has the index of each row's line, ``bad`` the bad lines in order. ``unexpected`` are
-    fields of the rows without a column, as far as they were seen (`unexpected.FieldWatch`).
-    """
-
-    table: pa.Table
-    lines: int
-    rows_at: LineNumbers
-    bad: tuple[BadRecord, ...] = ()
-    unexpected: frozenset[str] = frozenset()
-
-    def without(self, chunk: bytes, reasons: Mapping[int, str], stage: str) -> Parsed:
-        """Return the result with some rows as bad records; ``chunk`` is the parsed data."""
-        rows = np.array(list(reasons), np.int64)
-        kept = np.ones(len(self.rows_at), np.bool_)
-        kept[rows] = False
-        faults = dict(zip(self.rows_at[rows].tolist(), reasons.values(), strict=True))
-        bad = [*self.bad, *_bad_records(chunk.split(b"\n")[:-1], faults, stage)]
-        return Parsed(
-            self.table.filter(pa.array(kept)),
-            self.lines,
-            self.rows_at[kept],
-            tuple(sorted(bad, key=lambda record: record.index)),
-            self.unexpected,
-        )
-
 
 class LineParser:
-    """Parses the data of a `framing.LineChunk` into a table of the schema.
+    """Parses the data of a `framing.Piece` into a table of the schema.
 
     ``tolerant`` decides how `parse` treats lines that are not records. With ``fast``, certain lines
     are read by `fast` and all others without it: the result is the same. Unexpected fields are
@@ -281,13 +225,11 @@ def _joined(found: ScanResult, rest: Parsed) -> Parsed:
     return Parsed(with_bare(mixed), found.lines, rows_at[order], tuple(bad))
 
 
-def _bad_records(
-    lines: Sequence[bytes], bad: Mapping[int, str], stage: str = "parse"
-) -> Iterator[BadRecord]:
+def _bad_records(lines: Sequence[bytes], bad: Mapping[int, str]) -> Iterator[BadRecord]:
     offset = 0
     for index, line in enumerate(lines):
         if index in bad:
-            yield BadRecord(index, offset, len(line), line, bad[index], stage)
+            yield BadRecord(index, offset, len(line), line, bad[index])
         offset += len(line) + 1
 
 

@@ -14,16 +14,16 @@ import pytest
 import wasmtime
 
 from blizzard_core.settings.schema import UnexpectedFields
+from blizzard_py.formats.ndjson import parse
+from blizzard_py.formats.ndjson.columns import RecordSchema
+from blizzard_py.formats.ndjson.fast import layout, sandbox, scanner
+from blizzard_py.formats.ndjson.fast.sandbox import Broken, Bytes, Machine, SandboxedProgram
+from blizzard_py.formats.ndjson.fast.scanner import PAUSE, Scanner
+from blizzard_py.formats.ndjson.parse import LineParser
 from blizzard_py.job import FieldSpec
-from blizzard_py.kernels.decode import parse
-from blizzard_py.kernels.decode.columns import RecordSchema
-from blizzard_py.kernels.decode.parse import LineParser
-from blizzard_py.kernels.fast import layout, sandbox, scanner
-from blizzard_py.kernels.fast.sandbox import Broken, Bytes, Machine, SandboxedProgram
-from blizzard_py.kernels.fast.scanner import PAUSE, Scanner
-from tests.blizzard_py.kernels.fast import build
-from tests.blizzard_py.kernels.fast.differential import Pair, comparable
-from tests.blizzard_py.kernels.fast.nasty import Chunk
+from tests.blizzard_py.formats.ndjson.fast import build
+from tests.blizzard_py.formats.ndjson.fast.differential import Pair, comparable
+from tests.blizzard_py.formats.ndjson.fast.nasty import Chunk
 from tests.support.ingest_job_harness import specs
 
 FIELDS = specs(id="int64", s="string")
@@ -340,9 +340,9 @@ def test_bytes_that_are_no_program_are_no_fast_path(
 
 PROGRAM = """
 import os, sys
-from tests.blizzard_py.kernels.fast.test_scanner import FIELDS, LINE
-from blizzard_py.kernels.decode.columns import RecordSchema
-from blizzard_py.kernels.decode.parse import LineParser
+from tests.blizzard_py.formats.ndjson.fast.test_scanner import FIELDS, LINE
+from blizzard_py.formats.ndjson.columns import RecordSchema
+from blizzard_py.formats.ndjson.parse import LineParser
 
 def rows():
     parser = LineParser(RecordSchema(FIELDS))
@@ -371,7 +371,7 @@ def test_a_fork_of_a_process_that_has_compiled_compiles_as_well() -> None:
 assert rows() == 1000
 child = os.fork()
 if not child:
-    from blizzard_py.kernels.fast import sandbox, scanner
+    from blizzard_py.formats.ndjson.fast import sandbox, scanner
     ok = rows() == 1000
     scanner.scanner.cache_clear(); sandbox.compiled.cache_clear()
     os._exit(0 if ok and rows() == 1000 else 1)

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from blizzard_core.errors import SourceError
+from blizzard_py.formats.conform import Conformer
+from blizzard_py.formats.ndjson.columns import RecordSchema
+from blizzard_py.formats.ndjson.parse import LineParser
 from blizzard_py.job import FieldSpec
-from blizzard_py.kernels.decode.columns import RecordSchema
-from blizzard_py.kernels.decode.conform import Conformer
-from blizzard_py.kernels.decode.parse import LineParser
 
 UTC = dt.UTC
 EARLY, LATE = -(2**63) + 1, 2**63 - 1  # what drivers make of infinities

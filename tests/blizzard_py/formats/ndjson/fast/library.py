@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from blizzard_py.kernels.fast.sandbox import Bytes, Machine
+from blizzard_py.formats.ndjson.fast.sandbox import Bytes, Machine
 
 _numbers = itertools.count()
 

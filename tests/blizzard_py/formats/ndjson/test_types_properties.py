@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blizzard_py.formats.ndjson.columns import RecordSchema
+from blizzard_py.formats.ndjson.parse import LineParser
+from blizzard_py.formats.protocol import BadLine
 from blizzard_py.job import FieldSpec
-from blizzard_py.kernels.decode.columns import RecordSchema
-from blizzard_py.kernels.decode.parse import BadLine, LineParser
 from tests.support.schema_columns import column
 
 pytestmark = pytest.mark.usefixtures("both_paths")

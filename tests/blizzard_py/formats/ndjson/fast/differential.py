@@ -9,12 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_py.kernels.decode.columns import RecordSchema
-from blizzard_py.kernels.decode.parse import BadLine, LineParser, Parsed
-from blizzard_py.kernels.decode.unexpected import MOST
-from blizzard_py.kernels.fast.sandbox import Program, compiled
-from blizzard_py.kernels.fast.scanner import Scanner
-from tests.blizzard_py.kernels.fast.nasty import Chunk
+from blizzard_py.formats.ndjson.columns import RecordSchema
+from blizzard_py.formats.ndjson.fast.sandbox import Program, compiled
+from blizzard_py.formats.ndjson.fast.scanner import Scanner
+from blizzard_py.formats.ndjson.parse import LineParser
+from blizzard_py.formats.ndjson.unexpected import MOST
+from blizzard_py.formats.protocol import BadLine, Parsed
+from tests.blizzard_py.formats.ndjson.fast.nasty import Chunk
 
 
 @dataclass

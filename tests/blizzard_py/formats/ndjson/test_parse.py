@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from blizzard_py.job import FieldSpec
-from blizzard_py.kernels.decode.child_process import ChildProcess
-from blizzard_py.kernels.decode.columns import RecordSchema
-from blizzard_py.kernels.decode.isolate import IsolatedParser
-from blizzard_py.kernels.decode.parse import BadLine, LineParser, record_lines
+from blizzard_py.formats.child_process import ChildProcess
+from blizzard_py.formats.isolate import IsolatedDecoder
+from blizzard_py.formats.ndjson.columns import RecordSchema
+from blizzard_py.formats.ndjson.lines import NdjsonFormat
+from blizzard_py.formats.ndjson.parse import LineParser, record_lines
+from blizzard_py.formats.protocol import BadLine
+from blizzard_py.job import FieldSpec, RowSchema
+from blizzard_py.lines.framing import Piece
 from tests.support.ingest_job_harness import specs
 
 pytestmark = pytest.mark.usefixtures("both_paths")
@@ -216,8 +219,13 @@ def test_the_exact_path_separates_good_and_bad_of_every_type(isolated: bool) -> 
     for number, line in enumerate(WIDE_BAD):
         mixed.insert(40 * number, line)
     with ChildProcess() as nursery:
-        parser = IsolatedParser(nursery, WIDE, tolerant=True)
-        found = (parser if isolated else LineParser(WIDE, tolerant=True)).parse(b"".join(mixed))
+        form, rows = NdjsonFormat(), RowSchema(WIDE.fields)
+        decoder = (
+            IsolatedDecoder(nursery, form, rows, tolerant=True)
+            if isolated
+            else form.decoder(rows, tolerant=True, fast=False)
+        )
+        found = decoder.decode(Piece(b"".join(mixed), 0))
     assert found.table.equals(fast.table)
     assert [bad.head + b"\n" for bad in found.bad] == list(WIDE_BAD)
     assert [bad.index for bad in found.bad] == [40 * n for n in range(len(WIDE_BAD))]

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from blizzard_core.settings.schema import FieldType
+from blizzard_py.formats.ndjson.fast.sandbox import Broken, Bytes, Machine
 from blizzard_py.job import FieldSpec
-from blizzard_py.kernels.fast.sandbox import Broken, Bytes, Machine
 from blizzard_py.schema.types import EPOCH_DIGITS, EPOCH_SCALES, arrow_type, table_schema
 
 WINDOW_BYTES = 4 << 20

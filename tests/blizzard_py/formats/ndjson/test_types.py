@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from blizzard_core.settings.schema import UnexpectedFields
+from blizzard_py.formats.ndjson.columns import RecordSchema
+from blizzard_py.formats.ndjson.parse import LineParser
+from blizzard_py.formats.protocol import BadLine
 from blizzard_py.job import FieldSpec
-from blizzard_py.kernels.decode.columns import RecordSchema
-from blizzard_py.kernels.decode.parse import BadLine, LineParser
 from tests.support.schema_columns import column
 
 pytestmark = pytest.mark.usefixtures("both_paths")

@@ -18,10 +18,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from blizzard_core.settings.schema import UnexpectedFields
+from blizzard_py.formats.ndjson.fast.layout import (
+    WINDOW_BYTES,
+    ScanLayout,
+    has_room,
+    scanned_schema,
+)
+from blizzard_py.formats.ndjson.fast.pieces import one_table
+from blizzard_py.formats.ndjson.fast.sandbox import Broken, Program, compiled
 from blizzard_py.job import FieldSpec
-from blizzard_py.kernels.fast.layout import WINDOW_BYTES, ScanLayout, has_room, scanned_schema
-from blizzard_py.kernels.fast.pieces import one_table
-from blizzard_py.kernels.fast.sandbox import Broken, Program, compiled
 
 # After a chunk that was hardly worth it, so many chunks are skipped.
 PAUSE = 15

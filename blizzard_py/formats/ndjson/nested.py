@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blizzard_py.kernels.decode.columns import RecordSchema, read_json
-from blizzard_py.kernels.decode.extract import NULL
-from blizzard_py.kernels.decode.unexpected import FieldWatch
-from blizzard_py.kernels.fast.layout import is_nested
+from blizzard_py.formats.ndjson.columns import RecordSchema, read_json
+from blizzard_py.formats.ndjson.extract import NULL
+from blizzard_py.formats.ndjson.fast.layout import is_nested
+from blizzard_py.formats.ndjson.unexpected import FieldWatch
 
 # If a larger share of a chunk is nested, reading it twice takes longer than the exact path.
 WORTH = 0.7

@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from blizzard_core.limits import NAME_BYTES
-from blizzard_py.job import FieldSpec
-from blizzard_py.kernels.decode.extract import (
+from blizzard_py.formats.ndjson.extract import (
     OBJECT,
     SchemaNames,
     decode_lines,
@@ -23,6 +22,7 @@ from blizzard_py.kernels.decode.extract import (
     paths,
     strict_line,
 )
+from blizzard_py.job import FieldSpec
 from blizzard_py.schema.types import is_extracted
 
 # The number of lines that are sampled in a chunk which the fast path has not read.

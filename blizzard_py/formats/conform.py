@@ -29,12 +29,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.errors import SourceError
+from blizzard_py.formats.ndjson.columns import from_json
+from blizzard_py.formats.ndjson.extract import NULL
+from blizzard_py.formats.protocol import LineNumbers
+from blizzard_py.formats.row_text import joined, member, plain_value
+from blizzard_py.formats.scalars import NoSuchCast, cast_scalar
 from blizzard_py.job import FieldSpec
-from blizzard_py.kernels.decode.columns import from_json
-from blizzard_py.kernels.decode.extract import NULL
-from blizzard_py.kernels.decode.parse import LineNumbers
-from blizzard_py.kernels.decode.row_text import joined, member, plain_value
-from blizzard_py.kernels.decode.scalars import NoSuchCast, cast_scalar
 from blizzard_py.lines.failure import bounded
 from blizzard_py.schema.types import arrow_type, table_schema
 

@@ -14,13 +14,16 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 import pytest
 
-from blizzard_py.job import FileLimits, JobFile, Place
-from blizzard_py.kernels.decode import isolate
-from blizzard_py.kernels.decode.child_process import ChildProcess, Died
-from blizzard_py.kernels.decode.columns import RecordSchema
-from blizzard_py.kernels.decode.isolate import IsolatedParser, check_readable
-from blizzard_py.kernels.decode.parse import BadLine, Parsed
+from blizzard_py.formats import isolate
+from blizzard_py.formats.child_process import ChildProcess, Died
+from blizzard_py.formats.isolate import IsolatedDecoder, check_readable
+from blizzard_py.formats.ndjson.columns import RecordSchema
+from blizzard_py.formats.ndjson.lines import NdjsonDecoder, NdjsonFormat
+from blizzard_py.formats.ndjson.parse import LineParser
+from blizzard_py.formats.protocol import BadLine, Parsed
+from blizzard_py.job import FileLimits, JobFile, Place, RowSchema
 from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.framing import Piece
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, lines, specs
 from tests.support.pipe import descriptors
 
@@ -37,6 +40,13 @@ class DeadlySchema(RecordSchema):
         if pc.any(pc.match_substring(table["s"], "POISON")).as_py():
             os.kill(os.getpid(), signal.SIGKILL)
         return super().finish(table, chunk)
+
+
+class DeadlyFormat(NdjsonFormat):
+    """Lines of a schema that some values kill the process in."""
+
+    def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> NdjsonDecoder:
+        return NdjsonDecoder(LineParser(DeadlySchema(schema.fields), tolerant=tolerant, fast=fast))
 
 
 def segfault() -> int:
@@ -95,15 +105,15 @@ def test_the_lines_that_kill_are_found(nursery: ChildProcess, count: int, place:
     at = round(place * (count - 1))
     rows = [lines(number) for number in range(count)]
     rows[at] = POISON
-    parser = IsolatedParser(nursery, DeadlySchema(FIELDS), tolerant=True)
-    parsed: Parsed = parser.parse(b"".join(rows))
+    parser = IsolatedDecoder(nursery, DeadlyFormat(), RowSchema(FIELDS), tolerant=True)
+    parsed: Parsed = parser.decode(Piece(b"".join(rows), 0))
     assert parsed.table.column("id").to_pylist() == [n for n in range(count) if n != at]
     assert parsed.rows_at.tolist() == [n for n in range(count) if n != at]
     assert parsed.lines == count
     [bad] = parsed.bad
     assert (bad.index, bad.offset) == (at, sum(map(len, rows[:at])))
     assert bad.head + b"\n" == POISON
-    assert bad.reason == "the parser died of this line: signal 9 (SIGKILL)"
+    assert bad.reason == "the parser died of this record: signal 9 (SIGKILL)"
 
 
 def test_without_tolerance_the_first_bad_line_of_any_kind_counts(
@@ -114,9 +124,9 @@ def test_without_tolerance_the_first_bad_line_of_any_kind_counts(
         (lines(1) + b"oops\n" + POISON, 1, "does not start"),
         (lines(1, 2, 3) + POISON + lines(4), 3, "died"),
     ):
-        parser = IsolatedParser(nursery, DeadlySchema(FIELDS), tolerant=False)
+        parser = IsolatedDecoder(nursery, DeadlyFormat(), RowSchema(FIELDS), tolerant=False)
         with pytest.raises(BadLine) as caught:
-            parser.parse(chunk)
+            parser.decode(chunk)
         assert caught.value.index == index
         assert reason in caught.value.reason
 
@@ -125,9 +135,9 @@ def test_file_fails_after_too_many_parser_deaths(
     nursery: ChildProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(isolate, "PARSER_DEATHS", 10)
-    parser = IsolatedParser(nursery, DeadlySchema(FIELDS), tolerant=True)
+    parser = IsolatedDecoder(nursery, DeadlyFormat(), RowSchema(FIELDS), tolerant=True)
     with pytest.raises(FileFailed, match="died 11 times of its lines, last: signal 9"):
-        parser.parse(POISON * 20)
+        parser.decode(POISON * 20)
 
 
 def test_a_task_tried_again_gives_up_the_record_and_nothing_else(

@@ -1,0 +1,1 @@
+"""Lines of JSON: framing, parsing, and the compiled path for certain lines."""

@@ -1,0 +1,88 @@
+"""The format NDJSON: one JSON object in each line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from blizzard_py.dead_letters.reader import DeadLetter
+from blizzard_py.formats.ndjson.columns import RecordSchema
+from blizzard_py.formats.ndjson.parse import LineParser, row_shape
+from blizzard_py.formats.protocol import FileColumn, OpenFile, Parsed, RecordBytes
+from blizzard_py.job import FieldSpec, RecordFormat, RowSchema
+from blizzard_py.lines.framing import Piece, RefusedRecord, framed
+from blizzard_py.lines.portions import portions
+
+
+@dataclass(frozen=True, slots=True)
+class NdjsonFormat:
+    """The format NDJSON as a `Format`. It has no options."""
+
+    def pieces(
+        self, file: OpenFile, fields: Sequence[FieldSpec]
+    ) -> Iterator[Piece | RefusedRecord]:
+        """Yield chunks of whole lines."""
+        return portions(framed(file.blocks()), row_shape(fields))
+
+    def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> NdjsonDecoder:
+        """Return the line parser of these columns."""
+        return NdjsonDecoder(
+            LineParser(
+                RecordSchema(schema.fields, schema.unexpected_fields),
+                tolerant=tolerant,
+                fast=fast,
+                thorough=schema.evolves,
+            )
+        )
+
+    def columns(self, file: OpenFile) -> Sequence[FileColumn]:  # noqa: ARG002  # only records know
+        """Return nothing, because only the records name their fields."""
+        return ()
+
+    def replayed(self, letters: Sequence[DeadLetter]) -> tuple[str, bytes]:
+        """Return the letters' lines."""
+        return ".ndjson", b"".join(letter.raw + b"\n" for letter in letters)
+
+
+def format_of(_chosen: RecordFormat) -> NdjsonFormat:
+    """Return the format; there is nothing to choose."""
+    return NdjsonFormat()
+
+
+class NdjsonDecoder:
+    """A `LineParser` as a `Decoder`."""
+
+    def __init__(self, parser: LineParser) -> None:
+        self._parser = parser
+
+    def decode(self, piece: Piece) -> Parsed:
+        """Parse the lines as `LineParser.parse` does."""
+        return self._parser.parse(piece.data)
+
+    def records(self, piece: Piece) -> Callable[[int], RecordBytes]:
+        """Return a function from a line's index to its offset and its bytes."""
+        lines = piece.data.split(b"\n")
+        starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+        return lambda index: (starts[index], lines[index])
+
+    def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
+        """Return two pieces of half the lines each."""
+        return halves_of(piece, [line + b"\n" for line in piece.data.split(b"\n")[:-1]])
+
+    def as_lines(self, piece: Piece) -> bytes:
+        """Return the lines themselves."""
+        return piece.data
+
+
+def halves_of(piece: Piece, records: Sequence[bytes]) -> tuple[Piece, Piece] | None:
+    """Return a piece of one-line ``records`` as two; None for a single one."""
+    if len(records) < 2:
+        return None
+    middle = len(records) // 2
+    first = b"".join(records[:middle])
+    rest = piece.data[len(first) :]
+    return (
+        replace(piece, data=first, cells=0),
+        replace(piece, data=rest, offset=piece.offset + len(first), cells=0, skipped=0),
+    )

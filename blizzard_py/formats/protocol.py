@@ -1,0 +1,161 @@
+"""The contract of a file format, and the results that its two halves exchange.
+
+`Format.pieces` reads a file in order and yields pieces of whole records. `Decoder.decode` makes
+rows of one piece. The verdict on a record depends on the record and its file's header alone. It
+does not depend on the piece, its neighbours, the thread or the process.
+
+**Numbers.** Each record has a number within its file, which letters and ``_source_line`` show: the
+physical line for text formats, the row for binary ones. `Parsed` counts them from 0 within its
+piece; the task adds what came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from blizzard_py.dead_letters.reader import DeadLetter
+from blizzard_py.job import FieldSpec, RowSchema
+from blizzard_py.lines.framing import Piece, RefusedRecord
+
+LineNumbers = npt.NDArray[np.int64]
+# The bytes of a record: where they begin in the piece's data, and what a letter shows of them.
+RecordBytes = tuple[int, bytes]
+
+
+class BadLine(ValueError):
+    """A record that does not fit the schema. ``index`` counts numbers from 0 within its piece."""
+
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(index, reason)
+        self.index = index
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A record that does not fit: its number from 0 and its first byte, within the piece.
+
+    ``length`` is in bytes without a line end. ``head`` is the record, or the start of one that is
+    too long.
+    """
+
+    index: int
+    offset: int
+    length: int
+    head: bytes
+    reason: str
+    stage: str = "parse"
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A piece's rows, and how many numbers it uses: each is blank, bad, a row, or part of one.
+
+    ``rows_at`` has the index of each row's record, ``bad`` the bad records in order. ``unexpected``
+    are fields of the rows without a column, as far as they were seen.
+    """
+
+    table: pa.Table
+    lines: int
+    rows_at: LineNumbers
+    bad: tuple[BadRecord, ...] = ()
+    unexpected: frozenset[str] = frozenset()
+
+    def without(
+        self, reasons: Mapping[int, str], stage: str, record: Callable[[int], RecordBytes]
+    ) -> Parsed:
+        """Return the result with some rows as bad records.
+
+        ``reasons`` are by row; ``record`` is what `Decoder.records` returns for the piece.
+        """
+        rows = np.array(list(reasons), np.int64)
+        remaining = np.ones(len(self.rows_at), np.bool_)
+        remaining[rows] = False
+        bad = list(self.bad)
+        for index, reason in zip(self.rows_at[rows].tolist(), reasons.values(), strict=True):
+            offset, head = record(index)
+            bad.append(BadRecord(index, offset, len(head), head, reason, stage))
+        return Parsed(
+            self.table.filter(pa.array(remaining)),
+            self.lines,
+            self.rows_at[remaining],
+            tuple(sorted(bad, key=lambda each: each.index)),
+            self.unexpected,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumn:
+    """A column as a file has it. ``type`` is None where the file holds text without types."""
+
+    name: str
+    type: pa.DataType | None = None
+
+
+class OpenFile(Protocol):
+    """A source file that is being read."""
+
+    @property
+    def path(self) -> str:
+        """The name, relative to the store's root."""
+
+    @property
+    def size(self) -> int:
+        """The stored bytes, as listed."""
+
+    def blocks(self) -> Iterator[bytes]:
+        """Return the decompressed stream, in blocks of at most 1 MiB.
+
+        Raises `FileFailed`, also while it is read.
+        """
+
+
+class Decoder(Protocol):
+    """The second half of a format, for the columns of one source."""
+
+    def decode(self, piece: Piece) -> Parsed:
+        """Return every record that fits as a row, every other one in ``bad``.
+
+        A decoder that is not tolerant raises `BadLine` for the first record that does not fit.
+        Raises `FileFailed` where the whole file cannot be read as the columns.
+        """
+
+    def records(self, piece: Piece) -> Callable[[int], RecordBytes]:
+        """Return a function from a record's index to its offset in the piece and its bytes."""
+
+    def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
+        """Return two pieces of about half the records each; None for a single record."""
+
+    def as_lines(self, piece: Piece) -> bytes:
+        """Return a line of JSON for each number of the piece, with the fields without a column.
+
+        Columns are made of their values where the schema evolves; else it may return nothing.
+        """
+
+
+class Format(Protocol):
+    """A file format with its options; picklable."""
+
+    def pieces(
+        self, file: OpenFile, fields: Sequence[FieldSpec]
+    ) -> Iterator[Piece | RefusedRecord]:
+        """Yield the file in order.
+
+        Raises `FileFailed` where what follows cannot be read, or where the file has none of the
+        declared columns.
+        """
+
+    def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> Decoder:
+        """Return the second half. ``fast`` allows compiled code, which gives equal rows."""
+
+    def columns(self, file: OpenFile) -> Sequence[FileColumn]:
+        """Return the file's columns, from its beginning; empty where only records know them."""
+
+    def replayed(self, letters: Sequence[DeadLetter]) -> tuple[str, bytes]:
+        """Return the ending and the content of a file that brings the letters' records again."""

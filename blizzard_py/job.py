@@ -1,7 +1,7 @@
 """The contract of an ingest job: its settings, its files and its result.
 
 These values travel to Spark executors inside the job's closure, so they are
-plain, picklable and free of pydantic. Storage options may hold secrets: their
+plain and picklable. Storage options may hold secrets: their
 ``repr`` is empty.
 """
 
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from blizzard_core.limits import DIRECTORIES, EXPANSION, LETTERS
+from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
 from blizzard_core.settings.schema import FieldType, TimeUnit, UnexpectedFields
 from blizzard_core.settings.sources import MetadataColumn, OnBadRecord
 from blizzard_core.settings.tables import ParquetCompression
@@ -21,6 +22,7 @@ from blizzard_py.reading import Reading, ReadMarks
 # The size of a file between two jobs of a batch: more files are more requests, and a task of the
 # later job reads whole files.
 _STAGED_FILE_BYTES = 32 << 20
+_LINES = NdjsonOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +106,6 @@ class RowSchema:
     evolves: bool = False
     left_out: tuple[str, ...] = ()
     fast_path: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class RecordFormat:
-    """The format of a source's files: its name, and its options as `formats` reads them."""
-
-    type: str = "ndjson"
-    options: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +194,7 @@ class IngestSettings:
     schema: RowSchema
     layout: OutputLayout
     added_columns: AddedColumns = AddedColumns()
-    format: RecordFormat = RecordFormat()
+    format: FormatSettings = _LINES
     sql: SqlSteps = SqlSteps()
     tolerance: ErrorTolerance = ErrorTolerance()
 

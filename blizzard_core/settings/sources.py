@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from blizzard_core.json_text import json_value
 from blizzard_core.settings.base import DAY, MINUTE, Name, Options, Seconds, Settings, Uri
 from blizzard_core.settings.event_time import SourceEventTime
+from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
 from blizzard_core.settings.schema import OwnSchema
 from blizzard_core.storage.protocol import order_key
 
@@ -177,7 +178,7 @@ class SourceAdvanced(Settings):
 
 
 class SourceSettings(CommonSource):
-    """A directory in which NDJSON files arrive.
+    """A directory in which files arrive.
 
     Links to directories on a local disk are not followed.
     """
@@ -186,6 +187,10 @@ class SourceSettings(CommonSource):
     """Files in a directory."""
     source_uri: Uri = Field(validation_alias="source_uri", examples=["${BUCKET:-s3://raw}/events/"])
     """The directory; `path` is an alias."""
+    format: FormatSettings = Field(default=NdjsonOptions(), examples=["ndjson"])
+    """Format of the files: a name, or a block of `type` and options."""
+    path_glob_filter: str | None = Field(default=None, min_length=1, examples=["*.txt"])
+    """Names of files that are read, without folders; default: the endings of the format."""
     use_watermark: bool = True
     """false: track every name instead, for names that do not sort by time."""
     partition_filter: PartitionFilter | None = Field(default=None, examples=[{"lookback": 48}])

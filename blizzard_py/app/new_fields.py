@@ -17,7 +17,7 @@ from blizzard_py.job import FieldSpec
 from blizzard_py.schema.difference import Difference, difference
 from blizzard_py.schema.types import field_document
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.discovery import accepts
+from blizzard_py.sources.files.file_names import accepts
 from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.sources.files.sampling import first_lines
 from blizzard_py.state.checkpoint_file import read_state
@@ -35,7 +35,7 @@ def recent_files(parts: SourceContext, state: SourceState, most: int) -> list[En
     They are from the partitions whose names sort highest: those that the checkpoint knows, and
     later ones. If it knows none, they are from the first thousands of the listing.
     """
-    accept = accepts(parts.files.advanced.compression)
+    accept = accepts(parts.files)
     named = sorted((name for name in state.position.progress.partitions if name), key=order_key)
     newest = named[: -_PARTITIONS - 1 : -1]
     places: list[tuple[str, str | None]] = [(f"{name}/", f"{name}0") for name in newest]

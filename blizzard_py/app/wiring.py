@@ -18,6 +18,7 @@ from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings
 from blizzard_core.settings.event_time import EMITTED_BATCH
+from blizzard_core.settings.formats import NdjsonOptions
 from blizzard_core.settings.tables import TEMPLATES, PartitionBy
 from blizzard_core.storage.null_storage import NullStorage
 from blizzard_core.storage.opening import open_private, open_source, open_storage
@@ -83,6 +84,7 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
             unit=source.has_unit_column,
             emitted_batch=EMITTED_BATCH in sink.metadata_columns,
         ),
+        format=NdjsonOptions() if source.as_files is None else source.as_files.format,
         sql=SqlSteps(tuple(pipeline.deduplicate_by), pipeline.transform or ""),
         tolerance=ErrorTolerance(
             errors.on_bad_record,

@@ -1,7 +1,7 @@
 """The list of file formats: the one place that knows them all.
 
-A format is a module with a function ``format_of``, which makes a `Format` of the options in
-`RecordFormat.options`. Modules are loaded when a source needs them, with their libraries.
+A format is a module with a function ``format_of``, which makes a `Format` of its settings. Modules
+are loaded when a source needs them, with their libraries.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import cast
 
+from blizzard_core.settings.formats import FormatSettings
 from blizzard_py.formats.protocol import Format
-from blizzard_py.job import RecordFormat
 
 _MODULES = {
     "ndjson": "blizzard_py.formats.ndjson.lines",
 }
 
 
-def format_of(chosen: RecordFormat) -> Format:
+def format_of(settings: FormatSettings) -> Format:
     """Return the format with its options."""
-    return cast("Format", import_module(_MODULES[chosen.type]).format_of(chosen))
+    return cast("Format", import_module(_MODULES[settings.type]).format_of(settings))

@@ -20,7 +20,7 @@ from blizzard_py.dead_letters.reasons import closed_ids
 from blizzard_py.requests.document import Request
 from blizzard_py.selection.letters import Candidate, LetterFiles
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.discovery import accepts
+from blizzard_py.sources.files.file_names import accepts
 from blizzard_py.state.record_names import is_of_records
 
 # Files of a page: the checkpoint lists them until they are done.
@@ -101,7 +101,7 @@ def _range(parts: SourceContext, ends: Sequence[str], cursor: str, most: int) ->
 
 
 def _listed(parts: SourceContext, first: str, last: str, cursor: str) -> Iterator[Entry]:
-    source, accept = parts.stores.source, accepts(parts.files.advanced.compression)
+    source, accept = parts.stores.source, accepts(parts.files)
     if not cursor and accept(first):
         entry = source.stat(first)
         if entry is not None:

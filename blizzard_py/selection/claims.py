@@ -15,7 +15,7 @@ from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import is_hidden
 from blizzard_core.watermark.progress import is_new
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.discovery import accepts
+from blizzard_py.sources.files.file_names import accepts
 from blizzard_py.sources.files.late_file_sweep import sweeps
 from blizzard_py.sources.files.listing import outside
 from blizzard_py.sources.files.source import NameLookup
@@ -141,7 +141,7 @@ class Claims:
         source = self._source
         if source is None or is_of_records(path) or is_hidden(path):
             return None
-        return source if accepts(source.advanced.compression)(path) else None
+        return source if accepts(source)(path) else None
 
     def _finds(self, path: str) -> bool:
         """Return whether polls will find the file."""

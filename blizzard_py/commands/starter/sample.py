@@ -17,13 +17,12 @@ from blizzard_core.watermark.progress import Progress
 from blizzard_py.commands.starter.layout import layout_of
 from blizzard_py.job import FieldSpec
 from blizzard_py.schema.inference import Inference, Rules
-from blizzard_py.sources.files.discovery import ALL_ENDINGS, accepts, notes_of
+from blizzard_py.sources.files.discovery import notes_of
+from blizzard_py.sources.files.file_names import accepts, names_that_count
 from blizzard_py.sources.files.sampling import chosen, first_lines
 
 SAMPLE_FILES = 8
 SAMPLE_BYTES = 1 << 20
-# The names that files must have, for the message.
-_NAMES = f"{ALL_ENDINGS} (CSV and Parquet are read as tables: docs/reference/tables.md)"
 # How far a listing is followed: keys, and pages, of which a local directory is one.
 _KEYS = 10_000
 _PAGES = 2_000
@@ -54,7 +53,11 @@ def sample(storage: Storage) -> Sample:
             summary = (
                 f", and what is there, {others[0].path} for one, has another name" if others else ""
             )
-            return Sample(problem=f"{storage.uri} holds no NDJSON file yet{summary}: {_NAMES}")
+            names = names_that_count(SourceSettings(source_uri=storage.uri))
+            return Sample(
+                problem=f"{storage.uri} holds no NDJSON file yet{summary}: {names} (CSV and"
+                " Parquet are read as tables: docs/reference/tables.md)"
+            )
         layout = layout_of(entry.path for entry in entries)
         paths = [entry.path for entry in entries]
         progress = Progress(depth=depth_of(paths))
@@ -81,7 +84,7 @@ def _and_others(files: int) -> str:
 
 def _entries(storage: Storage) -> tuple[list[Entry], list[Entry]]:
     """Files with something in them, of the beginning of the listing: NDJSON by name, and others."""
-    accept = accepts("auto")
+    accept = accepts(SourceSettings(source_uri=storage.uri))
     found: list[Entry] = []
     others: list[Entry] = []
     keys = 0

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 
-from blizzard_core.storage.protocol import Storage, is_hidden
+from blizzard_core.storage.protocol import Storage
 from blizzard_core.watermark.paths import joined
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.discovery import accepts
 from blizzard_py.state import processed_set
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.fence_record import FenceRecord
@@ -19,11 +18,6 @@ from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.source_state import ProcessedNames, SourceState
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.transitions import requests_of, without_request
-
-
-def can_count(path: str) -> bool:
-    """Return whether polls take the file under any setting of ``compression``."""
-    return accepts("auto")(path) and not is_hidden(path)
 
 
 def unfolded_without(evidence: Evidence, flying: Container[str]) -> JournalTally | None:

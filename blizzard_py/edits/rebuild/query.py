@@ -27,9 +27,9 @@ from blizzard_py.edits.rebuild.decide import (
     unrecorded_paths,
 )
 from blizzard_py.edits.rebuild.evidence import Evidence
-from blizzard_py.edits.rebuild.names import can_count, unfolded_without
+from blizzard_py.edits.rebuild.names import unfolded_without
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.discovery import accepts
+from blizzard_py.sources.files.file_names import accepts, can_count
 from blizzard_py.sources.stale import NO_OTHER_WAY, World, newer_work
 from blizzard_py.state.checkpoint_file import batches_in_journal, with_names
 from blizzard_py.state.composite_state import of_source, qualify_path, split_path, with_source
@@ -124,19 +124,20 @@ def paths_of(parts: SourceContext, member: SourceContext, paths: Sequence[str]) 
 def _mended(
     parts: SourceContext, state: SourceState, evidence: Evidence, done_before: str | None
 ) -> _Mended:
+    count = can_count(parts.files)
     there = [
         entry.path
         for page in parts.stores.source.list_range("", None)
         for entry in page.entries
-        if can_count(entry.path)
+        if count(entry.path)
     ]
-    listed = list(filter(accepts(parts.files.advanced.compression), there))
+    listed = list(filter(accepts(parts.files), there))
     waits = set(under_way(state.work))
     flying = {batch.batch for batch in state.work.in_flight}
     gone = set(batches_in_journal(state.position)).difference(evidence.batches)
     state, told = _with_journal(state, evidence, listed, flying, lost=bool(gone))
     if done_before is not None:
-        bound = bound_of(done_before, can_count)
+        bound = bound_of(done_before, count)
         below = [path for path in there if order_key(path) < bound and path not in waits]
         told.update(below)
         if state.names.processed is None:

@@ -31,7 +31,6 @@ from blizzard_py.edits.rebuild.decide import (
 )
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.edits.rebuild.names import (
-    can_count,
     check_record,
     segment_paths,
     with_segments,
@@ -40,7 +39,8 @@ from blizzard_py.edits.rebuild.names import (
 from blizzard_py.edits.rebuild.query import members_of, paths_of, rebuild_query
 from blizzard_py.sources.cold_start import other_names
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.discovery import accepts, check_tracking, starting_point
+from blizzard_py.sources.files.discovery import check_tracking, starting_point
+from blizzard_py.sources.files.file_names import accepts, can_count
 from blizzard_py.sources.files.late_file_sweep import grace_of
 from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.sources.shared_files import check_ranges
@@ -64,7 +64,8 @@ class Rebuild:
         self._sink = parts.stores.sink
         self._path = checkpoint_path(parts.id)
         self._where = f"{self._sink.uri}/{self._path}"
-        self._accepts = accepts(parts.files.advanced.compression)
+        self._accepts = accepts(parts.files)
+        self._can_count = can_count(parts.files)
 
     def plan(self, done_before: str | None) -> Rebuilt:
         """Return what the checkpoint would be. Writes nothing.
@@ -235,7 +236,7 @@ class Rebuild:
         pages = listing_of(self._parts).list_range("", None)
         listed = {entry.path: entry for page in pages for entry in page.entries}
         # What was settled counts, whatever endings count today; what is new has one of them.
-        there = {path: entry for path, entry in listed.items() if can_count(path)}
+        there = {path: entry for path, entry in listed.items() if self._can_count(path)}
         paths = list(there)
         whole = not evidence.lacks_batches()
         if not whole:
@@ -246,7 +247,7 @@ class Rebuild:
             path: record.seen_ts
             for record in evidence.records
             for path in record.done_paths
-            if can_count(path)
+            if self._can_count(path)
         }
         for path in evidence.unprocessed(list(journaled)):
             del journaled[path]  # from before a start over
@@ -255,7 +256,7 @@ class Rebuild:
         done = dict.fromkeys(settled | history | asked, 0.0) | journaled
         told = unrecorded_paths(old, list(filter(self._accepts, paths)), is_journal_whole=whole)
         if done_before is not None:
-            bound = bound_of(done_before, can_count)
+            bound = bound_of(done_before, self._can_count)
             told |= {p for p in paths if order_key(p) < bound}
         said = frozenset(told.difference(done, held))
         done |= dict.fromkeys(said, 0.0)

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from blizzard_core.settings.formats import NdjsonOptions
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.ndjson.columns import RecordSchema
 from blizzard_py.formats.ndjson.parse import LineParser, row_shape
 from blizzard_py.formats.protocol import FileColumn, OpenFile, Parsed, RecordBytes
-from blizzard_py.job import FieldSpec, RecordFormat, RowSchema
+from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.framing import Piece, RefusedRecord, framed
 from blizzard_py.lines.portions import portions
 
@@ -45,7 +46,7 @@ class NdjsonFormat:
         return ".ndjson", b"".join(letter.raw + b"\n" for letter in letters)
 
 
-def format_of(_chosen: RecordFormat) -> NdjsonFormat:
+def format_of(_settings: NdjsonOptions) -> NdjsonFormat:
     """Return the format; there is nothing to choose."""
     return NdjsonFormat()
 

@@ -14,28 +14,18 @@ import numpy as np
 from blizzard_core.checkpoint.digests import Digests
 from blizzard_core.errors import StateError
 from blizzard_core.limits import SCAN_FILES
-from blizzard_core.settings.sources import SourceCompression, SourceSettings
+from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden
 from blizzard_core.watermark.closed_partitions import untimed_partitions
 from blizzard_core.watermark.partition_time import family_of, is_timed, lookback_floor, span_of
 from blizzard_core.watermark.paths import partition_key, split
 from blizzard_core.watermark.progress import Progress, ScanTimes
 from blizzard_core.watermark.scan import scan
-from blizzard_py.lines.codecs.names import CODEC_ENDINGS
 from blizzard_py.sources.activity import NONE_SKIPPED, SkippedItems
+from blizzard_py.sources.files.file_names import accepts
 from blizzard_py.sources.protocol import SourceScan
 from blizzard_py.state.processed_set import digests_of
 from blizzard_py.state.source_state import SourceState, under_way
-
-_PLAIN = (".ndjson", ".jsonl", ".json")
-ENDINGS: dict[SourceCompression, tuple[str, ...]] = {
-    "none": _PLAIN,
-    **{codec: tuple(plain + ending for plain in _PLAIN) for codec, ending in CODEC_ENDINGS.items()},
-}
-ENDINGS["auto"] = tuple(ending for endings in ENDINGS.values() for ending in endings)
-# All of them, for messages.
-ALL_ENDINGS = f"{', '.join(_PLAIN)}; each also with one of {', '.join(CODEC_ENDINGS.values())}"
-
 
 # Until the depth is known the time comes from a file's whole folder.
 _ANY_DEPTH = 99
@@ -67,12 +57,6 @@ class FirstSeen:
         """Return when these files were first seen; forget files that are no longer listed."""
         self._seen = {entry: self._seen.get(entry, now) for entry in entries}
         return self._seen
-
-
-def accepts(compression: SourceCompression) -> Callable[[str], bool]:
-    """Return whether a path has one of the endings that ``compression`` stands for."""
-    endings = ENDINGS[compression]
-    return lambda path: path.endswith(endings)
 
 
 def check_tracking(state: SourceState, source: SourceSettings, where: str) -> None:
@@ -163,7 +147,7 @@ def discover_unseen(
     what is done a page is in memory at a time, and 16 bytes a name.
     """
     began = clock()
-    accept = accepts(source.advanced.compression)
+    accept = accepts(source)
     new: dict[str, Entry] = {}
     listed: list[Digests] = []
     requests = keys = 0
@@ -217,7 +201,7 @@ def discover(
     A failed listing never returns a part. ``clock`` is read before and after the listing.
     """
     began = clock()
-    accept = accepts(source.advanced.compression)
+    accept = accepts(source)
     places = PartitionSelector(progress, source, began)
 
     def wanted(path: str) -> bool:

@@ -23,7 +23,7 @@ from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
 from blizzard_core.watermark.paths import partition_key, split
 from blizzard_core.watermark.progress import Progress, is_new
 from blizzard_py.job import FinishedFile, Outcome
-from blizzard_py.sources.files.discovery import accepts
+from blizzard_py.sources.files.file_names import accepts
 from blizzard_py.state.lateness import auto_grace
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.source_state import SourceState, Sweep
@@ -107,7 +107,7 @@ class LateSweep:
         self._storage = storage
         self._ledger = ledger
         self._looks_for_late = sweeps(source)
-        self._accept: Callable[[str], bool] = accepts(source.advanced.compression)
+        self._accept: Callable[[str], bool] = accepts(source)
         # Digests of listed names take 80 bytes each. So a sweep collects them only if the sweep
         # before has found more names in the ledger than at the source.
         self._listed: list[Digests] | None = None

@@ -30,10 +30,11 @@ from blizzard_py.sources.files.discovery import (
     check_tracking,
     notes_of,
 )
+from blizzard_py.sources.files.file_names import why_ignored
 from blizzard_py.sources.files.late_file_outcomes import LateFiles
 from blizzard_py.sources.files.late_file_sweep import grace_of, is_due
 from blizzard_py.sources.files.listing import listing_of, outside
-from blizzard_py.sources.files.story import FileStory, why_ignored
+from blizzard_py.sources.files.story import FileStory
 from blizzard_py.sources.protocol import (
     LEFT_STAGE,
     Backlog,
@@ -117,7 +118,7 @@ class FileSource(ABC):
         folder = None
         with contextlib.suppress(PartitionError):  # the table was partitioned in another way then
             folder = self._folder(name) if self._parts.ingest.layout.partition_template else None
-        why = why_ignored(name, self._source.advanced.compression)
+        why = why_ignored(name, self._source)
         why = why or outside(self._parts.identity.range, name) or None
 
         def status_in(state: SourceState) -> ItemStatus:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from blizzard_core.settings.base import format_seconds
-from blizzard_core.settings.sources import SourceCompression, SourceSettings
-from blizzard_core.storage.protocol import Entry, is_hidden, order_key
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.text import iso
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Progress, closed_by, is_new
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.discovery import ALL_ENDINGS, ENDINGS, PartitionSelector, accepts
+from blizzard_py.sources.files.discovery import PartitionSelector
 from blizzard_py.sources.story import Compared, ItemStatus, Lateness, Passed, Verdict, Waiting
 from blizzard_py.state.checkpoint_file import read_ledger, read_names
 from blizzard_py.state.ledger import Settled
@@ -87,22 +87,6 @@ class SetFileStatus(FileStatus):
 
     def verdict(self, journal_start: Callable[[], float | None]) -> Passed:
         return Passed("done", f"in the set of files done; {_journal_reach(journal_start())}")
-
-
-def why_ignored(path: str, compression: SourceCompression) -> str | None:
-    """Return why a file below the root is not one of the source's, or None if it is."""
-    if not path:
-        return "is the source's root, not a file"
-    if is_hidden(path):
-        part = next(part for part in path.split("/") if part.startswith(("_", ".")))
-        return f"{part!r} starts with {part[0]!r}: hidden names are never data"
-    if accepts(compression)(path):
-        return None
-    counting = ALL_ENDINGS if compression == "auto" else ", ".join(ENDINGS[compression])
-    reason = f"its ending is not one that counts for compression: {compression} ({counting})"
-    others = [name for name in ENDINGS if name not in {"auto", compression}]
-    fitting = next((name for name in others if accepts(name)(path)), None)
-    return reason if fitting is None else f"{reason}; it would for {fitting} or auto"
 
 
 def comparison_of(progress: Progress, path: str) -> Compared:

@@ -19,10 +19,10 @@ from blizzard_py.sources.files.advance import FloorRules, end_scan, finish_batch
 from blizzard_py.sources.files.discovery import (
     Discovery,
     PartitionSelector,
-    accepts,
     discover,
     starting_point,
 )
+from blizzard_py.sources.files.file_names import accepts
 from blizzard_py.sources.files.late_file_sweep import grace_of, start_sweep
 from blizzard_py.sources.files.order_guard import TOLERANCE_SECS, inspect
 from blizzard_py.sources.files.replacements import Replacing
@@ -136,7 +136,7 @@ class WatermarkFiles(Replacing):
     def backlog(self, state: SourceState) -> Backlog | None:
         now = self._clock()
         start = starting_point(state, self._source, now, self._where)
-        accept = accepts(self._source.advanced.compression)
+        accept = accepts(self._source)
         return backlog(
             self._listing,
             start,

@@ -15,14 +15,14 @@ from click.testing import CliRunner, Result
 
 from blizzard_core.errors import ConfigError, StateError, Unavailable
 from blizzard_core.settings.load import load_config
-from blizzard_core.settings.sources import SourceCompression
+from blizzard_core.settings.sources import SourceAdvanced, SourceCompression, SourceSettings
 from blizzard_core.table.committed import LOG_FILES, committed_versions, delta_versions, removed
 from blizzard_core.text import iso, printable
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app.request_listing import find_requests
 from blizzard_py.explain import Explanation, explain, lines, locate
 from blizzard_py.explain.location import Located
-from blizzard_py.sources.files.story import why_ignored
+from blizzard_py.sources.files.file_names import why_ignored
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import Died, Dying, MemoryStorage
@@ -135,6 +135,10 @@ def test_invalid_uri_is_refused_without_showing_secrets(uri: str) -> None:
     assert "secret" not in str(caught.value)
 
 
+def files(compression: SourceCompression) -> SourceSettings:
+    return SourceSettings(source_uri="x", advanced=SourceAdvanced(compression=compression))
+
+
 @pytest.mark.parametrize(
     ("path", "compression", "words"),
     [
@@ -151,12 +155,12 @@ def test_invalid_uri_is_refused_without_showing_secrets(uri: str) -> None:
 def test_why_a_file_is_not_one_of_its_source(
     path: str, compression: SourceCompression, words: str
 ) -> None:
-    assert words in (why_ignored(path, compression) or "")
+    assert words in (why_ignored(path, files(compression)) or "")
 
 
 def test_a_file_of_its_source_is_not_ignored() -> None:
-    assert why_ignored("d=1/x.ndjson", "auto") is None
-    assert "it would" not in (why_ignored("d=1/x.csv", "gzip") or "")
+    assert why_ignored("d=1/x.ndjson", files("auto")) is None
+    assert "it would" not in (why_ignored("d=1/x.csv", files("gzip")) or "")
 
 
 # -- pending -----------------------------------------------------------------------

@@ -219,7 +219,7 @@ def test_the_exact_path_separates_good_and_bad_of_every_type(isolated: bool) -> 
     for number, line in enumerate(WIDE_BAD):
         mixed.insert(40 * number, line)
     with ChildProcess() as nursery:
-        form, rows = NdjsonFormat(), RowSchema(WIDE.fields)
+        form, rows = NdjsonFormat(), RowSchema(WIDE.fields, WIDE.unexpected)
         decoder = (
             IsolatedDecoder(nursery, form, rows, tolerant=True)
             if isolated

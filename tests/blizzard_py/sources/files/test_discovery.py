@@ -16,8 +16,9 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.progress import Progress, mark_done
 from blizzard_py.sources.activity import SkippedItems
-from blizzard_py.sources.files.discovery import Discovery, FirstSeen, accepts, starting_point
+from blizzard_py.sources.files.discovery import Discovery, FirstSeen, starting_point
 from blizzard_py.sources.files.discovery import discover as discover_with
+from blizzard_py.sources.files.file_names import accepts
 from blizzard_py.state.source_state import Position, SourceState
 from tests.support.memory_store import MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
@@ -47,7 +48,7 @@ def test_endings_follow_the_compression(compression: str, taken: set[str]) -> No
         for kind in ("ndjson", "jsonl", "json", "csv", "parquet")
         for packed in ("", ".gz", ".zst", ".bz2", ".xz", ".lz4", ".snappy", ".br", ".BZ2")
     }
-    accept = accepts(SourceSettings(source_uri="x", compression=compression).advanced.compression)
+    accept = accepts(SourceSettings(source_uri="x", compression=compression))
     assert {name for name in names if accept(f"date=1/{name}")} == taken
 
 

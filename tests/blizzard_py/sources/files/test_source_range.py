@@ -128,11 +128,15 @@ def test_ends_are_prefixes_of_partitions_and_files() -> None:
     assert world.rows() == ["d=1/2.json", "d=1/20.json", "d=10/1.json"]
 
 
+def is_file(path: str) -> bool:
+    return path.endswith(".json")
+
+
 def test_listing_clamps_each_request_to_the_range() -> None:
     store = MemoryStorage()
     for path in ("a.json", "b.json", "b.jsonx", "c.json", "d.json"):
         store.put_atomic(path, b"")
-    listing = RangeListing(store, NameRange("b.json", "c"))
+    listing = RangeListing(store, NameRange("b.json", "c"), is_file)
 
     def names(after: str, until: str | None) -> list[str]:
         return [entry.path for page in listing.list_range(after, until) for entry in page.entries]
@@ -145,7 +149,7 @@ def test_listing_clamps_each_request_to_the_range() -> None:
 
 def test_gaps_outside_the_range_need_no_listing() -> None:
     store = MemoryStorage()
-    listing = RangeListing(store, NameRange("b", "c"))
+    listing = RangeListing(store, NameRange("b", "c"), is_file)
     assert list(listing.list_range("", "a")) == list(listing.list_range("d", None)) == []
 
 

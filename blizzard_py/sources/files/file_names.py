@@ -1,0 +1,78 @@
+"""The names of a source's files: which polls take, and why they ignore the others. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+
+from blizzard_core.settings.formats import FORMATS
+from blizzard_core.settings.sources import SourceCompression, SourceSettings
+from blizzard_core.storage.protocol import is_hidden
+from blizzard_py.lines.codecs.names import CODEC_ENDINGS
+
+# The ending that each codec adds to a format's.
+_CODECS: dict[SourceCompression, str] = {"none": "", **CODEC_ENDINGS}
+
+
+def endings_of(source: SourceSettings, compression: SourceCompression | None = None) -> list[str]:
+    """Return the endings of names that count, under another ``compression`` if it is given."""
+    codec = compression or source.advanced.compression
+    codecs = list(_CODECS.values()) if codec == "auto" else [_CODECS[codec]]
+    if not source.format.streams:
+        codecs = [""]
+    return [f"{ending}{packed}" for packed in codecs for ending in source.format.endings]
+
+
+def accepts(
+    source: SourceSettings, compression: SourceCompression | None = None
+) -> Callable[[str], bool]:
+    """Return whether polls take a path, by its name."""
+    pattern = source.path_glob_filter
+    if pattern is not None:
+        return lambda path: fnmatchcase(path.rpartition("/")[2], pattern)
+    return _ends_with(tuple(endings_of(source, compression)))
+
+
+def _ends_with(endings: tuple[str, ...]) -> Callable[[str], bool]:
+    return lambda path: path.endswith(endings)
+
+
+def names_that_count(source: SourceSettings) -> str:
+    """Return the endings of all codecs, for messages."""
+    plain = ", ".join(source.format.endings)
+    packed = f"; each also with one of {', '.join(CODEC_ENDINGS.values())}"
+    return plain + (packed if source.format.streams else "")
+
+
+def can_count(source: SourceSettings) -> Callable[[str], bool]:
+    """Return whether polls take a path under any setting of ``format`` and ``compression``."""
+    accept = accepts(source, "auto")
+    known = _ends_with(
+        tuple(
+            f"{ending}{codec}"
+            for each in FORMATS
+            for ending in each.endings
+            for codec in _CODECS.values()
+        )
+    )
+    return lambda path: not is_hidden(path) and (accept(path) or known(path))
+
+
+def why_ignored(path: str, source: SourceSettings) -> str | None:
+    """Return why a file below the root is not one of the source's, or None if it is."""
+    if not path:
+        return "is the source's root, not a file"
+    if is_hidden(path):
+        part = next(part for part in path.split("/") if part.startswith(("_", ".")))
+        return f"{part!r} starts with {part[0]!r}: hidden names are never data"
+    if accepts(source)(path):
+        return None
+    if source.path_glob_filter is not None:
+        return f"its name does not match path_glob_filter: {source.path_glob_filter}"
+    compression = source.advanced.compression
+    counting = names_that_count(source) if compression == "auto" else ", ".join(endings_of(source))
+    reason = f"its ending is not one that counts for compression: {compression} ({counting})"
+    if source.format.type != "ndjson":
+        reason = reason.replace("for compression", f"for format: {source.format.type}, compression")
+    fitting = next((name for name in _CODECS if accepts(source, name)(path)), None)
+    return reason if fitting is None else f"{reason}; it would for {fitting} or auto"

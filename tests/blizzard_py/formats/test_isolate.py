@@ -126,7 +126,7 @@ def test_without_tolerance_the_first_bad_line_of_any_kind_counts(
     ):
         parser = IsolatedDecoder(nursery, DeadlyFormat(), RowSchema(FIELDS), tolerant=False)
         with pytest.raises(BadLine) as caught:
-            parser.decode(chunk)
+            parser.decode(Piece(chunk, 0))
         assert caught.value.index == index
         assert reason in caught.value.reason
 
@@ -136,14 +136,14 @@ def test_file_fails_after_too_many_parser_deaths(
 ) -> None:
     monkeypatch.setattr(isolate, "PARSER_DEATHS", 10)
     parser = IsolatedDecoder(nursery, DeadlyFormat(), RowSchema(FIELDS), tolerant=True)
-    with pytest.raises(FileFailed, match="died 11 times of its lines, last: signal 9"):
-        parser.decode(POISON * 20)
+    with pytest.raises(FileFailed, match="died 11 times of its records, last: signal 9"):
+        parser.decode(Piece(POISON * 20, 0))
 
 
 def test_a_task_tried_again_gives_up_the_record_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.kernels.task.RecordSchema", DeadlySchema)
+    monkeypatch.setattr("blizzard_py.kernels.task.format_of", lambda _: DeadlyFormat())
     world = IngestJobHarness(tmp_path, fields=FIELDS)
     world.put("a.ndjson", lines(1, 2))
     world.put("b.ndjson.gz", gzip.compress(b"\n" + lines(3) + POISON + b"oops\n" + lines(4)))

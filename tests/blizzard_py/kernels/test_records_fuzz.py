@@ -15,6 +15,9 @@ from hypothesis import strategies as st
 
 from blizzard_core.settings.sources import OnBadRecord
 from blizzard_py.formats.ndjson.columns import RecordSchema
+from blizzard_py.formats.ndjson.lines import NdjsonDecoder, NdjsonFormat
+from blizzard_py.formats.ndjson.parse import LineParser
+from blizzard_py.job import RowSchema
 from blizzard_py.kernels import task
 from blizzard_py.lines import decompress, framing
 from blizzard_py.lines.codecs import members
@@ -165,9 +168,16 @@ class DeadlySchema(RecordSchema):
         return super().finish(table, chunk)
 
 
+class DeadlyFormat(NdjsonFormat):
+    """Lines of that schema."""
+
+    def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> NdjsonDecoder:
+        return NdjsonDecoder(LineParser(DeadlySchema(schema.fields), tolerant=tolerant, fast=fast))
+
+
 @pytest.fixture
 def deadly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(task, "RecordSchema", DeadlySchema)
+    monkeypatch.setattr(task, "format_of", lambda _: DeadlyFormat())
     return
 
 

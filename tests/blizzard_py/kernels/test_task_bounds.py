@@ -19,6 +19,7 @@ from blizzard_core.errors import Unavailable
 from blizzard_core.limits import EXPANSION_FREE_BYTES, REASON_CHARACTERS
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.dead_letters.reader import DeadLetterObject, read
+from blizzard_py.formats.ndjson.parse import LineParser
 from blizzard_py.job import FileLimits, PartitionRule
 from blizzard_py.kernels import bad_records, task
 from blizzard_py.kernels.job_tasks import tasks_of
@@ -167,14 +168,14 @@ def test_lines_that_are_the_same_are_judged_once(
     world: IngestJobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = 0
-    parse = task.LineParser._parse  # noqa: SLF001  # what costs
+    parse = LineParser._parse  # noqa: SLF001  # what costs
 
     def counted(*args: Any) -> Any:
         nonlocal calls
         calls += 1
         return parse(*args)
 
-    monkeypatch.setattr(task.LineParser, "_parse", counted)
+    monkeypatch.setattr(LineParser, "_parse", counted)
     odd = b'{"id":"x"}\n' + b'{"id":1,"id":2}\n' + lines(3)
     world.put("b.ndjson", odd * 5000)
     found = by_path(world.run_task())["b.ndjson"]

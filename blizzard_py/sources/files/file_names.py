@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 
 from blizzard_core.settings.formats import FORMATS
@@ -11,7 +11,7 @@ from blizzard_core.storage.protocol import is_hidden
 from blizzard_py.lines.codecs.names import CODEC_ENDINGS
 
 # The ending that each codec adds to a format's.
-_CODECS: dict[SourceCompression, str] = {"none": "", **CODEC_ENDINGS}
+_CODECS: Mapping[SourceCompression, str] = dict([("none", ""), *CODEC_ENDINGS.items()])
 
 
 def endings_of(source: SourceSettings, compression: SourceCompression | None = None) -> list[str]:

@@ -6,9 +6,9 @@ cut off, a time of day in a declared date, an infinity or a year beyond 1 to 999
 time, and text that is not of the type. Such a row is a bad record; its neighbours are not affected.
 Only binary fractions (``float32``, ``float64``) may be rounded.
 
-Columns are cast as a whole. If that fails, the rows are halved until the failing rows are known, so
-rows that fit cost few calls. A column that is missing, or of a type that can never be converted,
-raises `SourceError`.
+Columns are cast as a whole. If that fails, and the error does not name the failing rows, the rows
+are halved until they are known, so rows that fit cost few calls. A column that is missing, or of a
+type that can never be converted, raises `SourceError`.
 
 Times without a zone are UTC. A ``timestamp`` with a ``unit`` is a number since 1970. Structs,
 lists, maps and any JSON may come as Arrow's own types or as JSON text, which is read like a line's
@@ -23,17 +23,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.errors import SourceError
-from blizzard_py.formats.ndjson.columns import from_json
-from blizzard_py.formats.ndjson.extract import NULL
 from blizzard_py.formats.protocol import LineNumbers
 from blizzard_py.formats.row_text import joined, member, plain_value
 from blizzard_py.formats.scalars import NoSuchCast, cast_scalar
+from blizzard_py.formats.texts import (
+    TextOptions,
+    UnfitTexts,
+    compact_json,
+    json_values,
+    text_values,
+)
 from blizzard_py.job import FieldSpec
 from blizzard_py.lines.failure import bounded
 from blizzard_py.schema.types import arrow_type, table_schema
@@ -59,10 +63,20 @@ class Conformed:
 
 
 class Conformer:
-    """Casts batches to the declared fields; with ``rescued`` it adds a last column of nulls."""
+    """Casts batches to the declared fields; with ``rescued`` it adds a last column of nulls.
 
-    def __init__(self, fields: Sequence[FieldSpec], *, rescued: bool = False) -> None:
+    With ``texts`` text columns are read by `text_values`, at every depth.
+    """
+
+    def __init__(
+        self,
+        fields: Sequence[FieldSpec],
+        *,
+        rescued: bool = False,
+        texts: TextOptions | None = None,
+    ) -> None:
         self._fields = tuple(fields)
+        self._texts = texts
         self.table: pa.Schema = table_schema(fields, rescued=rescued)
         self._rescued = rescued
 
@@ -73,7 +87,7 @@ class Conformer:
         """
         bad: dict[int, str] = {}
         there = dict(zip(batch.schema.names, batch.columns, strict=True))
-        columns = [_one_chunk(_column(there, spec, bad)) for spec in self._fields]
+        columns = [_one_chunk(_column(there, spec, self._texts, bad)) for spec in self._fields]
         if self._rescued:
             columns.append(pa.nulls(batch.num_rows, pa.string()))
         rows_at = np.arange(batch.num_rows)
@@ -92,10 +106,10 @@ class Conformer:
         fields = {spec.name: spec for spec in self._fields}
         one = batch.slice(row, 1)
         told = zip(one.schema.names, one.columns, strict=True)
-        return joined({name: _member(fields.get(name), value) for name, value in told})
+        return joined({name: _member(fields.get(name), value, self._texts) for name, value in told})
 
 
-def _member(spec: FieldSpec | None, one: pa.Array) -> str:
+def _member(spec: FieldSpec | None, one: pa.Array, texts: TextOptions | None) -> str:
     """Return a value as the line parser reads it for the declared type, with all digits."""
     if spec is None or one.null_count:
         return member(one)
@@ -103,9 +117,11 @@ def _member(spec: FieldSpec | None, one: pa.Array) -> str:
         plain = _plain(one, spec)
         text = plain[0].as_py() if pa.types.is_string(plain.type) else None
         if spec.type in _NESTED:
-            return member(one) if text is None else _one_line(text.encode()).decode()
+            return member(one) if text is None else compact_json(text.encode()).decode()
+        if text is not None and texts is not None and spec.unit == "iso":
+            return member(_cast(spec, plain, texts))
         if spec.type in _WRITTEN_OTHERWISE:
-            found = _cast(spec, plain)
+            found = _cast(spec, plain, texts)
             return text if text and _is_number(spec, text) else member(found)
     except (ValueError, NoSuchCast):
         pass  # this may be the reason for the letter
@@ -116,7 +132,12 @@ def _is_number(spec: FieldSpec, text: str) -> bool:
     return spec.type in {"float32", "float64"} and _NUMBER.fullmatch(text) is not None
 
 
-def _column(there: Mapping[str, pa.Array], spec: FieldSpec, bad: dict[int, str]) -> pa.Array:
+def _column(
+    there: Mapping[str, pa.Array],
+    spec: FieldSpec,
+    texts: TextOptions | None,
+    bad: dict[int, str],
+) -> pa.Array:
     if spec.name not in there:
         known = ", ".join(there)
         raise SourceError(
@@ -125,7 +146,7 @@ def _column(there: Mapping[str, pa.Array], spec: FieldSpec, bad: dict[int, str])
         )
     array = _plain(there[spec.name], spec)
     try:
-        found = _cast_rows(spec, array, 0, bad)
+        found = _cast_rows(spec, array, texts, 0, bad)
     except NoSuchCast as error:
         raise SourceError(
             f"column {spec.name!r} is {array.type}, which cannot be {_named(spec)}; correct"
@@ -137,18 +158,25 @@ def _column(there: Mapping[str, pa.Array], spec: FieldSpec, bad: dict[int, str])
     return found
 
 
-def _cast_rows(spec: FieldSpec, array: pa.Array, start: int, bad: dict[int, str]) -> pa.Array:
+def _cast_rows(
+    spec: FieldSpec, array: pa.Array, texts: TextOptions | None, start: int, bad: dict[int, str]
+) -> pa.Array:
     """Return the column, with null in rows that do not fit; these are added to ``bad``."""
     try:
-        return _cast(spec, array)
+        return _cast(spec, array, texts)
     except ValueError as error:  # pa.ArrowInvalid is one
         if len(array) == 1:
             bad.setdefault(start, _reason(spec, error))
             return pa.nulls(1, arrow_type(spec))
+        if isinstance(error, UnfitTexts) and pa.types.is_string(array.type):
+            for row, why in error.reasons().items():
+                bad.setdefault(start + row, _reason(spec, ValueError(why)))
+            rest = pc.if_else(error.unfit, pa.scalar(None, array.type), array)
+            return _cast_rows(spec, rest, texts, start, bad)
     middle = len(array) // 2
     halves = (array.slice(0, middle), array.slice(middle))
-    first = _cast_rows(spec, halves[0], start, bad)
-    return pa.concat_arrays([first, _cast_rows(spec, halves[1], start + middle, bad)])
+    first = _cast_rows(spec, halves[0], texts, start, bad)
+    return pa.concat_arrays([first, _cast_rows(spec, halves[1], texts, start + middle, bad)])
 
 
 def _reason(spec: FieldSpec, error: ValueError) -> str:
@@ -181,48 +209,35 @@ def _plain(array: pa.Array, spec: FieldSpec) -> pa.Array:
     return array
 
 
-def _cast(spec: FieldSpec, array: pa.Array) -> pa.Array:
+def _cast(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.Array:
     """Return the values in the declared type. Raises `ValueError` or `NoSuchCast`."""
+    if texts is not None and pa.types.is_string(array.type):
+        return text_values(spec, array, texts)
     target = arrow_type(spec)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
     if spec.type in _NESTED:
-        return _nested(spec, array)
+        return _nested(spec, array, texts)
     if spec.type == "string" and pa.types.is_nested(array.type):
         return _json_text(array)
     return cast_scalar(spec, array)
 
 
-def _nested(spec: FieldSpec, array: pa.Array) -> pa.Array:
+def _nested(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.Array:
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return from_json(spec, _raw_values(array))
+        return json_values(spec, array)
     if spec.type == "json":
         return _json_text(array)
     if spec.type == "struct" and pa.types.is_struct(kind):
-        return _struct(spec, array)
+        return _struct(spec, array, texts)
     if spec.type == "list" and (
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     ):
-        return _list(spec, array.cast(pa.list_(kind.value_type)))
+        return _list(spec, array.cast(pa.list_(kind.value_type)), texts)
     if spec.type == "map" and pa.types.is_map(kind):
-        return _map(spec, array)
+        return _map(spec, array, texts)
     raise NoSuchCast
-
-
-def _raw_values(array: pa.Array) -> list[bytes]:
-    """Return JSON texts unchanged, each checked to be one; null for null."""
-    return [
-        NULL if value is None else _one_line(value) for value in array.cast(pa.binary()).to_pylist()
-    ]
-
-
-def _one_line(value: bytes) -> bytes:
-    try:
-        msgspec.json.decode(value)  # `format` accepts truncated JSON
-        return msgspec.json.format(value, indent=-1)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise ValueError(f"is not JSON: {error}") from error
 
 
 def _json_text(array: pa.Array) -> pa.Array:
@@ -239,7 +254,7 @@ def _json_text(array: pa.Array) -> pa.Array:
     return pa.array(texts, pa.string())
 
 
-def _struct(spec: FieldSpec, array: pa.Array) -> pa.Array:
+def _struct(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.Array:
     kind = array.type
     children = []
     flat = array.flatten()
@@ -250,13 +265,13 @@ def _struct(spec: FieldSpec, array: pa.Array) -> pa.Array:
                 f"column {spec.name!r} no longer has field {child.name!r}; correct schema.fields"
             )
         column = _plain(flat[at], child)
-        children.append(_cast(child, column))
+        children.append(_cast(child, column, texts))
         if not child.nullable and pc.any(pc.and_(column.is_null(), array.is_valid())).as_py():
             raise ValueError(f"{child.name!r} in it is required, and null")
     return pa.StructArray.from_arrays(children, fields=list(arrow_type(spec)), mask=array.is_null())
 
 
-def _list(spec: FieldSpec, array: pa.Array) -> pa.Array:
+def _list(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.Array:
     item = spec.children[0]
     values = _plain(array.flatten(), item)
     if not item.nullable and values.null_count:
@@ -264,16 +279,17 @@ def _list(spec: FieldSpec, array: pa.Array) -> pa.Array:
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
     return pa.ListArray.from_arrays(
-        offsets, _cast(item, values), type=arrow_type(spec), mask=array.is_null()
+        offsets, _cast(item, values, texts), type=arrow_type(spec), mask=array.is_null()
     )
 
 
-def _map(spec: FieldSpec, array: pa.Array) -> pa.Array:
+def _map(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.Array:
     array = pa.concat_arrays([array])  # a slice's children would still be whole
     start = array.offsets[0].as_py()
     length = array.offsets[len(array)].as_py() - start
     keys = cast_scalar(_KEY, _plain(array.keys.slice(start, length), _KEY))
-    values = _cast(spec.children[0], _plain(array.items.slice(start, length), spec.children[0]))
+    item = spec.children[0]
+    values = _cast(item, _plain(array.items.slice(start, length), item), texts)
     offsets = pc.subtract(array.offsets, pa.scalar(start, pa.int32()))
     return pa.MapArray.from_arrays(
         offsets, keys, values, type=arrow_type(spec), mask=array.is_null()

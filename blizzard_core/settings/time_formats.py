@@ -1,0 +1,113 @@
+"""Formats of dates and times in text: the strftime codes that readers know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+# What each code gives. A code that may have several widths has a dash, or is `%f`.
+PARTS = {
+    "%Y": "year",
+    "%y": "year",
+    "%m": "month",
+    "%-m": "month",
+    "%b": "month",
+    "%B": "month",
+    "%d": "day",
+    "%-d": "day",
+    "%H": "hour",
+    "%-H": "hour",
+    "%I": "hour",
+    "%-I": "hour",
+    "%M": "minute",
+    "%S": "second",
+    "%f": "fraction",
+    "%p": "half of the day",
+    "%z": "zone",
+}
+_SHORT = {"%F": "%Y-%m-%d", "%T": "%H:%M:%S", "%R": "%H:%M"}
+_DATE = ("year", "month", "day")
+# Each part of a time needs the one before it.
+_CLOCK = ("hour", "minute", "second", "fraction")
+_CODE = re.compile(r"%(?:-?[A-Za-z]|.|$)", re.DOTALL)
+_AMBIGUOUS = re.compile(r"%(?:-[A-Za-z]|f)(?:\d|%[^zp%])")
+_JAVA = {
+    "yyyy": "%Y",
+    "uuuu": "%Y",
+    "yy": "%y",
+    "MMMM": "%B",
+    "MMM": "%b",
+    "MM": "%m",
+    "M": "%-m",
+    "dd": "%d",
+    "d": "%-d",
+    "HH": "%H",
+    "H": "%-H",
+    "hh": "%I",
+    "h": "%-I",
+    "mm": "%M",
+    "ss": "%S",
+    "a": "%p",
+    "XXX": "%z",
+    "XX": "%z",
+    "X": "%z",
+    "Z": "%z",
+}
+_JAVA_CODE = re.compile(rf"'(?P<text>(?:[^']|'')*)'|(?P<fraction>S+)|{'|'.join(_JAVA)}")
+
+
+def spelled_out(form: str) -> str:
+    """Return the format with `%F`, `%T` and `%R` replaced by the codes they stand for."""
+    return _CODE.sub(lambda code: _SHORT.get(code[0], code[0]), form)
+
+
+def check_time_format(form: str, *, has_time: bool) -> None:
+    """Check a format of dates or, with ``has_time``, of times.
+
+    Raises `ValueError` if a code is unknown, repeated or ambiguous, or if a part is missing.
+    """
+    if "%" not in form:
+        raise ValueError(f"{form!r} has no strftime code; write {_from_java(form)!r}")
+    codes = [code for code in _CODE.findall(spelled_out(form)) if code != "%%"]
+    problem = next(_code_problems(form, codes), None)
+    problem = problem or next(
+        _part_problems([PARTS[code] for code in codes], has_time=has_time), None
+    )
+    if problem:
+        raise ValueError(f"{form!r} has {problem}")
+
+
+def _code_problems(form: str, codes: list[str]) -> Iterator[str]:
+    for code in codes:
+        if code not in PARTS:
+            yield f"{code}, which is unknown; use {' '.join((*PARTS, *_SHORT))}"
+    if {"%I", "%-I"}.isdisjoint(codes) == ("%p" in codes):
+        yield "only one of %I and %p, which need each other"
+    if _AMBIGUOUS.search(spelled_out(form)):
+        yield "codes of several widths that no character separates"
+
+
+def _part_problems(parts: list[str], *, has_time: bool) -> Iterator[str]:
+    for part in parts:
+        if parts.count(part) > 1:
+            yield f"the {part} twice"
+        if not has_time and part not in _DATE:
+            yield f"the {part}, which a date would lose"
+    for part in _DATE:
+        if part not in parts:
+            yield f"no {part}"
+    for before, part in (*pairwise(_CLOCK), ("hour", "zone")):
+        if part in parts and before not in parts:
+            yield f"the {part} without the {before}"
+
+
+def _from_java(form: str) -> str:
+    """Return the format that a Java pattern stands for."""
+
+    def code(found: re.Match[str]) -> str:
+        if found["text"] is not None:
+            return found["text"].replace("''", "'") or "'"
+        return "%f" if found["fraction"] else _JAVA[found[0]]
+
+    return _JAVA_CODE.sub(code, form)

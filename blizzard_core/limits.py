@@ -38,6 +38,11 @@ raw JSON as 8
 Beyond: the rest follows
 Test: test_portions.py::test_chunks_of_many_rows_are_cut
 """
+RECORDS_LEVELS = 16
+"""Names in the path to the records of a JSON document
+Beyond: the configuration is refused
+Test: test_json_documents.py::test_a_path_of_records_is_checked
+"""
 PARSER_DEATHS = 500
 """Processes that die of a file's lines
 Beyond: the file is quarantined, stage `parse`

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from blizzard_core.limits import RECORDS_LEVELS
 from blizzard_core.settings.base import Settings
 
 # Spark's options for what is not a property of a file here.
@@ -62,6 +63,34 @@ class NdjsonOptions(FormatOptions):
     endings: ClassVar[tuple[str, ...]] = (".ndjson", ".jsonl", ".json")
 
 
+class JsonOptions(FormatOptions):
+    """Options of JSON documents: docs/reference/formats.md."""
+
+    type: Literal["json"]
+    """JSON documents."""
+    records: str = Field(default="", examples=["data.items"])
+    """Path of the array of records; default: the root."""
+    encoding: Literal["utf-8", "utf-16", "utf-16-le", "utf-16-be"] = "utf-8"
+    """utf-16: with a byte order mark."""
+
+    endings: ClassVar[tuple[str, ...]] = (".json",)
+    spark_names: ClassVar[Mapping[str, str]] = {"charset": "encoding"}
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names on the path to the array."""
+        return tuple(self.records.split(".")) if self.records else ()
+
+    @model_validator(mode="after")
+    def _check_path(self) -> Self:
+        if not all(self.keys) or len(self.keys) > RECORDS_LEVELS:
+            raise ValueError(
+                f"records: {self.records!r} is no path: write at most {RECORDS_LEVELS} names with"
+                " a dot between, such as data.items"
+            )
+        return self
+
+
 def _with_type(value: Any) -> Any:
     """Return the block of a format that was given by its name."""
     return {"type": value} if isinstance(value, str) else value
@@ -74,8 +103,9 @@ def _type_of(value: Any) -> str:
 
 
 # A new format is a line in both of these, and one in `blizzard_py.formats.names`.
-FORMATS: tuple[type[FormatOptions], ...] = (NdjsonOptions,)
+FORMATS: tuple[type[FormatOptions], ...] = (NdjsonOptions, JsonOptions)
 FormatSettings: TypeAlias = Annotated[
-    Annotated[NdjsonOptions, Tag("ndjson")],
+    Annotated[NdjsonOptions, Tag("ndjson")] | Annotated[JsonOptions, Tag("json")],
+    Discriminator(_type_of),
     BeforeValidator(_with_type),
 ]

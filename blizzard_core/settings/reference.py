@@ -42,6 +42,7 @@ from blizzard_core.settings.connections import (
     LakeConnectionSettings,
 )
 from blizzard_core.settings.document import Config
+from blizzard_core.settings.formats import FORMATS
 from blizzard_core.settings.http_sources import HttpSourceSettings
 from blizzard_core.settings.limits_page import limits_reference
 from blizzard_core.settings.load import models_in
@@ -197,6 +198,7 @@ _KINDS: dict[type[BaseModel], str] = {
     HttpConnectionSettings: "`driver: http`",
     FileUnits: "files",
     UnitSettings: "tables and APIs",
+    **{each: f"`type: {get_args(each.model_fields['type'].annotation)[0]}`" for each in FORMATS},
 }
 
 

@@ -57,7 +57,7 @@ class IsolatedDecoder:
     def _halved(self, half: Piece, rest: Piece) -> Parsed:
         first = self.decode(half)
         try:
-            return _joined(first, self.decode(rest), len(half.data))
+            return _joined(first, self.decode(rest), rest.offset - half.offset)
         except BadLine as error:
             raise BadLine(error.index + first.lines, error.reason) from error
 

@@ -14,6 +14,7 @@ from blizzard_py.formats.protocol import Format
 
 _MODULES = {
     "ndjson": "blizzard_py.formats.ndjson.lines",
+    "json": "blizzard_py.formats.json_documents.documents",
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
 from blizzard_core.settings.schema import FieldType, UnexpectedFields
 from blizzard_core.settings.sources import MetadataColumn, OnBadRecord
 from blizzard_core.settings.tables import ParquetCompression
@@ -71,6 +72,7 @@ class IngestJobHarness:
     unexpected_fields: UnexpectedFields = "ignore"
     evolves: bool = False
     left_out: tuple[str, ...] = ()
+    format: FormatSettings = field(default_factory=NdjsonOptions)
 
     @property
     def source(self) -> Path:
@@ -110,6 +112,7 @@ class IngestJobHarness:
                 added_columns=AddedColumns(self.metadata),
                 sql=SqlSteps(self.deduplicate_by, self.transform),
                 tolerance=ErrorTolerance(self.on_bad_record, self.max_bad_fraction, self.limits),
+                format=self.format,
             ),
             STAGING,
             PREFIX,

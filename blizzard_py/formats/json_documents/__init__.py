@@ -1,0 +1,1 @@
+"""JSON documents: arrays of records, or objects behind each other."""

@@ -1,0 +1,151 @@
+"""The format of JSON documents: an array of records, or objects behind each other."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from blizzard_core.limits import RAW_BYTES
+from blizzard_core.settings.formats import JsonOptions
+from blizzard_py.dead_letters.reader import DeadLetter
+from blizzard_py.formats.json_documents.records import Unspaced, as_written, read_records
+from blizzard_py.formats.json_documents.text import SLICE_BYTES, DocumentText
+from blizzard_py.formats.ndjson.columns import RecordSchema
+from blizzard_py.formats.ndjson.lines import NdjsonDecoder
+from blizzard_py.formats.ndjson.parse import LineParser, row_shape
+from blizzard_py.formats.protocol import BadRecord, FileColumn, OpenFile, Parsed, RecordBytes
+from blizzard_py.job import FieldSpec, RowSchema
+from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.framing import Piece, RefusedRecord
+from blizzard_py.lines.portions import RowShape, portions
+
+_BLANKS = b" \t\r"
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFormat:
+    """JSON documents as a `Format`: ``keys`` lead to the array of records, from the root."""
+
+    keys: tuple[str, ...] = ()
+    encoding: str = "utf-8"
+    slice_bytes: int = SLICE_BYTES
+
+    def pieces(
+        self, file: OpenFile, fields: Sequence[FieldSpec]
+    ) -> Iterator[Piece | RefusedRecord]:
+        """Yield records as lines."""
+        blocks = file.blocks()
+        if self.encoding != "utf-8":
+            blocks = _transcoded(blocks, self.encoding)
+        text = DocumentText(blocks, self.slice_bytes)
+        return _portions(read_records(text, self.keys, file.path), row_shape(fields))
+
+    def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> JsonDecoder:
+        """Return the parser of lines with these columns."""
+        return JsonDecoder(
+            LineParser(
+                RecordSchema(schema.fields, schema.unexpected_fields),
+                tolerant=tolerant,
+                fast=fast,
+                thorough=schema.evolves,
+            )
+        )
+
+    def columns(self, file: OpenFile) -> Sequence[FileColumn]:  # noqa: ARG002  # only records know
+        """Return nothing, because only the records name their fields."""
+        return ()
+
+    def replayed(self, letters: Sequence[DeadLetter]) -> tuple[str, bytes]:
+        """Return a document with the letters' records at the path."""
+        content = b"[%s]" % b",\n".join(letter.raw for letter in letters)
+        for key in reversed(self.keys):
+            content = b"{%s:%s}" % (_quoted(key), content)
+        if self.encoding != "utf-8":
+            content = content.decode(errors="replace").encode(self.encoding)
+        return ".json", content
+
+
+def format_of(settings: JsonOptions) -> JsonFormat:
+    """Return the format with its options."""
+    return JsonFormat(settings.keys, settings.encoding)
+
+
+class JsonDecoder(NdjsonDecoder):
+    """The decoder of NDJSON; bad records are shown as the file has them."""
+
+    def decode(self, piece: Piece) -> Parsed:
+        """Decode the lines."""
+        parsed = super().decode(piece)
+        if not parsed.bad:
+            return parsed
+        return replace(parsed, bad=tuple(_in_file(bad, piece) for bad in parsed.bad))
+
+    def records(self, piece: Piece) -> Callable[[int], RecordBytes]:
+        """Return a function from a record's index to its offset and its bytes."""
+        lines = super().records(piece)
+
+        def record(index: int) -> RecordBytes:
+            offset, line = lines(index)
+            return offset - _inserted(piece, index), as_written(line.rstrip(_BLANKS))
+
+        return record
+
+    def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
+        """Return two pieces of half the records each."""
+        found = super().halves(piece)
+        if found is None:
+            return None
+        half, rest = found
+        inserted = _inserted(piece, half.data.count(b"\n"))
+        return half, replace(rest, offset=rest.offset - inserted)
+
+
+def _inserted(piece: Piece, lines: int) -> int:
+    """Return how many of the line ends are not in the file."""
+    return lines if isinstance(piece.context, Unspaced) else 0
+
+
+def _in_file(bad: BadRecord, piece: Piece) -> BadRecord:
+    head = as_written(bad.head.rstrip(_BLANKS))
+    offset = bad.offset - _inserted(piece, bad.index)
+    return replace(bad, offset=offset, length=len(head), head=head)
+
+
+def _portions(
+    items: Iterable[Piece | RefusedRecord], shape: RowShape
+) -> Iterator[Piece | RefusedRecord]:
+    """Yield the pieces as `portions` cuts them, each with its context and its place in the file."""
+    for item in items:
+        if isinstance(item, RefusedRecord):
+            yield item
+            continue
+        lines = 0
+        for part in portions([item], shape):
+            offset = part.offset - _inserted(item, lines)
+            if isinstance(part, RefusedRecord):
+                is_whole = part.length <= RAW_BYTES
+                head = as_written(part.head.rstrip(_BLANKS) if is_whole else part.head)
+                length = len(head) if is_whole else part.length
+                yield replace(part, offset=offset, length=length, head=head)
+                lines += 1
+                continue
+            yield replace(part, offset=offset, context=item.context)
+            if item.context is not None:
+                lines += part.data.count(b"\n")
+
+
+def _transcoded(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    """Yield the text as UTF-8. Offsets are of that."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        for block in blocks:
+            yield decoder.decode(block).encode()
+        yield decoder.decode(b"", final=True).encode()
+    except UnicodeError as error:
+        reason = f"the file is not {encoding}; set the encoding of the format"
+        raise FileFailed("parse", reason) from error
+
+
+def _quoted(key: str) -> bytes:
+    return b'"%s"' % key.replace("\\", "\\\\").replace('"', '\\"').encode()

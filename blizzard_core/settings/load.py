@@ -24,6 +24,7 @@ from blizzard_core.settings.checks import CHECKS, Check
 from blizzard_core.settings.checks.event_time import unknown_key_hint
 from blizzard_core.settings.checks.places import conflicts
 from blizzard_core.settings.document import Config
+from blizzard_core.settings.formats import FORMATS
 from blizzard_core.settings.yaml_file import Key, load_yaml
 from blizzard_core.text import did_you_mean
 
@@ -191,6 +192,7 @@ def _learn_secrets(config: Config) -> None:
 
 # Kinds of blocks. The kind is a step in pydantic's locations; the file has no such step.
 _KINDS = frozenset({"files", "table", "http", "database", "lake"})
+_FORMATS = frozenset(get_args(each.model_fields["type"].annotation)[0] for each in FORMATS)
 
 
 def _place_of(item: Any, lines: Container[Key]) -> Key:
@@ -198,7 +200,9 @@ def _place_of(item: Any, lines: Container[Key]) -> Key:
     for part in _place(item["loc"]):
         if not is_type_marker(part) or (*place, part) in lines:
             place = (*place, part)
-    return (*place, "kind") if item["type"] == "union_tag_invalid" else _written_place(place, lines)
+    if item["type"] == "union_tag_invalid":
+        return (*place, "type" if place[-1] == "format" else "kind")
+    return _written_place(place, lines)
 
 
 def _written_place(place: Key, lines: Container[Key]) -> Key:
@@ -213,7 +217,9 @@ def _place(location: tuple[str | int, ...]) -> Key:
     return tuple(
         part
         for step, part in enumerate(location)
-        if part != "[key]" and not (step == at and part in _KINDS)
+        if part != "[key]"
+        and not (step == at and part in _KINDS)
+        and not (part in _FORMATS and step and location[step - 1] == "format")
     )
 
 

@@ -85,6 +85,16 @@ def test_errors_for_wrong_values_contain_no_library_wording(name: str, tmp_path:
             {"interval_files": 1.5},
             "checkpoint.interval_files (line N): must be a whole number",
         ),
+        (
+            "format",
+            {"type": "json", "recordz": "a"},
+            "format.recordz (line N): unknown key; did you mean records?",
+        ),
+        (
+            "format",
+            {"type": "json", "records": 3},
+            "format.records (line N): must be text; put quotes around it",
+        ),
     ],
 )
 def test_invalid_value_of_a_union_is_reported_once(

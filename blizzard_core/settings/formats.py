@@ -6,14 +6,25 @@ Spark's only where Spark's loses or alters data.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
 from blizzard_core.limits import RECORDS_LEVELS
 from blizzard_core.settings.base import Settings
+from blizzard_core.settings.time_formats import check_time_format
 
 # Spark's options for what is not a property of a file here.
 _ELSEWHERE = {
@@ -50,12 +61,12 @@ class FormatOptions(Settings):
                 raise ValueError(f"{key} is no option of a format: use {_ELSEWHERE[name]}")
             known = cls.spark_names.get(name, name if name in cls.model_fields else "")
             if known:
-                raise ValueError(f"{key} is {known} here")
+                raise ValueError(f"{key}: {known}" if " " in known else f"{key} is {known} here")
         return data
 
 
 class NdjsonOptions(FormatOptions):
-    """One JSON object in each line."""
+    """There are no options."""
 
     type: Literal["ndjson"] = "ndjson"
     """One JSON object in each line."""
@@ -91,6 +102,140 @@ class JsonOptions(FormatOptions):
         return self
 
 
+# Encodings that are text in their own bytes: no escapes, no transport forms.
+_ENCODINGS = frozenset(
+    {
+        "utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be",
+        "ascii", "latin-1", "iso8859-1", "iso8859-2", "iso8859-5", "iso8859-7", "iso8859-9",
+        "iso8859-15", "cp437", "cp850", "cp852", "cp866", "cp1250", "cp1251", "cp1252", "cp1253",
+        "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "koi8-r", "koi8-u", "mac-roman",
+        "shift_jis", "cp932", "euc_jp", "iso2022_jp", "gb2312", "gbk", "gb18030", "big5", "cp950",
+        "euc_kr", "cp949",
+    }
+)  # fmt: skip
+
+
+def _known_encoding(name: str) -> str:
+    """Return the codec's own name. Raises `ValueError` for what is no encoding of text."""
+    try:
+        found = codecs.lookup(name).name
+    except LookupError:
+        found = ""
+    if found not in {codecs.lookup(each).name for each in _ENCODINGS}:
+        raise ValueError("is no encoding of text; use utf-8, utf-16, cp1252, latin-1 or the like")
+    return found
+
+
+Encoding = Annotated[str, AfterValidator(_known_encoding)]
+OneCharacter = Annotated[str, StringConstraints(max_length=1)]
+
+
+def _as_list(value: Any) -> Any:
+    """Return a single text as a list."""
+    return [value] if isinstance(value, str) else value
+
+
+Texts = Annotated[list[str], BeforeValidator(_as_list)]
+
+
+def _date_formats(formats: list[str]) -> list[str]:
+    for form in formats:
+        check_time_format(form, has_time=False)
+    return formats
+
+
+def _time_formats(formats: list[str]) -> list[str]:
+    for form in formats:
+        check_time_format(form, has_time=True)
+    return formats
+
+
+class ValueOptions(FormatOptions):
+    """Notation of values in text."""
+
+    null_value: Texts = Field(default=[""], examples=[["", "NULL"]])
+    """Unquoted texts that are null: one, or a list."""
+    decimal: OneCharacter = Field(default=".", min_length=1)
+    """Decimal separator."""
+    thousands: OneCharacter = Field(default="", examples=["."])
+    """Separator of thousands; default: none."""
+    date_format: Annotated[Texts, AfterValidator(_date_formats)] = Field(
+        default=[], examples=["%d.%m.%Y"]
+    )
+    """strftime codes of dates; of a list each is tried. Default: ISO 8601."""
+    timestamp_format: Annotated[Texts, AfterValidator(_time_formats)] = Field(
+        default=[], examples=["%d.%m.%Y %H:%M:%S"]
+    )
+    """The same for times."""
+    time_zone: str = "UTC"
+    """Zone of times without one."""
+    true_values: Texts = Field(default=["true", "1"])
+    """Texts for true, in any case."""
+    false_values: Texts = Field(default=["false", "0"])
+    """Texts for false, in any case."""
+    ignore_leading_white_space: bool = False
+    """Drop blanks before text; before other values they never count."""
+    ignore_trailing_white_space: bool = False
+    """The same after text."""
+
+
+class CsvOptions(ValueOptions):
+    """Options of CSV: docs/reference/formats.md."""
+
+    type: Literal["csv"]
+    """Delimited text."""
+    delimiter: OneCharacter | None = Field(default=None, min_length=1, examples=[";"])
+    """Default: a comma; in .tsv files a tab."""
+    quote: OneCharacter = '"'
+    """Empty: quotes have no meaning."""
+    escape: OneCharacter = Field(default="", examples=["\\"])
+    """Character that precedes a quote within quotes; default: quotes are doubled."""
+    header: bool = True
+    """The first record names the columns."""
+    columns: list[str] = Field(default=[], examples=[["id", "name"]])
+    """Names of the columns without a header; default: the order of `schema.fields`."""
+    comment: OneCharacter = Field(default="", examples=["#"])
+    """Lines that begin with it are ignored."""
+    skip_rows: int = Field(default=0, ge=0, le=10_000)
+    """Lines before the header that are ignored."""
+    ragged_rows: Literal["bad", "pad"] = "bad"
+    """`pad`: missing fields at the end are null, and empty ones beyond the header are dropped."""
+    encoding: Encoding = "utf-8"
+    """Encoding of the files."""
+
+    endings: ClassVar[tuple[str, ...]] = (".csv", ".tsv", ".txt")
+    spark_names: ClassVar[Mapping[str, str]] = {
+        "sep": "delimiter",
+        "charset": "encoding",
+        "locale": "use decimal and thousands",
+        "char_to_escape_quote_escaping": "escape",
+        "infer_schema": "use schema.fields of the pipeline",
+        "multi_line": "not needed, since quotes may always hold line ends",
+        "enforce_schema": "not needed, since columns are matched by name",
+    }
+
+    @field_validator("delimiter", mode="before")
+    @classmethod
+    def _is_one_character(cls, value: Any) -> Any:
+        if isinstance(value, str) and len(value) > 1:
+            raise ValueError("must be one character; delimiters of several are not read")
+        return value
+
+    @model_validator(mode="after")
+    def _characters_differ(self) -> Self:
+        used = [self.delimiter or ",", self.quote, self.escape, self.comment]
+        used = [each for each in used if each]
+        if len(set(used)) < len(used):
+            raise ValueError("delimiter, quote, escape and comment must differ")
+        if any(not each.isascii() or each in "\r\n" for each in used):
+            raise ValueError("delimiter, quote, escape and comment must be ASCII, no line ends")
+        if self.columns and self.header:
+            raise ValueError("columns goes with header: false")
+        if self.decimal == self.thousands:
+            raise ValueError("decimal and thousands must differ")
+        return self
+
+
 def _with_type(value: Any) -> Any:
     """Return the block of a format that was given by its name."""
     return {"type": value} if isinstance(value, str) else value
@@ -99,13 +244,15 @@ def _with_type(value: Any) -> Any:
 def _type_of(value: Any) -> str:
     if isinstance(value, dict):
         return str(value.get("type", ""))
-    return str(getattr(value, "type", ""))
+    return str(getattr(value, "type", value))
 
 
 # A new format is a line in both of these, and one in `blizzard_py.formats.names`.
-FORMATS: tuple[type[FormatOptions], ...] = (NdjsonOptions, JsonOptions)
+FORMATS: tuple[type[FormatOptions], ...] = (NdjsonOptions, JsonOptions, CsvOptions)
 FormatSettings: TypeAlias = Annotated[
-    Annotated[NdjsonOptions, Tag("ndjson")] | Annotated[JsonOptions, Tag("json")],
+    Annotated[NdjsonOptions, Tag("ndjson")]
+    | Annotated[JsonOptions, Tag("json")]
+    | Annotated[CsvOptions, Tag("csv")],
     Discriminator(_type_of),
     BeforeValidator(_with_type),
 ]

@@ -102,7 +102,7 @@ def _schema_of(config: Config, name: str) -> dict[str, Any]:
         return describe_schema("declared", declared)
     for source_name in pipeline.sources:
         parts = context_of(config, (name, source_name), NoEngine())
-        found = inferred_schema(name, pipeline, parts.stores)
+        found = inferred_schema(name, pipeline, parts.stores, parts.source)
         stored = found.read_stored()
         if stored is not None:
             return describe_schema("inferred" if infers else "added", found.combine(stored), stored)

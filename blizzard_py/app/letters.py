@@ -16,10 +16,12 @@ from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.counting import lines_of
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.edits.notes import current_user
+from blizzard_py.formats.names import format_of
+from blizzard_py.job import JobFile
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.selection.letters import original
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.lines import read_lines
+from blizzard_py.sources.files.lines import read_records
 from blizzard_py.sources.records import RecordFiles
 from blizzard_py.state.source_state import Closing
 
@@ -83,7 +85,11 @@ def _around(
     entry = None if store is None else store.stat(path)
     if store is None or entry is None:
         return {}, "the file is gone"
-    lines = read_lines(store, path, entry.size, numbers, live.ingest.tolerance.limits.expansion)
+    form = live.ingest.format
+    if store is live.stores.dlq:
+        form = format_of(form).replay_settings()
+    most = live.ingest.tolerance.limits.expansion
+    lines = read_records(store, JobFile(path, entry.size), numbers, most, form)
     written = dt.datetime.fromisoformat(letter.timestamp).timestamp()
     note = "the file was replaced after the letter was written; these are its present lines"
     return lines, note if entry.modified > written else ""

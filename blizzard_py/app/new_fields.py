@@ -73,13 +73,13 @@ def with_untaken(config: Config, parts: SourceContext, found: Explanation) -> Ex
     ignores = pipeline.schema_.unexpected_fields == "ignore"
     if found.verdict not in _TAKEN or found.file is None or found.path is None or not ignores:
         return found
-    schema = inferred_schema(parts.pipeline, pipeline, parts.stores)
+    schema = inferred_schema(parts.pipeline, pipeline, parts.stores, parts.source)
     stored = schema.read_stored() if pipeline.schema_.is_found_out else None
     columns = parts.ingest.schema.fields if stored is None else schema.combine(stored)
     entry = Entry(found.path, found.file.size, found.file.modified_ts)
     limit = pipeline.schema_.advanced.sample_bytes_per_file
     try:
-        lines = first_lines(parts.stores.source, entry, limit)
+        lines = first_lines(parts.stores.source, entry, limit, parts.ingest.format)
     except StorageError:  # it was there a moment ago; what became of it is known all the same
         return found
     done = found.batch.started_ts if found.batch is not None else None
@@ -121,7 +121,7 @@ def _diff_of(config: Config, name: str) -> dict[str, Any] | None:
     if not sampled:
         return None
     parts, files = max(sampled, key=lambda each: max((f.modified for f in each[1]), default=-1.0))
-    schema = inferred_schema(name, pipeline, parts.stores)
+    schema = inferred_schema(name, pipeline, parts.stores, parts.source)
     stored, records = schema.compare(files)
     columns = schema.combine(stored) if stored else parts.ingest.schema.fields
     known = bool(stored) or not pipeline.schema_.infer

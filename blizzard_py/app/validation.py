@@ -113,7 +113,7 @@ def _inferred(
     if not pipeline.schema_.is_found_out:
         return settings
     parts = context_of(config, where, NoEngine())
-    schema = inferred_schema(where[0], pipeline, parts.stores)
+    schema = inferred_schema(where[0], pipeline, parts.stores, parts.source)
     try:
         stored = schema.read_stored()
     except StorageError:  # out of reach from here, as its table is, which is told

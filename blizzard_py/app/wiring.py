@@ -18,7 +18,8 @@ from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings
 from blizzard_core.settings.event_time import EMITTED_BATCH
-from blizzard_core.settings.formats import NdjsonOptions
+from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
+from blizzard_core.settings.sources import CommonSource
 from blizzard_core.settings.tables import TEMPLATES, PartitionBy
 from blizzard_core.storage.null_storage import NullStorage
 from blizzard_core.storage.opening import open_private, open_source, open_storage
@@ -84,7 +85,7 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
             unit=source.has_unit_column,
             emitted_batch=EMITTED_BATCH in sink.metadata_columns,
         ),
-        format=NdjsonOptions() if source.as_files is None else source.as_files.format,
+        format=_format_of(source),
         sql=SqlSteps(tuple(pipeline.deduplicate_by), pipeline.transform or ""),
         tolerance=ErrorTolerance(
             errors.on_bad_record,
@@ -242,7 +243,7 @@ def context_of(
         Metered(open_private(dlq_uri, sink.storage_options), activity.beat),
     )
     inferred = (
-        inferred_schema(name, pipeline, stores)
+        inferred_schema(name, pipeline, stores, source)
         if asks is None and pipeline.schema_.is_found_out
         else None
     )
@@ -346,9 +347,16 @@ def _watchable(
     return checked
 
 
-def inferred_schema(name: str, pipeline: PipelineSettings, stores: Stores) -> InferredSchema:
-    """Return where a pipeline's inferred columns are kept and made."""
-    return InferredSchema(name, pipeline, stores.source, stores.sink, time.time)
+def inferred_schema(
+    name: str, pipeline: PipelineSettings, stores: Stores, source: CommonSource
+) -> InferredSchema:
+    """Return where a pipeline's inferred columns are kept and made, by files of ``source``."""
+    form = _format_of(source)
+    return InferredSchema(name, pipeline, stores.source, stores.sink, time.time, form)
+
+
+def _format_of(source: CommonSource) -> FormatSettings:
+    return NdjsonOptions() if source.as_files is None else source.as_files.format
 
 
 def engine_lookup(config: Config, engine: Engine) -> Asks:

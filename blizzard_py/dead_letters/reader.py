@@ -64,7 +64,8 @@ class DeadLetter:
     """One letter. ``line`` (from 1) and what follows are set for a record only, ``kept`` for files.
 
     ``uri`` is the source file's, ``raw`` the line without its end, its first
-    bytes only if ``truncated``, and ``length`` the bytes of the whole line.
+    bytes only if ``truncated``, and ``length`` the bytes of the whole line. ``header`` is the
+    file's, where a record cannot be read without it.
     """
 
     uri: str
@@ -77,6 +78,7 @@ class DeadLetter:
     truncated: bool = False
     more: int = 0
     kept: bool = False
+    header: bytes = b""
 
     def to_json(self, found: DeadLetterObject) -> dict[str, Any]:
         """Return what ``blizzard dlq list --json`` prints."""
@@ -168,6 +170,7 @@ def _letter(document: dict[str, Any], kind: Kind) -> DeadLetter:
         raw=raw,
         truncated=bool(document.get("truncated", False)),
         more=int(document.get("more", 0)),
+        header=_text({"header": "", **document}, "header").encode("utf-8", "surrogateescape"),
     )
 
 

@@ -69,8 +69,8 @@ class IsolatedDecoder:
         reason = f"the parser died of this record: {died.how}"
         if not self._tolerant:
             raise BadLine(0, reason) from died
-        offset, head = self._decoder.records(piece)(0)
-        bad = BadRecord(0, offset, len(head), head, reason)
+        [(index, (offset, head, header))] = self._decoder.records(piece).items()
+        bad = BadRecord(index, offset, len(head), head, reason, header=header)
         table = RecordSchema(self._schema.fields, self._schema.unexpected_fields).table
         return Parsed(table.empty_table(), piece.lines or 1, np.arange(0), (bad,))
 

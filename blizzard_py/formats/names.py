@@ -13,6 +13,7 @@ from blizzard_core.settings.formats import FormatSettings
 from blizzard_py.formats.protocol import Format
 
 _MODULES = {
+    "csv": "blizzard_py.formats.csv.files",
     "ndjson": "blizzard_py.formats.ndjson.lines",
     "json": "blizzard_py.formats.json_documents.documents",
 }

@@ -11,7 +11,7 @@ piece; the task adds what came before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,13 +19,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from blizzard_core.settings.formats import FormatSettings
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.framing import Piece, RefusedRecord
 
 LineNumbers = npt.NDArray[np.int64]
-# The bytes of a record: where they begin in the piece's data, and what a letter shows of them.
-RecordBytes = tuple[int, bytes]
+# The bytes of a record: where they begin in the piece's data, the bytes, and the file's header.
+RecordBytes = tuple[int, bytes, bytes]
 
 
 class BadLine(ValueError):
@@ -42,7 +43,7 @@ class BadRecord:
     """A record that does not fit: its number from 0 and its first byte, within the piece.
 
     ``length`` is in bytes without a line end. ``head`` is the record, or the start of one that is
-    too long.
+    too long. ``header`` is the file's, if the record cannot be read without it.
     """
 
     index: int
@@ -51,6 +52,7 @@ class BadRecord:
     head: bytes
     reason: str
     stage: str = "parse"
+    header: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +70,19 @@ class Parsed:
     unexpected: frozenset[str] = frozenset()
 
     def without(
-        self, reasons: Mapping[int, str], stage: str, record: Callable[[int], RecordBytes]
+        self, reasons: Mapping[int, str], stage: str, records: Mapping[int, RecordBytes]
     ) -> Parsed:
         """Return the result with some rows as bad records.
 
-        ``reasons`` are by row; ``record`` is what `Decoder.records` returns for the piece.
+        ``reasons`` are by row; ``records`` are those of `Decoder.records`.
         """
         rows = np.array(list(reasons), np.int64)
         remaining = np.ones(len(self.rows_at), np.bool_)
         remaining[rows] = False
         bad = list(self.bad)
         for index, reason in zip(self.rows_at[rows].tolist(), reasons.values(), strict=True):
-            offset, head = record(index)
-            bad.append(BadRecord(index, offset, len(head), head, reason, stage))
+            offset, head, header = records[index]
+            bad.append(BadRecord(index, offset, len(head), head, reason, stage, header))
         return Parsed(
             self.table.filter(pa.array(remaining)),
             self.lines,
@@ -88,14 +90,6 @@ class Parsed:
             tuple(sorted(bad, key=lambda each: each.index)),
             self.unexpected,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class FileColumn:
-    """A column as a file has it. ``type`` is None where the file holds text without types."""
-
-    name: str
-    type: pa.DataType | None = None
 
 
 class OpenFile(Protocol):
@@ -126,8 +120,8 @@ class Decoder(Protocol):
         Raises `FileFailed` where the whole file cannot be read as the columns.
         """
 
-    def records(self, piece: Piece) -> Callable[[int], RecordBytes]:
-        """Return a function from a record's index to its offset in the piece and its bytes."""
+    def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
+        """Return the records by their index in the piece, in order."""
 
     def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
         """Return two pieces of about half the records each; None for a single record."""
@@ -154,8 +148,11 @@ class Format(Protocol):
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> Decoder:
         """Return the second half. ``fast`` allows compiled code, which gives equal rows."""
 
-    def columns(self, file: OpenFile) -> Sequence[FileColumn]:
-        """Return the file's columns, from its beginning; empty where only records know them."""
+    def replayed(self, letters: Sequence[DeadLetter]) -> bytes:
+        """Return the content of a file that brings the letters' records again.
 
-    def replayed(self, letters: Sequence[DeadLetter]) -> tuple[str, bytes]:
-        """Return the ending and the content of a file that brings the letters' records again."""
+        Such a file is read in the format `replay_settings`, and the letters have one header.
+        """
+
+    def replay_settings(self) -> FormatSettings:
+        """Return the format of files that `replayed` makes, with the options of today."""

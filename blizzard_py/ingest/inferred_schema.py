@@ -33,6 +33,7 @@ from blizzard_core.errors import Conflict, NotFound, SchemaUnknown, StateError
 from blizzard_core.limits import INFERRED_COLUMNS
 from blizzard_core.log import get_logger
 from blizzard_core.settings.document import PipelineSettings
+from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
 from blizzard_core.settings.schema import RESCUED, FieldSettings
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.text import counted
@@ -57,6 +58,9 @@ class _SchemaDocument:
     sample: dict[str, Any]
     inferred_ts: int
     added: dict[str, int] | None = None
+
+
+_LINES = NdjsonOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,9 @@ class InferredSchema:
         source: Storage,
         sink: Storage,
         clock: Callable[[], float],
+        form: FormatSettings = _LINES,
     ) -> None:
+        self._format = form
         self._settings = settings.schema_
         self._declared = tuple(map(field_spec, self._settings.fields))
         by = settings.sink.partition_by
@@ -258,7 +264,7 @@ class InferredSchema:
     def _add_lines(self, inference: Inference, sample: Sequence[Entry]) -> None:
         limit = self._settings.advanced.sample_bytes_per_file
         for file in sample:
-            lines = first_lines(self._source, file, limit)
+            lines = first_lines(self._source, file, limit, self._format)
             for number, line in enumerate(lines, 1):
                 inference.add(line, f"{file.path}, line {number}")
 

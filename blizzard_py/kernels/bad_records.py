@@ -11,6 +11,7 @@ One line per record::
 * ``length`` is in bytes without the newline.
 * ``raw`` is the line, or ``raw_base64`` if it is not valid UTF-8; at most the first 64 KiB.
   ``truncated`` says whether the line is longer.
+* ``header`` is that of the record's file, for CSV; at most 64 KiB.
 * ``timestamp`` is the begin of the batch, so a repeated batch writes the same dead letters.
 * The letter of a row of a table or an API also has ``where``, the statement or request. It contains
   more of ``raw``, because the row may not be readable again.
@@ -79,6 +80,7 @@ class BadRecordWriter:
             **_raw(raw, cut=truncated),
             "truncated": truncated,
             **({"where": where} if where else {}),
+            **_header(bad.header),
             **({"more": more} if more else {}),
         }
         text = json.dumps(letter, ensure_ascii=False) + "\n"
@@ -160,6 +162,13 @@ class FileLetters:
         last, self._last = self._last, None
         if last is not None:
             self._bytes += self._writer.add(self._path, last, more=self.more)
+
+
+def _header(header: bytes) -> dict[str, str]:
+    """Return the header's text; a header that is longer than a record may be is left out."""
+    if not header or len(header) > RAW_BYTES:
+        return {}
+    return {"header": header.decode("utf-8", "surrogateescape")}
 
 
 def _disk_failed(error: OSError) -> StorageError:

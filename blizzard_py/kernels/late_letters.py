@@ -24,14 +24,15 @@ import pyarrow.parquet as pq
 from blizzard_core.errors import Unavailable
 from blizzard_core.limits import RAW_BYTES
 from blizzard_core.storage.protocol import Storage, join, order_key
+from blizzard_py.formats.names import format_of
 from blizzard_py.formats.protocol import BadRecord
+from blizzard_py.formats.source_file import SourceFile
 from blizzard_py.job import IngestSettings, JobFile, StagedBadRecords
 from blizzard_py.kernels.bad_records import BadRecordWriter, FileLetters
 from blizzard_py.kernels.lateness import Limits, Rule, key_us, split, times_of
 from blizzard_py.kernels.write.metadata import source_file_text
-from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import FileFailed
-from blizzard_py.lines.framing import Piece, framed
+from blizzard_py.lines.framing import RefusedRecord
 
 _FILE, _LINE = "_source_file", "_source_line"
 _MICRO = 1_000_000
@@ -190,27 +191,33 @@ def _records(
 ) -> Iterator[BadRecord]:
     """Yield the letters of a file's lines, in order."""
     left = sorted(lines, reverse=True)
+    settings = task.settings
+    form = format_of(settings.format)
+    decoder = form.decoder(settings.schema, tolerant=True, fast=False)
     try:
-        with opened(source, file) as blocks:
-            before = 0  # lines that were read before
-            for item in framed(blocks):
+        with SourceFile(source, file) as opened_file:
+            before = 0  # numbers that were read before
+            for item in form.pieces(opened_file, settings.schema.fields):
                 if not left:
                     break
-                ends = _ends(item.data) if isinstance(item, Piece) else None
-                count = 1 if ends is None else len(ends)
-                while left and ends is not None and left[-1] <= before + count:
+                before += item.skipped
+                if isinstance(item, RefusedRecord):
+                    before += 1
+                    continue
+                count = item.lines or item.data.count(b"\n")
+                records = decoder.records(item) if left[-1] <= before + count else {}
+                while left and left[-1] <= before + count:
                     number = left.pop()
-                    place = number - before - 1
-                    start = int(ends[place - 1]) + 1 if place else 0
-                    raw = item.data[start : int(ends[place])] if isinstance(item, Piece) else b""
+                    offset, raw, header = records[number - before - 1]
                     kind, time = lines[number]
                     yield BadRecord(
                         number - 1,
-                        item.offset + start,
+                        item.offset + offset,
                         len(raw),
                         raw[:RAW_BYTES],
                         _reason(task, kind, time),
                         kind,
+                        header,
                     )
                 before += count
     except FileFailed as error:
@@ -220,10 +227,6 @@ def _records(
             f"{source.uri}/{file.path}: line {left[-1]} was read before and is now missing; the"
             " file has changed"
         )
-
-
-def _ends(data: bytes) -> np.ndarray:
-    return np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
 
 
 def _reason(task: LatenessTask, kind: str, time: int) -> str:

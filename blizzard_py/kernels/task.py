@@ -221,7 +221,9 @@ class _Run:
                 content.lines += outcome.skipped
                 if not self._tolerant:
                     raise FileFailed("parse", f"line {content.lines + 1}: {outcome.reason}")
-                bad = BadRecord(0, 0, outcome.length, outcome.head, outcome.reason)
+                bad = BadRecord(
+                    0, 0, outcome.length, outcome.head, outcome.reason, header=outcome.header
+                )
                 self._bad_lines(content, letters, [bad], outcome.offset)
                 content.lines += 1
                 continue

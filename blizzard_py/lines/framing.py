@@ -46,7 +46,7 @@ class Piece:
 class RefusedRecord:
     """A record that cannot be parsed: its start, its length, its first bytes, the reason.
 
-    ``skipped`` is as in a `Piece`.
+    ``skipped`` is as in a `Piece`; ``header`` is what a letter needs beside the record.
     """
 
     offset: int
@@ -54,6 +54,7 @@ class RefusedRecord:
     head: bytes
     reason: str
     skipped: int = 0
+    header: bytes = b""
 
 
 def framed(

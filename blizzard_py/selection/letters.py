@@ -14,10 +14,12 @@ from blizzard_core.errors import BlizzardError, NotFound
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
-from blizzard_py.job import ROWS_UNKNOWN
+from blizzard_py.formats.names import format_of
+from blizzard_py.formats.protocol import Format
+from blizzard_py.job import ROWS_UNKNOWN, JobFile
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.lines import read_lines
+from blizzard_py.sources.files.lines import read_records
 from blizzard_py.sources.records import RecordFiles
 from blizzard_py.state.record_names import (
     is_of_records,
@@ -146,7 +148,11 @@ class LetterFiles:
         waiting: dict[str, list[DeadLetter]] = {}
         held = piece = 0
         for letter in reader.read(self.parts.stores.dlq, found):
-            waiting.setdefault(stem_of(self._path_of(letter)), []).append(letter)
+            of_file = waiting.get(stem := stem_of(self._path_of(letter)), [])
+            if of_file and of_file[0].header != letter.header:  # the file was replaced
+                yield from self._pieces(found, piece, waiting)
+                waiting, held, piece = {}, 0, piece + 1
+            waiting.setdefault(stem, []).append(letter)
             held += max(letter.length, len(letter.raw))
             if held > RECORD_FILE_BYTES:
                 yield from self._pieces(found, piece, waiting)
@@ -157,18 +163,25 @@ class LetterFiles:
         self, found: DeadLetterObject, piece: int, waiting: Mapping[str, Sequence[DeadLetter]]
     ) -> Iterator[Candidate]:
         for stem, held in sorted(waiting.items()):
-            data = b"".join(line + b"\n" for line in self._raw_lines(held))
+            data = self._format.replayed(self._complete(held))
             path = self._records.name(record_file(stem, found.batch, piece))
             yield Candidate(path, self._records.put(path, data, self.parts.clock()), found.id)
 
-    def _raw_lines(self, held: Sequence[DeadLetter]) -> list[bytes]:
-        """Yield the records' lines, from the letters or, if cut, from their file."""
+    @property
+    def _format(self) -> Format:
+        return format_of(self.parts.ingest.format)
+
+    def _complete(self, held: Sequence[DeadLetter]) -> list[DeadLetter]:
+        """Return letters with their whole records, from their file if they are cut."""
         cut: dict[str, list[DeadLetter]] = {}
         for letter in held:
             if letter.truncated or self.from_source:
                 cut.setdefault(letter.uri, []).append(letter)
         again = {uri: self._from_file(uri, found) for uri, found in cut.items()}
-        return [again.get(letter.uri, {}).get(letter.line, letter.raw) for letter in held]
+        return [
+            replace(letter, raw=again.get(letter.uri, {}).get(letter.line, letter.raw))
+            for letter in held
+        ]
 
     def _from_file(self, uri: str, cut: Sequence[DeadLetter]) -> dict[int, bytes]:
         path = self._path_of(cut[0])
@@ -178,13 +191,14 @@ class LetterFiles:
                 f"{uri} is gone and {len(cut)} of its lines have to be read from it; bring the"
                 " file back under this name"
             )
-        store, place = self.parts.stores.source, path
+        store, place, form = self.parts.stores.source, path, self.parts.ingest.format
         if is_of_records(path):
             store, place = self.parts.stores.dlq, self._records.place(path)
+            form = self._format.replay_settings()
         numbers = [each.line for each in cut]
         most = self.parts.ingest.tolerance.limits.expansion
         try:
-            lines = read_lines(store, place, entry.size, numbers, most)
+            lines = read_records(store, JobFile(place, entry.size), numbers, most, form)
         except FileFailed as error:
             raise LetterRefused(f"{uri} cannot be read again: {error.reason}") from error
         except NotFound as error:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.storage.protocol import Entry
+from blizzard_py.formats.names import format_of
 from blizzard_py.job import FinishedFile, IngestResult, IngestSettings, JobFile, Place
 from blizzard_py.requests.progress import first_running
 from blizzard_py.sources.context import SourceContext
@@ -94,6 +95,7 @@ class RecordFiles:
         return replace(
             settings,
             source=Place(self.uri, settings.sink.options),
+            format=format_of(settings.format).replay_settings(),
             tolerance=replace(
                 settings.tolerance, on_bad_record="quarantine_record", max_bad_fraction=1.0
             ),

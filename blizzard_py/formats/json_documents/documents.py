@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.limits import RAW_BYTES
-from blizzard_core.settings.formats import JsonOptions
+from blizzard_core.settings.formats import JsonOptions, NdjsonOptions
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.json_documents.records import Unspaced, as_written, read_records
 from blizzard_py.formats.json_documents.text import SLICE_BYTES, DocumentText
 from blizzard_py.formats.ndjson.columns import RecordSchema
 from blizzard_py.formats.ndjson.lines import NdjsonDecoder
 from blizzard_py.formats.ndjson.parse import LineParser, row_shape
-from blizzard_py.formats.protocol import BadRecord, FileColumn, OpenFile, Parsed, RecordBytes
+from blizzard_py.formats.protocol import BadRecord, OpenFile, Parsed, RecordBytes
 from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece, RefusedRecord
 from blizzard_py.lines.portions import RowShape, portions
 
 _BLANKS = b" \t\r"
+_TO_BLANKS = bytes.maketrans(b"\r\n", b"  ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +53,13 @@ class JsonFormat:
             )
         )
 
-    def columns(self, file: OpenFile) -> Sequence[FileColumn]:  # noqa: ARG002  # only records know
-        """Return nothing, because only the records name their fields."""
-        return ()
+    def replayed(self, letters: Sequence[DeadLetter]) -> bytes:
+        """Return the letters' records as lines; a line end in a record is a blank."""
+        return b"".join(letter.raw.translate(_TO_BLANKS) + b"\n" for letter in letters)
 
-    def replayed(self, letters: Sequence[DeadLetter]) -> tuple[str, bytes]:
-        """Return a document with the letters' records at the path."""
-        content = b"[%s]" % b",\n".join(letter.raw for letter in letters)
-        for key in reversed(self.keys):
-            content = b"{%s:%s}" % (_quoted(key), content)
-        if self.encoding != "utf-8":
-            content = content.decode(errors="replace").encode(self.encoding)
-        return ".json", content
+    def replay_settings(self) -> NdjsonOptions:
+        """Return lines of JSON."""
+        return NdjsonOptions()
 
 
 def format_of(settings: JsonOptions) -> JsonFormat:
@@ -81,15 +77,12 @@ class JsonDecoder(NdjsonDecoder):
             return parsed
         return replace(parsed, bad=tuple(_in_file(bad, piece) for bad in parsed.bad))
 
-    def records(self, piece: Piece) -> Callable[[int], RecordBytes]:
-        """Return a function from a record's index to its offset and its bytes."""
-        lines = super().records(piece)
-
-        def record(index: int) -> RecordBytes:
-            offset, line = lines(index)
-            return offset - _inserted(piece, index), as_written(line.rstrip(_BLANKS))
-
-        return record
+    def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
+        """Return the records by their index."""
+        return {
+            index: (offset - _inserted(piece, index), as_written(line.rstrip(_BLANKS)), header)
+            for index, (offset, line, header) in super().records(piece).items()
+        }
 
     def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
         """Return two pieces of half the records each."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -10,7 +10,7 @@ from blizzard_core.settings.formats import NdjsonOptions
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.ndjson.columns import RecordSchema
 from blizzard_py.formats.ndjson.parse import LineParser, row_shape
-from blizzard_py.formats.protocol import FileColumn, OpenFile, Parsed, RecordBytes
+from blizzard_py.formats.protocol import OpenFile, Parsed, RecordBytes
 from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.framing import Piece, RefusedRecord, framed
 from blizzard_py.lines.portions import portions
@@ -37,13 +37,13 @@ class NdjsonFormat:
             )
         )
 
-    def columns(self, file: OpenFile) -> Sequence[FileColumn]:  # noqa: ARG002  # only records know
-        """Return nothing, because only the records name their fields."""
-        return ()
-
-    def replayed(self, letters: Sequence[DeadLetter]) -> tuple[str, bytes]:
+    def replayed(self, letters: Sequence[DeadLetter]) -> bytes:
         """Return the letters' lines."""
-        return ".ndjson", b"".join(letter.raw + b"\n" for letter in letters)
+        return b"".join(letter.raw + b"\n" for letter in letters)
+
+    def replay_settings(self) -> NdjsonOptions:
+        """Return the same format."""
+        return NdjsonOptions()
 
 
 def format_of(_settings: NdjsonOptions) -> NdjsonFormat:
@@ -61,11 +61,14 @@ class NdjsonDecoder:
         """Parse the lines as `LineParser.parse` does."""
         return self._parser.parse(piece.data)
 
-    def records(self, piece: Piece) -> Callable[[int], RecordBytes]:
-        """Return a function from a line's index to its offset and its bytes."""
-        lines = piece.data.split(b"\n")
-        starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
-        return lambda index: (starts[index], lines[index])
+    def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
+        """Return the lines by their index, blank ones too."""
+        lines = piece.data.split(b"\n")[:-1]
+        starts = accumulate((len(line) + 1 for line in lines), initial=0)
+        return {
+            index: (start, line, b"")
+            for index, (start, line) in enumerate(zip(starts, lines, strict=False))
+        }
 
     def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
         """Return two pieces of half the lines each."""

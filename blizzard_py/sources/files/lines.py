@@ -1,57 +1,53 @@
-"""Single lines of a source file, read again: for dead letters that hold only a line's beginning."""
+"""Single records of a source file, read again: for dead letters that hold only a beginning."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from blizzard_core.limits import LINE_BYTES
+from blizzard_core.settings.formats import FormatSettings
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.job import JobFile
-from blizzard_py.lines.decompress import opened
+from blizzard_py.formats.names import format_of
+from blizzard_py.formats.source_file import SourceFile
+from blizzard_py.job import JobFile, RowSchema
 from blizzard_py.lines.expansion import Expansion
+from blizzard_py.lines.framing import RefusedRecord
 
 
-def read_lines(
+def read_records(
     storage: Storage,
-    path: str,
-    size: int,
+    file: JobFile,
     wanted: Collection[int],
     most: int,
+    settings: FormatSettings,
 ) -> dict[int, bytes]:
-    """Return the wanted lines (numbered from 1) without line ends; lines past the end are missing.
+    """Return the wanted records (by number, from 1) without line ends; missing ones are left out.
 
-    Reads up to the last of them and keeps no other line. ``size`` is the
-    object's, in bytes as stored; each of them may become ``most`` (`Expansion`).
-    Raises `FileFailed` if the file cannot be read or decompressed that far,
-    `ValueError` if a wanted line is too long to be ingested.
+    Reads up to the last of them, a piece at a time. Each stored byte of the file may become
+    ``most`` (`Expansion`). Raises `FileFailed` if the file cannot be read that far, `ValueError` if
+    a wanted record is too long to be ingested.
     """
+    form = format_of(settings)
+    decoder = form.decoder(RowSchema(()), tolerant=True, fast=False)
     found: dict[int, bytes] = {}
-    numbers = sorted(set(wanted))
-    number = 1  # of the line that the next byte is of
-    parts: list[bytes] = []
-    with opened(storage, JobFile(path, size), Expansion(size, most)) as blocks:
-        for block in blocks:
-            start = 0
-            newlines = block.count(b"\n")
-            if numbers and number + newlines < numbers[0]:
-                number += newlines
-                continue
-            while numbers:
-                end = block.find(b"\n", start)
-                piece = block[start:] if end < 0 else block[start:end]
-                if number == numbers[0]:
-                    parts.append(piece)
-                    if sum(map(len, parts)) > LINE_BYTES:
-                        raise ValueError(f"line {number} is longer than {LINE_BYTES} bytes")
-                if end < 0:
-                    break
-                if number == numbers[0]:
-                    found[numbers.pop(0)] = b"".join(parts)
-                    parts = []
-                number += 1
-                start = end + 1
+    numbers = sorted(set(wanted), reverse=True)
+    before = 0  # numbers of earlier pieces
+    with SourceFile(storage, file, Expansion(file.size, most)) as opened_file:
+        for item in form.pieces(opened_file, ()):
+            before += item.skipped
+            count = 1 if isinstance(item, RefusedRecord) else item.lines or item.data.count(b"\n")
+            chosen = []
+            while numbers and numbers[-1] <= before + count:
+                chosen.append(numbers.pop())
+            if isinstance(item, RefusedRecord):
+                if chosen and item.length > len(item.head):
+                    raise ValueError(f"line {chosen[0]} is longer than {LINE_BYTES} bytes")
+                found |= dict.fromkeys(chosen, item.head)
+            elif chosen:
+                records = decoder.records(item)
+                there = [number for number in chosen if number - before - 1 in records]
+                found |= {number: records[number - before - 1][1] for number in there}
+            before += count
             if not numbers:
-                return found
-    if numbers and number == numbers[0] and parts:
-        found[number] = b"".join(parts)
+                break
     return found

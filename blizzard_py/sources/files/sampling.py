@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blizzard_core.errors import Unavailable
+from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
 from blizzard_core.storage.protocol import Entry, Storage
-from blizzard_py.job import JobFile
+from blizzard_py.formats.names import format_of
+from blizzard_py.formats.source_file import SourceFile
+from blizzard_py.job import JobFile, RowSchema
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.framing import Piece
 
+_LINES = NdjsonOptions()
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -26,12 +31,16 @@ def chosen(files: Sequence[Entry], count: int) -> list[Entry]:
     return [files[round(index * last / (count - 1))] for index in range(count)]
 
 
-def first_lines(storage: Storage, file: Entry, limit: int) -> list[bytes]:
-    """Return the whole lines within the first ``limit`` decompressed bytes of a file.
+def first_lines(
+    storage: Storage, file: Entry, limit: int, settings: FormatSettings = _LINES
+) -> list[bytes]:
+    """Return the records within the first ``limit`` decompressed bytes of a file, as lines of JSON.
 
     A file that is damaged or gone gives the lines that could be read, since its
     verdict is the ingest's. Raises `Unavailable` if the store does not answer.
     """
+    if settings.type != "ndjson":
+        return _first_records(storage, file, limit, settings)
     data = bytearray()
     whole = False
     try:
@@ -47,3 +56,26 @@ def first_lines(storage: Storage, file: Entry, limit: int) -> list[bytes]:
             raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error
     lines = bytes(data[:limit]).removeprefix(_BOM).split(b"\n")
     return lines if whole else lines[:-1]
+
+
+def _first_records(
+    storage: Storage, file: Entry, limit: int, settings: FormatSettings
+) -> list[bytes]:
+    # Without a declared column all columns are unexpected.
+    form, schema = format_of(settings), RowSchema((), evolves=True)
+    decoder = form.decoder(schema, tolerant=True, fast=False)
+    found: list[bytes] = []
+    size = 0
+    try:
+        with SourceFile(storage, JobFile(file.path, file.size)) as opened_file:
+            for item in form.pieces(opened_file, ()):
+                if isinstance(item, Piece):
+                    for line in decoder.as_lines(item).splitlines():
+                        size += len(line) + 1
+                        if size > limit:
+                            return found
+                        found.append(line)
+    except FileFailed as error:
+        if error.outcome == "retry":
+            raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error
+    return found

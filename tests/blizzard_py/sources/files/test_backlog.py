@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from blizzard_core.limits import EXPANSION
+from blizzard_core.limits import EXPANSION, LINE_BYTES
+from blizzard_core.settings.formats import NdjsonOptions
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import PartitionProgress, Progress
+from blizzard_py.job import JobFile
 from blizzard_py.sources.activity import SkippedItems
-from blizzard_py.sources.files import lines as rereading
 from blizzard_py.sources.files import watermark_files
 from blizzard_py.sources.files.discovery import PartitionSelector
-from blizzard_py.sources.files.lines import read_lines
+from blizzard_py.sources.files.lines import read_records
 from blizzard_py.sources.protocol import Backlog
 from tests.support.memory_store import MemoryStorage
 
@@ -93,6 +94,10 @@ def test_backlog_counts_future_partitions_separately(depth: int | None) -> None:
     assert found.skipped == SkippedItems(2, "d=9999-12-31/1.json")
 
 
+def read(storage: MemoryStorage, size: int, *wanted: int, name: str = "a.json") -> dict[int, bytes]:
+    return read_records(storage, JobFile(name, size), wanted, EXPANSION, NdjsonOptions())
+
+
 def test_lines_are_found_wherever_blocks_end() -> None:
     lines = [b"%d:" % number + b"x" * (number * 7919 % 40_000) for number in range(1, 301)]
     text = b"\n".join(lines)
@@ -100,15 +105,15 @@ def test_lines_are_found_wherever_blocks_end() -> None:
     for name, data in (("a.json", text), ("b.json.gz", gzip.compress(text, 1))):
         storage.objects[name] = (data, 0.0)
         wanted = [1, 2, 150, 151, 300, 301, 9999]
-        found = read_lines(storage, name, len(data), wanted, EXPANSION)
+        found = read(storage, len(data), *wanted, name=name)
         assert found == {number: lines[number - 1] for number in (1, 2, 150, 151, 300)}
-    assert read_lines(storage, "a.json", len(text), [], EXPANSION) == {}
+    assert read(storage, len(text)) == {}
 
 
-def test_a_line_that_could_not_be_ingested_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rereading, "LINE_BYTES", 1000)
+def test_a_line_that_could_not_be_ingested_is_not_read() -> None:
     storage = MemoryStorage()
-    storage.objects["a.json"] = (b"short\n" + b"x" * 2000 + b"\n", 0.0)
-    assert read_lines(storage, "a.json", 2007, [1], EXPANSION) == {1: b"short"}
-    with pytest.raises(ValueError, match="line 2 is longer than 1000 bytes"):
-        read_lines(storage, "a.json", 2007, [2], EXPANSION)
+    data = b"short\n" + b"x" * (LINE_BYTES + (2 << 20)) + b"\n"
+    storage.objects["a.json"] = (data, 0.0)
+    assert read(storage, len(data), 1) == {1: b"short"}
+    with pytest.raises(ValueError, match="line 2 is longer than 67108864 bytes"):
+        read(storage, len(data), 2)

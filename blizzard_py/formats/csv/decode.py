@@ -1,0 +1,405 @@
+"""Pieces of CSV to the declared columns.
+
+pyarrow reads all columns as text, and the rules of `formats.texts` make values of it. A piece that
+passes takes one call. Records that are not UTF-8 are taken out before, because pyarrow would fail
+on the whole piece; so are comments, which it does not know.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from blizzard_core.limits import CSV_COLUMNS
+from blizzard_core.settings.formats import CsvOptions
+from blizzard_core.settings.schema import RESCUED
+from blizzard_py.formats.conform import Conformer
+from blizzard_py.formats.csv.dialect import Dialect, Records
+from blizzard_py.formats.csv.framing import CsvContext, halves_of
+from blizzard_py.formats.protocol import BadLine, BadRecord, LineNumbers, Parsed, RecordBytes
+from blizzard_py.formats.texts import TextOptions
+from blizzard_py.job import RowSchema
+from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.framing import Piece
+
+# What a header may be taken for, if it has none of the columns.
+_DELIMITERS = ",;\t|"
+_SHOWN_NAMES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """The columns of one file: their names, and the places of the declared ones."""
+
+    names: tuple[str, ...]
+    places: Mapping[str, int]
+    others: tuple[int, ...]
+
+    @property
+    def unexpected(self) -> frozenset[str]:
+        """The names without a column."""
+        return frozenset(self.names[place] for place in self.others)
+
+
+class CsvDecoder:
+    """The `Decoder` of CSV, for the columns of one source."""
+
+    def __init__(
+        self,
+        options: CsvOptions,
+        texts: TextOptions,
+        schema: RowSchema,
+        *,
+        tolerant: bool,
+    ) -> None:
+        self._options = options
+        self._schema = schema
+        self._tolerant = tolerant
+        self._rescues = schema.unexpected_fields == "capture"
+        self._conformer = Conformer(schema.fields, rescued=self._rescues, texts=texts)
+        self._headers: dict[object, _Header] = {}
+
+    def decode(self, piece: Piece) -> Parsed:
+        """Return the records that fit as rows; see `Decoder.decode`.
+
+        Raises `FileFailed` for a header that cannot be used.
+        """
+        if piece.context is None:  # an empty file
+            return Parsed(self._conformer.table.empty_table(), 0, np.arange(0))
+        header = self._header(piece)
+        batch, at, bad = self._read(piece.data, header, _context(piece).dialect)
+        lines, records = self._lines(piece, len(at) + len(bad))
+        conformed = self._conformer.conform(self._declared(batch, header))
+        table = conformed.table
+        rows_at = at[conformed.rows_at]
+        bad |= {int(at[row]): reason for row, reason in conformed.bad.items()}
+        if self._rescues and table.num_rows:
+            rescued = self._rescued(batch.take(pa.array(conformed.rows_at)), header)
+            table = table.set_column(table.num_columns - 1, RESCUED, rescued)
+        found = self._bad_records(piece, records, bad)
+        if found and not self._tolerant:
+            raise BadLine(found[0].index, found[0].reason)
+        return Parsed(
+            table.cast(self._conformer.table), piece.lines, lines[rows_at], found, header.unexpected
+        )
+
+    def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
+        """Return the records by the line in which each begins."""
+        context = _context(piece)
+        records = context.dialect.records(piece.data)
+        places = zip(
+            records.lines.tolist(), records.starts.tolist(), records.ends.tolist(), strict=True
+        )
+        header = context.header or b""
+        return {
+            line: (start, piece.data[start:end].rstrip(b"\r\n"), header)
+            for line, start, end in places
+        }
+
+    def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
+        """Return two pieces of half the records each."""
+        return halves_of(piece, _context(piece).dialect)
+
+    def as_lines(self, piece: Piece) -> bytes:
+        """Return a line of JSON for each line of the piece, with the columns that are not declared.
+
+        Text that is a number or a truth value stands as one, so that columns get such types.
+        """
+        if not self._schema.evolves or piece.context is None:
+            return b""
+        header = self._header(piece)
+        batch, at, bad = self._read(piece.data, header, _context(piece).dialect)
+        lines, _ = self._lines(piece, len(at) + len(bad))
+        found = [b""] * piece.lines
+        names = [header.names[place] for place in header.others]
+        columns = [batch.column(place).to_pylist() for place in header.others]
+        for number, values in zip(lines[at].tolist(), zip(*columns, strict=True), strict=False):
+            members = (f"{json.dumps(n)}:{_json(v)}" for n, v in zip(names, values, strict=True))
+            found[number] = f"{{{','.join(members)}}}".encode()
+        return b"".join(line + b"\n" for line in found)
+
+    def _lines(self, piece: Piece, count: int) -> tuple[LineNumbers, Records | None]:
+        """Return the line of each record; the places too, if they had to be searched."""
+        if count == piece.lines:
+            return np.arange(count), None
+        records = _context(piece).dialect.records(piece.data)
+        return records.lines, records
+
+    def _bad_records(
+        self, piece: Piece, records: Records | None, bad: Mapping[int, str]
+    ) -> tuple[BadRecord, ...]:
+        if not bad:
+            return ()
+        places = records or _context(piece).dialect.records(piece.data)
+        title = _context(piece).header or b""
+        found = []
+        for number in sorted(bad):
+            start = int(places.starts[number])
+            text = piece.data[start : int(places.ends[number])].rstrip(b"\r\n")
+            line = int(places.lines[number])
+            found.append(BadRecord(line, start, len(text), text, bad[number], header=title))
+        return tuple(found)
+
+    def _read(
+        self, data: bytes, header: _Header, dialect: Dialect
+    ) -> tuple[pa.RecordBatch, LineNumbers, dict[int, str]]:
+        """Return text columns, the record of each row, and the reasons for the other records."""
+        comment = dialect.comment
+        if (comment and comment in data) or not _is_utf8(data):
+            return self._read_exactly(data, header, dialect)
+        bad: dict[int, str] = {}
+
+        def refused(row: pacsv.InvalidRow) -> str:
+            bad[row.number - 1] = f"{row.actual_columns} fields instead of {row.expected_columns}"
+            return "skip"
+
+        batch = self._by_arrow(data, header, dialect, refused)
+        if bad and self._options.ragged_rows == "pad":
+            return self._read_padded(data, header, dialect, bad)
+        at = np.arange(batch.num_rows + len(bad))
+        return batch, np.delete(at, list(bad)), bad
+
+    def _by_arrow(
+        self,
+        data: bytes,
+        header: _Header,
+        dialect: Dialect,
+        refused: Callable[[pacsv.InvalidRow], str],
+    ) -> pa.RecordBatch:
+        names = [str(place) for place in range(len(header.names))]
+        wanted = [str(place) for place in self._wanted(header)]
+        if not data.strip(b"\r\n"):
+            return _batch([pa.array([], pa.string()) for _ in wanted], wanted, 0)
+        try:
+            table = pacsv.read_csv(
+                pa.BufferReader(data),
+                read_options=pacsv.ReadOptions(
+                    column_names=names, use_threads=False, block_size=len(data) + 1
+                ),
+                parse_options=pacsv.ParseOptions(
+                    delimiter=dialect.delimiter.decode(),
+                    quote_char=dialect.quote.decode() or False,
+                    escape_char=dialect.escape.decode() or False,
+                    # The piece ends where no quote is open.
+                    newlines_in_values=False,
+                    invalid_row_handler=refused,
+                ),
+                convert_options=pacsv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()),
+                    include_columns=wanted,
+                    null_values=self._options.null_value,
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                    check_utf8=False,
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            if "Empty CSV" not in str(error):
+                raise
+            return _batch([pa.array([], pa.string()) for _ in wanted], wanted, 0)
+        columns = [column.combine_chunks() for column in table.columns]
+        return _batch(columns, wanted, table.num_rows)
+
+    def _wanted(self, header: _Header) -> Sequence[int]:
+        """Return the places of the columns that are read."""
+        if self._rescues or self._schema.evolves:
+            return range(len(header.names))
+        # Without any column pyarrow would not tell how many rows there are.
+        return sorted(header.places.values()) or [0]
+
+    def _read_exactly(
+        self, data: bytes, header: _Header, dialect: Dialect
+    ) -> tuple[pa.RecordBatch, LineNumbers, dict[int, str]]:
+        """Read without the records that are not UTF-8, and without comments."""
+        records = dialect.records(data)
+        texts = [
+            data[start:end]
+            for start, end in zip(records.starts.tolist(), records.ends.tolist(), strict=True)
+        ]
+        odd = {number for number, text in enumerate(texts) if not _is_utf8(text)}
+        fitting = [number for number in range(len(texts)) if number not in odd]
+        joined = b"".join(texts[number] for number in fitting)
+        numbers = np.array(fitting, np.int64)
+        batch, at, bad = self._read(joined, header, replace(dialect, comment=b""))
+        reasons = {int(numbers[number]): reason for number, reason in bad.items()}
+        return batch, numbers[at], {**reasons, **dict.fromkeys(odd, "not valid UTF-8")}
+
+    def _read_padded(
+        self, data: bytes, header: _Header, dialect: Dialect, ragged: Mapping[int, str]
+    ) -> tuple[pa.RecordBatch, LineNumbers, dict[int, str]]:
+        """Read again, with short records filled up and empty fields beyond the header dropped."""
+        records = dialect.records(data)
+        width, delimiter = len(header.names), dialect.delimiter
+        texts, numbers, bad = [], [], {}
+        for number, (start, end) in enumerate(
+            zip(records.starts.tolist(), records.ends.tolist(), strict=True)
+        ):
+            text = data[start:end]
+            if number in ragged:
+                body = text.rstrip(b"\r\n")
+                count = int(ragged[number].partition(" ")[0])
+                if count < width:
+                    text = body + delimiter * (width - count) + b"\n"
+                elif body.endswith(delimiter * (count - width)):
+                    text = body[: -len(delimiter) * (count - width)] + b"\n"
+                else:
+                    bad[number] = ragged[number]
+                    continue
+            texts.append(text)
+            numbers.append(number)
+        at = np.array(numbers, np.int64)
+        batch = self._by_arrow(b"".join(texts), header, dialect, lambda _row: "error")
+        return batch, at, bad
+
+    def _declared(self, batch: pa.RecordBatch, header: _Header) -> pa.RecordBatch:
+        """Return the declared columns by name; a missing one is null."""
+        columns = [
+            batch.column(str(header.places[spec.name]))
+            if spec.name in header.places
+            else pa.nulls(batch.num_rows, pa.string())
+            for spec in self._schema.fields
+        ]
+        names = [spec.name for spec in self._schema.fields]
+        return _batch(columns, names, batch.num_rows)
+
+    def _rescued(self, batch: pa.RecordBatch, header: _Header) -> pa.Array:
+        """Return the other columns of each row as a JSON object of texts; null without any."""
+        names = [header.names[place] for place in header.others]
+        columns = [batch.column(place).to_pylist() for place in header.others]
+        if not names:
+            return pa.nulls(batch.num_rows, pa.string())
+        found = []
+        for values in zip(*columns, strict=True):
+            present = {n: v for n, v in zip(names, values, strict=True) if v is not None}
+            found.append(json.dumps(present, ensure_ascii=False) if present else None)
+        return pa.array(found, pa.string())
+
+    def _header(self, piece: Piece) -> _Header:
+        """Return the columns of a file. Raises `FileFailed` if they cannot be used."""
+        known = self._headers.get(piece.context)
+        if known is None:
+            names = names_of(_context(piece), self._options, self._schema)
+            known = self._headers[piece.context] = self._checked(names)
+        return known
+
+    def _checked(self, names: tuple[str, ...]) -> _Header:
+        fields = {spec.name: spec for spec in self._schema.fields}
+        if len(names) > CSV_COLUMNS:
+            raise FileFailed("parse", f"has more than {CSV_COLUMNS:,} columns; is it CSV?")
+        places = {name: place for place, name in enumerate(names) if name in fields}
+        others = tuple(place for place, name in enumerate(names) if name not in fields)
+        if not places and fields:
+            raise FileFailed("parse", _no_column(names, list(fields), self._options))
+        twice = {name for name, count in Counter(names).items() if count > 1}
+        if not (self._rescues or self._schema.evolves):
+            twice &= fields.keys()
+        if twice:
+            raise FileFailed("parse", f"the header has {_shown(sorted(twice))} twice; rename one")
+        missing = [
+            name for name, spec in fields.items() if not spec.nullable and name not in places
+        ]
+        if missing:
+            raise FileFailed(
+                "parse",
+                f"the header lacks {_shown(missing)}, which schema.fields requires; the header is:"
+                f" {_shown(names)}",
+            )
+        if others and self._schema.unexpected_fields == "fail":
+            unexpected = _shown([names[place] for place in others])
+            raise FileFailed("parse", f"unexpected columns in the header: {unexpected}")
+        return _Header(names, places, others)
+
+
+def _context(piece: Piece) -> CsvContext:
+    return cast("CsvContext", piece.context)
+
+
+def names_of(context: CsvContext, options: CsvOptions, schema: RowSchema) -> tuple[str, ...]:
+    """Return the names of a file's columns."""
+    if context.header is None:
+        return tuple(options.columns) or tuple(spec.name for spec in schema.fields)
+    return split_header(context.header, context.dialect)
+
+
+def split_header(line: bytes, dialect: Dialect) -> tuple[str, ...]:
+    """Return the names in a header, without blanks around them. Raises `FileFailed`."""
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        raise FileFailed(
+            "parse", "the header is not UTF-8; set format.encoding to the file's encoding"
+        ) from error
+    rows = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=dialect.delimiter.decode(),
+        quotechar=dialect.quote.decode() or None,
+        quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE,
+        escapechar=dialect.escape.decode() or None,
+    )
+    try:
+        return tuple(name.strip() for name in next(rows, []))
+    except csv.Error as error:
+        raise FileFailed("parse", f"the header cannot be read: {error}") from error
+
+
+def _no_column(names: Sequence[str], fields: Sequence[str], options: CsvOptions) -> str:
+    found = f"the header has none of the columns of schema.fields: {_shown(names)}"
+    if len(names) == 1:
+        own = set(fields)
+        for delimiter in _DELIMITERS:
+            parts = [part.strip().strip(options.quote or "") for part in names[0].split(delimiter)]
+            if own & set(parts):
+                return f"{found}; set format.delimiter: {json.dumps(delimiter)}"
+    lower = {name.casefold() for name in names}
+    if any(field.casefold() in lower for field in fields):
+        return f"{found}; names must be written alike, in capitals or not"
+    return f"{found}; correct schema.fields, or set format.header: false"
+
+
+def _shown(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN_NAMES])
+    return shown if len(names) <= _SHOWN_NAMES else f"{shown} and {len(names) - _SHOWN_NAMES} more"
+
+
+def _batch(columns: Sequence[pa.Array], names: Sequence[str], rows: int) -> pa.RecordBatch:
+    if not columns:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+    return pa.RecordBatch.from_arrays(list(columns), list(names))
+
+
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _json(text: str | None) -> str:
+    """Return a text as the JSON value that it looks like."""
+    if text is None:
+        return "null"
+    if text in {"true", "false"} or _is_json_number(text):
+        return text
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _is_json_number(text: str) -> bool:
+    """Return whether a text is a number as JSON writes it: no zero before others, no plus."""
+    if not text or text[0] not in "-0123456789":
+        return False
+    try:
+        return isinstance(json.loads(text), int | float)
+    except ValueError:
+        return False

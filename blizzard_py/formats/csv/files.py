@@ -1,0 +1,106 @@
+"""The format CSV: its options, its encodings, and the two halves together."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from blizzard_core.settings.formats import CsvOptions
+from blizzard_py.dead_letters.reader import DeadLetter
+from blizzard_py.formats.csv.decode import CsvDecoder
+from blizzard_py.formats.csv.dialect import Dialect
+from blizzard_py.formats.csv.framing import CsvFraming
+from blizzard_py.formats.protocol import OpenFile
+from blizzard_py.formats.texts import TextOptions
+from blizzard_py.job import FieldSpec, RowSchema
+from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.framing import Piece, RefusedRecord
+
+_WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def format_of(options: CsvOptions) -> CsvFormat:
+    """Return CSV with these options."""
+    return CsvFormat(options)
+
+
+@dataclass(frozen=True)
+class CsvFormat:
+    """CSV as a `Format`."""
+
+    options: CsvOptions
+
+    def pieces(
+        self, file: OpenFile, fields: Sequence[FieldSpec]
+    ) -> Iterator[Piece | RefusedRecord]:
+        """Yield pieces of whole records; offsets are of the text in UTF-8."""
+        options = self.options
+        framing = CsvFraming(
+            self._dialect(file.path), len(fields), options.header, options.skip_rows
+        )
+        yield from framing.pieces(_as_utf8(file.blocks(), options.encoding))
+
+    def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> CsvDecoder:  # noqa: ARG002  # one path
+        """Return the decoder of these columns."""
+        options = self.options
+        texts = TextOptions(
+            options.decimal,
+            options.thousands,
+            tuple(options.date_format),
+            tuple(options.timestamp_format),
+            options.time_zone,
+            tuple(options.true_values),
+            tuple(options.false_values),
+            options.ignore_leading_white_space,
+            options.ignore_trailing_white_space,
+        )
+        return CsvDecoder(options, texts, schema, tolerant=tolerant)
+
+    def replayed(self, letters: Sequence[DeadLetter]) -> bytes:
+        """Return the records behind their header, as they stand in the file."""
+        lines = [letters[0].header, *(letter.raw for letter in letters)]
+        return b"".join(line + b"\n" for line in lines if line)
+
+    def replay_settings(self) -> CsvOptions:
+        """Return CSV in UTF-8 without lines before the header."""
+        return self.options.model_copy(update={"skip_rows": 0, "encoding": "utf-8"})
+
+    def _dialect(self, path: str) -> Dialect:
+        options = self.options
+        has_tabs = ".tsv" in path.rpartition("/")[2].lower()
+        delimiter = options.delimiter or ("\t" if has_tabs else ",")
+        return Dialect(
+            delimiter.encode(),
+            options.quote.encode(),
+            options.escape.encode(),
+            options.comment.encode(),
+        )
+
+
+def _as_utf8(blocks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    """Yield a stream in UTF-8, before anything is framed: other encodings use bytes of ASCII.
+
+    Bytes that are no text stay as they are, so that only their record is bad. In UTF-16 and UTF-32
+    what follows them cannot be known: `FileFailed`.
+    """
+    if encoding == "utf-8":
+        yield from _not_wide(blocks)
+        return
+    is_wide = encoding.startswith(("utf-16", "utf-32"))
+    decoder = codecs.getincrementaldecoder(encoding)("strict" if is_wide else "surrogateescape")
+    try:
+        for block in blocks:
+            yield decoder.decode(block).encode("utf-8", "surrogateescape")
+        yield decoder.decode(b"", final=True).encode("utf-8", "surrogateescape")
+    except UnicodeError as error:
+        raise FileFailed("parse", f"is not {encoding}: {error}") from error
+
+
+def _not_wide(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    first = next(blocks, b"")
+    if first.startswith(_WIDE_MARKS):
+        raise FileFailed("parse", "begins like UTF-16; set format.encoding: utf-16")
+    if first:
+        yield first
+    yield from blocks

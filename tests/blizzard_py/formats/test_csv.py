@@ -1,0 +1,338 @@
+"""CSV: the verdict on each record, whatever the blocks, the pieces and the neighbours."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pytest
+
+from blizzard_core.settings.formats import CsvOptions
+from blizzard_py.formats.child_process import ChildProcess
+from blizzard_py.formats.csv.dialect import Dialect
+from blizzard_py.formats.csv.files import CsvFormat
+from blizzard_py.formats.csv.framing import CsvFraming
+from blizzard_py.formats.isolate import IsolatedDecoder
+from blizzard_py.formats.protocol import BadLine, Parsed
+from blizzard_py.job import FieldSpec, RowSchema
+from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.framing import Piece, RefusedRecord
+from tests.support.ingest_job_harness import specs
+
+FIELDS = specs(a="string", b="int64")
+PIECES = [b"a", b"1", b",", b",", b'"', b'"', b"\n", b"\r\n", b"\r", b" ", b"\xff", "é".encode(),
+          b'""', b"x,y\n", b'"q",2\n', b'"m\nn",3\n', b"7,8\n", b"#", b"\\"]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """An `OpenFile` of bytes, in blocks of ``block``."""
+
+    data: bytes
+    block: int = 1 << 20
+    path: str = "x.csv"
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def blocks(self) -> Iterator[bytes]:
+        for start in range(0, len(self.data), self.block):
+            yield self.data[start : start + self.block]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The rows, bad records and refused ones of a file, each with its line and offset."""
+
+    rows: list[tuple[int, dict[str, Any]]]
+    bad: list[tuple[int, int, bytes, str]]
+    names: frozenset[str] = frozenset()
+
+    @property
+    def values(self) -> list[dict[str, Any]]:
+        return [row for _, row in self.rows]
+
+
+def options(**given: Any) -> CsvOptions:
+    return CsvOptions.model_validate({"type": "csv", **given})
+
+
+def read(
+    data: bytes,
+    fields: tuple[FieldSpec, ...] = FIELDS,
+    *,
+    block: int = 1 << 20,
+    path: str = "x.csv",
+    schema: RowSchema | None = None,
+    **given: Any,
+) -> Found:
+    form = CsvFormat(options(**given))
+    rows = schema or RowSchema(fields)
+    items = form.pieces(Bytes(data, block, path), rows.fields)
+    return collected(form, items, rows)
+
+
+def collected(form: CsvFormat, items: Iterator[Piece | RefusedRecord], schema: RowSchema) -> Found:
+    decoder = form.decoder(schema, tolerant=True, fast=True)
+    rows: list[tuple[int, dict[str, Any]]] = []
+    bad: list[tuple[int, int, bytes, str]] = []
+    names: frozenset[str] = frozenset()
+    line = 0
+    for item in items:
+        line += item.skipped
+        if isinstance(item, RefusedRecord):
+            bad.append((line + 1, item.offset, item.head, item.reason))
+            line += 1
+            continue
+        parsed: Parsed = decoder.decode(item)
+        numbers = (parsed.rows_at + line + 1).tolist()
+        rows += zip(numbers, parsed.table.to_pylist(), strict=True)
+        bad += [(line + e.index + 1, item.offset + e.offset, e.head, e.reason) for e in parsed.bad]
+        names |= parsed.unexpected
+        line += parsed.lines
+    return Found(rows, bad, names)
+
+
+def framed(data: bytes, block: int, target: int, dialect: Dialect) -> Found:
+    framing = CsvFraming(dialect, 2, header=False, target=target, limit=1 << 20)
+    form = CsvFormat(options(header=False, escape=dialect.escape.decode()))
+    items = framing.pieces(Bytes(data, block).blocks())
+    return collected(form, items, RowSchema(FIELDS))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_depends_on_blocks_and_pieces(seed: int) -> None:
+    for number in range(150):
+        chance = random.Random(1000 * seed + number)  # no secret
+        data = b"".join(chance.choices(PIECES, k=chance.randrange(1, 60)))
+        escape = b"\\" if number % 4 == 0 and not data.endswith(b"\\") else b""
+        dialect = Dialect(b",", b'"', escape, b"")
+        whole = framed(data, len(data), 1 << 20, dialect)
+        parts = framed(data, chance.randrange(1, 9), chance.randrange(1, 20), dialect)
+        assert parts == whole, data
+        for _, offset, raw, _ in whole.bad:
+            # A mark at the start is dropped, and offsets count it.
+            assert data[offset : offset + len(raw)] == raw, data
+        is_closed = not any("never closed" in reason for *_, reason in whole.bad)
+        if is_closed and not escape and data.strip(b"\r\n"):
+            assert len(whole.rows) + len(whole.bad) == arrows_records(data), data
+
+
+def arrows_records(data: bytes) -> int:
+    """Return how many records pyarrow finds in the whole, or -1 if it fails."""
+    bad: list[Any] = []
+
+    def refused(row: Any) -> str:
+        bad.append(row.number)
+        return "skip"
+
+    data = data.replace(b"\xff", b"?")
+    table = pacsv.read_csv(
+        io.BytesIO(data if data.endswith((b"\n", b"\r")) else data + b"\n"),
+        read_options=pacsv.ReadOptions(column_names=["a", "b"], use_threads=False),
+        parse_options=pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=refused),
+        convert_options=pacsv.ConvertOptions(column_types={"a": pa.binary(), "b": pa.binary()}),
+    )
+    return int(table.num_rows) + len(bad)
+
+
+def test_an_unclosed_quote_loses_no_other_record() -> None:
+    found = read(b'a,b\nx,1\n"y,2\nz,3\nw,4\n')
+    assert found.rows == [
+        (2, {"a": "x", "b": 1}),
+        (4, {"a": "z", "b": 3}),
+        (5, {"a": "w", "b": 4}),
+    ]
+    assert found.bad == [(3, 8, b'"y,2', "a quote in it is never closed")]
+
+
+def test_line_is_where_a_record_begins() -> None:
+    found = read(b'a,b\n\n"x\ny",1\nz,oops\n\n"p\r\nq",2\n')
+    assert found.rows == [(3, {"a": "x\ny", "b": 1}), (7, {"a": "p\r\nq", "b": 2})]
+    assert [(line, raw) for line, _, raw, _ in found.bad] == [(5, b"z,oops")]
+
+
+@pytest.mark.parametrize(
+    ("data", "given", "rows"),
+    [
+        (b"b,a\n1,x\n", {}, [("x", 1)]),
+        (b"\xef\xbb\xbf a , b \nx,1\n", {}, [("x", 1)]),
+        (b"a,b,c\nx,1,more\n", {}, [("x", 1)]),
+        (b"a\nx\n", {}, [("x", None)]),
+        (b"a,b\nx, 1\n", {}, [("x", 1)]),
+        (b"a,b\n x ,1\n", {}, [(" x ", 1)]),
+        (b"a,b\n x ,1\n", {"ignore_leading_white_space": True}, [("x ", 1)]),
+        (b'a,b\n"",1\n,2\n', {}, [("", 1), (None, 2)]),
+        (b"a,b\nNULL,NULL\n", {"null_value": "NULL"}, [(None, None)]),
+        (b'a;b\n"x;1";"2"\n', {"delimiter": ";"}, [("x;1", 2)]),
+        (b"x,1\n", {"header": False}, [("x", 1)]),
+        (b"1,x\n", {"header": False, "columns": ["b", "a"]}, [("x", 1)]),
+        (b"title\n\na,b\nx,1\n", {"skip_rows": 1}, [("x", 1)]),
+        (b'#no\na,b\n#,9\nx,1\n# "\ny,2\n', {"comment": "#"}, [("x", 1), ("y", 2)]),
+        (b"a,b\nx\ny,2,,\nz,3,4\n", {"ragged_rows": "pad"}, [("x", None), ("y", 2)]),
+        (b'a,b\n"x\\"y",1\n', {"escape": "\\"}, [('x"y', 1)]),
+        (b'a,b\n5" disk,1\n"x"1,2\n', {}, [('5" disk', 1), ("x1", 2)]),
+        (b'a,b\n"x,1\n', {"quote": ""}, [('"x', 1)]),
+        ("a,b\nä,1\n".encode("cp1252"), {"encoding": "cp1252"}, [("ä", 1)]),
+        ("a,b\nä,1\n".encode("utf-16"), {"encoding": "utf-16"}, [("ä", 1)]),
+        ("a,b\n表,1\n".encode("shift_jis"), {"encoding": "shift_jis"}, [("表", 1)]),
+        (b"a,b\rx,1\ry,2", {}, [("x", 1), ("y", 2)]),
+        (b"a,b\n", {}, []),
+        (b"", {}, []),
+        (b"\n\n", {}, []),
+    ],
+)  # fmt: skip
+def test_files_of_every_form(data: bytes, given: dict[str, Any], rows: list[Any]) -> None:
+    for block in (1, 3, 1 << 20):
+        assert [tuple(row.values()) for row in read(data, block=block, **given).values] == rows
+
+
+def test_values_follow_the_options() -> None:
+    fields = specs(n="float64", d="date", t="timestamp", f="boolean")
+    found = read(
+        b"n;d;t;f\n1.234,5;31.12.2024;31.12.2024 13:00;ja\n",
+        fields,
+        delimiter=";", decimal=",", thousands=".", date_format="%d.%m.%Y",
+        timestamp_format="%d.%m.%Y %H:%M", time_zone="Europe/Berlin",
+        true_values="ja", false_values="nein",
+    )  # fmt: skip
+    assert [str(value) for value in found.values[0].values()] == [
+        "1234.5", "2024-12-31", "2024-12-31 12:00:00+00:00", "True",
+    ]  # fmt: skip
+
+
+def test_tab_is_the_delimiter_of_tsv_files() -> None:
+    assert read(b"a\tb\nx\t1\n", path="d=1/x.tsv.gz").values == [{"a": "x", "b": 1}]
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (b"y,2,3", "3 fields instead of 2"),
+        (b"y", "1 fields instead of 2"),
+        (b"y,0x1F", "column 'b'"),
+        (b"y,1.5", "column 'b'"),
+        (b"caf\xe9,2", "not valid UTF-8"),
+        (b"\xff", "not valid UTF-8"),
+        (b'"m\nn",oops', "column 'b'"),
+    ],
+)
+def test_a_bad_record_leaves_its_neighbours_alone(record: bytes, reason: str) -> None:
+    found = read(b"a,b\nx,1\n" + record + b"\nz,3\n")
+    assert [row["a"] for row in found.values] == ["x", "z"]
+    [(line, offset, raw, why)] = found.bad
+    assert (line, offset, raw) == (3, 8, record)
+    assert reason in why
+
+
+@pytest.mark.parametrize(
+    ("data", "given", "reason"),
+    [
+        (b"a;b\nx;1\n", {}, 'set format.delimiter: ";"'),
+        (b"A,B\nx,1\n", {}, "names must be written alike"),
+        (b"p,q\nx,1\n", {}, "correct schema.fields, or set format.header: false"),
+        (b"a,b,a\nx,1,y\n", {}, "the header has a twice"),
+        ("a,b\nx,1\n".encode("utf-16"), {}, "format.encoding: utf-16"),
+        ("a,ä\nx,1\n".encode("cp1252"), {}, "the header is not UTF-8"),
+        (b'a,"b\nx,1\n', {}, "the header has a quote that is never closed"),
+        ("a,b\nx,1\n".encode("utf-16")[:-1], {"encoding": "utf-16"}, "is not utf-16"),
+    ],
+)
+def test_a_header_that_cannot_be_used_fails_the_file(
+    data: bytes, given: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(FileFailed) as caught:
+        read(data, **given)
+    assert reason in caught.value.reason
+    assert caught.value.outcome == "quarantined"
+
+
+def test_a_required_column_must_be_in_the_header() -> None:
+    fields = (FieldSpec("a", "string", nullable=False), *specs(b="int64"))
+    with pytest.raises(FileFailed, match=r"the header lacks a, which schema\.fields requires"):
+        read(b"b,c\n1,2\n", fields)
+
+
+def test_columns_that_are_not_declared_follow_the_schema() -> None:
+    data = b"a,b,c,d\nx,1,more,\ny,2,,7\n"
+    assert read(data).names == {"c", "d"}
+    captured = read(data, schema=RowSchema(FIELDS, "capture"))
+    assert [row["_rescued"] for row in captured.values] == ['{"c": "more"}', '{"d": "7"}']
+    with pytest.raises(FileFailed, match="unexpected columns in the header: c, d"):
+        read(data, schema=RowSchema(FIELDS, "fail"))
+
+
+def test_new_columns_get_values_as_they_look() -> None:
+    form = CsvFormat(options())
+    schema = RowSchema(FIELDS, evolves=True)
+    data = b'a,b,c\nx,1,7\n"y\n",2,text\nz,3,007\nw,4,true\nv,5,\n'
+    [piece] = form.pieces(Bytes(data), FIELDS)
+    assert isinstance(piece, Piece)
+    lines = form.decoder(schema, tolerant=True, fast=True).as_lines(piece).split(b"\n")
+    assert lines == [
+        b'{"c":7}', b'{"c":"text"}', b"", b'{"c":"007"}', b'{"c":true}', b'{"c":null}', b"",
+    ]  # fmt: skip
+
+
+def test_a_child_process_gives_the_same_as_a_thread() -> None:
+    data = b'a,b\nx,1\ny,oops\n"m\nn",3\n\xff,4\n'
+    form, schema = CsvFormat(options()), RowSchema(FIELDS)
+    [piece] = form.pieces(Bytes(data), FIELDS)
+    assert isinstance(piece, Piece)
+    with ChildProcess() as children:
+        isolated = IsolatedDecoder(children, form, schema, tolerant=True).decode(piece)
+    direct = form.decoder(schema, tolerant=True, fast=True).decode(piece)
+    assert isolated.table.equals(direct.table)
+    assert isolated.bad == direct.bad
+    assert np.array_equal(isolated.rows_at, direct.rows_at)
+
+
+def test_halves_together_are_the_whole() -> None:
+    data = b"a,b\n" + b"".join(b'"r\n%d",%d\n' % (n, n) for n in range(9))
+    form, schema = CsvFormat(options()), RowSchema(FIELDS)
+    decoder = form.decoder(schema, tolerant=True, fast=True)
+    [piece] = form.pieces(Bytes(data), FIELDS)
+    assert isinstance(piece, Piece)
+    halves = decoder.halves(piece)
+    assert halves is not None
+    assert b"".join(half.data for half in halves) == piece.data
+    whole, parts = decoder.decode(piece), [decoder.decode(half) for half in halves]
+    assert pa.concat_tables([part.table for part in parts]).equals(whole.table)
+    assert sum(part.lines for part in parts) == whole.lines
+
+
+def test_without_tolerance_the_first_bad_record_is_raised() -> None:
+    form = CsvFormat(options())
+    [piece] = form.pieces(Bytes(b"a,b\nx,1\ny,oops\nz,q\n"), FIELDS)
+    assert isinstance(piece, Piece)
+    with pytest.raises(BadLine) as caught:
+        form.decoder(RowSchema(FIELDS), tolerant=False, fast=True).decode(piece)
+    assert caught.value.index == 1
+
+
+def test_pieces_have_no_more_values_than_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blizzard_py.formats.csv.framing.CHUNK_CELLS", 100)
+    form = CsvFormat(options())
+    data = b"a,b\n" + b"x,1\n" * 50
+    pieces = [p for p in form.pieces(Bytes(data), FIELDS) if isinstance(p, Piece)]
+    assert len(pieces) > 5
+    assert max(piece.cells for piece in pieces) <= 100
+    assert len(read(data).rows) == 50
+
+
+def test_a_record_above_the_limit_is_refused_by_its_first_line() -> None:
+    framing = CsvFraming(Dialect(b",", b'"', b"", b""), 2, limit=100, target=20)
+    data = b'a,b\nx,1\n"' + b"y\n" * 100 + b'",2\nz,3\n'
+    items = list(framing.pieces(Bytes(data, 7).blocks()))
+    refused = [item for item in items if isinstance(item, RefusedRecord)]
+    assert refused[0].head == b'"y'
+    assert "longer than 100 bytes" in refused[0].reason
+    lines = sum(item.skipped + (item.lines if isinstance(item, Piece) else 1) for item in items)
+    assert lines == data.count(b"\n")

@@ -138,7 +138,3 @@ def _transcoded(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     except UnicodeError as error:
         reason = f"the file is not {encoding}; set the encoding of the format"
         raise FileFailed("parse", reason) from error
-
-
-def _quoted(key: str) -> bytes:
-    return b'"%s"' % key.replace("\\", "\\\\").replace('"', '\\"').encode()

@@ -13,7 +13,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from blizzard_core.limits import RECORDS_LEVELS
-from blizzard_core.settings.formats import FormatSettings, JsonOptions
+from blizzard_core.settings.formats import JsonOptions, NdjsonOptions
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.child_process import ChildProcess
 from blizzard_py.formats.grouping import shares
@@ -389,22 +389,18 @@ def test_isolated_decoding_gives_the_same(content: bytes) -> None:
     assert again == expected
     read = decoder.records(items[0])  # type: ignore[arg-type]
     for index in range(3):
-        offset, raw = read(index)
+        offset, raw, _ = read[index]
         assert content[items[0].offset + offset :].startswith(raw)
 
 
-@pytest.mark.parametrize("keys", [(), ("data", 'a"b')])
-def test_letters_are_replayed_as_a_document(keys: tuple[str, ...]) -> None:
-    form = JsonFormat(keys)
+def test_letters_are_replayed_as_lines() -> None:
+    form = JsonFormat(("data",))
     letters = [
         DeadLetter(uri="file:///a.json", error="", stage="parse", timestamp="", line=n, raw=raw)
-        for n, raw in enumerate([b'{"id":1}', b"7", b'{\n"id":3}'])
+        for n, raw in enumerate([b'{"id":1}', b"7", b'{\r\n"id":3}'])
     ]
-    ending, content = form.replayed(letters)
-    assert ending == ".json"
-    found = verdicts(content, form)
-    assert [row["id"] for row in rows_of(found)] == [1, 3]
-    assert len(found.bad) == 1
+    assert form.replayed(letters) == b'{"id":1}\n7\n{  "id":3}\n'
+    assert form.replay_settings() == NdjsonOptions()
 
 
 # --- whole tasks --------------------------------------------------------------------------------

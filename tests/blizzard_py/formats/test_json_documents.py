@@ -13,7 +13,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from blizzard_core.limits import RECORDS_LEVELS
-from blizzard_core.settings.formats import JsonOptions, NdjsonOptions
+from blizzard_core.settings.formats import FormatSettings, JsonOptions, NdjsonOptions
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.child_process import ChildProcess
 from blizzard_py.formats.grouping import shares

@@ -1,0 +1,73 @@
+"""The names of files that polls take, by format, codec and pattern."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_py.sources.files.file_names import accepts, can_count, why_ignored
+
+
+def source(**given: Any) -> SourceSettings:
+    return SourceSettings.model_validate({"source_uri": "x", **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "taken", "ignored"),
+    [
+        ({"format": "csv"}, ["d=1/a.csv", "a.tsv", "a.txt", "a.csv.gz"], ["a.json", "a.CSV"]),
+        ({"format": {"type": "json"}}, ["a.json", "a.json.zst"], ["a.ndjson", "a.csv"]),
+        ({"format": "csv", "compression": "gzip"}, ["a.csv.gz"], ["a.csv", "a.csv.zst"]),
+        ({"path_glob_filter": "*.dat"}, ["d=1/a.dat"], ["a.ndjson", "a.dat/b.json"]),
+        ({"path_glob_filter": "e_??.CSV"}, ["e_01.CSV"], ["e_1.CSV", "e_01.csv"]),
+    ],
+)
+def test_names_follow_the_format(given: Any, taken: list[str], ignored: list[str]) -> None:
+    settings = source(**given)
+    accept, possible = accepts(settings), can_count(settings)
+    for path in taken:
+        assert accept(path)
+        assert possible(path)
+        assert why_ignored(path, settings) is None
+    for path in ignored:
+        assert not accept(path)
+        assert why_ignored(path, settings)
+
+
+def test_reasons_name_the_setting() -> None:
+    assert "path_glob_filter: *.dat" in (
+        why_ignored("a.csv", source(path_glob_filter="*.dat")) or ""
+    )
+    assert "format: csv" in (why_ignored("a.json", source(format="csv")) or "")
+
+
+def test_files_of_another_format_may_have_been_ingested_once() -> None:
+    assert can_count(source(format="csv"))("d=1/a.ndjson.gz")
+    assert not can_count(source(format="csv"))("d=1")
+    assert not can_count(source(format="csv"))("d=1/_a.csv")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"type": "csv", "sep": ";"}, "sep is delimiter here"),
+        ({"type": "csv", "nullValue": "x"}, "nullValue is null_value here"),
+        ({"type": "csv", "multiLine": True}, "quotes may always hold line ends"),
+        ({"type": "csv", "mode": "PERMISSIVE"}, "error_handling.on_bad_record"),
+        ({"type": "csv", "delimiter": "||"}, "delimiters of several are not read"),
+        ({"type": "csv", "delimiter": '"'}, "must differ"),
+        ({"type": "csv", "encoding": "idna"}, "is no encoding of text"),
+        ({"type": "csv", "encoding": "utf-7"}, "is no encoding of text"),
+        ({"type": "csv", "columns": ["a"]}, "columns goes with header: false"),
+        ({"type": "csv", "date_format": "dd.MM.yyyy"}, "%d.%m.%Y"),
+        ({"type": "csv", "thousands": "."}, "decimal and thousands must differ"),
+        ("excel97", "ndjson"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(given: Any, message: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        source(format=given)
+    assert message in str(caught.value)

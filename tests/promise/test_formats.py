@@ -1,0 +1,83 @@
+"""Files of other formats through both daemons: killed, replayed, and read by a second engine."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.s3_server import S3Server
+from tests.support.scenario import Scenario
+
+IDS = list(range(1, 31))
+
+
+def csv(*ids: int) -> bytes:
+    """Records of which each fills two lines."""
+    return ("id;text\n" + "".join(f'{number};"t\n{number}"\n' for number in ids)).encode()
+
+
+def document(*ids: int) -> bytes:
+    return json.dumps({"data": [{"id": number, "text": "t"} for number in ids]}, indent=1).encode()
+
+
+FORMATS: dict[str, tuple[dict[str, str], Callable[..., bytes]]] = {
+    "csv": ({"type": "csv", "delimiter": ";"}, csv),
+    "json": ({"type": "json", "records": "data"}, document),
+}
+
+
+@pytest.fixture(params=["local", "s3"])
+def scenario(request: pytest.FixtureRequest, tmp_path: Path) -> Scenario:
+    if request.param == "local":
+        return Scenario(tmp_path, str(tmp_path))
+    server: S3Server = request.getfixturevalue("s3")
+    return Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
+
+
+def fill(scenario: Scenario, name: str) -> None:
+    """Three good files, one of them packed."""
+    settings, content = FORMATS[name]
+    scenario.main_source["format"] = settings
+    scenario.write_config()
+    for day in (1, 2, 3):
+        ids = range(10 * day - 9, 10 * day + 1)
+        scenario.put(f"date=2024-01-0{day}/a.{name}", content(*ids[:5]))
+        scenario.put(f"date=2024-01-0{day}/b.{name}.gz", gzip.compress(content(*ids[5:])))
+
+
+@pytest.mark.parametrize("point", ["2-ingested", "3-prepared", "4-one-renamed"])
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.promise("G-019")
+def test_rows_come_once_after_a_kill(scenario: Scenario, name: str, point: str) -> None:
+    fill(scenario, name)
+    scenario.kill_at(f"DIRECT:{point}", "blizzard")
+    scenario.commit()
+    scenario.ingest()
+    scenario.commit()
+    assert scenario.ids() == IDS
+
+
+def test_spark_reads_csv_and_its_letters_come_again(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    scenario.document["pipelines"]["events"]["error_handling"] = {"max_bad_fraction": 1}
+    fill(scenario, "csv")
+    scenario.put("date=2024-01-03/c.csv", b'id;text\n"1.031";x\n1.032;y\nno;z\n')
+    scenario.once("blizzard")
+    scenario.commit()
+    assert scenario.ids() == IDS
+    scenario.main_source["format"] = {**FORMATS["csv"][0], "thousands": ".", "decimal": ","}
+    scenario.write_config()
+    letters = scenario.run("blizzard", "dlq", "list", str(scenario.config), "--json")
+    [letter] = {json.loads(line)["id"] for line in letters.stdout.splitlines()}
+    chosen = ("--pipeline", "events", "--source", "main", "--letter", letter)
+    scenario.call("blizzard", "replay", str(scenario.config), *chosen)
+    scenario.commit()
+    assert scenario.ids() == [*IDS, 1031, 1032]
+    queue = tmp_path / "lake/events/_blizzard/dlq/events_main"
+    [waiting] = queue.glob("*.records.ndjson")
+    found = json.loads(waiting.read_text())
+    assert (found["raw"], found["header"]) == ("no;z", "id;text")

@@ -25,7 +25,7 @@ pipelines:
     sources:
       main:
         source_uri: {quoted(source_uri)}
-        poll_interval: 1m        # how often to look for new files
+{_format(found)}        poll_interval: 1m        # how often to look for new files
 {_layout(found.layout)}
         # storage_options:       # default: the standard credentials of the store
         #   AWS_REGION: us-east-1
@@ -41,6 +41,15 @@ pipelines:
 
 # metrics: {{ address: "127.0.0.1:9090", penguin_address: "127.0.0.1:9091" }}
 """
+
+
+def _format(found: Sample) -> str:
+    """Return the format where it is not the default, as the sample shows it; check it."""
+    if found.format.type == "ndjson":
+        return ""
+    options = found.format.model_dump(exclude_defaults=True, exclude={"type"})
+    text = flow({"type": found.format.type, **options}) if options else found.format.type
+    return f"        format: {text}\n"
 
 
 def _layout(template: str) -> str:
@@ -79,7 +88,7 @@ def _schema(found: Sample) -> str:
         lines = [
             f"# From {seen}; check the types.",
             "# infer: true              # find out what is not declared",
-            "fields:                    # other fields of the JSON are ignored",
+            "fields:                    # other fields are ignored",
             *(f"  - {flow(field_document(field))}" for field in found.fields),
         ]
     lines += [

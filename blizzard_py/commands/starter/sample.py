@@ -9,20 +9,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from blizzard_core.errors import StorageError
+from blizzard_core.errors import StorageError, Unavailable
+from blizzard_core.settings.formats import CsvOptions, JsonOptions, NdjsonOptions
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Storage, is_hidden
 from blizzard_core.watermark.paths import depth_of
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.commands.starter.layout import layout_of
-from blizzard_py.job import FieldSpec
+from blizzard_py.commands.starter.recognize import Head, recognize
+from blizzard_py.job import FieldSpec, JobFile
+from blizzard_py.lines.decompress import opened
+from blizzard_py.lines.failure import FileFailed
 from blizzard_py.schema.inference import Inference, Rules
 from blizzard_py.sources.files.discovery import notes_of
-from blizzard_py.sources.files.file_names import accepts, names_that_count
+from blizzard_py.sources.files.file_names import accepts
 from blizzard_py.sources.files.sampling import chosen, first_lines
 
 SAMPLE_FILES = 8
 SAMPLE_BYTES = 1 << 20
+_LINES = NdjsonOptions()
+# JSON documents have an ending of NDJSON; the content tells them.
+_KINDS = {
+    form.type: accepts(SourceSettings(source_uri="/", format=form))
+    for form in (NdjsonOptions(), CsvOptions(type="csv"))
+}
+_ENDINGS = (*NdjsonOptions.endings, *CsvOptions.endings)
 # How far a listing is followed: keys, and pages, of which a local directory is one.
 _KEYS = 10_000
 _PAGES = 2_000
@@ -43,6 +54,7 @@ class Sample:
     layout: str = ""
     problem: str = ""
     notes: tuple[str, ...] = ()
+    format: NdjsonOptions | JsonOptions | CsvOptions = _LINES
 
 
 def sample(storage: Storage) -> Sample:
@@ -53,28 +65,30 @@ def sample(storage: Storage) -> Sample:
             summary = (
                 f", and what is there, {others[0].path} for one, has another name" if others else ""
             )
-            names = names_that_count(SourceSettings(source_uri=storage.uri))
             return Sample(
-                problem=f"{storage.uri} holds no NDJSON file yet{summary}: {names} (CSV and"
-                " Parquet are read as tables: docs/reference/tables.md)"
+                problem=f"{storage.uri} holds no file yet that can be read{summary}:"
+                f" {', '.join(_ENDINGS)} (Parquet is read as a table: docs/reference/tables.md)"
             )
         layout = layout_of(entry.path for entry in entries)
         paths = [entry.path for entry in entries]
         progress = Progress(depth=depth_of(paths))
-        notes = tuple(notes_of(SourceSettings(source_uri=storage.uri), progress, paths))
         inference = Inference(Rules(timestamps=True))
         files = chosen(entries, SAMPLE_FILES)
+        form = recognize([_head(storage, file) for file in files])
+        source = SourceSettings(source_uri=storage.uri, format=form)
+        notes = tuple(notes_of(source, progress, paths))
         for file in files:
-            for number, line in enumerate(first_lines(storage, file, SAMPLE_BYTES), 1):
+            for number, line in enumerate(first_lines(storage, file, SAMPLE_BYTES, form), 1):
                 inference.add(line, f"{file.path}, line {number}")
     except StorageError as error:
         return Sample(problem=str(error))
     found = inference.result()
     problem = ""
     if not found.fields:
-        read = f"no line of {files[0].path}{_and_others(len(files))} can be read as NDJSON"
-        problem = f"{read}, which has one JSON object to a line and no list around them"
-    return Sample(found.fields, found.left_out, len(files), found.records, layout, problem, notes)
+        problem = f"no record of {files[0].path}{_and_others(len(files))} can be read"
+    return Sample(
+        found.fields, found.left_out, len(files), found.records, layout, problem, notes, form
+    )
 
 
 def _and_others(files: int) -> str:
@@ -82,17 +96,37 @@ def _and_others(files: int) -> str:
     return f" and {more:,} {'other' if more == 1 else 'others'}" if more else ""
 
 
+def _head(storage: Storage, file: Entry) -> Head:
+    """Return the first bytes of a file; nothing of a damaged one."""
+    data = bytearray()
+    try:
+        with opened(storage, JobFile(file.path, file.size)) as blocks:
+            for block in blocks:
+                data += block
+                if len(data) > SAMPLE_BYTES:
+                    return Head(file.path, bytes(data[:SAMPLE_BYTES]), is_whole=False)
+    except FileFailed as error:
+        if error.outcome == "retry":
+            raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error
+        return Head(file.path, b"", is_whole=False)
+    return Head(file.path, bytes(data), is_whole=True)
+
+
 def _entries(storage: Storage) -> tuple[list[Entry], list[Entry]]:
-    """Files with something in them, of the beginning of the listing: NDJSON by name, and others."""
-    accept = accepts(SourceSettings(source_uri=storage.uri))
-    found: list[Entry] = []
+    """Return files of the beginning of the listing: of the most frequent format, and others.
+
+    Empty files do not count.
+    """
+    by_format: dict[str, list[Entry]] = {}
     others: list[Entry] = []
     keys = 0
     for number, page in enumerate(storage.list_range("", None), 1):
         for entry in page.entries:
             if entry.size and not is_hidden(entry.path):
-                (found if accept(entry.path) else others).append(entry)
+                kind = next((name for name, accept in _KINDS.items() if accept(entry.path)), None)
+                (others if kind is None else by_format.setdefault(kind, [])).append(entry)
         keys += len(page.entries)
         if keys >= _KEYS or number == _PAGES:
             break
-    return found, others
+    most = max(by_format.values(), key=len, default=[])
+    return most, others

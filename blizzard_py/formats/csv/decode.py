@@ -25,6 +25,7 @@ from blizzard_core.settings.schema import RESCUED
 from blizzard_py.formats.conform import Conformer
 from blizzard_py.formats.csv.dialect import Dialect, Records
 from blizzard_py.formats.csv.framing import CsvContext, halves_of
+from blizzard_py.formats.csv.looks import json_value_of
 from blizzard_py.formats.protocol import BadLine, BadRecord, LineNumbers, Parsed, RecordBytes
 from blizzard_py.formats.texts import TextOptions
 from blizzard_py.job import RowSchema
@@ -123,7 +124,10 @@ class CsvDecoder:
         names = [header.names[place] for place in header.others]
         columns = [batch.column(place).to_pylist() for place in header.others]
         for number, values in zip(lines[at].tolist(), zip(*columns, strict=True), strict=False):
-            members = (f"{json.dumps(n)}:{_json(v)}" for n, v in zip(names, values, strict=True))
+            members = (
+                f"{json.dumps(name)}:{json_value_of(value, self._options)}"
+                for name, value in zip(names, values, strict=True)
+            )
             found[number] = f"{{{','.join(members)}}}".encode()
         return b"".join(line + b"\n" for line in found)
 
@@ -384,22 +388,3 @@ def _is_utf8(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _json(text: str | None) -> str:
-    """Return a text as the JSON value that it looks like."""
-    if text is None:
-        return "null"
-    if text in {"true", "false"} or _is_json_number(text):
-        return text
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _is_json_number(text: str) -> bool:
-    """Return whether a text is a number as JSON writes it: no zero before others, no plus."""
-    if not text or text[0] not in "-0123456789":
-        return False
-    try:
-        return isinstance(json.loads(text), int | float)
-    except ValueError:
-        return False

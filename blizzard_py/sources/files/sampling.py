@@ -70,7 +70,7 @@ def _first_records(
         with SourceFile(storage, JobFile(file.path, file.size)) as opened_file:
             for item in form.pieces(opened_file, ()):
                 if isinstance(item, Piece):
-                    for line in decoder.as_lines(item).splitlines():
+                    for line in decoder.as_lines(item).split(b"\n")[:-1]:
                         size += len(line) + 1
                         if size > limit:
                             return found

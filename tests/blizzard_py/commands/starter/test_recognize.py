@@ -1,0 +1,96 @@
+"""Formats by names and first bytes: real shapes of files, each read without losing a row."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from blizzard_core.settings.formats import CsvOptions, JsonOptions
+from blizzard_core.settings.load import load_config
+from blizzard_core.storage.local import LocalStorage
+from blizzard_py.app.wiring import ingest_settings
+from blizzard_py.commands.starter.config import configuration
+from blizzard_py.commands.starter.recognize import Head, recognize
+from blizzard_py.commands.starter.sample import sample
+from tests.support.ingest_job_harness import IngestJobHarness
+
+ROWS = [{"id": number, "name": f"n{number}"} for number in range(1, 4)]
+PRETTY = json.dumps({"meta": {"page": 1}, "data": {"items": ROWS}}, indent=2).encode()
+CSV: dict[str, tuple[str, bytes, int]] = {
+    "plain": ("a.csv", b"id,name\n1,x\n2,y\n", 2),
+    "semicolon and decimal comma": ("a.csv", b"id;price\n1;1.234,50\n2;7,25\n", 2),
+    "utf-16 export": ("a.csv", "id;name\n1;ä\n2;b\n".encode("utf-16"), 2),
+    "cp1252 export": ("a.csv", "id;name\n1;ä\n2;b\n".encode("cp1252"), 2),
+    "byte order mark": ("a.csv", b"\xef\xbb\xbfid,name\n1,x\n", 1),
+    "tabs and comments": ("a.txt", b"# made by x\n# v2\nid\tname\n1\tx\n2\ty\n", 2),
+    "tsv": ("a.tsv", b"id\tname\n1\tx\n", 1),
+    "pipes": ("a.txt", b"id|name|z\n1|x|\n2|y|\n", 2),
+    "line ends in quotes": ("a.csv", b'id,note\n1,"a\nb, c"\n2,"d ""e"""\n', 2),
+    "database export": ("a.csv", b'"id","at"\r\n"1","2024-01-01 10:00:00"\r\n"2",\r\n', 2),
+    "title rows": ("a.csv", b"Report\n\nid,name,z\n1,x,\n2,y,\n3,w,\n", 3),
+    "no header": ("a.csv", b"1,x,2024-01-01\n2,y,2024-01-02\n", 2),
+    "formatted dates": ("a.csv", b"id;d;t\n1;31.12.2024;31.12.2024 10:00\n", 1),
+    "american dates": ("a.csv", b"id,d\n1,12/31/2024\n2,01/02/2024\n", 2),
+    "null words": ("a.csv", b"id,n,s\n1,NULL,x\n2,5,NULL\n", 2),
+    "codes with zeros": ("a.csv", b"id,zip\n1,01067\n2,80331\n", 2),
+    "truth values": ("a.csv", b"id,ok\n1,true\n2,false\n", 2),
+    "array": ("a.json", json.dumps(ROWS).encode(), 3),
+    "pretty with a path": ("a.json", PRETTY, 3),
+    "objects behind each other": ("a.json", b'{\n"id": 1\n}\n{\n"id": 2\n}\n', 2),
+    "lines": ("a.json", b'{"id": 1}\n{"id": 2}\n', 2),
+}
+
+
+@pytest.mark.parametrize("shape", CSV)
+def test_real_shapes_are_read_without_losing_a_row(tmp_path: Path, shape: str) -> None:
+    path, content, rows = CSV[shape]
+    world = IngestJobHarness(tmp_path)
+    world.put(path, content)
+    found = sample(LocalStorage(str(world.source)))
+    assert found.problem == ""
+    text = configuration(str(world.source), str(world.table), found)
+    (tmp_path / "config.yaml").write_text(text)
+    [pipeline] = load_config(tmp_path / "config.yaml").pipelines.values()
+    settings = ingest_settings(pipeline, pipeline.sources["main"])
+    again = IngestJobHarness(
+        tmp_path, fields=settings.schema.fields, format=settings.format, max_bad_fraction=0.0
+    )
+    report = again.run_task()
+    assert [(file.outcome, file.error) for file in report.files] == [("ingested", "")]
+    assert len(again.rows(report)) == rows
+    document = yaml.safe_load(text)["pipelines"]["events"]["sources"]["main"]
+    assert document.get("format") != "ndjson"
+
+
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ("semicolon and decimal comma", {"delimiter": ";", "decimal": ",", "thousands": "."}),
+        ("tabs and comments", {"delimiter": "\t", "comment": "#"}),
+        ("tsv", {}),
+        ("title rows", {"skip_rows": 2}),
+        ("no header", {"header": False, "columns": ["column_1", "column_2", "column_3"]}),
+        ("null words", {"null_value": ["", "NULL"]}),
+        ("american dates", {"date_format": ["%m/%d/%Y"]}),
+        ("cp1252 export", {"delimiter": ";", "encoding": "cp1252"}),
+    ],
+)
+def test_options_are_what_the_files_need(shape: str, options: dict[str, Any]) -> None:
+    path, content, _ = CSV[shape]
+    found = recognize([Head(path, content, is_whole=True)])
+    assert isinstance(found, CsvOptions)
+    assert found.model_dump(exclude_defaults=True, exclude={"type"}) == options
+
+
+def test_the_array_of_a_long_document_is_found_by_its_beginning() -> None:
+    found = recognize([Head("a.json", PRETTY[:90], is_whole=False)])
+    assert isinstance(found, JsonOptions)
+    assert found.records == "data.items"
+
+
+def test_nothing_is_told_of_empty_files() -> None:
+    assert recognize([Head("a.csv", b" \n", is_whole=True)]).type == "ndjson"

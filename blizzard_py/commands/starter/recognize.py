@@ -1,9 +1,9 @@
 """The format of a source's files, told by their names and first bytes, for ``blizzard init``. Pure.
 
-Lines that parse are NDJSON. Other JSON is documents, with the path of the largest array of objects.
-Anything else is delimited text. Its delimiter is the one that gives nearly all records one number
-of fields above 1. What cannot be told, such as the day and month of `01.02.2024`, is written as the
-more common case; the operator checks it in the configuration.
+Names tell JSON from delimited text. Lines that parse are NDJSON; other JSON is documents, with the
+path of the largest array of objects. The delimiter of text is the one that gives nearly all records
+one number of fields above 1. What cannot be told, such as the day and month of `01.02.2024`, is
+written as the more common case; the operator checks it in the configuration.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from blizzard_core.settings.formats import CsvOptions, JsonOptions, NdjsonOptions
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_py.sources.files.file_names import accepts
 
 _DELIMITERS = (",", ";", "\t", "|")
 # The share of records that must have the same number of fields.
@@ -37,7 +39,7 @@ _GROUPED = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class FileHead:
     """The beginning of a file, decompressed; ``is_whole`` if it is all of it."""
 
     path: str
@@ -45,20 +47,20 @@ class Head:
     is_whole: bool
 
 
-def recognize(heads: Sequence[Head]) -> NdjsonOptions | JsonOptions | CsvOptions:
+def recognize(heads: Sequence[FileHead]) -> NdjsonOptions | JsonOptions | CsvOptions:
     """Return the format of the files, which is NDJSON where nothing can be told."""
     filled = [head for head in heads if head.data.strip()]
     if not filled:
         return NdjsonOptions()
     encoding = _encoding_of(filled)
     texts = [(head, _text_of(head, encoding)) for head in filled]
+    if accepts(SourceSettings(source_uri="/", format=CsvOptions(type="csv")))(filled[0].path):
+        return _csv_format(texts, encoding)
     first = texts[0][1].lstrip()
-    if first.startswith(("{", "[")):
-        return _json_format(texts, encoding)
-    return _csv_format(texts, encoding)
+    return _json_format(texts, encoding) if first.startswith(("{", "[")) else NdjsonOptions()
 
 
-def _encoding_of(heads: Sequence[Head]) -> str:
+def _encoding_of(heads: Sequence[FileHead]) -> str:
     for head in heads:
         if head.data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             return "utf-16"
@@ -71,12 +73,14 @@ def _encoding_of(heads: Sequence[Head]) -> str:
     return "utf-8"
 
 
-def _text_of(head: Head, encoding: str) -> str:
+def _text_of(head: FileHead, encoding: str) -> str:
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     return decoder.decode(head.data).removeprefix("\ufeff")
 
 
-def _json_format(texts: Sequence[tuple[Head, str]], encoding: str) -> NdjsonOptions | JsonOptions:
+def _json_format(
+    texts: Sequence[tuple[FileHead, str]], encoding: str
+) -> NdjsonOptions | JsonOptions:
     if encoding == "utf-8" and all(_is_lines(head, text) for head, text in texts):
         return NdjsonOptions()
     records = ""
@@ -90,7 +94,7 @@ def _json_format(texts: Sequence[tuple[Head, str]], encoding: str) -> NdjsonOpti
     return JsonOptions.model_validate(options)
 
 
-def _is_lines(head: Head, text: str) -> bool:
+def _is_lines(head: FileHead, text: str) -> bool:
     """Return whether the first line of a file is an object."""
     first, end, _ = text.lstrip().partition("\n")
     try:
@@ -101,7 +105,7 @@ def _is_lines(head: Head, text: str) -> bool:
         return False
 
 
-def _largest_array(head: Head, text: str) -> str:
+def _largest_array(head: FileHead, text: str) -> str:
     """Return the path of the array with the most objects; ``""`` for objects without one."""
     document: Any = None
     if head.is_whole:
@@ -142,7 +146,7 @@ def _first_array(text: str) -> list[tuple[tuple[str, ...], int]]:
     return []
 
 
-def _csv_format(texts: Sequence[tuple[Head, str]], encoding: str) -> CsvOptions:
+def _csv_format(texts: Sequence[tuple[FileHead, str]], encoding: str) -> CsvOptions:
     text, head = texts[0][1], texts[0][0]
     options: dict[str, Any] = {"type": "csv"}
     if encoding != "utf-8":

@@ -16,7 +16,7 @@ from blizzard_core.storage.protocol import Entry, Storage, is_hidden
 from blizzard_core.watermark.paths import depth_of
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.commands.starter.layout import layout_of
-from blizzard_py.commands.starter.recognize import Head, recognize
+from blizzard_py.commands.starter.recognize import FileHead, recognize
 from blizzard_py.job import FieldSpec, JobFile
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import FileFailed
@@ -96,7 +96,7 @@ def _and_others(files: int) -> str:
     return f" and {more:,} {'other' if more == 1 else 'others'}" if more else ""
 
 
-def _head(storage: Storage, file: Entry) -> Head:
+def _head(storage: Storage, file: Entry) -> FileHead:
     """Return the first bytes of a file; nothing of a damaged one."""
     data = bytearray()
     try:
@@ -104,12 +104,12 @@ def _head(storage: Storage, file: Entry) -> Head:
             for block in blocks:
                 data += block
                 if len(data) > SAMPLE_BYTES:
-                    return Head(file.path, bytes(data[:SAMPLE_BYTES]), is_whole=False)
+                    return FileHead(file.path, bytes(data[:SAMPLE_BYTES]), is_whole=False)
     except FileFailed as error:
         if error.outcome == "retry":
             raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error
-        return Head(file.path, b"", is_whole=False)
-    return Head(file.path, bytes(data), is_whole=True)
+        return FileHead(file.path, b"", is_whole=False)
+    return FileHead(file.path, bytes(data), is_whole=True)
 
 
 def _entries(storage: Storage) -> tuple[list[Entry], list[Entry]]:

@@ -507,15 +507,15 @@ def test_init_tells_what_it_cannot_use(tmp_path: Path) -> None:
         "init", path, "--source-uri", str(tmp_path / "raw"), "--table-uri", f"{tmp_path}/t"
     )
     assert odd.exit_code == 0
-    assert "no line of 1.json can be read as NDJSON, which has one JSON object" in odd.stdout
-    (tmp_path / "raw" / "1.json").rename(tmp_path / "raw" / "1.csv")
+    assert "no record of 1.json can be read" in odd.stdout
+    (tmp_path / "raw" / "1.json").rename(tmp_path / "raw" / "1.dat")
     source = str(tmp_path / "raw")
     other = invoke("init", path, "--source-uri", source, "--table-uri", f"{tmp_path}/t", "--force")
-    assert "what is there, 1.csv for one, has another name: .ndjson, .jsonl" in other.stdout
+    assert "what is there, 1.dat for one, has another name: .ndjson, .jsonl" in other.stdout
     file = invoke(
-        "init", path, "--source-uri", f"{source}/1.csv", "--table-uri", f"{tmp_path}/t", "--force"
+        "init", path, "--source-uri", f"{source}/1.dat", "--table-uri", f"{tmp_path}/t", "--force"
     )
-    assert "1.csv: is a file, and not a directory; name the one it is in" in file.stdout
+    assert "1.dat: is a file, and not a directory; name the one it is in" in file.stdout
     assert invoke("validate", path).exit_code == 0
     unwritable = invoke("init", "/proc/nowhere/c.yaml")
     assert (unwritable.exit_code, "cannot be written" in unwritable.stderr) == (2, True)

@@ -14,7 +14,7 @@ from blizzard_core.settings.load import load_config
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.wiring import ingest_settings
 from blizzard_py.commands.starter.config import configuration
-from blizzard_py.commands.starter.recognize import Head, recognize
+from blizzard_py.commands.starter.recognize import FileHead, recognize
 from blizzard_py.commands.starter.sample import sample
 from tests.support.ingest_job_harness import IngestJobHarness
 
@@ -81,16 +81,16 @@ def test_real_shapes_are_read_without_losing_a_row(tmp_path: Path, shape: str) -
 )
 def test_options_are_what_the_files_need(shape: str, options: dict[str, Any]) -> None:
     path, content, _ = CSV[shape]
-    found = recognize([Head(path, content, is_whole=True)])
+    found = recognize([FileHead(path, content, is_whole=True)])
     assert isinstance(found, CsvOptions)
     assert found.model_dump(exclude_defaults=True, exclude={"type"}) == options
 
 
 def test_the_array_of_a_long_document_is_found_by_its_beginning() -> None:
-    found = recognize([Head("a.json", PRETTY[:90], is_whole=False)])
+    found = recognize([FileHead("a.json", PRETTY[:90], is_whole=False)])
     assert isinstance(found, JsonOptions)
     assert found.records == "data.items"
 
 
 def test_nothing_is_told_of_empty_files() -> None:
-    assert recognize([Head("a.csv", b" \n", is_whole=True)]).type == "ndjson"
+    assert recognize([FileHead("a.csv", b" \n", is_whole=True)]).type == "ndjson"

@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-dev demo demo-tables demo-units demo-event-time test check bench-ingest bench-discovery bench-penguin bench-tables bench-units bench-event-time chaos chaos-groups simulate fuzz soak audit sbom pins image image-test docs docs-site lock clean kernel fuzz-fast chaos-event-time
+.PHONY: help setup setup-dev demo demo-tables demo-units demo-event-time test check bench-ingest bench-formats bench-discovery bench-penguin bench-tables bench-units bench-event-time chaos chaos-groups simulate fuzz soak audit sbom pins image image-test docs docs-site lock clean kernel fuzz-fast chaos-event-time
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -64,6 +64,9 @@ check: ## format, lint, types, import layers, names, generated files
 
 bench-ingest: ## one batch in five shapes, beside bare processes, Spark, duckdb and polars
 	$(DEV) python -m benchmarks.ingest $(ARGS)
+
+bench-formats: ## CSV and JSON documents to Parquet, beside duckdb, polars and Spark
+	$(DEV) python -m benchmarks.formats $(ARGS)
 
 bench-discovery: ## LIST requests, keys and seconds of a poll, beside listing everything
 	$(DEV) python -m benchmarks.discovery $(ARGS)

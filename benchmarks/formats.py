@@ -1,0 +1,251 @@
+"""``make bench-formats``: files of each format to Parquet, beside duckdb, polars and Spark.
+
+Each contender runs alone in a fresh process with one thread, in turn, so that all see the same
+load of the machine. What counts is CPU seconds of the process and its children without imports,
+the median of the rounds, and the peak memory of the process (Spark's is in its JVM). Each
+contender must return as many rows as the files have.
+
+Goals (CPU): CSV at least 0.75 times as fast as duckdb and 5 times as Spark; JSON documents 5 times
+as both. Exit code 1 if one is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+
+from blizzard_core.settings.formats import CsvOptions, FormatSettings, JsonOptions, NdjsonOptions
+from blizzard_core.storage.opening import open_source, open_storage
+from blizzard_py.job import (
+    FieldSpec,
+    IngestJob,
+    IngestSettings,
+    JobFile,
+    OutputLayout,
+    Place,
+    RowSchema,
+)
+
+COLUMNS = {
+    "id": ("int64", "BIGINT"),
+    "user": ("string", "VARCHAR"),
+    "kind": ("string", "VARCHAR"),
+    "page": ("string", "VARCHAR"),
+    "price": ("float64", "DOUBLE"),
+    "amount": ("int32", "INTEGER"),
+    "at": ("timestamp", "TIMESTAMP"),
+    "day": ("date", "DATE"),
+    "ok": ("boolean", "BOOLEAN"),
+}
+FIELDS = tuple(FieldSpec(name, kind, nullable=True) for name, (kind, _) in COLUMNS.items())  # type: ignore[arg-type]  # literals
+OURS = "blizzard"
+SETTINGS: dict[str, FormatSettings] = {
+    "ndjson": NdjsonOptions(),
+    "csv": CsvOptions(type="csv"),
+    "json": JsonOptions(type="json"),
+}
+# How many times as fast as the contender we want to be.
+GOALS = {
+    ("csv", "duckdb"): 0.75,
+    ("csv", "spark"): 5.0,
+    ("json", "duckdb"): 5.0,
+    ("json", "spark"): 5.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run: CPU seconds, peak memory in MB, and rows."""
+
+    cpu: float
+    peak_mb: float
+    rows: int
+
+
+def write_files(folder: Path, kind: str, files: int, rows: int) -> None:
+    """Write files of events; equal numbers give equal rows in each format."""
+    for file in range(files):
+        events = [_event(file * rows + number) for number in range(rows)]
+        path = folder / f"{file:03}.{kind}"
+        if kind == "csv":
+            lines = [",".join(COLUMNS), *(",".join(map(_text, e.values())) for e in events)]
+            path.write_text("\n".join(lines) + "\n")
+        elif kind == "json":
+            path.write_text(json.dumps(events))
+        else:
+            path.write_text("".join(json.dumps(event) + "\n" for event in events))
+
+
+def _event(number: int) -> dict[str, object]:
+    spread = number * 2_654_435_761 % 4_294_967_296
+    return {
+        "id": number,
+        "user": f"user-{spread % 9973}",
+        "kind": ("view", "click", "buy")[spread % 3],
+        "page": f"/products/{spread % 99_991}",
+        "price": spread % 100_000 / 100,
+        "amount": spread % 97,
+        "at": f"2024-05-06T12:{spread % 60:02}:{spread % 59:02}Z",
+        "day": f"2024-05-{spread % 28 + 1:02}",
+        "ok": spread % 2 == 0,
+    }
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def blizzard_run(kind: str, source: Path, sink: Path) -> int:
+    """Ingest the files in one task."""
+    from blizzard_py.kernels.job_tasks import tasks_of  # noqa: PLC0415  # not before the clock
+    from blizzard_py.kernels.task import run_task  # noqa: PLC0415
+
+    paths = tuple(JobFile(p.name, p.stat().st_size) for p in sorted(source.iterdir()))
+    settings = IngestSettings(
+        Place(str(source)),
+        Place(str(sink)),
+        RowSchema(FIELDS),
+        OutputLayout("snappy", file_bytes=512 << 20),
+        format=SETTINGS[kind],
+    )
+    job = IngestJob(settings, "_blizzard/staging/bench/1/1", "bench/source/1/1", paths)
+    [task] = tasks_of(job, [paths])
+    report = run_task(task, open_source(str(source), {}), open_storage(str(sink), {}), 1)
+    return sum(file.rows for file in report.files)
+
+
+def duckdb_run(kind: str, source: Path, sink: Path) -> int:
+    """Copy the files by one statement."""
+    import duckdb  # noqa: PLC0415  # in its own process
+
+    types = ", ".join(f"'{name}': '{sql}'" for name, (_, sql) in COLUMNS.items())
+    files = f"'{source}/*.{kind}', columns={{{types}}}"
+    reader = f"read_csv({files}, header=true)" if kind == "csv" else f"read_json({files})"
+    connection = duckdb.connect(config={"threads": 1})
+    copied = connection.execute(
+        f"COPY (SELECT * FROM {reader}) TO '{sink}/o.parquet' (FORMAT parquet)"  # ours
+    )
+    return int(copied.fetchall()[0][0])
+
+
+def polars_run(kind: str, source: Path, sink: Path) -> int:
+    """Read the files lazily, or documents one by one, and write them."""
+    import polars as pl  # noqa: PLC0415  # in its own process
+
+    kinds = {
+        "int64": pl.Int64, "string": pl.String, "float64": pl.Float64, "int32": pl.Int32,
+        "timestamp": pl.String, "date": pl.String, "boolean": pl.Boolean,
+    }  # fmt: skip
+    schema = {name: kinds[kind] for name, (kind, _) in COLUMNS.items()}
+    if kind == "csv":
+        frame = pl.scan_csv(f"{source}/*.csv", schema=schema).collect()
+    elif kind == "ndjson":
+        frame = pl.scan_ndjson(f"{source}/*.ndjson", schema=schema).collect()
+    else:
+        frame = pl.concat([pl.read_json(p, schema=schema) for p in sorted(source.iterdir())])
+    times = pl.col("at").str.to_datetime("%Y-%m-%dT%H:%M:%SZ"), pl.col("day").str.to_date()
+    frame.with_columns(*times).write_parquet(sink / "o.parquet", compression="snappy")
+    return frame.height
+
+
+def spark_run(kind: str, source: Path, sink: Path) -> int:
+    """Read the files with Spark's own source of the format; the session is warm."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415  # in its own process
+
+    spark = SparkSession.builder.master("local[1]").getOrCreate()
+    spark.range(1).count()
+    types = ", ".join(f"`{name}` {sql.replace('VARCHAR', 'STRING')}" for name, (_, sql) in
+                      COLUMNS.items())  # fmt: skip
+    reader = spark.read.schema(types.replace("INTEGER", "INT"))
+    reader = reader.option("header", True).option("multiLine", kind == "json")
+    frame = reader.format("csv" if kind == "csv" else "json").load(str(source))
+    frame.write.parquet(f"{sink}/spark")
+    return spark.read.parquet(f"{sink}/spark").count()
+
+
+CONTENDERS: Mapping[str, Callable[[str, Path, Path], int]] = {
+    OURS: blizzard_run,
+    "duckdb": duckdb_run,
+    "polars": polars_run,
+    "spark": spark_run,
+}
+
+
+def measured(name: str, kind: str, source: Path) -> Run:
+    """Run one contender in this process; its first run loads what is imported only once."""
+    run = CONTENDERS[name]
+    with tempfile.TemporaryDirectory() as warm:
+        small = Path(warm) / "in"
+        small.mkdir()
+        write_files(small, kind, 1, 10)
+        (Path(warm) / "out").mkdir()
+        run(kind, small, Path(warm) / "out")
+    with tempfile.TemporaryDirectory() as sink:
+        before = _cpu()
+        rows = run(kind, source, Path(sink))
+        spent = _cpu() - before
+    return Run(spent, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, rows)
+
+
+def _cpu() -> float:
+    """Return the CPU seconds of this process, with the JVM below it if there is one."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    total = own.ru_utime + own.ru_stime
+    children = Path("/proc/self/task").glob("*/children")
+    for pid in {pid for path in children for pid in path.read_text().split()}:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        total += (int(fields[11]) + int(fields[12])) / 100
+    return total
+
+
+def main() -> int:
+    """Print a table for each format; return 1 if a goal is missed."""
+    parser = argparse.ArgumentParser(description="Compare the formats of files.")
+    parser.add_argument("--files", type=int, default=20)
+    parser.add_argument("--rows", type=int, default=20_000, help="of each file")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", default=list(CONTENDERS))
+    chosen = parser.parse_args()
+    missed = []
+    for kind in SETTINGS:
+        with tempfile.TemporaryDirectory() as folder:
+            write_files(Path(folder), kind, chosen.files, chosen.rows)
+            found: dict[str, list[Run]] = {name: [] for name in chosen.only}
+            for _ in range(chosen.rounds):
+                for name in chosen.only:
+                    found[name].append(_alone(name, kind, Path(folder)))
+        ours = median(run.cpu for run in found[OURS])
+        print(f"\n{kind}: {chosen.files} files of {chosen.rows:,} rows")
+        print(f"  {'':10} {'CPU s':>7} {'times ours':>11} {'peak MB':>8}")
+        for name, runs in found.items():
+            assert {run.rows for run in runs} == {chosen.files * chosen.rows}, (name, runs)
+            cpu = median(run.cpu for run in runs)
+            peak = max(run.peak_mb for run in runs)
+            memory = "in JVM" if name == "spark" else f"{peak:.0f}"
+            print(f"  {name:10} {cpu:7.2f} {cpu / ours:11.2f} {memory:>8}")
+            goal = GOALS.get((kind, name))
+            if goal is not None and cpu / ours < goal:
+                missed.append(f"{kind}: {cpu / ours:.2f} times as fast as {name}, wanted {goal:g}")
+    print("\n".join(["", *(missed or ["all goals are met"])]))
+    return 1 if missed else 0
+
+
+def _alone(name: str, kind: str, source: Path) -> Run:
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        found = pool.submit(measured, name, kind, source).result()
+    time.sleep(0.1)  # what ended frees its memory
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,28 @@
+"""The benchmark of formats: all contenders make the same rows of the same files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.formats import SETTINGS, blizzard_run, duckdb_run, polars_run, write_files
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_contenders_make_the_same_rows(tmp_path: Path, kind: str) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    write_files(source, kind, 2, 50)
+    found: list[list[dict[str, Any]]] = []
+    for run in (blizzard_run, duckdb_run, polars_run):
+        sink = tmp_path / run.__name__
+        sink.mkdir()
+        assert run(kind, source, sink) == 100
+        [path] = sink.rglob("*.parquet")
+        rows = pq.ParquetFile(path).read().to_pylist()
+        rows = [{**row, "at": row["at"].replace(tzinfo=None)} for row in rows]
+        found.append(sorted(rows, key=lambda row: row["id"]))
+    assert found[0] == found[1] == found[2]

@@ -59,6 +59,31 @@ COMPONENT_BYTES = 255
 Beyond: a bad record, stage `partition`
 Test: test_partition.py::test_a_value_that_no_directory_can_have_names_its_rows
 """
+AVRO_SCHEMA_BYTES = 1 << 20
+"""The schema of an Avro file
+Beyond: the file is quarantined
+Test: test_avro.py::test_a_schema_beyond_a_limit_is_refused
+"""
+AVRO_LEVELS = 24
+"""Levels of it
+Beyond: the same
+Test: test_avro.py::test_a_schema_beyond_a_limit_is_refused
+"""
+AVRO_COLUMNS = 10_000
+"""Types in it
+Beyond: the same
+Test: test_avro.py::test_a_schema_beyond_a_limit_is_refused
+"""
+AVRO_BLOCK_BYTES = 64 << 20
+"""An Avro block, unpacked
+Beyond: the same
+Test: test_avro.py::test_a_block_is_unpacked_up_to_a_limit
+"""
+AVRO_RECORD_VALUES = 2 << 20
+"""Values of an Avro record
+Beyond: a bad record
+Test: test_avro.py::test_a_record_of_too_many_values_is_bad
+"""
 
 # --- Dead letters ----------------------------------------------------------------------------
 
@@ -79,7 +104,7 @@ Beyond: `truncated`; a replay reads the file again
 Test: test_bad_records.py::test_a_line_above_the_limit_is_only_a_bad_record
 """
 ROW_BYTES = 512 << 10
-"""A row of a table or an API in its letter
+"""A row of a table, an API or an Avro file in its letter
 Beyond: `truncated`
 Test: test_query_source.py::test_bad_rows_become_dead_letters_with_row_and_query
 """

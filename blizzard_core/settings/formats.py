@@ -236,6 +236,19 @@ class CsvOptions(ValueOptions):
         return self
 
 
+class AvroOptions(FormatOptions):
+    """Avro object container files."""
+
+    type: Literal["avro"]
+    """Avro object container files; takes the extra `avro`."""
+    nanoseconds: Literal["bad", "cut"] = "bad"
+    """Times with nanoseconds: the record is bad, or they are cut."""
+    union: Literal["json", "string"] = "json"
+    """Unions of several types: JSON text, or texts as they are and JSON for other values."""
+
+    endings: ClassVar[tuple[str, ...]] = (".avro",)
+
+
 def _with_type(value: Any) -> Any:
     """Return the block of a format that was given by its name."""
     return {"type": value} if isinstance(value, str) else value
@@ -248,11 +261,12 @@ def _type_of(value: Any) -> str:
 
 
 # A new format is a line in both of these, and one in `blizzard_py.formats.names`.
-FORMATS: tuple[type[FormatOptions], ...] = (NdjsonOptions, JsonOptions, CsvOptions)
+FORMATS: tuple[type[FormatOptions], ...] = (NdjsonOptions, JsonOptions, CsvOptions, AvroOptions)
 FormatSettings: TypeAlias = Annotated[
     Annotated[NdjsonOptions, Tag("ndjson")]
     | Annotated[JsonOptions, Tag("json")]
-    | Annotated[CsvOptions, Tag("csv")],
+    | Annotated[CsvOptions, Tag("csv")]
+    | Annotated[AvroOptions, Tag("avro")],
     Discriminator(_type_of),
     BeforeValidator(_with_type),
 ]

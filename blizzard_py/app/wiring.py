@@ -28,6 +28,7 @@ from blizzard_py.app.queries.query_spec import Asks, query_spec_of
 from blizzard_py.app.request_effects import effects_of
 from blizzard_py.app.source_kinds import kind_of
 from blizzard_py.engines.lazy import HasSession, LazyEngine, StoppableEngine
+from blizzard_py.formats.names import check_installed
 from blizzard_py.formats.ndjson.fast.sandbox import compiled
 from blizzard_py.ingest.inferred_schema import InferredSchema
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
@@ -59,10 +60,15 @@ DLQ_FOLDER = join(STATE_FOLDER, "dlq")
 
 
 def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSettings:
-    """Return what the ingest job needs of a pipeline and one of its sources."""
+    """Return what the ingest job needs of a pipeline and one of its sources.
+
+    Raises `ConfigError` if the package of its format is not installed.
+    """
     sink, schema, errors = pipeline.sink, pipeline.schema_, pipeline.error_handling
     by = sink.partition_by
     own = [] if source.schema_ is None else source.schema_.fields
+    form = NdjsonOptions() if source.as_files is None else source.as_files.format
+    check_installed(form)
     return IngestSettings(
         source=Place(source.uri, dict(source.storage_options)),
         sink=Place(sink.table_uri, sink.storage_options),

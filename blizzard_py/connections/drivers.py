@@ -6,7 +6,6 @@ Spark worker needs only the reader.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from collections.abc import Callable
 from importlib import import_module
@@ -71,19 +70,6 @@ def _loaded(place: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def driver_module(module: str, extra: str) -> Any:
-    """Return the module of an optional package.
-
-    Raises `ConfigError` with the install command if the package is missing. A missing package is an
-    installation error: a retry does not help.
-    """
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError:
-        missing = f"{module.partition('.')[0]} is not installed"
-    raise ConfigError(extra, [f"{missing}; run: pip install 'blizzard-penguin[{extra}]'"])
-
-
 def is_installed(module: str) -> bool:
-    """Return whether `driver_module` would find the package, without importing it."""
+    """Return whether `optional_package` would find the package, without importing it."""
     return importlib.util.find_spec(module) is not None

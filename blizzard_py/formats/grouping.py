@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def _bad_by_file(
     found: dict[int, list[BadRecord]] = {}
     for record in bad:
         file = bisect_right(line_starts, record.index) - 1
-        index = record.index - line_starts[file] + chunks[file].skipped
-        offset = record.offset - byte_starts[file] + chunks[file].offset
-        found.setdefault(file, []).append(replace(record, index=index, offset=offset))
+        numbers = chunks[file].skipped - line_starts[file]
+        moved = record.moved(numbers, chunks[file].offset - byte_starts[file])
+        found.setdefault(file, []).append(moved)
     return found

@@ -7,8 +7,6 @@ the machine has no memory left, which no record causes.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 
@@ -16,7 +14,14 @@ from blizzard_core.limits import PARSER_DEATHS
 from blizzard_core.storage.opening import open_source
 from blizzard_py.formats.child_process import ChildProcess, Died
 from blizzard_py.formats.ndjson.columns import RecordSchema
-from blizzard_py.formats.protocol import BadLine, BadRecord, Format, Parsed
+from blizzard_py.formats.protocol import (
+    NO_OFFSET,
+    BadLine,
+    BadRecord,
+    Format,
+    Parsed,
+    RecordBytes,
+)
 from blizzard_py.job import FileLimits, JobFile, Place, RowSchema
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.expansion import Expansion
@@ -69,10 +74,20 @@ class IsolatedDecoder:
         reason = f"the parser died of this record: {died.how}"
         if not self._tolerant:
             raise BadLine(0, reason) from died
-        [(index, (offset, head, header))] = self._decoder.records(piece).items()
+        index, (offset, head, header) = self._record(piece)
         bad = BadRecord(index, offset, len(head), head, reason, header=header)
         table = RecordSchema(self._schema.fields, self._schema.unexpected_fields).table
         return Parsed(table.empty_table(), piece.lines or 1, np.arange(0), (bad,))
+
+    def _record(self, piece: Piece) -> tuple[int, RecordBytes]:
+        """Return the only record of a piece. A library that reads it may die again."""
+        try:
+            found: tuple[int, RecordBytes] = self._nursery.call(
+                _record, self._format, self._schema, piece
+            )
+        except Died:
+            return 0, (NO_OFFSET, b"", b"")
+        return found
 
     def _count(self, died: Died) -> None:
         self._deaths += 1
@@ -98,6 +113,11 @@ def _decode(form: Format, schema: RowSchema, piece: Piece, *, tolerant: bool) ->
     return form.decoder(schema, tolerant=tolerant, fast=False).decode(piece)
 
 
+def _record(form: Format, schema: RowSchema, piece: Piece) -> tuple[int, RecordBytes]:
+    [found] = form.decoder(schema, tolerant=True, fast=False).records(piece).items()
+    return found
+
+
 def _read_through(source: Place, file: JobFile, limits: FileLimits) -> None:
     storage = open_source(source.uri, dict(source.options))
     expansion = Expansion(file.size, limits.expansion)
@@ -115,12 +135,6 @@ def _joined(first: Parsed, second: Parsed, offset: int) -> Parsed:
         pa.concat_tables([first.table, second.table]),
         first.lines + second.lines,
         np.concatenate([first.rows_at, second.rows_at + first.lines]),
-        (
-            *first.bad,
-            *(
-                replace(bad, index=bad.index + first.lines, offset=bad.offset + offset)
-                for bad in second.bad
-            ),
-        ),
+        (*first.bad, *(bad.moved(first.lines, offset) for bad in second.bad)),
         first.unexpected | second.unexpected,
     )

@@ -10,15 +10,26 @@ from importlib import import_module
 from typing import cast
 
 from blizzard_core.settings.formats import FormatSettings
+from blizzard_py.formats.optional_package import optional_package
 from blizzard_py.formats.protocol import Format
 
 _MODULES = {
     "csv": "blizzard_py.formats.csv.files",
     "ndjson": "blizzard_py.formats.ndjson.lines",
     "json": "blizzard_py.formats.json_documents.documents",
+    "avro": "blizzard_py.formats.avro.records",
 }
+# The package that a format needs, which is the only one of its extra.
+_PACKAGES = {"avro": "fastavro"}
+
+
+def check_installed(settings: FormatSettings) -> None:
+    """Raise `ConfigError` with the install command if the format's package is missing."""
+    if settings.type in _PACKAGES:
+        optional_package(_PACKAGES[settings.type], settings.type)
 
 
 def format_of(settings: FormatSettings) -> Format:
-    """Return the format with its options."""
+    """Return the format with its options. Raises `ConfigError` as `check_installed` does."""
+    check_installed(settings)
     return cast("Format", import_module(_MODULES[settings.type]).format_of(settings))

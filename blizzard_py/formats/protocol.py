@@ -12,7 +12,7 @@ piece; the task adds what came before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -27,6 +27,8 @@ from blizzard_py.lines.framing import Piece, RefusedRecord
 LineNumbers = npt.NDArray[np.int64]
 # The bytes of a record: where they begin in the piece's data, the bytes, and the file's header.
 RecordBytes = tuple[int, bytes, bytes]
+# The offset is `NO_OFFSET` where a file has no bytes of the record's own, as in compressed blocks.
+NO_OFFSET = -1
 
 
 class BadLine(ValueError):
@@ -43,7 +45,8 @@ class BadRecord:
     """A record that does not fit: its number from 0 and its first byte, within the piece.
 
     ``length`` is in bytes without a line end. ``head`` is the record, or the start of one that is
-    too long. ``header`` is the file's, if the record cannot be read without it.
+    too long. ``header`` is the file's, if the record cannot be read without it. ``offset`` is
+    `NO_OFFSET` if the format has no addresses.
     """
 
     index: int
@@ -53,6 +56,11 @@ class BadRecord:
     reason: str
     stage: str = "parse"
     header: bytes = b""
+
+    def moved(self, numbers: int, offset: int) -> BadRecord:
+        """Return the record so many numbers and bytes further; one without an offset stays so."""
+        there = NO_OFFSET if self.offset == NO_OFFSET else self.offset + offset
+        return replace(self, index=self.index + numbers, offset=there)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +116,9 @@ class OpenFile(Protocol):
 
         Raises `FileFailed`, also while it is read.
         """
+
+    def count_unpacked(self, size: int) -> None:
+        """Count bytes that the format itself has decompressed. Raises `FileFailed` for too many."""
 
 
 class Decoder(Protocol):

@@ -48,6 +48,11 @@ class SourceFile:
             self._counted(len(block))
             yield block
 
+    def count_unpacked(self, size: int) -> None:
+        """Count bytes that the format itself has decompressed. Raises `FileFailed` for too many."""
+        if self._expansion is not None:
+            self._expansion.add(size)
+
     def __enter__(self) -> Self:
         return self
 

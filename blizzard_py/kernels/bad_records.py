@@ -8,6 +8,7 @@ One line per record::
 
 * ``line`` counts from 1 over the file, including blank lines.
 * ``offset`` is that of the line's first byte in the decompressed stream; a byte order mark counts.
+  It is -1 in formats whose records have no bytes of their own, and ``raw`` is the row as JSON.
 * ``length`` is in bytes without the newline.
 * ``raw`` is the line, or ``raw_base64`` if it is not valid UTF-8; at most the first 64 KiB.
   ``truncated`` says whether the line is longer.
@@ -35,10 +36,10 @@ from dataclasses import replace
 from typing import Any
 
 from blizzard_core.errors import StorageError
-from blizzard_core.limits import LETTERS_BYTES, RAW_BYTES
+from blizzard_core.limits import LETTERS_BYTES, RAW_BYTES, ROW_BYTES
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.formats.protocol import BadRecord
+from blizzard_py.formats.protocol import NO_OFFSET, BadRecord
 from blizzard_py.lines.failure import bounded
 
 # Above this the records go to a temporary file.
@@ -147,7 +148,7 @@ class FileLetters:
             self.pass_over(1)
             return
         self._write()
-        self._last = replace(bad, head=bad.head[:RAW_BYTES])
+        self._last = replace(bad, head=bad.head[: _most_bytes(bad)])
         self.count += 1
 
     def pass_over(self, count: int) -> None:
@@ -161,7 +162,14 @@ class FileLetters:
     def _write(self) -> None:
         last, self._last = self._last, None
         if last is not None:
-            self._bytes += self._writer.add(self._path, last, more=self.more)
+            self._bytes += self._writer.add(
+                self._path, last, keep=_most_bytes(last), more=self.more
+            )
+
+
+def _most_bytes(bad: BadRecord) -> int:
+    """Return how much of a record a letter has: more of one that is not found by its offset."""
+    return ROW_BYTES if bad.offset == NO_OFFSET else RAW_BYTES
 
 
 def _header(header: bytes) -> dict[str, str]:

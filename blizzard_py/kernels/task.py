@@ -222,9 +222,14 @@ class _Run:
                 if not self._tolerant:
                     raise FileFailed("parse", f"line {content.lines + 1}: {outcome.reason}")
                 bad = BadRecord(
-                    0, 0, outcome.length, outcome.head, outcome.reason, header=outcome.header
+                    0,
+                    outcome.offset,
+                    outcome.length,
+                    outcome.head,
+                    outcome.reason,
+                    header=outcome.header,
                 )
-                self._bad_lines(content, letters, [bad], outcome.offset)
+                self._bad_lines(content, letters, [bad], 0)
                 content.lines += 1
                 continue
             if isinstance(outcome, BadLine):
@@ -291,8 +296,7 @@ class _Run:
             if letters.full(1):
                 letters.pass_over(len(bad) - number)
                 return
-            index = content.lines + record.index
-            letters.add(replace(record, index=index, offset=offset + record.offset))
+            letters.add(record.moved(content.lines, offset))
 
     def _letters_of(self, content: FileTally) -> FileLetters:
         return FileLetters(self._letters, content.file.path, content.limits.letters)

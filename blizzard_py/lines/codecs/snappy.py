@@ -71,7 +71,7 @@ def _chunk(reader: _Reader, kind: int, size: int) -> bytes:
         raise damaged("snappy", f"a chunk has {size:,} bytes")
     checksum, block = reader.take_all(_CHECKSUM_BYTES), reader.take_all(size - _CHECKSUM_BYTES)
     if kind == _COMPRESSED:
-        block = _unpacked(block, _FRAME_BYTES)
+        block = unpack_snappy(block, _FRAME_BYTES)
     if len(block) > _FRAME_BYTES or _checksum(block) != checksum:
         raise damaged("snappy", "the checksum of a chunk does not match")
     return block
@@ -102,14 +102,14 @@ def _hadoop(reader: _Reader) -> Iterator[bytes]:
             size = _number(reader.take_all(4))
             if not 0 < size <= _most(_HADOOP_BYTES):
                 raise damaged("snappy", f"a chunk has {size:,} bytes")
-            block = _unpacked(reader.take_all(size), min(whole, _HADOOP_BYTES))
+            block = unpack_snappy(reader.take_all(size), min(whole, _HADOOP_BYTES))
             whole -= len(block)
             for start in range(0, len(block), BLOCK_BYTES):
                 yield block[start : start + BLOCK_BYTES]
             del block  # before the next one is there
 
 
-def _unpacked(data: bytes, limit: int) -> bytes:
+def unpack_snappy(data: bytes, limit: int) -> bytes:
     """Return the content of a chunk, of at most ``limit`` bytes."""
     size = _plain_bytes(data)
     if not 0 <= size <= limit:

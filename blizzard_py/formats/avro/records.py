@@ -1,0 +1,411 @@
+"""The format Avro: a block's records become rows, each with its number and without an address."""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from blizzard_core.errors import SourceError
+from blizzard_core.limits import AVRO_RECORD_VALUES
+from blizzard_core.settings.formats import AvroOptions, NdjsonOptions
+from blizzard_py.dead_letters.reader import DeadLetter
+from blizzard_py.formats.avro.container import Container
+from blizzard_py.formats.avro.schema import AvroType, decoding_schema, record_type
+from blizzard_py.formats.avro.values import (
+    Meaning,
+    column,
+    column_type,
+    left_over,
+    rows_of,
+    stored_type,
+    unexpected_names,
+    with_missing_fields,
+)
+from blizzard_py.formats.avro.walk import damaged_block, record_ends
+from blizzard_py.formats.conform import Conformed, Conformer
+from blizzard_py.formats.ndjson.unexpected import first, shown_name
+from blizzard_py.formats.optional_package import optional_package
+from blizzard_py.formats.protocol import (
+    NO_OFFSET,
+    BadLine,
+    BadRecord,
+    OpenFile,
+    Parsed,
+    RecordBytes,
+)
+from blizzard_py.job import FieldSpec, RowSchema
+from blizzard_py.lines.failure import FileFailed, bounded
+from blizzard_py.lines.framing import CHUNK_BYTES, Piece, RefusedRecord
+
+# Values of a piece. fastavro makes Python objects of them, of 100 bytes and more.
+_PIECE_CELLS = 512 << 10
+# Before each block in a piece: the number of its records and of their bytes.
+_BLOCK = struct.Struct("<QQ")
+_REASON_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class AvroFormat:
+    """Object container files as a `Format`."""
+
+    meaning: Meaning
+
+    def pieces(
+        self, file: OpenFile, fields: Sequence[FieldSpec]
+    ) -> Iterator[Piece | RefusedRecord]:
+        """Yield pieces of one or several blocks, decompressed; their context is the schema."""
+        container = Container(file)
+        header = container.header()
+        records = record_type(header.schema)
+        _check_names(records, fields)
+        return _joined(_portions(records, container.blocks(header.codec)), header.schema)
+
+    def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> AvroDecoder:  # noqa: ARG002  # there is no compiled code
+        """Return the decoder of these columns."""
+        return AvroDecoder(schema, self.meaning, tolerant=tolerant)
+
+    def replayed(self, letters: Sequence[DeadLetter]) -> bytes:
+        """Return the letters' rows, which are lines of JSON."""
+        return b"".join(letter.raw + b"\n" for letter in letters)
+
+    def replay_settings(self) -> NdjsonOptions:
+        """Return the format of such files."""
+        return NdjsonOptions()
+
+
+def format_of(settings: AvroOptions) -> AvroFormat:
+    """Return the format with its options."""
+    return AvroFormat(Meaning(settings.nanoseconds, settings.union))
+
+
+def _check_names(records: AvroType, fields: Sequence[FieldSpec]) -> None:
+    missing = [spec for spec in fields if spec.name not in records.names]
+    required = next((spec.name for spec in missing if not spec.nullable), None)
+    if required is not None:
+        raise FileFailed(
+            "parse", f"column {required!r}: is required, and the file's schema does not have it"
+        )
+    if fields and len(missing) == len(fields):
+        there = bounded(", ".join(records.names), _REASON_CHARACTERS)
+        raise FileFailed("parse", f"the file's schema has none of the columns, but {there}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Portion:
+    """Records of one block; a refused one is alone, and has no bytes."""
+
+    count: int
+    data: bytes
+    cells: int
+    refused: bool = False
+
+
+def _portions(records: AvroType, blocks: Iterator[tuple[int, bytes]]) -> Iterator[_Portion]:
+    """Yield the blocks, cut where they may become too many values."""
+    for count, data in blocks:
+        if count * records.least > len(data) or (data and not count):
+            raise damaged_block(f"{count:,} records in {len(data):,} bytes")
+        cells = count * records.cells + int(len(data) * records.density)
+        if data and not records.least:
+            raise damaged_block(f"{len(data):,} bytes of records without bytes")
+        if cells <= _PIECE_CELLS:
+            if count:
+                yield _Portion(count, data, cells)
+        elif records.least:
+            yield from _cut(records, count, data)
+        else:
+            most = max(1, _PIECE_CELLS // records.cells)
+            for start in range(0, count, most):
+                some = min(most, count - start)
+                yield _Portion(some, b"", some * records.cells)
+
+
+def _cut(records: AvroType, count: int, data: bytes) -> Iterator[_Portion]:
+    start = end = number = cells = 0
+    for next_end, size in record_ends(records, count, data):
+        if number and (cells + size > _PIECE_CELLS or end - start > CHUNK_BYTES):
+            yield _Portion(number, data[start:end], cells)
+            start, number, cells = end, 0, 0
+        number, cells, end = number + 1, cells + size, next_end
+        if size > AVRO_RECORD_VALUES:
+            yield _Portion(1, data[start:end], 0, refused=True)
+            start, number, cells = end, 0, 0
+    if number:
+        yield _Portion(number, data[start:end], cells)
+
+
+def _joined(portions: Iterator[_Portion], schema: str) -> Iterator[Piece | RefusedRecord]:
+    """Yield pieces of about `CHUNK_BYTES`."""
+    parts: list[bytes] = []
+    size = lines = cells = 0
+
+    def piece() -> Piece:
+        return Piece(b"".join(parts), NO_OFFSET, cells, lines=lines, context=schema)
+
+    for each in portions:
+        full = size + len(each.data) > CHUNK_BYTES or cells + each.cells > _PIECE_CELLS
+        if parts and (full or each.refused):
+            yield piece()
+            parts, size, lines, cells = [], 0, 0, 0
+        if each.refused:
+            reason = f"has more than {AVRO_RECORD_VALUES:,} values"
+            yield RefusedRecord(NO_OFFSET, len(each.data), b"", reason)
+            continue
+        parts += [_BLOCK.pack(each.count, len(each.data)), each.data]
+        size, lines, cells = size + len(each.data), lines + each.count, cells + each.cells
+    if parts:
+        yield piece()
+
+
+def blocks_of(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the number of records and their bytes of each block in a piece's data."""
+    at = 0
+    while at < len(data):
+        count, size = _BLOCK.unpack_from(data, at)
+        at += _BLOCK.size + size
+        yield count, data[at - size : at]
+
+
+class AvroDecoder:
+    """The second half of the format, for one source's columns; fastavro decodes."""
+
+    def __init__(self, schema: RowSchema, meaning: Meaning, *, tolerant: bool) -> None:
+        self._schema = schema
+        self._meaning = meaning
+        self._tolerant = tolerant
+        self._rescues = schema.unexpected_fields == "capture"
+        self._conformer = Conformer(schema.fields, rescued=self._rescues)
+
+    def decode(self, piece: Piece) -> Parsed:
+        """Decode the blocks. Raises `FileFailed` for a damaged one, or types that cannot fit."""
+        if not piece.data:
+            return Parsed(self._conformer.table.empty_table(), 0, np.arange(0))
+        records = _records_of(piece)
+        names = self._unexpected(records)
+        rows = _Rows(piece, self._meaning)
+        wanted = {spec.name for spec in self._schema.fields}
+        columns = {name: rows.column(name) for name in records.names if name in wanted}
+        bad = dict(rows.bad)
+        conformed = self._conformed(columns, piece.lines)
+        for row, reason in conformed.bad.items():
+            bad.setdefault(row, reason)
+        table, at = conformed.table, conformed.rows_at
+        if self._rescues and names:
+            texts = self._rescued(rows, bad)
+            table = table.set_column(len(table.schema) - 1, table.schema[-1], texts.take(at))
+        if bad and not self._tolerant:
+            index = min(bad)
+            raise BadLine(index, bad[index])
+        fits = ~np.isin(at, np.array(sorted(bad), np.int64))
+        if not fits.all():
+            table, at = table.filter(pa.array(fits)), at[fits]
+        letters = []
+        for row in sorted(bad):
+            text = rows.text(row, self._conformer)
+            letters.append(BadRecord(row, NO_OFFSET, len(text), text, bad[row]))
+        return Parsed(table, piece.lines, at, tuple(letters), names if len(at) else frozenset())
+
+    def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
+        """Return the rows as JSON by their index; each is made when it is looked up."""
+        return _RowTexts(_Rows(piece, self._meaning), self._conformer)
+
+    def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
+        """Return two pieces of half the records each, found without fastavro."""
+        if piece.lines < 2:
+            return None
+        middle, lines = piece.lines // 2, 0
+        parts: tuple[list[bytes], list[bytes]] = ([], [])
+        for count, data in blocks_of(piece.data):
+            first_count = min(count, max(0, middle - lines))
+            end = len(data)
+            if first_count < count:
+                ends = record_ends(_records_of(piece), count, data)
+                end = max((end for end, _ in islice(ends, first_count)), default=0)
+            for some, records, part in (
+                (first_count, data[:end], parts[0]),
+                (count - first_count, data[end:], parts[1]),
+            ):
+                if some:
+                    part += [_BLOCK.pack(some, len(records)), records]
+            lines += count
+        return (
+            replace(piece, data=b"".join(parts[0]), lines=middle, cells=0),
+            replace(piece, data=b"".join(parts[1]), lines=piece.lines - middle, cells=0),
+        )
+
+    def as_lines(self, piece: Piece) -> bytes:
+        """Return the fields without a column; nothing unless columns are made of them."""
+        if not self._schema.evolves or not piece.data:
+            return b""
+        rows = _Rows(piece, self._meaning)
+        bad: dict[int, str] = {}
+        texts = self._rescued(rows, bad)
+        return b"".join(f"{text or '{}'}\n".encode() for text in texts.to_pylist())
+
+    def _unexpected(self, records: AvroType) -> frozenset[str]:
+        found = unexpected_names(_types_of(records), self._schema.fields)
+        if found and self._schema.unexpected_fields == "fail":
+            raise FileFailed("parse", f"unexpected field {found[0]!r}, which the schema lacks")
+        return first(map(shown_name, found))
+
+    def _conformed(self, columns: Mapping[str, pa.Array], rows: int) -> Conformed:
+        arrays = []
+        for spec in self._schema.fields:
+            array = columns.get(spec.name)
+            arrays.append(pa.nulls(rows) if array is None else with_missing_fields(spec, array))
+        batch = pa.RecordBatch.from_arrays(arrays, [spec.name for spec in self._schema.fields])
+        try:
+            return self._conformer.conform(batch)
+        except SourceError as error:
+            raise FileFailed("parse", str(error)) from error
+
+    def _rescued(self, rows: _Rows, bad: dict[int, str]) -> pa.Array:
+        """Return each row's fields without a column as JSON text; null where there are none."""
+        arrays = {
+            name: rows.column(name)
+            for name, kind in rows.types.items()
+            if unexpected_names({name: kind}, self._schema.fields)
+        }
+        if not arrays:
+            return pa.nulls(rows.count, pa.string())
+
+        def texts(batch: pa.Array) -> pa.Array:
+            parts = left_over(dict(zip(arrays, batch.flatten(), strict=True)), self._schema.fields)
+            found = [f"{{{','.join(part)}}}" if part else None for part in parts]
+            return pa.array(found, pa.string())
+
+        def failed(row: int, error: ValueError) -> None:
+            bad.setdefault(row, bounded(f"unexpected fields: {error}", _REASON_CHARACTERS))
+
+        batch = pa.StructArray.from_arrays(list(arrays.values()), list(arrays))
+        return rows_of(batch, texts, failed).cast(pa.string())
+
+
+class _Rows:
+    """The decoded records of a piece; ``bad`` are those with a value that its type cannot have."""
+
+    def __init__(self, piece: Piece, meaning: Meaning) -> None:
+        records = _records_of(piece)
+        self.names = records.names
+        self.types = _types_of(records)
+        self.count = piece.lines
+        self.bad: dict[int, str] = {}
+        self._meaning = meaning
+        self._nodes = dict(zip(records.names, records.children, strict=True))
+        self._failed: set[tuple[int, str]] = set()
+        stored = _decoded(piece)
+        self._stored = dict(zip(records.names, stored.flatten(), strict=True))
+        self._columns: dict[str, pa.Array] = {}
+
+    def column(self, name: str) -> pa.Array:
+        """Return a column, with null in rows whose value cannot be."""
+        if name in self._columns:
+            return self._columns[name]
+
+        def failed(row: int, error: ValueError) -> None:
+            self._failed.add((row, name))
+            reason = bounded(f"column {name!r}: {error}", _REASON_CHARACTERS)
+            self.bad.setdefault(row, reason)
+
+        node = self._nodes[name]
+        found = rows_of(
+            self._stored[name], lambda array: column(node, array, self._meaning), failed
+        )
+        self._columns[name] = found
+        return found
+
+    def text(self, row: int, conformer: Conformer) -> bytes:
+        """Return a row for its letter; a value that its type cannot have stays as it is stored."""
+        arrays = [self.column(name).slice(row, 1) for name in self.names]
+        for at, name in enumerate(self.names):
+            if (row, name) in self._failed:
+                arrays[at] = self._stored[name].slice(row, 1)
+        batch = pa.RecordBatch.from_arrays(arrays, list(self.names))
+        return conformer.text_of(batch, 0)
+
+
+class _RowTexts(Mapping[int, RecordBytes]):
+    def __init__(self, rows: _Rows, conformer: Conformer) -> None:
+        self._rows = rows
+        self._conformer = conformer
+
+    def __getitem__(self, index: int) -> RecordBytes:
+        if not 0 <= index < self._rows.count:
+            raise KeyError(index)
+        return NO_OFFSET, self._rows.text(index, self._conformer), b""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self._rows.count))
+
+    def __len__(self) -> int:
+        return self._rows.count
+
+
+def _types_of(records: AvroType) -> dict[str, pa.DataType]:
+    return dict(zip(records.names, map(column_type, records.children), strict=True))
+
+
+def _records_of(piece: Piece) -> AvroType:
+    return record_type(str(piece.context))
+
+
+def _decoded(piece: Piece) -> pa.Array:
+    """Return all records as Arrow stores them. Raises `FileFailed` for a damaged block."""
+    records, schema = _records_of(piece), _parsed_schema(str(piece.context))
+    kind = stored_type(records)
+    arrays = [
+        _values(kind, _read(schema, count, data))
+        if records.least
+        else _values(kind, _read(schema, 1, b"") * count)
+        for count, data in blocks_of(piece.data)
+    ]
+    return pa.concat_arrays(arrays) if len(arrays) > 1 else arrays[0]
+
+
+def _values(kind: pa.DataType, found: list[Any]) -> pa.Array:
+    try:
+        return pa.array(found, kind)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise damaged_block(error) from error
+
+
+def _read(schema: Any, count: int, data: bytes) -> list[Any]:
+    """Return the records of a block, which is read as an array: one call for all of them."""
+    whole = _varint(count) + data + b"\0"
+    stream = io.BytesIO(whole)
+    try:
+        found: list[Any] = _reader()(stream, schema, None)
+    except Exception as error:  # fastavro's errors have no common base class
+        raise damaged_block(f"{type(error).__name__} {error}") from error
+    if len(found) != count or stream.tell() != len(whole):
+        raise damaged_block("its records do not end where it does")
+    return found
+
+
+def _varint(count: int) -> bytes:
+    number, found = count << 1, bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+@lru_cache(maxsize=1)
+def _reader() -> Callable[..., Any]:
+    found: Callable[..., Any] = optional_package("fastavro", "avro").schemaless_reader
+    return found
+
+
+@lru_cache(maxsize=16)
+def _parsed_schema(text: str) -> Any:
+    schema = decoding_schema(record_type(text))
+    return optional_package("fastavro", "avro").parse_schema(schema)

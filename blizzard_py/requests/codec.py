@@ -51,7 +51,7 @@ def canonical(value: Mapping[str, Any]) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def encode(document: DataclassInstance) -> bytes:
+def encode_document(document: DataclassInstance) -> bytes:
     """Return the stored bytes of a document, the same for equal ones."""
     known = {each.name: getattr(document, each.name) for each in fields(document)}
     return canonical({"v": VERSION, **known})

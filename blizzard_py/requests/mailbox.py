@@ -23,7 +23,7 @@ from blizzard_core.errors import Conflict, NotFound, StorageError
 from blizzard_core.limits import REQUEST_BYTES, REQUEST_CHARACTERS
 from blizzard_core.storage.protocol import Entry, Storage, listed
 from blizzard_core.text import shortened
-from blizzard_py.requests.codec import RequestInvalid, encode
+from blizzard_py.requests.codec import RequestInvalid, encode_document
 from blizzard_py.requests.contents import (
     CANCEL,
     ENDED,
@@ -78,7 +78,7 @@ class Mailbox:
         since, or what was done would count for what is new. Raises `RequestInvalid` if the owner
         would refuse the document.
         """
-        raw = encode(request)
+        raw = encode_document(request)
         request_of(raw, f"{request.kind} for {self._folder}", "correct the command")
         stem = digest(request)
         found = self._found(f"{stem}.")
@@ -157,7 +157,7 @@ class Mailbox:
         limit = REQUEST_CHARACTERS
         cancel = Cancel(by=shortened(by, limit), at=at, why=shortened(why, limit))
         with suppress(Conflict):
-            self._sink.put_if(self._path(request_id, CANCEL), encode(cancel), None)
+            self._sink.put_if(self._path(request_id, CANCEL), encode_document(cancel), None)
         self.ring()
 
     def is_cancelled(self, request_id: str) -> bool:
@@ -177,7 +177,7 @@ class Mailbox:
         Only after the save that ended the request: an owner that was replaced must not end what
         its successor runs.
         """
-        self._sink.put_atomic(self._path(request_id, ENDED), encode(record))
+        self._sink.put_atomic(self._path(request_id, ENDED), encode_document(record))
 
     def end_record(self, request_id: str) -> End | None:
         """Return the end record, None of a request without one. Raises `RequestInvalid`."""

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blizzard_core import limits
-from blizzard_py.requests.codec import RequestInvalid, encode
+from blizzard_py.requests.codec import RequestInvalid, encode_document
 from blizzard_py.requests.document import Kind, Request, digest, inputs, request_of
 from blizzard_py.requests.records import Cancel, End, cancel_of, end_of
 
@@ -37,7 +37,7 @@ REQUEST = Request(
 
 
 def document(**changes: Any) -> dict[str, Any]:
-    return {**json.loads(encode(REQUEST)), **changes}
+    return {**json.loads(encode_document(REQUEST)), **changes}
 
 
 def raw(value: Any) -> bytes:
@@ -57,7 +57,7 @@ def refusal(value: Any) -> str:
 @pytest.mark.parametrize("kind", get_args(Kind))
 def test_every_kind_is_read_as_it_was_written(kind: Kind) -> None:
     request = replace(REQUEST, kind=kind, select=SELECTS[kind])
-    assert request_of(encode(request), WHERE) == request
+    assert request_of(encode_document(request), WHERE) == request
 
 
 def test_the_stored_form_is_that_of_the_design() -> None:
@@ -84,7 +84,7 @@ def test_options_may_be_left_out() -> None:
 def test_equal_requests_have_equal_bytes_and_digests() -> None:
     first = {"units": (UNIT,)}
     other = replace(REQUEST, select=MappingProxyType(first), options=MappingProxyType({}))
-    assert encode(other) == encode(REQUEST)
+    assert encode_document(other) == encode_document(REQUEST)
     assert digest(other) == digest(REQUEST)
 
 
@@ -150,17 +150,17 @@ def test_all_that_decides_counts_for_the_digest(change: dict[str, Any]) -> None:
 
 def test_names_without_utf8_round_trip() -> None:
     request = replace(REQUEST, select={"units": ["date=1/\udcff\udce9.json"]}, why="Grüße")
-    stored = encode(request)
+    stored = encode_document(request)
     assert "Grüße".encode() in stored
     assert request_of(stored, WHERE) == request
 
 
 def test_half_of_a_pair_is_refused() -> None:
-    assert "JSON" in refusal(encode(replace(REQUEST, why="\ud83d")))
+    assert "JSON" in refusal(encode_document(replace(REQUEST, why="\ud83d")))
 
 
 def test_a_large_request_is_refused() -> None:
-    padded = encode(REQUEST).ljust(limits.REQUEST_BYTES, b" ")
+    padded = encode_document(REQUEST).ljust(limits.REQUEST_BYTES, b" ")
     assert request_of(padded, WHERE) == REQUEST
     assert "is larger than 1 MiB" in refusal(padded + b" ")
 
@@ -280,7 +280,7 @@ def test_any_value_of_a_field_is_read_or_refused(field: str, value: Any) -> None
         found = request_of(raw(document(**{field: value})), WHERE)
     except RequestInvalid:
         return
-    assert request_of(encode(found), WHERE) == found
+    assert request_of(encode_document(found), WHERE) == found
 
 
 CANCEL = Cancel(by="bob@ops-1", at="2026-11-25T09:13:00Z", why="wrong day")
@@ -288,8 +288,8 @@ END = End(kind="mark_units", state="done", at=1764061944.0, counts={"units": 1},
 
 
 def test_records_are_read_as_they_were_written() -> None:
-    assert cancel_of(encode(CANCEL), WHERE) == CANCEL
-    assert end_of(encode(END), WHERE) == END
+    assert cancel_of(encode_document(CANCEL), WHERE) == CANCEL
+    assert end_of(encode_document(END), WHERE) == END
 
 
 @pytest.mark.parametrize(
@@ -297,4 +297,4 @@ def test_records_are_read_as_they_were_written() -> None:
 )
 def test_a_wrong_end_record_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(RequestInvalid, match=f"{next(iter(change))}.*restore it as it was"):
-        end_of(raw({**json.loads(encode(END)), **change}), WHERE)
+        end_of(raw({**json.loads(encode_document(END)), **change}), WHERE)

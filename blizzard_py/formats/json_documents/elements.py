@@ -188,7 +188,7 @@ class Elements:
             raise damaged("a record is missing before " + repr(chr(byte)), offset)
         if self._expected == "separator":
             raise damaged("a comma or the end of the array is expected", offset)
-        if byte in b"}:":
+        if byte in b"}:\0":
             raise damaged(f"{chr(byte)!r} has no place between records", offset)
 
     def _walk_element(self, data: bytearray, at: int) -> int:

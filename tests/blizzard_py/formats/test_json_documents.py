@@ -412,6 +412,13 @@ def harness(root: Path, **options: Any) -> IngestJobHarness:
     )
 
 
+def test_an_element_of_nul_quarantines_its_file_alone(tmp_path: Path) -> None:
+    it = harness(tmp_path)
+    it.put("a.json", b'[{"id":1},\0]')
+    it.put("b.json", b'[{"id":2}]')
+    assert [file.outcome for file in it.run_task().files] == ["quarantined", "ingested"]
+
+
 @pytest.mark.parametrize("attempt", [0, 1])
 def test_files_are_ingested_with_their_letters(tmp_path: Path, attempt: int) -> None:
     it = harness(tmp_path)

@@ -302,7 +302,7 @@ def test_a_line_that_kills_its_worker_costs_a_retry_and_itself(
     assert world.ids(result) == [1, 2, 3, 5, 6]
     [letter] = world.letters(result)
     assert (letter["path"], letter["line"]) == (f"{world.source}/b.ndjson.gz", 2)
-    assert letter["error"] == "the parser died of this line: signal 9 (SIGKILL)"
+    assert letter["error"] == "the parser died of this record: signal 9 (SIGKILL)"
     assert {file.path: file.bad_rows for file in result.files} == {
         "a.ndjson": 0,
         "b.ndjson.gz": 1,

@@ -16,7 +16,6 @@ import json
 import resource
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -108,7 +107,7 @@ def _text(value: object) -> str:
 def blizzard_run(kind: str, source: Path, sink: Path) -> int:
     """Ingest the files in one task."""
     from blizzard_py.kernels.job_tasks import tasks_of  # noqa: PLC0415  # not before the clock
-    from blizzard_py.kernels.task import run_task  # noqa: PLC0415
+    from blizzard_py.kernels.task import run_task  # noqa: PLC0415  # as above
 
     paths = tuple(JobFile(p.name, p.stat().st_size) for p in sorted(source.iterdir()))
     settings = IngestSettings(
@@ -242,9 +241,7 @@ def main() -> int:
 
 def _alone(name: str, kind: str, source: Path) -> Run:
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        found = pool.submit(measured, name, kind, source).result()
-    time.sleep(0.1)  # what ended frees its memory
-    return found
+        return pool.submit(measured, name, kind, source).result()
 
 
 if __name__ == "__main__":

@@ -43,6 +43,22 @@ RECORDS_LEVELS = 16
 Beyond: the configuration is refused
 Test: test_json_documents.py::test_a_path_of_records_is_checked
 """
+CSV_RECORD_BYTES = 16 << 20
+"""A CSV record
+Beyond: its first line is a bad record, and reading goes on behind it
+Test: test_csv.py::test_a_record_above_the_limit_is_refused_by_its_first_line
+"""
+CSV_HEADER_BYTES = 512 << 10
+"""The header of a CSV file, which each letter of the file repeats
+Beyond: the file is quarantined, stage `parse`
+Test: test_csv.py::test_a_header_that_is_too_long_fails_the_file
+"""
+CSV_REREAD_BYTES = 64 << 20
+"""Bytes of a CSV file that are read again behind quotes that are never closed, besides four times
+what was read before
+Beyond: the file is quarantined, stage `parse`
+Test: test_csv.py::test_quotes_that_are_never_closed_cost_a_limited_time
+"""
 PARSER_DEATHS = 500
 """Processes that die of a file's lines
 Beyond: the file is quarantined, stage `parse`

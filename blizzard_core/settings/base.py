@@ -7,6 +7,7 @@ without a unit is refused, because its unit would be a guess. 0 needs none.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -360,3 +361,13 @@ def as_written(field: FieldInfo, value: Any) -> Any:
 
 def _metadata(annotation: Any) -> tuple[Any, ...]:
     return getattr(annotation, "__metadata__", ())
+
+
+def _as_written(value: Any) -> Any:
+    """Return dates and times, which YAML makes of such text, as text again."""
+    if isinstance(value, dt.datetime):
+        return value.isoformat(" ")
+    return value.isoformat() if isinstance(value, dt.date) else value
+
+
+AsWritten = Annotated[str, BeforeValidator(_as_written)]

@@ -109,7 +109,7 @@ _ENCODINGS = frozenset(
         "ascii", "latin-1", "iso8859-1", "iso8859-2", "iso8859-5", "iso8859-7", "iso8859-9",
         "iso8859-15", "cp437", "cp850", "cp852", "cp866", "cp1250", "cp1251", "cp1252", "cp1253",
         "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "koi8-r", "koi8-u", "mac-roman",
-        "shift_jis", "cp932", "euc_jp", "iso2022_jp", "gb2312", "gbk", "gb18030", "big5", "cp950",
+        "shift_jis", "cp932", "euc_jp", "gb2312", "gbk", "gb18030", "big5", "cp950",
         "euc_kr", "cp949",
     }
 )  # fmt: skip

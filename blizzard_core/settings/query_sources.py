@@ -16,7 +16,8 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from blizzard_core.settings.base import MINUTE, Name, Seconds, Settings
 from blizzard_core.settings.connections import BoundKind, ConnectionSettings, WithBackward
 from blizzard_core.settings.schema import FieldSettings
-from blizzard_core.settings.sources import CommonSource, UnitSettings
+from blizzard_core.settings.sources import CommonSource
+from blizzard_core.settings.units import UnitSettings
 
 # How often a source is polled that reads the same again.
 REREAD = "1h"

@@ -47,7 +47,8 @@ from blizzard_core.settings.http_sources import HttpSourceSettings
 from blizzard_core.settings.limits_page import limits_reference
 from blizzard_core.settings.load import models_in
 from blizzard_core.settings.query_sources import TableSourceSettings
-from blizzard_core.settings.sources import FileUnits, SourceSettings, UnitSettings
+from blizzard_core.settings.sources import FileUnits, SourceSettings
+from blizzard_core.settings.units import UnitSettings
 
 _EXAMPLE_HEAD = """\
 # Every key, at its default. What is commented out has none and is shown with an example.

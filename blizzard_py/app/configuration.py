@@ -9,7 +9,7 @@ from pathlib import Path
 from blizzard_core.errors import ConfigError, UnitError
 from blizzard_core.settings import load
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings, QuerySettings
-from blizzard_core.settings.sources import UnitSettings
+from blizzard_core.settings.units import UnitSettings
 from blizzard_core.settings.yaml_file import Key, SettingProblem
 from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.units import (

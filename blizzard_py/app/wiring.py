@@ -18,7 +18,6 @@ from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings
 from blizzard_core.settings.event_time import EMITTED_BATCH
-from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
 from blizzard_core.settings.sources import CommonSource
 from blizzard_core.settings.tables import TEMPLATES, PartitionBy
 from blizzard_core.storage.null_storage import NullStorage
@@ -67,8 +66,7 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
     sink, schema, errors = pipeline.sink, pipeline.schema_, pipeline.error_handling
     by = sink.partition_by
     own = [] if source.schema_ is None else source.schema_.fields
-    form = NdjsonOptions() if source.as_files is None else source.as_files.format
-    check_installed(form)
+    check_installed(source.file_format)
     return IngestSettings(
         source=Place(source.uri, dict(source.storage_options)),
         sink=Place(sink.table_uri, sink.storage_options),
@@ -91,7 +89,7 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
             unit=source.has_unit_column,
             emitted_batch=EMITTED_BATCH in sink.metadata_columns,
         ),
-        format=_format_of(source),
+        format=source.file_format,
         sql=SqlSteps(tuple(pipeline.deduplicate_by), pipeline.transform or ""),
         tolerance=ErrorTolerance(
             errors.on_bad_record,
@@ -357,12 +355,7 @@ def inferred_schema(
     name: str, pipeline: PipelineSettings, stores: Stores, source: CommonSource
 ) -> InferredSchema:
     """Return where a pipeline's inferred columns are kept and made, by files of ``source``."""
-    form = _format_of(source)
-    return InferredSchema(name, pipeline, stores.source, stores.sink, time.time, form)
-
-
-def _format_of(source: CommonSource) -> FormatSettings:
-    return NdjsonOptions() if source.as_files is None else source.as_files.format
+    return InferredSchema(name, pipeline, stores.source, stores.sink, time.time, source.file_format)
 
 
 def engine_lookup(config: Config, engine: Engine) -> Asks:

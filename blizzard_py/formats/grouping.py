@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from blizzard_py.formats.protocol import BadRecord, LineNumbers, Parsed
-from blizzard_py.lines.framing import Piece
+from blizzard_py.lines.framing import Piece, RefusedRecord
 
 _NEWLINE = 10
 
@@ -67,3 +67,26 @@ def _bad_by_file(
         moved = record.moved(numbers, chunks[file].offset - byte_starts[file])
         found.setdefault(file, []).append(moved)
     return found
+
+
+def small_piece(items: Sequence[Piece | RefusedRecord], most: int) -> Piece | None:
+    """Return the whole file if it has at most so many bytes, to be parsed with others."""
+    if not items:
+        return Piece(b"", 0)
+    first = items[0]
+    if isinstance(first, RefusedRecord) or len(items) > 1 or first.rows is not None:
+        return None
+    return first if len(first.data) <= most else None
+
+
+def joined(pieces: Sequence[Piece]) -> Piece:
+    """Return the records of pieces of one context, of several files, as one piece."""
+    first = pieces[0]
+    return replace(
+        first,
+        data=b"".join(piece.data for piece in pieces),
+        offset=0,
+        skipped=0,
+        lines=sum(piece.lines for piece in pieces),
+        cells=sum(piece.cells for piece in pieces),
+    )

@@ -159,11 +159,12 @@ class Format(Protocol):
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> Decoder:
         """Return the second half. ``fast`` allows compiled code, which gives equal rows."""
 
-    def replayed(self, letters: Sequence[DeadLetter]) -> bytes:
-        """Return the content of a file that brings the letters' records again.
+    def replay_contents(self, letters: Sequence[DeadLetter]) -> list[bytes]:
+        """Return the contents of files that bring the letters' records again, each by itself.
 
-        Such a file is read in the format `replay_settings`, and the letters have one header.
+        Such a file is read in the format `replay_settings`, and the letters have one header. No
+        record may change the meaning of another one, so some formats need several files.
         """
 
     def replay_settings(self) -> FormatSettings:
-        """Return the format of files that `replayed` makes, with the options of today."""
+        """Return the format of files that `replay_contents` makes, with the options of today."""

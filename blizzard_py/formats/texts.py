@@ -32,7 +32,7 @@ _UTC = pa.timestamp("us", tz="UTC")
 _NONE = pa.scalar(None, pa.string())
 _NO_TIME = pa.scalar(None, _NAIVE)
 # Arrow reads the listed changes of a zone, not the rule that goes on behind them.
-_ARROW_KNOWS_UNTIL = pa.scalar(dt.datetime(2037, 1, 1), _NAIVE)  # noqa: DTZ001
+_ARROW_KNOWS_UNTIL = pa.scalar(dt.datetime(2037, 1, 1), _NAIVE)  # noqa: DTZ001  # a local time
 _MICROSECOND = dt.timedelta(microseconds=1)
 _EPOCH_PRECISION = 38
 _INTEGERS = frozenset({"int32", "int64"})
@@ -40,8 +40,8 @@ _FLOATS = frozenset({"float32", "float64"})
 # What a cast to these types may accept, and a little more.
 _FORM = r"^[+-]?\d+$"
 _FORMS = {
-    "float32": r"(?i)^[+-]?(?:[\d.]|inf|nan).*$",
-    "float64": r"(?i)^[+-]?(?:[\d.]|inf|nan).*$",
+    "float32": r"(?i)^[+-]?(?:[\d.].*|inf(?:inity)?|nan)$",
+    "float64": r"(?i)^[+-]?(?:[\d.].*|inf(?:inity)?|nan)$",
     "decimal": r"^[\d.eE+-]+$",
     "boolean": r"(?i)^(?:true|false|0|1)$",
     "date": r"^\d{4}-\d{2}-\d{2}$",

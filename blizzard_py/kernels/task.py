@@ -19,13 +19,12 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 
 import pyarrow as pa
 
 from blizzard_core.storage.protocol import Storage, join
 from blizzard_py.formats.child_process import ChildProcess
-from blizzard_py.formats.grouping import FileShare, shares
+from blizzard_py.formats.grouping import FileShare, joined, shares, small_piece
 from blizzard_py.formats.isolate import IsolatedDecoder, check_readable
 from blizzard_py.formats.names import format_of
 from blizzard_py.formats.ndjson.columns import RecordSchema
@@ -166,7 +165,7 @@ class _Run:
         with SourceFile(self._source, content.file, content.expansion, content.read) as file:
             pieces = content.weighed(self._format.pieces(file, self._rows.fields))
             first = list(itertools.islice(pieces, 2))
-            only = _small(first)
+            only = small_piece(first, SMALL_FILE_BYTES)
             if only is not None:
                 if self._group and self._group[-1][1].context != only.context:
                     self._ingest_group()
@@ -317,7 +316,7 @@ class _Run:
         """Return whether the group was ingested; if not, nothing was done."""
         chunks = [chunk for _, chunk in group]
         try:
-            parsed = self._decoder.decode(_joined(chunks))
+            parsed = self._decoder.decode(joined(chunks))
             found, numbers = shares(parsed, chunks)
             rows_of = [
                 (content.file.path, share.rows)
@@ -394,26 +393,3 @@ class _Run:
 
     def _fail(self, content: FileTally, error: FileFailed) -> None:
         self._finished[content.file.path] = content.failed(error)
-
-
-def _small(items: Sequence[Piece | RefusedRecord]) -> Piece | None:
-    """Return the whole file if it is small enough to be parsed with others."""
-    if not items:
-        return Piece(b"", 0)
-    first = items[0]
-    if isinstance(first, RefusedRecord) or len(items) > 1 or first.rows is not None:
-        return None
-    return first if len(first.data) <= SMALL_FILE_BYTES else None
-
-
-def _joined(pieces: Sequence[Piece]) -> Piece:
-    """Return the records of pieces of one context, of several files, as one piece."""
-    first = pieces[0]
-    return replace(
-        first,
-        data=b"".join(piece.data for piece in pieces),
-        offset=0,
-        skipped=0,
-        lines=sum(piece.lines for piece in pieces),
-        cells=sum(piece.cells for piece in pieces),
-    )

@@ -7,7 +7,7 @@ partition of the table. Their names follow from the letter: written again they a
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.errors import BlizzardError, NotFound
@@ -149,23 +149,26 @@ class LetterFiles:
         held = piece = 0
         for letter in reader.read(self.parts.stores.dlq, found):
             of_file = waiting.get(stem := stem_of(self._path_of(letter)), [])
-            if of_file and of_file[0].header != letter.header:  # the file was replaced
-                yield from self._pieces(found, piece, waiting)
-                waiting, held, piece = {}, 0, piece + 1
+            is_replaced = bool(of_file) and of_file[0].header != letter.header
+            if is_replaced or held > RECORD_FILE_BYTES:
+                piece += yield from self._pieces(found, piece, waiting)
+                waiting, held = {}, 0
             waiting.setdefault(stem, []).append(letter)
             held += max(letter.length, len(letter.raw))
-            if held > RECORD_FILE_BYTES:
-                yield from self._pieces(found, piece, waiting)
-                waiting, held, piece = {}, 0, piece + 1
         yield from self._pieces(found, piece, waiting)
 
     def _pieces(
         self, found: DeadLetterObject, piece: int, waiting: Mapping[str, Sequence[DeadLetter]]
-    ) -> Iterator[Candidate]:
+    ) -> Generator[Candidate, None, int]:
+        """Write the files, and return by how much their numbers go on from ``piece``."""
+        used = 0
         for stem, held in sorted(waiting.items()):
-            data = self._format.replayed(self._complete(held))
-            path = self._records.name(record_file(stem, found.batch, piece))
-            yield Candidate(path, self._records.put(path, data, self.parts.clock()), found.id)
+            contents = self._format.replay_contents(self._complete(held))
+            used = max(used, len(contents))
+            for number, data in enumerate(contents, piece):
+                path = self._records.name(record_file(stem, found.batch, number))
+                yield Candidate(path, self._records.put(path, data, self.parts.clock()), found.id)
+        return used
 
     @property
     def _format(self) -> Format:

@@ -19,8 +19,9 @@ from blizzard_core.settings.limits_page import LimitLine, named_limits
 from blizzard_core.settings.load import models_in
 from blizzard_core.settings.reference import example_configuration
 from blizzard_core.settings.schema import FieldSettings, TypeSettings
-from blizzard_core.settings.sources import FileUnits, SourceRangeSettings, UnitSettings
+from blizzard_core.settings.sources import FileUnits, SourceRangeSettings
 from blizzard_core.settings.tables import PartitionColumn
+from blizzard_core.settings.units import UnitSettings
 from tests.support.scenario import ROOT
 
 TESTS = ROOT / "tests"

@@ -7,11 +7,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from blizzard_core.settings.document import ErrorSettings
-from blizzard_core.settings.sources import (
-    CheckpointSettings,
-    PartitionFilter,
-    SourceSettings,
-)
+from blizzard_core.settings.sources import CheckpointSettings, PartitionFilter, SourceSettings
 from blizzard_core.settings.tables import TableAdvanced, TableSettings
 from blizzard_core.storage.clock import StoreClock
 from blizzard_py.app import wiring

@@ -14,7 +14,7 @@ from blizzard_core.settings.connections import (
 )
 from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.settings.http_sources import HttpSourceSettings, PushSettings, RangeSettings
-from blizzard_core.settings.sources import UnitSettings
+from blizzard_core.settings.units import UnitSettings
 from blizzard_core.settings.yaml_file import Key
 from blizzard_py.connections.http import reader
 from blizzard_py.connections.http.model import (

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from blizzard_core.settings.connections import ConnectionSettings
 from blizzard_core.settings.document import PipelineSettings, QuerySettings
 from blizzard_core.settings.query_sources import QuerySource
-from blizzard_core.settings.sources import UnitSettings
+from blizzard_core.settings.units import UnitSettings
 from blizzard_core.settings.yaml_file import Key
 from blizzard_py.app.queries.http import HttpQueries
 from blizzard_py.app.queries.table import TableQueries

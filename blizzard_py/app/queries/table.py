@@ -13,7 +13,7 @@ from blizzard_core.settings.connections import (
 )
 from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.settings.query_sources import TableSourceSettings
-from blizzard_core.settings.sources import UnitSettings
+from blizzard_core.settings.units import UnitSettings
 from blizzard_core.settings.yaml_file import Key
 from blizzard_py.connections.literals import column_name
 from blizzard_py.connections.placeholders import LAKE, Values, formats_in, in_sql, names_in

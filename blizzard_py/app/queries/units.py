@@ -7,8 +7,8 @@ import posixpath
 import re
 
 from blizzard_core.settings.document import PipelineSettings, QuerySettings
-from blizzard_core.settings.sources import UnitSettings, UnitsOfTable
 from blizzard_core.settings.tables import SinkSettings
+from blizzard_core.settings.units import UnitSettings, UnitsOfTable
 from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.connections.placeholders import (
     FROM,

@@ -129,7 +129,7 @@ def _arrays(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
 def _first_array(text: str) -> list[tuple[tuple[str, ...], int]]:
     """Return the first array of objects of a document that was not read to its end."""
     path: list[str] = []
-    token = re.compile(r'"((?:[^"\\]|\\.)*)"\s*(:?)|([{}\[\]])|[^"{}\[\]]+')
+    token = re.compile(r'"((?:[^"\\]|\\.)*+)(?:"\s*(:?)|\\?\Z)|([{}\[\]])|[^"{}\[\]]++', re.DOTALL)
     key = ""
     for match in token.finditer(text):
         if match[2]:

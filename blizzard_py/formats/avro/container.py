@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from blizzard_core.limits import AVRO_BLOCK_BYTES, AVRO_SCHEMA_BYTES
 from blizzard_py.formats.avro.walk import damaged_block, read_long
 from blizzard_py.formats.protocol import OpenFile
+from blizzard_py.lines.byte_reader import ByteReader
 from blizzard_py.lines.codecs.frames import read_frames
 from blizzard_py.lines.codecs.members import read_members
 from blizzard_py.lines.codecs.names import Codec
@@ -42,7 +43,7 @@ class Container:
 
     def __init__(self, file: OpenFile) -> None:
         self._file = file
-        self._bytes = _Bytes(file.blocks())
+        self._bytes = ByteReader(file.blocks(), _cut())
         self._sync = b""
 
     def header(self) -> Header:
@@ -64,8 +65,8 @@ class Container:
     def blocks(self, codec: str) -> Iterator[tuple[int, bytes]]:
         """Yield each block's number of records and their bytes, decompressed."""
         unpack = _CODECS[codec]
-        while self._bytes.is_more():
-            count, size = self._bytes.long(), self._bytes.long()
+        while self._bytes.ahead(1):
+            count, size = self._long(), self._long()
             if count < 0 or not 0 <= size <= AVRO_BLOCK_BYTES:
                 raise damaged_block(
                     f"{count:,} records in {size:,} bytes, of at most {AVRO_BLOCK_BYTES:,}"
@@ -81,13 +82,13 @@ class Container:
     def _metadata(self) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
         room = _HEADER_BYTES
-        while number := self._bytes.long():
+        while number := self._long():
             if number < 0:
-                self._bytes.long()
+                self._long()
             for _ in range(abs(number)):
                 pair = []
                 for _ in range(2):
-                    size = self._bytes.long()
+                    size = self._long()
                     room -= size + 1
                     if size < 0 or room < 0:
                         raise FileFailed(
@@ -97,52 +98,14 @@ class Container:
                 found.setdefault(*pair)
         return found
 
-
-class _Bytes:
-    """Bytes of a stream, taken in the sizes that a file gives."""
-
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks = blocks
-        self._data = b""
-        self._at = 0
-
-    def is_more(self) -> bool:
-        """Return whether there is another byte."""
-        self._fill(1)
-        return self._at < len(self._data)
-
-    def long(self) -> int:
+    def _long(self) -> int:
         """Return the next number."""
-        self._fill(_VARINT_BYTES)
-        if self._at == len(self._data):
+        data = self._bytes.ahead(_VARINT_BYTES)
+        if not data:
             raise _cut()
-        value, self._at = read_long(self._data, self._at)
+        value, size = read_long(data, 0)
+        self._bytes.take(size)
         return value
-
-    def take(self, size: int) -> bytes:
-        """Return the next bytes; fewer only at the end."""
-        self._fill(size)
-        data = self._data[self._at : self._at + size]
-        self._at += len(data)
-        return data
-
-    def take_all(self, size: int) -> bytes:
-        """Return the next bytes."""
-        data = self.take(size)
-        if len(data) < size:
-            raise _cut()
-        return data
-
-    def _fill(self, size: int) -> None:
-        there = len(self._data) - self._at
-        if there >= size:
-            return
-        parts = [self._data[self._at :]]
-        while there < size and (more := next(self._blocks, b"")):
-            parts.append(more)
-            there += len(more)
-        self._data = b"".join(parts)
-        self._at = 0
 
 
 def _cut() -> FileFailed:

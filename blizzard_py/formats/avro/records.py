@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -18,7 +16,8 @@ from blizzard_core.limits import AVRO_RECORD_VALUES
 from blizzard_core.settings.formats import AvroOptions, NdjsonOptions
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.avro.container import Container
-from blizzard_py.formats.avro.schema import AvroType, decoding_schema, record_type
+from blizzard_py.formats.avro.fast_reader import parsed_schema, read_records
+from blizzard_py.formats.avro.schema import AvroType, record_type
 from blizzard_py.formats.avro.values import (
     Meaning,
     column,
@@ -32,7 +31,6 @@ from blizzard_py.formats.avro.values import (
 from blizzard_py.formats.avro.walk import damaged_block, record_ends
 from blizzard_py.formats.conform import Conformed, Conformer
 from blizzard_py.formats.ndjson.unexpected import first, shown_name
-from blizzard_py.formats.optional_package import optional_package
 from blizzard_py.formats.protocol import (
     NO_OFFSET,
     BadLine,
@@ -72,9 +70,9 @@ class AvroFormat:
         """Return the decoder of these columns."""
         return AvroDecoder(schema, self.meaning, tolerant=tolerant)
 
-    def replayed(self, letters: Sequence[DeadLetter]) -> bytes:
+    def replay_contents(self, letters: Sequence[DeadLetter]) -> list[bytes]:
         """Return the letters' rows, which are lines of JSON."""
-        return b"".join(letter.raw + b"\n" for letter in letters)
+        return [b"".join(letter.raw + b"\n" for letter in letters)]
 
     def replay_settings(self) -> NdjsonOptions:
         """Return the format of such files."""
@@ -359,12 +357,12 @@ def _records_of(piece: Piece) -> AvroType:
 
 def _decoded(piece: Piece) -> pa.Array:
     """Return all records as Arrow stores them. Raises `FileFailed` for a damaged block."""
-    records, schema = _records_of(piece), _parsed_schema(str(piece.context))
+    records, schema = _records_of(piece), parsed_schema(str(piece.context))
     kind = stored_type(records)
     arrays = [
-        _values(kind, _read(schema, count, data))
+        _values(kind, read_records(schema, count, data))
         if records.least
-        else _values(kind, _read(schema, 1, b"") * count)
+        else _values(kind, read_records(schema, 1, b"") * count)
         for count, data in blocks_of(piece.data)
     ]
     return pa.concat_arrays(arrays) if len(arrays) > 1 else arrays[0]
@@ -375,37 +373,3 @@ def _values(kind: pa.DataType, found: list[Any]) -> pa.Array:
         return pa.array(found, kind)
     except (ValueError, TypeError, OverflowError) as error:
         raise damaged_block(error) from error
-
-
-def _read(schema: Any, count: int, data: bytes) -> list[Any]:
-    """Return the records of a block, which is read as an array: one call for all of them."""
-    whole = _varint(count) + data + b"\0"
-    stream = io.BytesIO(whole)
-    try:
-        found: list[Any] = _reader()(stream, schema, None)
-    except Exception as error:  # fastavro's errors have no common base class
-        raise damaged_block(f"{type(error).__name__} {error}") from error
-    if len(found) != count or stream.tell() != len(whole):
-        raise damaged_block("its records do not end where it does")
-    return found
-
-
-def _varint(count: int) -> bytes:
-    number, found = count << 1, bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    found.append(number)
-    return bytes(found)
-
-
-@lru_cache(maxsize=1)
-def _reader() -> Callable[..., Any]:
-    found: Callable[..., Any] = optional_package("fastavro", "avro").schemaless_reader
-    return found
-
-
-@lru_cache(maxsize=16)
-def _parsed_schema(text: str) -> Any:
-    schema = decoding_schema(record_type(text))
-    return optional_package("fastavro", "avro").parse_schema(schema)

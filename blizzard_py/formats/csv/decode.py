@@ -11,13 +11,12 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pacsv
 
 from blizzard_core.limits import CSV_COLUMNS
 from blizzard_core.settings.formats import CsvOptions
@@ -26,6 +25,8 @@ from blizzard_py.formats.conform import Conformer
 from blizzard_py.formats.csv.dialect import Dialect, Records
 from blizzard_py.formats.csv.framing import CsvContext, halves_of
 from blizzard_py.formats.csv.looks import json_value_of
+from blizzard_py.formats.csv.text_columns import TextColumns, read_columns, with_padding
+from blizzard_py.formats.ndjson.parse import is_utf8
 from blizzard_py.formats.protocol import BadLine, BadRecord, LineNumbers, Parsed, RecordBytes
 from blizzard_py.formats.texts import TextOptions
 from blizzard_py.job import RowSchema
@@ -35,6 +36,8 @@ from blizzard_py.lines.framing import Piece
 # What a header may be taken for, if it has none of the columns.
 _DELIMITERS = ",;\t|"
 _SHOWN_NAMES = 20
+# So many headers of files are remembered.
+_HEADERS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +80,14 @@ class CsvDecoder:
         if piece.context is None:  # an empty file
             return Parsed(self._conformer.table.empty_table(), 0, np.arange(0))
         header = self._header(piece)
-        batch, at, bad = self._read(piece.data, header, _context(piece).dialect)
-        lines, records = self._lines(piece, len(at) + len(bad))
-        conformed = self._conformer.conform(self._declared(batch, header))
+        read, bad = self._read(piece.data, header, _context(piece).dialect)
+        lines, records = self._lines(piece, len(read.at) + len(bad))
+        conformed = self._conformer.conform(self._declared(read, header))
         table = conformed.table
-        rows_at = at[conformed.rows_at]
-        bad |= {int(at[row]): reason for row, reason in conformed.bad.items()}
+        rows_at = read.at[conformed.rows_at]
+        bad |= {int(read.at[row]): reason for row, reason in conformed.bad.items()}
         if self._rescues and table.num_rows:
-            rescued = self._rescued(batch.take(pa.array(conformed.rows_at)), header)
+            rescued = self._rescued(read, header, conformed.rows_at)
             table = table.set_column(table.num_columns - 1, RESCUED, rescued)
         found = self._bad_records(piece, records, bad)
         if found and not self._tolerant:
@@ -98,13 +101,10 @@ class CsvDecoder:
         context = _context(piece)
         records = context.dialect.records(piece.data)
         places = zip(
-            records.lines.tolist(), records.starts.tolist(), records.ends.tolist(), strict=True
+            records.lines.tolist(), records.starts.tolist(), records.stops.tolist(), strict=True
         )
         header = context.header or b""
-        return {
-            line: (start, piece.data[start:end].rstrip(b"\r\n"), header)
-            for line, start, end in places
-        }
+        return {line: (start, piece.data[start:stop], header) for line, start, stop in places}
 
     def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
         """Return two pieces of half the records each."""
@@ -118,15 +118,13 @@ class CsvDecoder:
         if not self._schema.evolves or piece.context is None:
             return b""
         header = self._header(piece)
-        batch, at, bad = self._read(piece.data, header, _context(piece).dialect)
-        lines, _ = self._lines(piece, len(at) + len(bad))
+        read, bad = self._read(piece.data, header, _context(piece).dialect)
+        lines, _ = self._lines(piece, len(read.at) + len(bad))
         found = [b""] * piece.lines
-        names = [header.names[place] for place in header.others]
-        columns = [batch.column(place).to_pylist() for place in header.others]
-        for number, values in zip(lines[at].tolist(), zip(*columns, strict=True), strict=False):
+        for number, texts in zip(lines[read.at].tolist(), self._others(read, header), strict=True):
             members = (
-                f"{json.dumps(name)}:{json_value_of(value, self._options)}"
-                for name, value in zip(names, values, strict=True)
+                f"{json.dumps(name)}:{json_value_of(text, self._options)}"
+                for name, text in texts.items()
             )
             found[number] = f"{{{','.join(members)}}}".encode()
         return b"".join(line + b"\n" for line in found)
@@ -148,149 +146,87 @@ class CsvDecoder:
         found = []
         for number in sorted(bad):
             start = int(places.starts[number])
-            text = piece.data[start : int(places.ends[number])].rstrip(b"\r\n")
+            text = piece.data[start : int(places.stops[number])]
             line = int(places.lines[number])
             found.append(BadRecord(line, start, len(text), text, bad[number], header=title))
         return tuple(found)
 
     def _read(
         self, data: bytes, header: _Header, dialect: Dialect
-    ) -> tuple[pa.RecordBatch, LineNumbers, dict[int, str]]:
-        """Return text columns, the record of each row, and the reasons for the other records."""
-        comment = dialect.comment
-        if (comment and comment in data) or not _is_utf8(data):
+    ) -> tuple[TextColumns, dict[int, str]]:
+        """Return the text of the rows, and the reasons why other records are none."""
+        if (dialect.comment and dialect.comment in data) or not is_utf8(data):
             return self._read_exactly(data, header, dialect)
-        bad: dict[int, str] = {}
+        width, places = len(header.names), self._places(header)
+        nulls = self._options.null_value
+        read = read_columns(data, width, places, dialect, nulls)
+        if read.ragged and self._options.ragged_rows == "pad":
+            read = with_padding(read, data, width, places, dialect, nulls)
+        return read, {
+            number: f"{fields} fields instead of {width}" for number, fields in read.ragged.items()
+        }
 
-        def refused(row: pacsv.InvalidRow) -> str:
-            bad[row.number - 1] = f"{row.actual_columns} fields instead of {row.expected_columns}"
-            return "skip"
-
-        batch = self._by_arrow(data, header, dialect, refused)
-        if bad and self._options.ragged_rows == "pad":
-            return self._read_padded(data, header, dialect, bad)
-        at = np.arange(batch.num_rows + len(bad))
-        return batch, np.delete(at, list(bad)), bad
-
-    def _by_arrow(
-        self,
-        data: bytes,
-        header: _Header,
-        dialect: Dialect,
-        refused: Callable[[pacsv.InvalidRow], str],
-    ) -> pa.RecordBatch:
-        names = [str(place) for place in range(len(header.names))]
-        wanted = [str(place) for place in self._wanted(header)]
-        if not data.strip(b"\r\n"):
-            return _batch([pa.array([], pa.string()) for _ in wanted], wanted, 0)
-        try:
-            table = pacsv.read_csv(
-                pa.BufferReader(data),
-                read_options=pacsv.ReadOptions(
-                    column_names=names, use_threads=False, block_size=len(data) + 1
-                ),
-                parse_options=pacsv.ParseOptions(
-                    delimiter=dialect.delimiter.decode(),
-                    quote_char=dialect.quote.decode() or False,
-                    escape_char=dialect.escape.decode() or False,
-                    # The piece ends where no quote is open.
-                    newlines_in_values=False,
-                    invalid_row_handler=refused,
-                ),
-                convert_options=pacsv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()),
-                    include_columns=wanted,
-                    null_values=self._options.null_value,
-                    strings_can_be_null=True,
-                    quoted_strings_can_be_null=False,
-                    check_utf8=False,
-                ),
-            )
-        except pa.ArrowInvalid as error:
-            if "Empty CSV" not in str(error):
-                raise
-            return _batch([pa.array([], pa.string()) for _ in wanted], wanted, 0)
-        columns = [column.combine_chunks() for column in table.columns]
-        return _batch(columns, wanted, table.num_rows)
-
-    def _wanted(self, header: _Header) -> Sequence[int]:
+    def _places(self, header: _Header) -> Sequence[int]:
         """Return the places of the columns that are read."""
         if self._rescues or self._schema.evolves:
             return range(len(header.names))
-        # Without any column pyarrow would not tell how many rows there are.
-        return sorted(header.places.values()) or [0]
+        return sorted(header.places.values())
 
     def _read_exactly(
         self, data: bytes, header: _Header, dialect: Dialect
-    ) -> tuple[pa.RecordBatch, LineNumbers, dict[int, str]]:
+    ) -> tuple[TextColumns, dict[int, str]]:
         """Read without the records that are not UTF-8, and without comments."""
         records = dialect.records(data)
         texts = [
             data[start:end]
             for start, end in zip(records.starts.tolist(), records.ends.tolist(), strict=True)
         ]
-        odd = {number for number, text in enumerate(texts) if not _is_utf8(text)}
-        fitting = [number for number in range(len(texts)) if number not in odd]
-        joined = b"".join(texts[number] for number in fitting)
-        numbers = np.array(fitting, np.int64)
-        batch, at, bad = self._read(joined, header, replace(dialect, comment=b""))
-        reasons = {int(numbers[number]): reason for number, reason in bad.items()}
-        return batch, numbers[at], {**reasons, **dict.fromkeys(odd, "not valid UTF-8")}
+        numbers = np.array([n for n, text in enumerate(texts) if is_utf8(text)], np.int64)
+        joined = b"".join(texts[number] for number in numbers.tolist())
+        read, bad = self._read(joined, header, replace(dialect, comment=b""))
+        reasons = dict.fromkeys(range(len(texts)), "not valid UTF-8")
+        for number in numbers.tolist():
+            del reasons[number]
+        reasons |= {int(numbers[number]): reason for number, reason in bad.items()}
+        return read.moved(numbers), reasons
 
-    def _read_padded(
-        self, data: bytes, header: _Header, dialect: Dialect, ragged: Mapping[int, str]
-    ) -> tuple[pa.RecordBatch, LineNumbers, dict[int, str]]:
-        """Read again, with short records filled up and empty fields beyond the header dropped."""
-        records = dialect.records(data)
-        width, delimiter = len(header.names), dialect.delimiter
-        texts, numbers, bad = [], [], {}
-        for number, (start, end) in enumerate(
-            zip(records.starts.tolist(), records.ends.tolist(), strict=True)
-        ):
-            text = data[start:end]
-            if number in ragged:
-                body = text.rstrip(b"\r\n")
-                count = int(ragged[number].partition(" ")[0])
-                if count < width:
-                    text = body + delimiter * (width - count) + b"\n"
-                elif body.endswith(delimiter * (count - width)):
-                    text = body[: -len(delimiter) * (count - width)] + b"\n"
-                else:
-                    bad[number] = ragged[number]
-                    continue
-            texts.append(text)
-            numbers.append(number)
-        at = np.array(numbers, np.int64)
-        batch = self._by_arrow(b"".join(texts), header, dialect, lambda _row: "error")
-        return batch, at, bad
-
-    def _declared(self, batch: pa.RecordBatch, header: _Header) -> pa.RecordBatch:
+    def _declared(self, read: TextColumns, header: _Header) -> pa.RecordBatch:
         """Return the declared columns by name; a missing one is null."""
+        rows = len(read.at)
         columns = [
-            batch.column(str(header.places[spec.name]))
+            read.columns[header.places[spec.name]]
             if spec.name in header.places
-            else pa.nulls(batch.num_rows, pa.string())
+            else pa.nulls(rows, pa.string())
             for spec in self._schema.fields
         ]
+        if not columns:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
         names = [spec.name for spec in self._schema.fields]
-        return _batch(columns, names, batch.num_rows)
+        return pa.RecordBatch.from_arrays(columns, names)
 
-    def _rescued(self, batch: pa.RecordBatch, header: _Header) -> pa.Array:
-        """Return the other columns of each row as a JSON object of texts; null without any."""
+    def _others(self, read: TextColumns, header: _Header) -> Iterator[dict[str, str | None]]:
+        """Yield for each row the texts of the columns that are not declared."""
         names = [header.names[place] for place in header.others]
-        columns = [batch.column(place).to_pylist() for place in header.others]
+        columns = [read.columns[place].to_pylist() for place in header.others]
         if not names:
-            return pa.nulls(batch.num_rows, pa.string())
+            yield from ({} for _ in range(len(read.at)))
+        for texts in zip(*columns, strict=True):
+            yield dict(zip(names, texts, strict=True))
+
+    def _rescued(self, read: TextColumns, header: _Header, rows: LineNumbers) -> pa.Array:
+        """Return the other columns of these rows as JSON objects of texts; null without any."""
         found = []
-        for values in zip(*columns, strict=True):
-            present = {n: v for n, v in zip(names, values, strict=True) if v is not None}
+        for texts in self._others(read, header):
+            present = {name: text for name, text in texts.items() if text is not None}
             found.append(json.dumps(present, ensure_ascii=False) if present else None)
-        return pa.array(found, pa.string())
+        return pa.array(found, pa.string()).take(pa.array(rows))
 
     def _header(self, piece: Piece) -> _Header:
         """Return the columns of a file. Raises `FileFailed` if they cannot be used."""
         known = self._headers.get(piece.context)
         if known is None:
+            if len(self._headers) >= _HEADERS:
+                self._headers.clear()
             names = names_of(_context(piece), self._options, self._schema)
             known = self._headers[piece.context] = self._checked(names)
         return known
@@ -372,19 +308,3 @@ def _no_column(names: Sequence[str], fields: Sequence[str], options: CsvOptions)
 def _shown(names: Sequence[str]) -> str:
     shown = ", ".join(names[:_SHOWN_NAMES])
     return shown if len(names) <= _SHOWN_NAMES else f"{shown} and {len(names) - _SHOWN_NAMES} more"
-
-
-def _batch(columns: Sequence[pa.Array], names: Sequence[str], rows: int) -> pa.RecordBatch:
-    if not columns:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-    return pa.RecordBatch.from_arrays(list(columns), list(names))
-
-
-def _is_utf8(data: bytes) -> bool:
-    if data.isascii():
-        return True
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -5,9 +5,9 @@ one quote. After the closing quote the rest of the field is text. A record ends 
 ``\r\n`` outside quotes. Empty lines are no records, and neither are comments, which are lines that
 begin with the comment character where a record may begin.
 
-Where each quote of the data stands as RFC 4180 has it, the number of quotes before a place tells
-whether it is within quotes. Such data is searched by arrays; all other data by a regular expression
-with possessive quantifiers, whose time is linear.
+Where each quote stands as RFC 4180 has it, the number of quotes before a place tells whether it is
+within quotes. Such data is searched by arrays; all other data by a regular expression with
+possessive quantifiers, whose time is linear.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-_LINE_END = rb"(?:\r\n|\n|\r)"
+LINE_END = rb"(?:\r\n|\n|\r)"
+_LINE = re.compile(LINE_END)
 _NEWLINE, _RETURN = b"\n\r"
 Positions = npt.NDArray[np.int64]
 
@@ -35,79 +36,71 @@ class Dialect:
     comment: bytes
 
     @cached_property
-    def _record(self) -> re.Pattern[bytes]:
-        """A comment, or one record, with its line end."""
-        delimiter, quote, escape = map(re.escape, (self.delimiter, self.quote, self.escape))
-        plain = rb"[^%b\r\n]*+" % delimiter
-        if escape:
-            plain = rb"(?:[^%b\r\n%b]|%b.)*+" % (delimiter, escape, escape)
-        field = plain
-        if quote:
-            other = rb"[^%b%b]" % (quote, escape)
-            escaped = rb"|%b." % escape if escape else b""
-            inner = rb"(?:%b|%b%b%b)*+" % (other, quote, quote, escaped)
-            field = rb"(?:%b%b%b%b|(?!%b)%b)" % (quote, inner, quote, plain, quote, plain)
-        record = rb"(?:%b(?:%b%b)*+)%b" % (field, delimiter, field, _LINE_END)
-        if self.comment:
-            record = rb"%b[^\r\n]*+%b|%b" % (re.escape(self.comment), _LINE_END, record)
-        return re.compile(record, re.DOTALL)
+    def plain(self) -> bytes:
+        """The pattern of text outside quotes, with its escapes."""
+        delimiter, escape = re.escape(self.delimiter), re.escape(self.escape)
+        if not escape:
+            return rb"[^%b\r\n]*+" % delimiter
+        return rb"(?:[^%b\r\n%b]|%b.)*+" % (delimiter, escape, escape)
 
     @cached_property
-    def _is_bound(self) -> npt.NDArray[np.bool_]:
+    def _field(self) -> bytes:
+        """The pattern of a field."""
+        quote, escape = re.escape(self.quote), re.escape(self.escape)
+        if not quote:
+            return self.plain
+        escaped = rb"|%b." % escape if escape else b""
+        inner = rb"(?:[^%b%b]|%b%b%b)*+" % (quote, escape, quote, quote, escaped)
+        return rb"(?:%b%b%b%b|(?!%b)%b)" % (quote, inner, quote, self.plain, quote, self.plain)
+
+    @cached_property
+    def _content(self) -> bytes:
+        """The pattern of a comment or a record, without its line end."""
+        delimiter, field = re.escape(self.delimiter), self._field
+        record = rb"%b(?:%b%b)*+" % (field, delimiter, field)
+        if not self.comment:
+            return record
+        return rb"(?:%b[^\r\n]*+|%b)" % (re.escape(self.comment), record)
+
+    @cached_property
+    def record(self) -> re.Pattern[bytes]:
+        """A comment, an empty line or a record; the group is its line end."""
+        return re.compile(rb"%b(%b)" % (self._content, LINE_END), re.DOTALL)
+
+    @cached_property
+    def fields(self) -> re.Pattern[bytes]:
+        """As many fields with a delimiter behind as there are."""
+        return re.compile(rb"(?:%b%b)*+" % (self._field, re.escape(self.delimiter)), re.DOTALL)
+
+    @cached_property
+    def all_records(self) -> re.Pattern[bytes]:
+        """As many of them as there are."""
+        return re.compile(rb"(?:%b%b)*+" % (self._content, LINE_END), re.DOTALL)
+
+    @cached_property
+    def is_bound(self) -> npt.NDArray[np.bool_]:
         """Flags of the bytes that may stand beside the quotes of a field."""
         return np.isin(np.arange(256), list(self.delimiter + b"\r\n"))
 
-    def records_end(self, data: bytes, *, final: bool) -> int:
-        r"""Return how many bytes of the data are whole records; the data begins with one.
+    def is_nothing(self, record: bytes) -> bool:
+        """Return whether it is an empty line or a comment."""
+        return record[:1] in {b"\n", b"\r"} or bool(
+            self.comment and record.startswith(self.comment)
+        )
 
-        Without ``final`` a ``\r`` at the end may be the first half of ``\r\n``.
-        """
-        quotes = self._plain_quotes(data)
-        if quotes is None:
-            return self._searched_end(data, final=final)
-        end = _last_line_end(data, len(data), final=final)
-        while end:
-            before = int(np.searchsorted(quotes, end))
-            if before % 2 == 0:
-                break
-            end = _last_line_end(data, int(quotes[before - 1]), final=True)
-        return end
-
-    def _searched_end(self, data: bytes, *, final: bool) -> int:
-        at = 0
-        while match := self._record.match(data, at):
-            if not final and match.end() == len(data) and data.endswith(b"\r"):
-                break
-            at = match.end()
-        return at
-
-    def _plain_quotes(self, data: bytes) -> Positions | None:
-        """Return the places of quotes if all stand as RFC 4180 has them; None if one does not."""
-        if (self.escape and self.escape in data) or (self.comment and self.comment in data):
-            return None
-        if not self.quote or self.quote not in data:
-            return np.arange(0)
-        array = np.frombuffer(data, np.uint8)
-        quotes = np.flatnonzero(array == self.quote[0])
-        opening, closing = quotes[0::2], quotes[1::2]
-        before = self._is_bound[array[opening - 1]]
-        before[0] |= opening[0] == 0
-        # A doubled quote closes and opens again.
-        doubled = np.zeros(len(opening), np.bool_)
-        doubled[1:] = closing[: len(opening) - 1] + 1 == opening[1:]
-        after = np.append(self._is_bound[array], True)[closing + 1]  # the end
-        reopened = np.zeros(len(closing), np.bool_)
-        reopened[: len(opening) - 1] = doubled[1 : len(closing) + 1]
-        plain = (before | doubled).all() and (after | reopened).all()
-        return quotes if plain else None
+    def has_only_quotes(self, data: bytes) -> bool:
+        """Return whether no escape and no comment may change the meaning of quotes."""
+        has_escape = bool(self.escape) and self.escape in data
+        return not has_escape and not (self.comment and self.comment in data)
 
     def records(self, data: bytes) -> Records:
         """Return where the records of ``data`` stand, which are whole."""
         quotes = self._plain_quotes(data)
         if quotes is None:
-            return _records_of(list(self._walk(data)))
+            table = np.array(list(self._walk(data)), np.int64).reshape(-1, 4)
+            return Records(table[:, 0], table[:, 1], table[:, 2], table[:, 3])
         array = np.frombuffer(data, np.uint8)
-        ends = _line_ends(data, array)
+        ends = line_ends(data, array)
         within = np.searchsorted(quotes, ends) % 2 == 1
         # The line of each record's first byte is the number of line ends before it.
         lines = np.arange(1, len(ends) + 1)[~within]
@@ -118,29 +111,61 @@ class Dialect:
             first = array[starts]
             filled = (first != _NEWLINE) & (first != _RETURN)
             starts, ends, first_lines = starts[filled], ends[filled], first_lines[filled]
-        return Records(starts, ends, first_lines)
+        pairs = (array[ends - 1] == _NEWLINE) & (array[ends - 2] == _RETURN)
+        return Records(starts, ends - 1 - pairs, ends, first_lines)
 
-    def _walk(self, data: bytes) -> Iterator[tuple[int, int, int]]:
+    def _plain_quotes(self, data: bytes) -> Positions | None:
+        """Return the places of quotes if all stand as RFC 4180 has them; None if one does not."""
+        if not self.has_only_quotes(data):
+            return None
+        if not self.quote or self.quote not in data:
+            return np.arange(0)
+        array = np.frombuffer(data, np.uint8)
+        quotes = np.flatnonzero(array == self.quote[0])
+        return quotes if self.stand_plainly(array, quotes, opens=True, bound=True) else None
+
+    def stand_plainly(
+        self,
+        array: npt.NDArray[np.uint8],
+        quotes: Positions,
+        *,
+        opens: bool,
+        bound: bool,
+    ) -> bool:
+        """Return whether all quotes stand as RFC 4180 has them.
+
+        ``opens`` says that the first one opens, ``bound`` that a quote at the first byte may.
+        """
+        opening, closing = (quotes[0::2], quotes[1::2]) if opens else (quotes[1::2], quotes[0::2])
+        # A doubled quote closes and opens again.
+        before = self.is_bound[array[opening - 1]] | (array[opening - 1] == self.quote[0])
+        if len(opening) and opening[0] == 0:
+            before[0] = bound
+        follows = closing + 1
+        inside = follows < len(array)
+        follows = follows[inside]
+        after = self.is_bound[array[follows]] | (array[follows] == self.quote[0])
+        return bool(before.all() and after.all())
+
+    def _walk(self, data: bytes) -> Iterator[tuple[int, int, int, int]]:
         at = line = 0
-        while match := self._record.match(data, at):
+        while match := self.record.match(data, at):
             text = match[0]
-            is_comment = bool(self.comment) and text.startswith(self.comment)
-            if text[0] not in b"\r\n" and not is_comment:
-                yield at, match.end(), line
+            if not self.is_nothing(text):
+                yield at, match.start(1), match.end(), line
             line += count_lines(text)
             at = match.end()
-
-    def first_record(self, data: bytes) -> int:
-        """Return the length of the first record, comment or empty line; 0 if it is not whole."""
-        match = self._record.match(data)
-        return match.end() if match else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records of a piece: where each begins and ends, and the line that it begins in, from 0."""
+    """Records of a piece: where each begins, stops, and ends with its line end.
+
+    ``lines`` are the lines that they begin in, from 0.
+    """
 
     starts: Positions
+    stops: Positions
     ends: Positions
     lines: Positions
 
@@ -152,19 +177,13 @@ def count_lines(data: bytes) -> int:
     return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
 
 
-def first_line(data: bytes) -> int:
-    """Return the length of the first line with its end."""
-    match = re.search(_LINE_END, data)
-    return match.end() if match else len(data)
+def first_line(data: bytes) -> tuple[int, int] | None:
+    """Return where the first line end begins and ends; None if there is none."""
+    match = _LINE.search(data)
+    return match.span() if match else None
 
 
-def _last_line_end(data: bytes, until: int, *, final: bool) -> int:
-    newline = data.rfind(b"\n", 0, until)
-    last = until if final or until < len(data) else until - 1
-    return max(newline, data.rfind(b"\r", 0, last)) + 1
-
-
-def _line_ends(data: bytes, array: npt.NDArray[np.uint8]) -> Positions:
+def line_ends(data: bytes, array: npt.NDArray[np.uint8]) -> Positions:
     r"""Return the place behind each line end; ``\r\n`` is one."""
     if b"\r" not in data:
         return np.flatnonzero(array == _NEWLINE) + 1
@@ -172,8 +191,3 @@ def _line_ends(data: bytes, array: npt.NDArray[np.uint8]) -> Positions:
     lone = array == _RETURN
     lone[:-1] &= ~newline[1:]
     return np.flatnonzero(newline | lone) + 1
-
-
-def _records_of(found: list[tuple[int, int, int]]) -> Records:
-    table = np.array(found, np.int64).reshape(-1, 3)
-    return Records(table[:, 0], table[:, 1], table[:, 2])

@@ -11,12 +11,15 @@ from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.csv.decode import CsvDecoder
 from blizzard_py.formats.csv.dialect import Dialect
 from blizzard_py.formats.csv.framing import CsvFraming
+from blizzard_py.formats.csv.lexer import Lexer
 from blizzard_py.formats.protocol import OpenFile
 from blizzard_py.formats.texts import TextOptions
 from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece, RefusedRecord
 
+# The handler of bytes that are no text.
+_MARKED = "blizzard-marked"
 _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -37,7 +40,10 @@ class CsvFormat:
         """Yield pieces of whole records; offsets are of the text in UTF-8."""
         options = self.options
         framing = CsvFraming(
-            self._dialect(file.path), len(fields), options.header, options.skip_rows
+            self._dialect(file.path),
+            len(fields),
+            header=options.header,
+            skip_rows=options.skip_rows,
         )
         yield from framing.pieces(_as_utf8(file.blocks(), options.encoding))
 
@@ -57,10 +63,24 @@ class CsvFormat:
         )
         return CsvDecoder(options, texts, schema, tolerant=tolerant)
 
-    def replayed(self, letters: Sequence[DeadLetter]) -> bytes:
-        """Return the records behind their header, as they stand in the file."""
-        lines = [letters[0].header, *(letter.raw for letter in letters)]
-        return b"".join(line + b"\n" for line in lines if line)
+    def replay_contents(self, letters: Sequence[DeadLetter]) -> list[bytes]:
+        """Return the records behind their header, as they stand in the file.
+
+        A record with an open quote has a file of its own, since others behind it might close it.
+        """
+        dialect = self._dialect(letters[0].uri)
+        whole = [letter for letter in letters if _is_one_record(letter.raw, dialect)]
+        groups = [
+            whole,
+            *([letter] for letter in letters if not _is_one_record(letter.raw, dialect)),
+        ]
+        return [
+            b"".join(
+                line + b"\n" for line in (group[0].header, *(each.raw for each in group)) if line
+            )
+            for group in groups
+            if group
+        ]
 
     def replay_settings(self) -> CsvOptions:
         """Return CSV in UTF-8 without lines before the header."""
@@ -78,23 +98,43 @@ class CsvFormat:
         )
 
 
+def _is_one_record(record: bytes, dialect: Dialect) -> bool:
+    """Return whether a record ends with its bytes, and not before."""
+    size = len(record) + 1
+    return Lexer(dialect).feed(record + b"\n") == (size, size)
+
+
 def _as_utf8(blocks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
     """Yield a stream in UTF-8, before anything is framed: other encodings use bytes of ASCII.
 
-    Bytes that are no text stay as they are, so that only their record is bad. In UTF-16 and UTF-32
-    what follows them cannot be known: `FileFailed`.
+    Bytes that are no text stay behind a byte that no UTF-8 has, so that only their record is bad
+    and no two of them make a character. In UTF-16 and UTF-32 what follows them cannot be known:
+    `FileFailed`.
     """
     if encoding == "utf-8":
         yield from _not_wide(blocks)
         return
     is_wide = encoding.startswith(("utf-16", "utf-32"))
-    decoder = codecs.getincrementaldecoder(encoding)("strict" if is_wide else "surrogateescape")
+    decoder = codecs.getincrementaldecoder(encoding)("strict" if is_wide else _MARKED)
     try:
         for block in blocks:
             yield decoder.decode(block).encode("utf-8", "surrogateescape")
         yield decoder.decode(b"", final=True).encode("utf-8", "surrogateescape")
     except UnicodeError as error:
         raise FileFailed("parse", f"is not {encoding}: {error}") from error
+
+
+def _mark_bytes(error: UnicodeError) -> tuple[str, int]:
+    """Handle bytes that are no text: keep them as lone surrogates, each behind another one."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    bad = error.object[error.start : error.end]
+    return "".join(
+        f"\udcff{chr(0xDC00 + byte) if byte > 127 else chr(byte)}" for byte in bad
+    ), error.end
+
+
+codecs.register_error(_MARKED, _mark_bytes)
 
 
 def _not_wide(blocks: Iterator[bytes]) -> Iterator[bytes]:

@@ -11,9 +11,8 @@ from blizzard_core.settings.formats import JsonOptions, NdjsonOptions
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.json_documents.records import Unspaced, as_written, read_records
 from blizzard_py.formats.json_documents.text import SLICE_BYTES, DocumentText
-from blizzard_py.formats.ndjson.columns import RecordSchema
-from blizzard_py.formats.ndjson.lines import NdjsonDecoder
-from blizzard_py.formats.ndjson.parse import LineParser, row_shape
+from blizzard_py.formats.ndjson.lines import NdjsonDecoder, line_parser
+from blizzard_py.formats.ndjson.parse import row_shape
 from blizzard_py.formats.protocol import BadRecord, OpenFile, Parsed, RecordBytes
 from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.failure import FileFailed
@@ -44,18 +43,11 @@ class JsonFormat:
 
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> JsonDecoder:
         """Return the parser of lines with these columns."""
-        return JsonDecoder(
-            LineParser(
-                RecordSchema(schema.fields, schema.unexpected_fields),
-                tolerant=tolerant,
-                fast=fast,
-                thorough=schema.evolves,
-            )
-        )
+        return JsonDecoder(line_parser(schema, tolerant=tolerant, fast=fast))
 
-    def replayed(self, letters: Sequence[DeadLetter]) -> bytes:
+    def replay_contents(self, letters: Sequence[DeadLetter]) -> list[bytes]:
         """Return the letters' records as lines; a line end in a record is a blank."""
-        return b"".join(letter.raw.translate(_TO_BLANKS) + b"\n" for letter in letters)
+        return [b"".join(letter.raw.translate(_TO_BLANKS) + b"\n" for letter in letters)]
 
     def replay_settings(self) -> NdjsonOptions:
         """Return lines of JSON."""

@@ -88,7 +88,7 @@ class DocumentText:
                 self._at += 1
                 escaped = False
             else:
-                self._at = _PLAIN.match(self._data, start).end()  # type: ignore[union-attr]
+                self._at = _PLAIN.match(self._data, start).end()  # type: ignore[union-attr]  # matches all
                 if self._at < len(self._data):
                     if self._data[self._at] == _QUOTE:
                         parts.append(self._data[start : self._at])
@@ -117,7 +117,7 @@ class DocumentText:
     def _skip_brackets(self) -> None:
         depth = 0
         while self._at < len(self._data) or self._advance():
-            self._at = _UNBRACKETED.match(self._data, self._at).end()  # type: ignore[union-attr]
+            self._at = _UNBRACKETED.match(self._data, self._at).end()  # type: ignore[union-attr]  # matches all
             if self._at == len(self._data):
                 continue
             found = self._data[self._at]
@@ -133,7 +133,7 @@ class DocumentText:
     def _skip_scalar(self) -> bool:
         start = self.offset
         while True:
-            self._at = _SCALAR.match(self._data, self._at).end()  # type: ignore[union-attr]
+            self._at = _SCALAR.match(self._data, self._at).end()  # type: ignore[union-attr]  # matches all
             if self._at < len(self._data) or not self._advance():
                 return self.offset > start
 

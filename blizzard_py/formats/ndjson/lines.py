@@ -28,22 +28,25 @@ class NdjsonFormat:
 
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> NdjsonDecoder:
         """Return the line parser of these columns."""
-        return NdjsonDecoder(
-            LineParser(
-                RecordSchema(schema.fields, schema.unexpected_fields),
-                tolerant=tolerant,
-                fast=fast,
-                thorough=schema.evolves,
-            )
-        )
+        return NdjsonDecoder(line_parser(schema, tolerant=tolerant, fast=fast))
 
-    def replayed(self, letters: Sequence[DeadLetter]) -> bytes:
+    def replay_contents(self, letters: Sequence[DeadLetter]) -> list[bytes]:
         """Return the letters' lines."""
-        return b"".join(letter.raw + b"\n" for letter in letters)
+        return [b"".join(letter.raw + b"\n" for letter in letters)]
 
     def replay_settings(self) -> NdjsonOptions:
         """Return the same format."""
         return NdjsonOptions()
+
+
+def line_parser(schema: RowSchema, *, tolerant: bool, fast: bool) -> LineParser:
+    """Return the parser of lines with these columns."""
+    return LineParser(
+        RecordSchema(schema.fields, schema.unexpected_fields),
+        tolerant=tolerant,
+        fast=fast,
+        thorough=schema.evolves,
+    )
 
 
 def format_of(_settings: NdjsonOptions) -> NdjsonFormat:

@@ -86,7 +86,7 @@ class LineParser:
         """
         if self._scanner is None:
             return self._parse_all(chunk)
-        found = self._scanner.scan(chunk, utf8=_is_utf8(chunk))
+        found = self._scanner.scan(chunk, utf8=is_utf8(chunk))
         if found is None:
             return self._parse_all(chunk)
         names = frozenset(map(shown_name, found.unknown))
@@ -278,7 +278,8 @@ def _shapes(data: npt.NDArray[np.uint8], ends: LineNumbers) -> _Shapes:
     return _Shapes(at, data[shown[first[at]]] == _OPEN, data[shown[behind[at] - 1]] == _CLOSE)
 
 
-def _is_utf8(chunk: bytes) -> bool:
+def is_utf8(chunk: bytes) -> bool:
+    """Return whether it is UTF-8, without a copy of it."""
     try:
         _check_utf8(chunk)
     except ValueError:

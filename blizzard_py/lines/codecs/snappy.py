@@ -20,6 +20,7 @@ from collections.abc import Iterator
 import google_crc32c
 import pyarrow as pa
 
+from blizzard_py.lines.byte_reader import ByteReader
 from blizzard_py.lines.codecs.damage import BLOCK_BYTES, damaged
 from blizzard_py.lines.codecs.names import SNAPPY
 from blizzard_py.lines.failure import FileFailed
@@ -35,8 +36,8 @@ _CODEC = pa.Codec("snappy")
 
 def read_snappy(blocks: Iterator[bytes]) -> Iterator[bytes]:
     """Yield blocks of limited size; the first bytes decide which of the two forms it is."""
-    reader = _Reader(blocks)
-    return _framed(reader) if reader.begins(SNAPPY) else _hadoop(reader)
+    reader = ByteReader(blocks, _cut())
+    return _framed(reader) if reader.ahead(len(SNAPPY)) == SNAPPY else _hadoop(reader)
 
 
 def begins_hadoop(head: bytes) -> bool:
@@ -48,7 +49,7 @@ def begins_hadoop(head: bytes) -> bool:
     return 0 < size <= _most(_HADOOP_BYTES) and 0 <= plain <= min(whole, _HADOOP_BYTES)
 
 
-def _framed(reader: _Reader) -> Iterator[bytes]:
+def _framed(reader: ByteReader) -> Iterator[bytes]:
     is_empty = True
     while header := reader.take(4):
         kind, size = header[0], int.from_bytes(header[1:], "little")
@@ -65,7 +66,7 @@ def _framed(reader: _Reader) -> Iterator[bytes]:
         raise damaged("snappy", "the stream ends after its identifier")
 
 
-def _chunk(reader: _Reader, kind: int, size: int) -> bytes:
+def _chunk(reader: ByteReader, kind: int, size: int) -> bytes:
     """Return the content of a chunk of the framing format."""
     if not _CHECKSUM_BYTES <= size <= _CHECKSUM_BYTES + _most(_FRAME_BYTES):
         raise damaged("snappy", f"a chunk has {size:,} bytes")
@@ -77,7 +78,7 @@ def _chunk(reader: _Reader, kind: int, size: int) -> bytes:
     return block
 
 
-def _skip_chunk(reader: _Reader, kind: int, size: int) -> None:
+def _skip_chunk(reader: ByteReader, kind: int, size: int) -> None:
     """Pass a chunk without data of the framing format."""
     if kind == _IDENTIFIER:
         if size != len(SNAPPY) - 4 or reader.take_all(size) != SNAPPY[4:]:
@@ -88,7 +89,7 @@ def _skip_chunk(reader: _Reader, kind: int, size: int) -> None:
         raise damaged("snappy", "padding is not zeros")
 
 
-def _hadoop(reader: _Reader) -> Iterator[bytes]:
+def _hadoop(reader: ByteReader) -> Iterator[bytes]:
     follows_empty = False
     while header := reader.take(4):
         if len(header) < 4:
@@ -147,41 +148,3 @@ def _number(data: bytes) -> int:
 
 def _cut() -> FileFailed:
     return damaged("snappy", "the stream ends in the middle of a chunk")
-
-
-class _Reader:
-    """Bytes of a stream, taken in the sizes that its headers give."""
-
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks = blocks
-        self._data = b""
-        self._at = 0
-
-    def begins(self, magic: bytes) -> bool:
-        """Return whether the next bytes are these."""
-        self._fill(len(magic))
-        return self._data.startswith(magic, self._at)
-
-    def take(self, size: int) -> bytes:
-        """Return the next bytes; fewer only at the end of the stream."""
-        if self._at + size > len(self._data):
-            self._fill(size)
-        data = self._data[self._at : self._at + size]
-        self._at += len(data)
-        return data
-
-    def take_all(self, size: int) -> bytes:
-        """Return the next bytes; raise `FileFailed` if the stream ends before."""
-        data = self.take(size)
-        if len(data) < size:
-            raise _cut()
-        return data
-
-    def _fill(self, size: int) -> None:
-        parts = [self._data[self._at :]]
-        there = len(parts[0])
-        while there < size and (more := next(self._blocks, b"")):
-            parts.append(more)
-            there += len(more)
-        self._data = b"".join(parts)
-        self._at = 0

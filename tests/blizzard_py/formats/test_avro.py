@@ -823,7 +823,7 @@ def test_letters_are_replayed_as_lines(tmp_path: Path) -> None:
     found = DeadLetter(
         letter["path"], letter["error"], letter["stage"], "", letter["line"], raw=raw
     )
-    content = format_of(AVRO).replayed([found])
+    [content] = format_of(AVRO).replay_contents([found])
     assert format_of(AVRO).replay_settings().type == "ndjson"
     mended = (
         *EVENT_FIELDS[:2],
@@ -835,7 +835,7 @@ def test_letters_are_replayed_as_lines(tmp_path: Path) -> None:
     assert row == rows[3]
 
 
-def test_a_long_row_is_whole_in_its_letter(tmp_path: Path) -> None:
+def test_a_letter_holds_all_of_a_long_row(tmp_path: Path) -> None:
     harness = IngestJobHarness(tmp_path, specs(id="int32", s="string"), format=AVRO)
     harness.put("a.avro", written(EVENT, [{**events(1)[0], "id": 1 << 40, "s": "x" * 200_000}]))
     [letter] = harness.letters(harness.run_task())

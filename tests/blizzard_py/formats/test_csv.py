@@ -13,7 +13,9 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pytest
 
+from blizzard_core.limits import CSV_HEADER_BYTES
 from blizzard_core.settings.formats import CsvOptions
+from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.child_process import ChildProcess
 from blizzard_py.formats.csv.dialect import Dialect
 from blizzard_py.formats.csv.files import CsvFormat
@@ -75,7 +77,9 @@ def read(
 ) -> Found:
     form = CsvFormat(options(**given))
     rows = schema or RowSchema(fields)
-    items = form.pieces(Bytes(data, block, path), rows.fields)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("blizzard_py.formats.csv.framing.LEAST_BLOCK", min(block, 1 << 16))
+        items = iter(list(form.pieces(Bytes(data, block, path), rows.fields)))
     return collected(form, items, rows)
 
 
@@ -101,7 +105,7 @@ def collected(form: CsvFormat, items: Iterator[Piece | RefusedRecord], schema: R
 
 
 def framed(data: bytes, block: int, target: int, dialect: Dialect) -> Found:
-    framing = CsvFraming(dialect, 2, header=False, target=target, limit=1 << 20)
+    framing = CsvFraming(dialect, 2, header=False, target=target, limit=1 << 20, least=1)
     form = CsvFormat(options(header=False, escape=dialect.escape.decode()))
     items = framing.pieces(Bytes(data, block).blocks())
     return collected(form, items, RowSchema(FIELDS))
@@ -112,7 +116,7 @@ def test_nothing_depends_on_blocks_and_pieces(seed: int) -> None:
     for number in range(150):
         chance = random.Random(1000 * seed + number)  # no secret
         data = b"".join(chance.choices(PIECES, k=chance.randrange(1, 60)))
-        escape = b"\\" if number % 4 == 0 and not data.endswith(b"\\") else b""
+        escape = b"\\" if number % 4 == 0 else b""
         dialect = Dialect(b",", b'"', escape, b"")
         whole = framed(data, len(data), 1 << 20, dialect)
         parts = framed(data, chance.randrange(1, 9), chance.randrange(1, 20), dialect)
@@ -294,7 +298,7 @@ def test_a_child_process_gives_the_same_as_a_thread() -> None:
     assert np.array_equal(isolated.rows_at, direct.rows_at)
 
 
-def test_halves_together_are_the_whole() -> None:
+def test_halves_together_give_all_records() -> None:
     data = b"a,b\n" + b"".join(b'"r\n%d",%d\n' % (n, n) for n in range(9))
     form, schema = CsvFormat(options()), RowSchema(FIELDS)
     decoder = form.decoder(schema, tolerant=True, fast=True)
@@ -327,12 +331,128 @@ def test_pieces_have_no_more_values_than_a_chunk(monkeypatch: pytest.MonkeyPatch
     assert len(read(data).rows) == 50
 
 
-def test_a_record_above_the_limit_is_refused_by_its_first_line() -> None:
-    framing = CsvFraming(Dialect(b",", b'"', b"", b""), 2, limit=100, target=20)
-    data = b'a,b\nx,1\n"' + b"y\n" * 100 + b'",2\nz,3\n'
-    items = list(framing.pieces(Bytes(data, 7).blocks()))
-    refused = [item for item in items if isinstance(item, RefusedRecord)]
-    assert refused[0].head == b'"y'
-    assert "longer than 100 bytes" in refused[0].reason
-    lines = sum(item.skipped + (item.lines if isinstance(item, Piece) else 1) for item in items)
-    assert lines == data.count(b"\n")
+@pytest.mark.parametrize("block", [1, 7, 60])
+@pytest.mark.parametrize(
+    ("long", "raw"),
+    [
+        (b'"' + b"y\n" * 100 + b'",2', b'"y'),
+        (b"z" * 300 + b",5", b"z" * 300 + b",5"),
+        (b'"' + b"z" * 300 + b'",5', b'"' + b"z" * 300 + b'",5'),
+    ],
+)
+def test_a_record_above_the_limit_is_refused_by_its_first_line(
+    long: bytes, raw: bytes, block: int
+) -> None:
+    for before in (b"", b"x,1\n", b"x,1\n" * 30):
+        dialect = Dialect(b",", b'"', b"", b"")
+        framing = CsvFraming(dialect, 2, limit=100, target=20, least=1)
+        data = b"a,b\n" + before + long + b"\nw,3\n"
+        form = CsvFormat(options())
+        found = collected(form, framing.pieces(Bytes(data, block).blocks()), RowSchema(FIELDS))
+        line = 2 + before.count(b"\n")
+        assert found.bad[0][:2] == (line, 4 + len(before))
+        assert raw.startswith(found.bad[0][2])
+        assert "longer than 100 bytes" in found.bad[0][3]
+        assert found.rows[-1] == (data.count(b"\n"), {"a": "w", "b": 3})
+        assert {row["a"] for row in found.values} == {"w", *(["x"] if before else [])}
+
+
+def test_a_header_that_is_too_long_fails_the_file() -> None:
+    for data in (b"a," + b"n" * CSV_HEADER_BYTES + b"\nx,1\n", b'a,"b' + b"\n" * (2 << 20)):
+        with pytest.raises(FileFailed, match="is longer than 524,288 bytes"):
+            read(data)
+
+
+def test_quotes_that_are_never_closed_cost_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"a,b\n" + b'5,a","b\n' * 200
+    found = read(data)
+    assert len(found.rows) + len(found.bad) == 200
+    monkeypatch.setattr("blizzard_py.formats.csv.framing.CSV_REREAD_BYTES", 20_000)
+    with pytest.raises(FileFailed, match=r"is in too many records; set format\.quote"):
+        read(data)
+
+
+def test_record_of_many_lines_is_lexed_once() -> None:
+    data = b"a,b\n" + b'"' + b'"",\n' * 1_000_000 + b'",1\n'
+    assert [row["b"] for row in read(data).values] == [1]
+
+
+def test_carriage_return_at_the_end_of_a_file_is_a_line_end() -> None:
+    [piece] = CsvFormat(options()).pieces(Bytes(b"a,b\nx,1\r"), FIELDS)
+    assert isinstance(piece, Piece)
+    assert piece.data == b"x,1\n"
+
+
+def test_mark_within_a_file_is_text() -> None:
+    data = b"a,b\n\xef\xbb\xbfx,1\n\xef\xbb\xbfy,2\n"
+    for block in (1, 1 << 20):
+        assert [row["a"] for row in read(data, block=block).values] == ["\ufeffx", "\ufeffy"]
+
+
+@pytest.mark.parametrize(
+    ("data", "rows"),
+    [
+        (b"a\n1\n,\n3\n", [(2, "1"), (3, None), (4, "3")]),
+        (b'a\n1\n"x",\n3\n', [(2, "1"), (3, "x"), (4, "3")]),
+    ],
+)
+def test_padding_keeps_records_apart(data: bytes, rows: list[Any]) -> None:
+    found = read(data, specs(a="string"), ragged_rows="pad")
+    assert [(line, row["a"]) for line, row in found.rows] == rows
+
+
+def test_padding_with_escapes_changes_no_other_record() -> None:
+    found = read(b"a,b\r\nx,1,y\\,\r\nC:\\\r\n\r\nz,3\r\n", ragged_rows="pad", escape="\\")
+    assert found.values == [{"a": "C:\r", "b": None}, {"a": "z", "b": 3}]
+    assert [raw for _, _, raw, _ in found.bad] == [b"x,1,y\\,"]
+
+
+def test_padded_fields_are_null_whatever_null_is() -> None:
+    found = read(b"a,b\nx\ny,2,\n", ragged_rows="pad", null_value="NULL")
+    assert found.values == [{"a": "x", "b": None}, {"a": "y", "b": 2}]
+
+
+def test_bytes_of_a_record_end_before_its_line_end() -> None:
+    found = read(b"a,b\nx,a\\\n\ny,1\n", escape="\\")
+    assert [(line, raw) for line, _, raw, _ in found.bad] == [(2, b"x,a\\\n")]
+    assert found.values == [{"a": "y", "b": 1}]
+
+
+def test_empty_lines_are_no_values_of_a_wide_file() -> None:
+    names = [f"c{number}" for number in range(5000)]
+    header, row = ",".join(names).encode(), b"," * 4999
+    form = CsvFormat(options())
+    items = list(form.pieces(Bytes(header + b"\n" + b"\n" * 20_000 + row + b"\n"), FIELDS))
+    assert sum(item.cells for item in items if isinstance(item, Piece)) == 5000
+
+
+def test_a_header_is_checked_where_all_records_are_refused() -> None:
+    with pytest.raises(FileFailed, match="none of the columns"):
+        read(b'p,q\n1,"open\n')
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1253", "iso8859-7", "big5", "euc_kr"])
+def test_bytes_that_are_no_text_never_become_text(encoding: str) -> None:
+    odd = [bytes([one, two]) for one in range(0xC2, 0xE0) for two in range(0x80, 0xC0)]
+    odd = [pair for pair in odd if not _decodes(pair, encoding)]
+    found = read(b"a,b\n" + b"".join(pair + b",1\n" for pair in odd), encoding=encoding)
+    assert (len(found.rows), len(found.bad)) == (0, len(odd))
+
+
+def _decodes(data: bytes, encoding: str) -> bool:
+    try:
+        data.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def test_letters_with_open_quotes_come_again_apart() -> None:
+    form = CsvFormat(options())
+    letters = [
+        DeadLetter("file:///a.csv", "", "parse", "", line=n, raw=raw, header=b"a,b")
+        for n, raw in enumerate([b'x,"open', b"y,bad", b'"z",q"', b'w,"open"'])
+    ]
+    assert form.replay_contents(letters) == [
+        b'a,b\ny,bad\n"z",q"\nw,"open"\n', b'a,b\nx,"open\n',
+    ]  # fmt: skip

@@ -71,7 +71,7 @@ def test_letters_come_again_as_the_rows_of_a_mended_file(tmp_path: Path) -> None
     world.put("a.csv", b"id,d\n1,31.12.2024\n2,2025-01-01\n")
     [letter] = world.letters(world.run_task())
     form = CsvFormat(options(date_format=["%d.%m.%Y", "%Y-%m-%d"]))
-    content = form.replayed([_letter(letter)])
+    [content] = form.replay_contents([_letter(letter)])
     again = harness(tmp_path / "again", form.replay_settings(), fields=specs(id="int64", d="date"))
     again.put("a.csv", content)
     assert [row["id"] for row in again.rows(again.run_task())] == [2]

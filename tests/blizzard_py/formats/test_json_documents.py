@@ -399,7 +399,7 @@ def test_letters_are_replayed_as_lines() -> None:
         DeadLetter(uri="file:///a.json", error="", stage="parse", timestamp="", line=n, raw=raw)
         for n, raw in enumerate([b'{"id":1}', b"7", b'{\r\n"id":3}'])
     ]
-    assert form.replayed(letters) == b'{"id":1}\n7\n{  "id":3}\n'
+    assert form.replay_contents(letters) == [b'{"id":1}\n7\n{  "id":3}\n']
     assert form.replay_settings() == NdjsonOptions()
 
 

@@ -87,10 +87,12 @@ def test_options_are_what_the_files_need(shape: str, options: dict[str, Any]) ->
 
 
 def test_the_array_of_a_long_document_is_found_by_its_beginning() -> None:
+    for more in (b"", b', "' + b'\\"' * 400_000):
+        assert recognize([FileHead("a.json", b'{\n"a": 1' + more, is_whole=False)]).type == "json"
     found = recognize([FileHead("a.json", PRETTY[:90], is_whole=False)])
     assert isinstance(found, JsonOptions)
     assert found.records == "data.items"
 
 
-def test_nothing_is_told_of_empty_files() -> None:
+def test_empty_files_count_as_ndjson() -> None:
     assert recognize([FileHead("a.csv", b" \n", is_whole=True)]).type == "ndjson"

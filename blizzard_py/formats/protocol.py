@@ -109,12 +109,18 @@ class OpenFile(Protocol):
 
     @property
     def size(self) -> int:
-        """The stored bytes, as listed."""
+        """The stored bytes, as `read_range` finds them. Raises `FileFailed`."""
 
     def blocks(self) -> Iterator[bytes]:
         """Return the decompressed stream, in blocks of at most 1 MiB.
 
         Raises `FileFailed`, also while it is read.
+        """
+
+    def read_range(self, start: int, end: int) -> bytes:
+        """Return the stored bytes ``start`` to ``end`` (exclusive), or to the object's end.
+
+        Each call is a request, unless the object is small. Raises `FileFailed`.
         """
 
     def count_unpacked(self, size: int) -> None:

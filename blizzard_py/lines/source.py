@@ -8,11 +8,13 @@ the file, so the file is left for a retry.
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import BinaryIO
 
 from blizzard_core.errors import NotFound, StorageError, UnreadableName
 from blizzard_core.storage.failures import wrap_error
-from blizzard_core.storage.protocol import Storage, root_exists
+from blizzard_core.storage.protocol import Entry, Storage, root_exists
 from blizzard_py.job import JobFile
 from blizzard_py.lines.failure import FileFailed
 
@@ -27,21 +29,17 @@ class ObjectStream:
         self._storage = storage
         self._path = file.path
         self.bytes_read = 0
-        try:
+        with _file_failures(storage, file.path):
             self._stream: BinaryIO = (
                 io.BytesIO(storage.read(file.path))
                 if file.size <= WHOLE_BYTES
                 else storage.open_input(file.path)
             )
-        except (StorageError, OSError) as error:
-            raise self._failed(error) from error
 
     def read(self, size: int = -1) -> bytes:
         """Return up to ``size`` bytes; ``b""`` at the end."""
-        try:
+        with _file_failures(self._storage, self._path):
             data = self._stream.read(size)
-        except (StorageError, OSError) as error:
-            raise self._failed(error) from error
         self.bytes_read += len(data)
         return data
 
@@ -49,14 +47,69 @@ class ObjectStream:
         """Release the connection or descriptor."""
         self._stream.close()
 
-    def _failed(self, error: StorageError | OSError) -> FileFailed:
-        known = (
-            error
-            if isinstance(error, StorageError)
-            else wrap_error(f"{self._storage.uri}/{self._path}", error)
-        )
-        if isinstance(known, NotFound) and root_exists(self._storage, self._path):
-            return FileFailed("read", f"deleted between listing and reading: {known}")
-        if isinstance(known, UnreadableName):
-            return FileFailed("read", str(known))
-        return FileFailed("read", str(known), outcome="retry")
+
+class ObjectRanges:
+    """Random access to one object; its errors are `FileFailed` at stage ``read``.
+
+    A small object is fetched at once and is of one version. Of a larger one each range is a
+    request. The ranges may be of several versions, so `check_unchanged` belongs to their use.
+    """
+
+    def __init__(self, storage: Storage, file: JobFile) -> None:
+        self._storage = storage
+        self._path = file.path
+        self._entry: Entry | None = None
+        self._whole = b""
+        size = file.size
+        if not 0 < size <= WHOLE_BYTES:  # a size of 0 may be one that is not known
+            self._entry = self._found()
+            size = self._entry.size
+        if size <= WHOLE_BYTES:
+            with _file_failures(storage, file.path):
+                self._whole = storage.read(file.path)
+            self._entry = None
+        self.size = self._entry.size if self._entry else len(self._whole)
+
+    def read(self, start: int, end: int) -> bytes:
+        """Return the bytes ``start`` to ``end`` (exclusive), or to the object's end."""
+        start, end = max(0, start), min(end, self.size)
+        if self._entry is None or start >= end:
+            return self._whole[start:end]
+        with _file_failures(self._storage, self._path):
+            data = self._storage.read_range(self._path, start, end)
+        if len(data) != end - start:
+            raise self._changed()
+        return data
+
+    def check_unchanged(self) -> None:
+        """Raise `FileFailed` with outcome ``retry`` if the object was replaced under the ranges."""
+        if self._entry is not None and self._found() != self._entry:
+            raise self._changed()
+
+    def _found(self) -> Entry:
+        with _file_failures(self._storage, self._path):
+            found = self._storage.stat(self._path)
+            if found is None:
+                raise NotFound(f"{self._storage.uri}/{self._path}: not found")
+        return found
+
+    def _changed(self) -> FileFailed:
+        where = f"{self._storage.uri}/{self._path}"
+        return FileFailed("read", f"{where}: was replaced while it was read", outcome="retry")
+
+
+@contextmanager
+def _file_failures(storage: Storage, path: str) -> Iterator[None]:
+    try:
+        yield
+    except (StorageError, OSError) as error:
+        raise _failed(storage, path, error) from error
+
+
+def _failed(storage: Storage, path: str, error: StorageError | OSError) -> FileFailed:
+    known = error if isinstance(error, StorageError) else wrap_error(f"{storage.uri}/{path}", error)
+    if isinstance(known, NotFound) and root_exists(storage, path):
+        return FileFailed("read", f"deleted between listing and reading: {known}")
+    if isinstance(known, UnreadableName):
+        return FileFailed("read", str(known))
+    return FileFailed("read", str(known), outcome="retry")

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.lakes import filters
 from blizzard_py.connections.lakes.column_maximum import ColumnMaximum, KnownFile
-from blizzard_py.connections.lakes.values import ColumnOrder
 from blizzard_py.connections.placeholders import LAKE, in_sql, names_in
 from blizzard_py.connections.protocol import ReadBound, ReadSelection, without_values
 from blizzard_py.reading import BoundKind, Window
 from blizzard_py.slices.calendars import lowest_wall
+from blizzard_py.slices.column_order import ColumnOrder
 from blizzard_py.slices.windows import last_full_tick
 
 # Any time; only the filter's columns are needed.

@@ -11,13 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from blizzard_py.connections.lakes.column_ranges import highest, later
 from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.connections.lakes.locations import StorageCache
-from blizzard_py.connections.lakes.parquet_files.file import highest, later
-from blizzard_py.connections.lakes.table_file import opened
-from blizzard_py.connections.lakes.values import Key
-from blizzard_py.connections.lakes.window import Range
 from blizzard_py.connections.lakes.window_rows import names_in_file
+from blizzard_py.formats.parquet.file import opened
+from blizzard_py.slices.column_order import Key, Range
 
 _AT_ONCE = 8
 

@@ -50,12 +50,13 @@ from blizzard_py.connections.lakes.text_files import (
     blocks,
     filter_columns,
 )
-from blizzard_py.connections.lakes.window import Range, RowWindow
+from blizzard_py.connections.lakes.window import RowWindow
 from blizzard_py.connections.lakes.window_rows import check_unchanged
 from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.job import FieldSpec
 from blizzard_py.lines.codecs.names import CODEC_ENDINGS
 from blizzard_py.reading import Access, BoundKind
+from blizzard_py.slices.column_order import Range
 
 # The longest row. Twice this much is held in memory.
 _BLOCK_BYTES = 8 << 20

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.lakes.filters import parse
-from blizzard_py.connections.lakes.values import column_order
 from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.job import FieldSpec
+from blizzard_py.slices.column_order import column_order
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000}

@@ -38,12 +38,12 @@ from blizzard_py.connections.lakes.file_facts import (
 from blizzard_py.connections.lakes.file_plan import FilePlan, PlannedFile, tasks_of, unit_plans
 from blizzard_py.connections.lakes.listing import Directory
 from blizzard_py.connections.lakes.locations import StorageCache, storage_options, translate_errors
-from blizzard_py.connections.lakes.values import ColumnOrder, Key
-from blizzard_py.connections.lakes.window import Range, RowWindow, ends_in, may_meet
+from blizzard_py.connections.lakes.window import RowWindow, ends_in, may_meet
 from blizzard_py.connections.placeholders import Values
 from blizzard_py.connections.protocol import ReadBound, ReadSelection, SourceColumn, WindowSplit
 from blizzard_py.connections.unit_comparisons import check_instants
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
+from blizzard_py.slices.column_order import ColumnOrder, Key, Range
 
 _AT_ONCE = 8
 # The number of files that `validate` reads.

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_core.settings.schema import FieldType
-from blizzard_py.connections.lakes.values import order_of
 from blizzard_py.connections.protocol import ColumnKind, ReadSelection, SourceColumn
 from blizzard_py.job import FieldSpec
+from blizzard_py.slices.column_order import order_of
 
 _KINDS: dict[str, ColumnKind] = {
     "time": "time",

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from blizzard_core.text import counted
+from blizzard_py.connections.lakes.column_ranges import later
 from blizzard_py.connections.lakes.file_plan import PlannedFile
-from blizzard_py.connections.lakes.parquet_files.file import later
-from blizzard_py.connections.lakes.values import ColumnOrder, Key
-from blizzard_py.connections.lakes.window import Range
+from blizzard_py.slices.column_order import ColumnOrder, Key, Range
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from blizzard_core.storage.protocol import Storage
+from blizzard_py.connections.lakes.column_ranges import column_range, highest
 from blizzard_py.connections.lakes.directory import DirectoryConnection
 from blizzard_py.connections.lakes.file_facts import FileFacts
 from blizzard_py.connections.lakes.file_plan import PlannedFile
-from blizzard_py.connections.lakes.parquet_files.file import column_range, highest
-from blizzard_py.connections.lakes.parquet_files.statistics import order_in
-from blizzard_py.connections.lakes.table_file import opened
 from blizzard_py.connections.protocol import ReadSelection
+from blizzard_py.formats.parquet.file import opened
+from blizzard_py.formats.parquet.statistics import order_in
 from blizzard_py.reading import Access, BoundKind
 
 

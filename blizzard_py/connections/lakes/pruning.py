@@ -19,8 +19,7 @@ from blizzard_core.errors import SourceError
 from blizzard_py.connections.lakes.column_maximum import KnownFile
 from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.connections.lakes.filters import Need, parse
-from blizzard_py.connections.lakes.values import ColumnOrder, Key, column_order, order_of
-from blizzard_py.connections.lakes.window import Range
+from blizzard_py.slices.column_order import ColumnOrder, Key, Range, column_order, order_of
 
 
 def orders_for(condition: str, schema: pa.Schema) -> dict[str, ColumnOrder]:

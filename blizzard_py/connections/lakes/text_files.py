@@ -15,15 +15,15 @@ import pyarrow.compute as pc
 
 from blizzard_core.errors import SourceError, Unavailable
 from blizzard_core.storage.protocol import Storage
+from blizzard_py.connections.lakes.column_ranges import later
 from blizzard_py.connections.lakes.declared_columns import DeclaredColumn
 from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.connections.lakes.filters import Filter
-from blizzard_py.connections.lakes.parquet_files.file import later
-from blizzard_py.connections.lakes.values import ColumnOrder, Key, column_order
-from blizzard_py.connections.lakes.window import Range, RowWindow, mask
+from blizzard_py.connections.lakes.window import RowWindow, mask
 from blizzard_py.job import JobFile
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import FileFailed
+from blizzard_py.slices.column_order import ColumnOrder, Key, Range, column_order
 
 
 @contextmanager

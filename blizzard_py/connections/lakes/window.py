@@ -19,23 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.errors import SourceError
-from blizzard_py.connections.lakes.values import ColumnOrder, Key, column_order, compared
 from blizzard_py.reading import Nulls, Window
+from blizzard_py.slices.column_order import ColumnOrder, Key, Range, column_order, compared
 from blizzard_py.slices.notation import deserialize, serialize
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The range of one column in one file: no key is below ``low`` or above ``high``.
-
-    None: unknown. ``nulls`` says whether there may be null (or NaN), ``values`` whether there may
-    be anything else.
-    """
-
-    low: Key | None = None
-    high: Key | None = None
-    nulls: bool = True
-    values: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,17 +14,17 @@ import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
+from blizzard_py.connections.lakes.column_ranges import group_ranges
 from blizzard_py.connections.lakes.file_plan import PlannedFile, files_of, window_of
 from blizzard_py.connections.lakes.filters import Filter, parse
 from blizzard_py.connections.lakes.locations import StorageCache, storage_options, translate_errors
-from blizzard_py.connections.lakes.parquet_files.file import group_ranges
-from blizzard_py.connections.lakes.parquet_files.rows import batches
-from blizzard_py.connections.lakes.parquet_files.statistics import order_in
-from blizzard_py.connections.lakes.table_file import TableFile, opened
-from blizzard_py.connections.lakes.values import ColumnOrder
 from blizzard_py.connections.lakes.window import RowWindow, mask, may_meet
+from blizzard_py.formats.parquet.file import TableFile, opened
+from blizzard_py.formats.parquet.rows import batches
+from blizzard_py.formats.parquet.statistics import order_in
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
+from blizzard_py.slices.column_order import ColumnOrder
 
 _FIELD_ID = b"PARQUET:field_id"
 

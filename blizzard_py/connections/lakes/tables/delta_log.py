@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from blizzard_core.delta_json import Action, actions_of
 from blizzard_core.errors import SourceError, StateError
-from blizzard_py.connections.lakes.values import order_of
+from blizzard_py.slices.column_order import order_of
 
 CHANGE = "_change_type"
 VERSION = "_commit_version"

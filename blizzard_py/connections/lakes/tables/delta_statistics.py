@@ -20,8 +20,7 @@ from blizzard_core.errors import SourceError
 from blizzard_py.connections.lakes.column_maximum import KnownFile
 from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.connections.lakes.locations import located
-from blizzard_py.connections.lakes.values import ColumnOrder, Key
-from blizzard_py.connections.lakes.window import Range
+from blizzard_py.slices.column_order import ColumnOrder, Key, Range
 
 _PARTITION = "partition."
 _ROUNDED_MICROSECONDS = 1000

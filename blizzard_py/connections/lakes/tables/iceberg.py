@@ -47,13 +47,13 @@ from blizzard_py.connections.lakes.locations import (
 )
 from blizzard_py.connections.lakes.pruning import PrunableFiles, orders_for
 from blizzard_py.connections.lakes.tables.iceberg_statistics import known_files
-from blizzard_py.connections.lakes.values import ColumnOrder, column_order
 from blizzard_py.connections.lakes.window import RowWindow, may_meet
 from blizzard_py.connections.placeholders import Values
 from blizzard_py.connections.protocol import ReadBound, ReadSelection, SourceColumn, WindowSplit
 from blizzard_py.connections.unit_comparisons import check_instants
 from blizzard_py.formats.optional_package import optional_package
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
+from blizzard_py.slices.column_order import ColumnOrder, column_order
 
 _HINT = "metadata/version-hint.text"
 

@@ -13,8 +13,7 @@ from blizzard_core.errors import SourceError
 from blizzard_py.connections.lakes.column_maximum import KnownFile
 from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.connections.lakes.locations import located
-from blizzard_py.connections.lakes.values import ColumnOrder, Key
-from blizzard_py.connections.lakes.window import Range
+from blizzard_py.slices.column_order import ColumnOrder, Key, Range
 
 
 def known_files(

@@ -21,10 +21,10 @@ import pytest
 from blizzard_core.errors import SourceError
 from blizzard_core.limits import TABLE_FOOTER_BYTES
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.connections.lakes.parquet_files import rows as parquet_rows
-from blizzard_py.connections.lakes.parquet_files.file import group_ranges
-from blizzard_py.connections.lakes.parquet_files.rows import batches
-from blizzard_py.connections.lakes.table_file import opened
+from blizzard_py.connections.lakes.column_ranges import group_ranges
+from blizzard_py.formats.parquet import rows as parquet_rows
+from blizzard_py.formats.parquet.file import opened
+from blizzard_py.formats.parquet.rows import batches
 from tests.support.thrift_tree import Tree, edited
 
 MIB = 1 << 20
@@ -34,9 +34,9 @@ import json, resource, sys
 from pathlib import Path
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.connections.lakes.parquet_files.file import highest
-from blizzard_py.connections.lakes.parquet_files import rows as parquet_rows
-from blizzard_py.connections.lakes.table_file import opened
+from blizzard_py.connections.lakes.column_ranges import highest
+from blizzard_py.formats.parquet import rows as parquet_rows
+from blizzard_py.formats.parquet.file import opened
 
 def megabytes(kind):
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -106,6 +106,20 @@ class ColumnOrder:
                 return key
 
 
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The range of one column in one file: no key is below ``low`` or above ``high``.
+
+    None: unknown. ``nulls`` says whether there may be null (or NaN), ``values`` whether there may
+    be anything else.
+    """
+
+    low: Key | None = None
+    high: Key | None = None
+    nulls: bool = True
+    values: bool = True
+
+
 def column_order(name: str, kind: pa.DataType) -> ColumnOrder:
     """Return how a column of this type is compared.
 

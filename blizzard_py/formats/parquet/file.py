@@ -1,6 +1,6 @@
 """A Parquet file of a table in a store: only its footer.
 
-Rows are decoded in another process (`parquet_files.process`).
+Rows are decoded in another process (`parquet.process`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from blizzard_core.errors import SourceError
 from blizzard_core.limits import TABLE_FOOTER_BYTES
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.storage.range_file import RangeFile
-from blizzard_py.connections.lakes.window import Range
+from blizzard_py.slices.column_order import Range
 
 
 class _FooterFile(RangeFile):

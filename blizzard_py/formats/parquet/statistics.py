@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_py.connections.lakes.values import ColumnOrder, Key, column_order
-from blizzard_py.connections.lakes.window import Range
+from blizzard_py.slices.column_order import ColumnOrder, Key, Range, column_order
 
 
 def order_in(file: pq.ParquetFile, name: str) -> ColumnOrder | None:

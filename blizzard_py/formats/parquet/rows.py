@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_core.limits import TABLE_READER_BYTES, TABLE_READER_MOST_BYTES, TABLE_READER_PER_BYTE
-from blizzard_py.connections.lakes.parquet_files import process
-from blizzard_py.connections.lakes.parquet_files.statistics import from_batch
-from blizzard_py.connections.lakes.table_file import TableFile, damaged
-from blizzard_py.connections.lakes.window import Range
+from blizzard_py.formats.parquet import process
+from blizzard_py.formats.parquet.file import TableFile, damaged
+from blizzard_py.formats.parquet.statistics import from_batch
+from blizzard_py.slices.column_order import Range
 
 
 class _Ended(Exception):

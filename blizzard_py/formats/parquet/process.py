@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from blizzard_core.limits import TABLE_ROW_BYTES
 from blizzard_core.storage.range_file import RangeFile
-from blizzard_py.connections.lakes.parquet_files.statistics import as_batch, group_ranges
+from blizzard_py.formats.parquet.statistics import as_batch, group_ranges
 from blizzard_py.slices.digests import with_leaves
 
 BATCH_ROWS = 1 << 16

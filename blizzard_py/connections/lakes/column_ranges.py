@@ -11,11 +11,10 @@ from collections.abc import Sequence
 
 import pyarrow.compute as pc
 
-from blizzard_py.connections.lakes.parquet_files.rows import batches, ranges
-from blizzard_py.connections.lakes.parquet_files.statistics import order_in
-from blizzard_py.connections.lakes.table_file import TableFile
-from blizzard_py.connections.lakes.values import Key
-from blizzard_py.connections.lakes.window import Range
+from blizzard_py.formats.parquet.file import TableFile
+from blizzard_py.formats.parquet.rows import batches, ranges
+from blizzard_py.formats.parquet.statistics import order_in
+from blizzard_py.slices.column_order import Key, Range
 
 # A daemon queries several files at a time; without this lock each would need that memory.
 _ONE_AT_A_TIME = threading.Lock()

@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.errors import SourceError
+from blizzard_py.formats.nested_arrays import list_offsets, map_entries
 from blizzard_py.formats.protocol import LineNumbers
 from blizzard_py.formats.row_text import joined, member, plain_value
 from blizzard_py.formats.scalars import NoSuchCast, cast_scalar
@@ -276,21 +277,16 @@ def _list(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.Arr
     values = _plain(array.flatten(), item)
     if not item.nullable and values.null_count:
         raise ValueError("an item in it is required, and null")
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
     return pa.ListArray.from_arrays(
-        offsets, _cast(item, values, texts), type=arrow_type(spec), mask=array.is_null()
+        list_offsets(array), _cast(item, values, texts), type=arrow_type(spec), mask=array.is_null()
     )
 
 
 def _map(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.Array:
-    array = pa.concat_arrays([array])  # a slice's children would still be whole
-    start = array.offsets[0].as_py()
-    length = array.offsets[len(array)].as_py() - start
-    keys = cast_scalar(_KEY, _plain(array.keys.slice(start, length), _KEY))
     item = spec.children[0]
-    values = _cast(item, _plain(array.items.slice(start, length), item), texts)
-    offsets = pc.subtract(array.offsets, pa.scalar(start, pa.int32()))
+    offsets, keys, items = map_entries(array)
+    keys = cast_scalar(_KEY, _plain(keys, _KEY))
+    values = _cast(item, _plain(items, item), texts)
     return pa.MapArray.from_arrays(
         offsets, keys, values, type=arrow_type(spec), mask=array.is_null()
     )

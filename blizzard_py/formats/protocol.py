@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from blizzard_core.settings.formats import FormatSettings
 from blizzard_py.dead_letters.reader import DeadLetter
-from blizzard_py.job import FieldSpec, RowSchema
+from blizzard_py.job import RowSchema
 from blizzard_py.lines.framing import Piece, RefusedRecord
 
 LineNumbers = npt.NDArray[np.int64]
@@ -153,10 +153,8 @@ class Decoder(Protocol):
 class Format(Protocol):
     """A file format with its options; picklable."""
 
-    def pieces(
-        self, file: OpenFile, fields: Sequence[FieldSpec]
-    ) -> Iterator[Piece | RefusedRecord]:
-        """Yield the file in order.
+    def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece | RefusedRecord]:
+        """Yield the file in order; formats that store columns read those of ``schema``.
 
         Raises `FileFailed` where what follows cannot be read, or where the file has none of the
         declared columns.

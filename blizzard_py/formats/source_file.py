@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cached_property
 from typing import Self
 
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.formats.protocol import Format
-from blizzard_py.job import FieldSpec, JobFile
+from blizzard_py.job import JobFile, RowSchema
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed
@@ -47,12 +47,12 @@ class SourceFile:
         """The stored bytes, as `read_range` finds them. Raises `FileFailed`."""
         return self._ranges.size
 
-    def pieces(self, form: Format, fields: Sequence[FieldSpec]) -> Iterator[Piece | RefusedRecord]:
+    def pieces(self, form: Format, schema: RowSchema) -> Iterator[Piece | RefusedRecord]:
         """Yield the file in order, as `Format.pieces`.
 
         Raises `FileFailed` also at the end, if the object changed under `read_range`.
         """
-        yield from form.pieces(self, fields)
+        yield from form.pieces(self, schema)
         self._check_unchanged()
 
     def blocks(self) -> Iterator[bytes]:

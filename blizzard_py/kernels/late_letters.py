@@ -197,7 +197,7 @@ def _records(
     try:
         with SourceFile(source, file) as opened_file:
             before = 0  # numbers that were read before
-            for item in opened_file.pieces(form, settings.schema.fields):
+            for item in opened_file.pieces(form, settings.schema):
                 if not left:
                     break
                 before += item.skipped

@@ -163,7 +163,7 @@ class _Run:
             source = self._task.settings.source
             check_readable(self._nursery, source, content.file, content.limits)
         with SourceFile(self._source, content.file, content.expansion, content.read) as file:
-            pieces = content.weighed(file.pieces(self._format, self._rows.fields))
+            pieces = content.weighed(file.pieces(self._format, self._rows))
             first = list(itertools.islice(pieces, 2))
             only = small_piece(first, SMALL_FILE_BYTES)
             if only is not None:

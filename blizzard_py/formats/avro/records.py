@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from blizzard_core.errors import SourceError
 from blizzard_core.limits import AVRO_RECORD_VALUES
 from blizzard_core.settings.formats import AvroOptions, NdjsonOptions
 from blizzard_py.dead_letters.reader import DeadLetter
@@ -22,25 +20,16 @@ from blizzard_py.formats.avro.values import (
     Meaning,
     column,
     column_type,
-    left_over,
-    rows_of,
     stored_type,
-    unexpected_names,
-    with_missing_fields,
 )
 from blizzard_py.formats.avro.walk import damaged_block, record_ends
-from blizzard_py.formats.conform import Conformed, Conformer
-from blizzard_py.formats.ndjson.unexpected import first, shown_name
 from blizzard_py.formats.protocol import (
     NO_OFFSET,
-    BadLine,
-    BadRecord,
     OpenFile,
-    Parsed,
-    RecordBytes,
 )
-from blizzard_py.job import FieldSpec, RowSchema
-from blizzard_py.lines.failure import FileFailed, bounded
+from blizzard_py.formats.typed_rows import TypedDecoder, check_names, rows_of
+from blizzard_py.job import RowSchema
+from blizzard_py.lines.failure import bounded
 from blizzard_py.lines.framing import CHUNK_BYTES, Piece, RefusedRecord
 
 # Values of a piece. fastavro makes Python objects of them, of 100 bytes and more.
@@ -56,14 +45,12 @@ class AvroFormat:
 
     meaning: Meaning
 
-    def pieces(
-        self, file: OpenFile, fields: Sequence[FieldSpec]
-    ) -> Iterator[Piece | RefusedRecord]:
+    def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece | RefusedRecord]:
         """Yield pieces of one or several blocks, decompressed; their context is the schema."""
         container = Container(file)
         header = container.header()
         records = record_type(header.schema)
-        _check_names(records, fields)
+        check_names(records.names, schema.fields)
         return _joined(_portions(records, container.blocks(header.codec)), header.schema)
 
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> AvroDecoder:  # noqa: ARG002  # there is no compiled code
@@ -82,18 +69,6 @@ class AvroFormat:
 def format_of(settings: AvroOptions) -> AvroFormat:
     """Return the format with its options."""
     return AvroFormat(Meaning(settings.nanoseconds, settings.union))
-
-
-def _check_names(records: AvroType, fields: Sequence[FieldSpec]) -> None:
-    missing = [spec for spec in fields if spec.name not in records.names]
-    required = next((spec.name for spec in missing if not spec.nullable), None)
-    if required is not None:
-        raise FileFailed(
-            "parse", f"column {required!r}: is required, and the file's schema does not have it"
-        )
-    if fields and len(missing) == len(fields):
-        there = bounded(", ".join(records.names), _REASON_CHARACTERS)
-        raise FileFailed("parse", f"the file's schema has none of the columns, but {there}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,48 +147,16 @@ def blocks_of(data: bytes) -> Iterator[tuple[int, bytes]]:
         yield count, data[at - size : at]
 
 
-class AvroDecoder:
+class AvroDecoder(TypedDecoder):
     """The second half of the format, for one source's columns; fastavro decodes."""
 
     def __init__(self, schema: RowSchema, meaning: Meaning, *, tolerant: bool) -> None:
-        self._schema = schema
+        super().__init__(schema, tolerant=tolerant)
         self._meaning = meaning
-        self._tolerant = tolerant
-        self._rescues = schema.unexpected_fields == "capture"
-        self._conformer = Conformer(schema.fields, rescued=self._rescues)
 
-    def decode(self, piece: Piece) -> Parsed:
-        """Decode the blocks. Raises `FileFailed` for a damaged one, or types that cannot fit."""
-        if not piece.data:
-            return Parsed(self._conformer.table.empty_table(), 0, np.arange(0))
-        records = _records_of(piece)
-        names = self._unexpected(records)
-        rows = _Rows(piece, self._meaning)
-        wanted = {spec.name for spec in self._schema.fields}
-        columns = {name: rows.column(name) for name in records.names if name in wanted}
-        bad = dict(rows.bad)
-        conformed = self._conformed(columns, piece.lines)
-        for row, reason in conformed.bad.items():
-            bad.setdefault(row, reason)
-        table, at = conformed.table, conformed.rows_at
-        if self._rescues and names:
-            texts = self._rescued(rows, bad)
-            table = table.set_column(len(table.schema) - 1, table.schema[-1], texts.take(at))
-        if bad and not self._tolerant:
-            index = min(bad)
-            raise BadLine(index, bad[index])
-        fits = ~np.isin(at, np.array(sorted(bad), np.int64))
-        if not fits.all():
-            table, at = table.filter(pa.array(fits)), at[fits]
-        letters = []
-        for row in sorted(bad):
-            text = rows.text(row, self._conformer)
-            letters.append(BadRecord(row, NO_OFFSET, len(text), text, bad[row]))
-        return Parsed(table, piece.lines, at, tuple(letters), names if len(at) else frozenset())
-
-    def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
-        """Return the rows as JSON by their index; each is made when it is looked up."""
-        return _RowTexts(_Rows(piece, self._meaning), self._conformer)
+    def rows(self, piece: Piece) -> _Rows:
+        """Decode the blocks. Raises `FileFailed` for a damaged one."""
+        return _Rows(piece, self._meaning)
 
     def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
         """Return two pieces of half the records each, found without fastavro."""
@@ -239,60 +182,13 @@ class AvroDecoder:
             replace(piece, data=b"".join(parts[1]), lines=piece.lines - middle, cells=0),
         )
 
-    def as_lines(self, piece: Piece) -> bytes:
-        """Return the fields without a column; nothing unless columns are made of them."""
-        if not self._schema.evolves or not piece.data:
-            return b""
-        rows = _Rows(piece, self._meaning)
-        bad: dict[int, str] = {}
-        texts = self._rescued(rows, bad)
-        return b"".join(f"{text or '{}'}\n".encode() for text in texts.to_pylist())
-
-    def _unexpected(self, records: AvroType) -> frozenset[str]:
-        found = unexpected_names(_types_of(records), self._schema.fields)
-        if found and self._schema.unexpected_fields == "fail":
-            raise FileFailed("parse", f"unexpected field {found[0]!r}, which the schema lacks")
-        return first(map(shown_name, found))
-
-    def _conformed(self, columns: Mapping[str, pa.Array], rows: int) -> Conformed:
-        arrays = []
-        for spec in self._schema.fields:
-            array = columns.get(spec.name)
-            arrays.append(pa.nulls(rows) if array is None else with_missing_fields(spec, array))
-        batch = pa.RecordBatch.from_arrays(arrays, [spec.name for spec in self._schema.fields])
-        try:
-            return self._conformer.conform(batch)
-        except SourceError as error:
-            raise FileFailed("parse", str(error)) from error
-
-    def _rescued(self, rows: _Rows, bad: dict[int, str]) -> pa.Array:
-        """Return each row's fields without a column as JSON text; null where there are none."""
-        arrays = {
-            name: rows.column(name)
-            for name, kind in rows.types.items()
-            if unexpected_names({name: kind}, self._schema.fields)
-        }
-        if not arrays:
-            return pa.nulls(rows.count, pa.string())
-
-        def texts(batch: pa.Array) -> pa.Array:
-            parts = left_over(dict(zip(arrays, batch.flatten(), strict=True)), self._schema.fields)
-            found = [f"{{{','.join(part)}}}" if part else None for part in parts]
-            return pa.array(found, pa.string())
-
-        def failed(row: int, error: ValueError) -> None:
-            bad.setdefault(row, bounded(f"unexpected fields: {error}", _REASON_CHARACTERS))
-
-        batch = pa.StructArray.from_arrays(list(arrays.values()), list(arrays))
-        return rows_of(batch, texts, failed).cast(pa.string())
-
 
 class _Rows:
     """The decoded records of a piece; ``bad`` are those with a value that its type cannot have."""
 
     def __init__(self, piece: Piece, meaning: Meaning) -> None:
         records = _records_of(piece)
-        self.names = records.names
+        self._names = records.names
         self.types = _types_of(records)
         self.count = piece.lines
         self.bad: dict[int, str] = {}
@@ -320,31 +216,13 @@ class _Rows:
         self._columns[name] = found
         return found
 
-    def text(self, row: int, conformer: Conformer) -> bytes:
-        """Return a row for its letter; a value that its type cannot have stays as it is stored."""
-        arrays = [self.column(name).slice(row, 1) for name in self.names]
-        for at, name in enumerate(self.names):
-            if (row, name) in self._failed:
-                arrays[at] = self._stored[name].slice(row, 1)
-        batch = pa.RecordBatch.from_arrays(arrays, list(self.names))
-        return conformer.text_of(batch, 0)
-
-
-class _RowTexts(Mapping[int, RecordBytes]):
-    def __init__(self, rows: _Rows, conformer: Conformer) -> None:
-        self._rows = rows
-        self._conformer = conformer
-
-    def __getitem__(self, index: int) -> RecordBytes:
-        if not 0 <= index < self._rows.count:
-            raise KeyError(index)
-        return NO_OFFSET, self._rows.text(index, self._conformer), b""
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(self._rows.count))
-
-    def __len__(self) -> int:
-        return self._rows.count
+    def record(self, index: int) -> pa.RecordBatch:
+        """Return one record; a value that its type cannot have stays as it is stored."""
+        arrays = [self.column(name).slice(index, 1) for name in self._names]
+        for at, name in enumerate(self._names):
+            if (index, name) in self._failed:
+                arrays[at] = self._stored[name].slice(index, 1)
+        return pa.RecordBatch.from_arrays(arrays, list(self._names))
 
 
 def _types_of(records: AvroType) -> dict[str, pa.DataType]:

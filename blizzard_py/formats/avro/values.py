@@ -6,21 +6,17 @@ fastavro's result becomes Arrow in the types that `stored_type` names, which no 
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_py.formats.avro.schema import AvroType
 from blizzard_py.formats.avro.walk import damaged_block
-from blizzard_py.formats.row_text import plain_value
-from blizzard_py.job import FieldSpec
+from blizzard_py.formats.nested_arrays import list_offsets, map_entries, null_mask, struct_of
+from blizzard_py.formats.typed_rows import json_texts
 
 _WIDE_BYTES, _WIDE_DIGITS = 32, 76
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
@@ -114,42 +110,20 @@ def column(node: AvroType, stored: pa.Array, meaning: Meaning) -> pa.Array:
                 column(child, part, meaning)
                 for child, part in zip(node.children, stored.flatten(), strict=True)
             ]
-            found = _struct(node.names, parts, stored)
+            found = struct_of(node.names, parts, stored)
         case "array":
             values = column(node.children[0], stored.flatten(), meaning)
-            found = pa.ListArray.from_arrays(_offsets(stored), values, mask=_mask(stored))
+            found = pa.ListArray.from_arrays(list_offsets(stored), values, mask=null_mask(stored))
         case "map":
-            offsets, keys, items = _entries(stored)
+            offsets, keys, items = map_entries(stored)
             values = column(node.children[0], items, meaning)
             keys = keys.view(pa.string())
-            found = pa.MapArray.from_arrays(offsets, keys, values, mask=_mask(stored))
+            found = pa.MapArray.from_arrays(offsets, keys, values, mask=null_mask(stored))
         case "union" if node.branch is not None:
             found = column(node.branch, stored, meaning)
         case "union":
             found = _union(node, stored, meaning)
     return found
-
-
-def _entries(array: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Return the offsets, keys and values of a map; a slice's offsets are counted from 0."""
-    array = pa.concat_arrays([array])
-    start, end = array.offsets[0].as_py(), array.offsets[len(array)].as_py()
-    offsets = pc.subtract(array.offsets, pa.scalar(start, pa.int32()))
-    return offsets, array.keys.slice(start, end - start), array.items.slice(start, end - start)
-
-
-def _struct(names: Sequence[str], parts: Sequence[pa.Array], like: pa.Array) -> pa.Array:
-    fields = [pa.field(name, part.type) for name, part in zip(names, parts, strict=True)]
-    return pa.StructArray.from_arrays(parts, fields=fields, mask=_mask(like))
-
-
-def _mask(array: pa.Array) -> pa.Array | None:
-    return array.is_null() if array.null_count else None
-
-
-def _offsets(array: pa.Array) -> pa.Array:
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
 
 
 def _symbols(node: AvroType, stored: pa.Array) -> pa.Array:
@@ -214,118 +188,3 @@ def _union(node: AvroType, stored: pa.Array, meaning: Meaning) -> pa.Array:
         is_text = meaning.union == "string" and pa.types.is_string(values.type)
         found = pc.coalesce(found, values if is_text else json_texts(values))
     return found
-
-
-def json_texts(array: pa.Array) -> pa.Array:
-    """Return the values as JSON texts. Raises `ValueError` if one cannot be JSON.
-
-    Numbers that JSON does not have are texts: ``"NaN"``, ``"Infinity"``.
-    """
-    try:
-        texts = [
-            None
-            if value is None
-            else json.dumps(
-                _finite(value), ensure_ascii=False, allow_nan=False, default=plain_value
-            )
-            for value in array.to_pylist(maps_as_pydicts="strict")
-        ]
-    except (KeyError, OverflowError, TypeError) as error:
-        raise ValueError(f"cannot be JSON: {error}") from error
-    return pa.array(texts, pa.string())
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    return [_finite(inner) for inner in value] if isinstance(value, list) else value
-
-
-def rows_of(
-    array: pa.Array,
-    make: Callable[[pa.Array], pa.Array],
-    failed: Callable[[int, ValueError], None],
-    start: int = 0,
-) -> pa.Array:
-    """Return ``make`` of all values, with null for those of which it fails.
-
-    ``failed`` gets the index of such a value and the error.
-    """
-    try:
-        return make(array)
-    except ValueError as error:  # pa.ArrowInvalid is one
-        if len(array) == 1:
-            failed(start, error)
-            return pa.nulls(1)
-    middle = len(array) // 2
-    halves = [
-        rows_of(part, make, failed, start + at)
-        for at, part in ((0, array.slice(0, middle)), (middle, array.slice(middle)))
-    ]
-    kind = next((half.type for half in halves if not pa.types.is_null(half.type)), pa.null())
-    return pa.concat_arrays([half.cast(kind) for half in halves])
-
-
-def with_missing_fields(spec: FieldSpec, array: pa.Array) -> pa.Array:
-    """Return the values with null for fields that a column has in its structs, and they do not.
-
-    Required fields stay missing.
-    """
-    kind = array.type
-    if spec.type == "struct" and pa.types.is_struct(kind):
-        names = [field.name for field in kind]
-        parts = dict(zip(names, array.flatten(), strict=True))
-        for child in spec.children:
-            if child.name in parts:
-                parts[child.name] = with_missing_fields(child, parts[child.name])
-            elif child.nullable:
-                parts[child.name] = pa.nulls(len(array))
-        return _struct(list(parts), list(parts.values()), array) if parts else array
-    if spec.type == "list" and pa.types.is_list(kind):
-        values = with_missing_fields(spec.children[0], array.flatten())
-        return pa.ListArray.from_arrays(_offsets(array), values, mask=_mask(array))
-    if spec.type == "map" and pa.types.is_map(kind):
-        offsets, keys, items = _entries(array)
-        items = with_missing_fields(spec.children[0], items)
-        return pa.MapArray.from_arrays(offsets, keys, items, mask=_mask(array))
-    return array
-
-
-def unexpected_names(
-    names: Mapping[str, pa.DataType], fields: Sequence[FieldSpec], within: str = ""
-) -> list[str]:
-    """Return the names without a column; those in a struct as ``struct.name``."""
-    specs = {spec.name: spec for spec in fields}
-    found = []
-    for name, kind in names.items():
-        spec = specs.get(name)
-        if spec is None:
-            found.append(within + name)
-        elif spec.type == "struct" and pa.types.is_struct(kind):
-            inner = {field.name: field.type for field in kind}
-            found += unexpected_names(inner, spec.children, f"{within}{name}.")
-    return found
-
-
-def left_over(columns: Mapping[str, pa.Array], fields: Sequence[FieldSpec]) -> list[list[str]]:
-    """Return for each row the members of its fields without a column, as JSON texts.
-
-    Raises `ValueError` if a value cannot be JSON.
-    """
-    specs = {spec.name: spec for spec in fields}
-    rows: list[list[str]] = [[] for _ in range(len(next(iter(columns.values()), ())))]
-    for name, array in columns.items():
-        spec = specs.get(name)
-        key = json.dumps(name, ensure_ascii=False)
-        if spec is None:
-            for row, text in zip(rows, json_texts(array).to_pylist(), strict=True):
-                row.append(f"{key}:{'null' if text is None else text}")
-        elif spec.type == "struct" and pa.types.is_struct(array.type) and array.type.num_fields:
-            inner = dict(zip((f.name for f in array.type), array.flatten(), strict=True))
-            parts = left_over(inner, spec.children)
-            for row, part, valid in zip(rows, parts, array.is_valid().to_pylist(), strict=True):
-                if part and valid:
-                    row.append(f"{key}:{{{','.join(part)}}}")
-    return rows

@@ -14,7 +14,7 @@ from blizzard_py.formats.csv.framing import CsvFraming
 from blizzard_py.formats.csv.lexer import Lexer
 from blizzard_py.formats.protocol import OpenFile
 from blizzard_py.formats.texts import TextOptions
-from blizzard_py.job import FieldSpec, RowSchema
+from blizzard_py.job import RowSchema
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece, RefusedRecord
 
@@ -34,14 +34,12 @@ class CsvFormat:
 
     options: CsvOptions
 
-    def pieces(
-        self, file: OpenFile, fields: Sequence[FieldSpec]
-    ) -> Iterator[Piece | RefusedRecord]:
+    def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece | RefusedRecord]:
         """Yield pieces of whole records; offsets are of the text in UTF-8."""
         options = self.options
         framing = CsvFraming(
             self._dialect(file.path),
-            len(fields),
+            len(schema.fields),
             header=options.header,
             skip_rows=options.skip_rows,
         )

@@ -14,7 +14,7 @@ from blizzard_py.formats.json_documents.text import SLICE_BYTES, DocumentText
 from blizzard_py.formats.ndjson.lines import NdjsonDecoder, line_parser
 from blizzard_py.formats.ndjson.parse import row_shape
 from blizzard_py.formats.protocol import BadRecord, OpenFile, Parsed, RecordBytes
-from blizzard_py.job import FieldSpec, RowSchema
+from blizzard_py.job import RowSchema
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece, RefusedRecord
 from blizzard_py.lines.portions import RowShape, portions
@@ -31,15 +31,13 @@ class JsonFormat:
     encoding: str = "utf-8"
     slice_bytes: int = SLICE_BYTES
 
-    def pieces(
-        self, file: OpenFile, fields: Sequence[FieldSpec]
-    ) -> Iterator[Piece | RefusedRecord]:
+    def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece | RefusedRecord]:
         """Yield records as lines."""
         blocks = file.blocks()
         if self.encoding != "utf-8":
             blocks = _transcoded(blocks, self.encoding)
         text = DocumentText(blocks, self.slice_bytes)
-        return _portions(read_records(text, self.keys, file.path), row_shape(fields))
+        return _portions(read_records(text, self.keys, file.path), row_shape(schema.fields))
 
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> JsonDecoder:
         """Return the parser of lines with these columns."""

@@ -11,7 +11,7 @@ from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.ndjson.columns import RecordSchema
 from blizzard_py.formats.ndjson.parse import LineParser, row_shape
 from blizzard_py.formats.protocol import OpenFile, Parsed, RecordBytes
-from blizzard_py.job import FieldSpec, RowSchema
+from blizzard_py.job import RowSchema
 from blizzard_py.lines.framing import Piece, RefusedRecord, framed
 from blizzard_py.lines.portions import portions
 
@@ -20,11 +20,9 @@ from blizzard_py.lines.portions import portions
 class NdjsonFormat:
     """The format NDJSON as a `Format`. It has no options."""
 
-    def pieces(
-        self, file: OpenFile, fields: Sequence[FieldSpec]
-    ) -> Iterator[Piece | RefusedRecord]:
+    def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece | RefusedRecord]:
         """Yield chunks of whole lines."""
-        return portions(framed(file.blocks()), row_shape(fields))
+        return portions(framed(file.blocks()), row_shape(schema.fields))
 
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> NdjsonDecoder:
         """Return the line parser of these columns."""

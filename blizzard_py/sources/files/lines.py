@@ -33,7 +33,7 @@ def read_records(
     numbers = sorted(set(wanted), reverse=True)
     before = 0  # numbers of earlier pieces
     with SourceFile(storage, file, Expansion(file.size, most)) as opened_file:
-        for item in opened_file.pieces(form, ()):
+        for item in opened_file.pieces(form, RowSchema(())):
             before += item.skipped
             count = 1 if isinstance(item, RefusedRecord) else item.lines or item.data.count(b"\n")
             chosen = []

@@ -68,7 +68,7 @@ def _first_records(
     size = 0
     try:
         with SourceFile(storage, JobFile(file.path, file.size)) as opened_file:
-            for item in opened_file.pieces(form, ()):
+            for item in opened_file.pieces(form, schema):
                 if isinstance(item, Piece):
                     for line in decoder.as_lines(item).split(b"\n")[:-1]:
                         size += len(line) + 1

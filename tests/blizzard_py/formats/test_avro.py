@@ -128,7 +128,7 @@ class MemoryFile:
 def pieces_of(
     data: bytes, fields: tuple[FieldSpec, ...], block: int = 1 << 20
 ) -> list[Piece | RefusedRecord]:
-    return list(format_of(AVRO).pieces(MemoryFile(data, block), fields))
+    return list(format_of(AVRO).pieces(MemoryFile(data, block), RowSchema(fields)))
 
 
 def parsed_of(
@@ -139,7 +139,7 @@ def parsed_of(
 ) -> list[Parsed]:
     form = format_of(options)
     decoder = form.decoder(RowSchema(fields, **schema), tolerant=True, fast=True)
-    found = form.pieces(MemoryFile(data), fields)
+    found = form.pieces(MemoryFile(data), RowSchema(fields))
     return [decoder.decode(piece) for piece in found if isinstance(piece, Piece)]
 
 
@@ -324,7 +324,7 @@ def test_a_value_that_does_not_fit_is_a_bad_record(
     form = format_of(AVRO)
     strict = form.decoder(RowSchema(fields), tolerant=False, fast=True)
     with pytest.raises(BadLine, match=reason):
-        strict.decode(next(iter(form.pieces(MemoryFile(data), fields))))  # type: ignore[arg-type]
+        strict.decode(next(iter(form.pieces(MemoryFile(data), RowSchema(fields)))))  # type: ignore[arg-type]
 
 
 def test_nanoseconds_are_cut_where_that_is_allowed() -> None:
@@ -599,7 +599,7 @@ def test_unexpected_fields_follow_their_rule() -> None:
     with pytest.raises(FileFailed, match=r"unexpected field 'st\.b'"):
         parsed_of(data, fields, unexpected_fields="fail")
     form = format_of(AVRO)
-    [piece] = form.pieces(MemoryFile(data), fields)
+    [piece] = form.pieces(MemoryFile(data), RowSchema(fields))
     assert isinstance(piece, Piece)
     evolving = form.decoder(RowSchema(fields, evolves=True), tolerant=True, fast=True)
     lines = evolving.as_lines(piece).splitlines()

@@ -79,7 +79,7 @@ def read(
     rows = schema or RowSchema(fields)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("blizzard_py.formats.csv.framing.LEAST_BLOCK", min(block, 1 << 16))
-        items = iter(list(form.pieces(Bytes(data, block, path), rows.fields)))
+        items = iter(list(form.pieces(Bytes(data, block, path), rows)))
     return collected(form, items, rows)
 
 
@@ -277,7 +277,7 @@ def test_new_columns_get_values_as_they_look() -> None:
     form = CsvFormat(options())
     schema = RowSchema(FIELDS, evolves=True)
     data = b'a,b,c\nx,1,7\n"y\n",2,text\nz,3,007\nw,4,true\nv,5,\n'
-    [piece] = form.pieces(Bytes(data), FIELDS)
+    [piece] = form.pieces(Bytes(data), RowSchema(FIELDS))
     assert isinstance(piece, Piece)
     lines = form.decoder(schema, tolerant=True, fast=True).as_lines(piece).split(b"\n")
     assert lines == [
@@ -288,7 +288,7 @@ def test_new_columns_get_values_as_they_look() -> None:
 def test_a_child_process_gives_the_same_as_a_thread() -> None:
     data = b'a,b\nx,1\ny,oops\n"m\nn",3\n\xff,4\n'
     form, schema = CsvFormat(options()), RowSchema(FIELDS)
-    [piece] = form.pieces(Bytes(data), FIELDS)
+    [piece] = form.pieces(Bytes(data), RowSchema(FIELDS))
     assert isinstance(piece, Piece)
     with ChildProcess() as children:
         isolated = IsolatedDecoder(children, form, schema, tolerant=True).decode(piece)
@@ -302,7 +302,7 @@ def test_halves_together_give_all_records() -> None:
     data = b"a,b\n" + b"".join(b'"r\n%d",%d\n' % (n, n) for n in range(9))
     form, schema = CsvFormat(options()), RowSchema(FIELDS)
     decoder = form.decoder(schema, tolerant=True, fast=True)
-    [piece] = form.pieces(Bytes(data), FIELDS)
+    [piece] = form.pieces(Bytes(data), RowSchema(FIELDS))
     assert isinstance(piece, Piece)
     halves = decoder.halves(piece)
     assert halves is not None
@@ -314,7 +314,7 @@ def test_halves_together_give_all_records() -> None:
 
 def test_without_tolerance_the_first_bad_record_is_raised() -> None:
     form = CsvFormat(options())
-    [piece] = form.pieces(Bytes(b"a,b\nx,1\ny,oops\nz,q\n"), FIELDS)
+    [piece] = form.pieces(Bytes(b"a,b\nx,1\ny,oops\nz,q\n"), RowSchema(FIELDS))
     assert isinstance(piece, Piece)
     with pytest.raises(BadLine) as caught:
         form.decoder(RowSchema(FIELDS), tolerant=False, fast=True).decode(piece)
@@ -325,7 +325,7 @@ def test_pieces_have_no_more_values_than_a_chunk(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("blizzard_py.formats.csv.framing.CHUNK_CELLS", 100)
     form = CsvFormat(options())
     data = b"a,b\n" + b"x,1\n" * 50
-    pieces = [p for p in form.pieces(Bytes(data), FIELDS) if isinstance(p, Piece)]
+    pieces = [p for p in form.pieces(Bytes(data), RowSchema(FIELDS)) if isinstance(p, Piece)]
     assert len(pieces) > 5
     assert max(piece.cells for piece in pieces) <= 100
     assert len(read(data).rows) == 50
@@ -378,7 +378,7 @@ def test_record_of_many_lines_is_lexed_once() -> None:
 
 
 def test_carriage_return_at_the_end_of_a_file_is_a_line_end() -> None:
-    [piece] = CsvFormat(options()).pieces(Bytes(b"a,b\nx,1\r"), FIELDS)
+    [piece] = CsvFormat(options()).pieces(Bytes(b"a,b\nx,1\r"), RowSchema(FIELDS))
     assert isinstance(piece, Piece)
     assert piece.data == b"x,1\n"
 
@@ -422,7 +422,9 @@ def test_empty_lines_are_no_values_of_a_wide_file() -> None:
     names = [f"c{number}" for number in range(5000)]
     header, row = ",".join(names).encode(), b"," * 4999
     form = CsvFormat(options())
-    items = list(form.pieces(Bytes(header + b"\n" + b"\n" * 20_000 + row + b"\n"), FIELDS))
+    items = list(
+        form.pieces(Bytes(header + b"\n" + b"\n" * 20_000 + row + b"\n"), RowSchema(FIELDS))
+    )
     assert sum(item.cells for item in items if isinstance(item, Piece)) == 5000
 
 

@@ -84,7 +84,7 @@ def verdicts(
 ) -> Verdicts:
     form = form or JsonFormat()
     try:
-        items = list(form.pieces(Document(content, block), FIELDS))
+        items = list(form.pieces(Document(content, block), RowSchema(FIELDS)))
     except FileFailed as error:
         return Verdicts(failure=f"{error.stage}: {error.reason}")
     return decoded(items, form.decoder(SCHEMA, tolerant=True, fast=fast))
@@ -377,7 +377,7 @@ def test_pieces_are_cut_by_their_values(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_isolated_decoding_gives_the_same(content: bytes) -> None:
     form = JsonFormat()
-    items = list(form.pieces(Document(content), FIELDS))
+    items = list(form.pieces(Document(content), RowSchema(FIELDS)))
     expected = decoded(items, form.decoder(SCHEMA, tolerant=True, fast=True))
     decoder = form.decoder(SCHEMA, tolerant=True, fast=False)
     with ChildProcess() as nursery:

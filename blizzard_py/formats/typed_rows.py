@@ -1,0 +1,291 @@
+"""Rows of formats that have types of their own: columns, their JSON, and their verdicts.
+
+A subclass of `TypedDecoder` reads a piece as `TypedRows`; the declared columns, the fields without
+one, bad records and letters are made here, the same for each format.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from blizzard_core.errors import SourceError
+from blizzard_py.formats.conform import Conformed, Conformer
+from blizzard_py.formats.ndjson.unexpected import first, shown_name
+from blizzard_py.formats.nested_arrays import list_offsets, map_entries, null_mask, struct_of
+from blizzard_py.formats.protocol import NO_OFFSET, BadLine, BadRecord, Parsed, RecordBytes
+from blizzard_py.formats.row_text import plain_value
+from blizzard_py.job import FieldSpec, RowSchema
+from blizzard_py.lines.failure import FileFailed, bounded
+from blizzard_py.lines.framing import Piece
+
+_REASON_CHARACTERS = 200
+
+
+class TypedRows(Protocol):
+    """The records of a piece, as their file's types have them."""
+
+    @property
+    def types(self) -> Mapping[str, pa.DataType]:
+        """The file's columns."""
+
+    @property
+    def count(self) -> int:
+        """The number of records."""
+
+    @property
+    def bad(self) -> Mapping[int, str]:
+        """Reasons by record, for values of the columns so far that their type cannot have."""
+
+    def column(self, name: str) -> pa.Array:
+        """Return a column, with null in such records."""
+
+    def record(self, index: int) -> pa.RecordBatch:
+        """Return one record for its letter, with such values as they are stored."""
+
+
+class TypedDecoder(ABC):
+    """The second half of a format with types, for one source's columns."""
+
+    def __init__(self, schema: RowSchema, *, tolerant: bool) -> None:
+        self._schema = schema
+        self._tolerant = tolerant
+        self._rescues = schema.unexpected_fields == "capture"
+        self._conformer = Conformer(schema.fields, rescued=self._rescues)
+
+    @abstractmethod
+    def rows(self, piece: Piece) -> TypedRows:
+        """Read a piece. Raises `FileFailed` where it is damaged."""
+
+    @abstractmethod
+    def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
+        """Return two pieces of half the records each; None for a single record."""
+
+    def decode(self, piece: Piece) -> Parsed:
+        """Decode as `Decoder.decode`. Raises `FileFailed` for types that cannot fit, too."""
+        if not piece.lines:
+            return Parsed(self._conformer.table.empty_table(), 0, np.arange(0))
+        rows = self.rows(piece)
+        names = self._unexpected(rows.types)
+        there = [spec.name for spec in self._schema.fields if spec.name in rows.types]
+        conformed = self._conformed({name: rows.column(name) for name in there}, piece.lines)
+        bad = dict(rows.bad)
+        for row, reason in conformed.bad.items():
+            bad.setdefault(row, reason)
+        table, at = conformed.table, conformed.rows_at
+        if self._rescues and names:
+            texts = self._rescued(rows, bad)
+            table = table.set_column(len(table.schema) - 1, table.schema[-1], texts.take(at))
+        if bad and not self._tolerant:
+            index = min(bad)
+            raise BadLine(index, bad[index])
+        fits = ~np.isin(at, np.array(sorted(bad), np.int64))
+        if not fits.all():
+            table, at = table.filter(pa.array(fits)), at[fits]
+        letters = []
+        for row in sorted(bad):
+            text = self._conformer.text_of(rows.record(row), 0)
+            letters.append(BadRecord(row, NO_OFFSET, len(text), text, bad[row]))
+        return Parsed(table, piece.lines, at, tuple(letters), names if len(at) else frozenset())
+
+    def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
+        """Return the rows as JSON by their index; each is made when it is looked up."""
+        return _RowTexts(self.rows(piece), self._conformer)
+
+    def as_lines(self, piece: Piece) -> bytes:
+        """Return the fields without a column; nothing unless columns are made of them."""
+        if not self._schema.evolves or not piece.lines:
+            return b""
+        texts = self._rescued(self.rows(piece), {})
+        return b"".join(f"{text or '{}'}\n".encode() for text in texts.to_pylist())
+
+    def _unexpected(self, types: Mapping[str, pa.DataType]) -> frozenset[str]:
+        found = unexpected_names(types, self._schema.fields)
+        if found and self._schema.unexpected_fields == "fail":
+            raise FileFailed("parse", f"unexpected field {found[0]!r}, which the schema lacks")
+        return first(map(shown_name, found))
+
+    def _conformed(self, columns: Mapping[str, pa.Array], rows: int) -> Conformed:
+        arrays = []
+        for spec in self._schema.fields:
+            array = columns.get(spec.name)
+            arrays.append(pa.nulls(rows) if array is None else with_missing_fields(spec, array))
+        batch = pa.RecordBatch.from_arrays(arrays, [spec.name for spec in self._schema.fields])
+        try:
+            return self._conformer.conform(batch)
+        except SourceError as error:
+            raise FileFailed("parse", str(error)) from error
+
+    def _rescued(self, rows: TypedRows, bad: dict[int, str]) -> pa.Array:
+        """Return each row's fields without a column as JSON text; null where there are none."""
+        arrays = {
+            name: rows.column(name)
+            for name, kind in rows.types.items()
+            if unexpected_names({name: kind}, self._schema.fields)
+        }
+        for row, reason in rows.bad.items():
+            bad.setdefault(row, reason)
+        if not arrays:
+            return pa.nulls(rows.count, pa.string())
+
+        def texts(batch: pa.Array) -> pa.Array:
+            parts = left_over(dict(zip(arrays, batch.flatten(), strict=True)), self._schema.fields)
+            found = [f"{{{','.join(part)}}}" if part else None for part in parts]
+            return pa.array(found, pa.string())
+
+        def failed(row: int, error: ValueError) -> None:
+            bad.setdefault(row, bounded(f"unexpected fields: {error}", _REASON_CHARACTERS))
+
+        batch = pa.StructArray.from_arrays(list(arrays.values()), list(arrays))
+        return rows_of(batch, texts, failed).cast(pa.string())
+
+
+class _RowTexts(Mapping[int, RecordBytes]):
+    def __init__(self, rows: TypedRows, conformer: Conformer) -> None:
+        self._rows = rows
+        self._conformer = conformer
+
+    def __getitem__(self, index: int) -> RecordBytes:
+        if not 0 <= index < self._rows.count:
+            raise KeyError(index)
+        return NO_OFFSET, self._conformer.text_of(self._rows.record(index), 0), b""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self._rows.count))
+
+    def __len__(self) -> int:
+        return self._rows.count
+
+
+def check_names(names: Sequence[str], fields: Sequence[FieldSpec]) -> None:
+    """Raise `FileFailed` if a file lacks a required column, or has none of the columns."""
+    missing = [spec for spec in fields if spec.name not in names]
+    required = next((spec.name for spec in missing if not spec.nullable), None)
+    if required is not None:
+        raise FileFailed(
+            "parse", f"column {required!r}: is required, and the file's schema does not have it"
+        )
+    if fields and len(missing) == len(fields):
+        there = bounded(", ".join(names), _REASON_CHARACTERS)
+        raise FileFailed("parse", f"the file's schema has none of the columns, but {there}")
+
+
+def json_texts(array: pa.Array) -> pa.Array:
+    """Return the values as JSON texts. Raises `ValueError` if one cannot be JSON.
+
+    Numbers that JSON does not have are texts: ``"NaN"``, ``"Infinity"``.
+    """
+    try:
+        texts = [
+            None
+            if value is None
+            else json.dumps(
+                _finite(value), ensure_ascii=False, allow_nan=False, default=plain_value
+            )
+            for value in array.to_pylist(maps_as_pydicts="strict")
+        ]
+    except (KeyError, OverflowError, TypeError) as error:
+        raise ValueError(f"cannot be JSON: {error}") from error
+    return pa.array(texts, pa.string())
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, list) else value
+
+
+def rows_of(
+    array: pa.Array,
+    make: Callable[[pa.Array], pa.Array],
+    failed: Callable[[int, ValueError], None],
+    start: int = 0,
+) -> pa.Array:
+    """Return ``make`` of all values, with null for those of which it fails.
+
+    ``failed`` gets the index of such a value and the error.
+    """
+    try:
+        return make(array)
+    except ValueError as error:  # pa.ArrowInvalid is one
+        if len(array) == 1:
+            failed(start, error)
+            return pa.nulls(1)
+    middle = len(array) // 2
+    halves = [
+        rows_of(part, make, failed, start + at)
+        for at, part in ((0, array.slice(0, middle)), (middle, array.slice(middle)))
+    ]
+    kind = next((half.type for half in halves if not pa.types.is_null(half.type)), pa.null())
+    return pa.concat_arrays([half.cast(kind) for half in halves])
+
+
+def with_missing_fields(spec: FieldSpec, array: pa.Array) -> pa.Array:
+    """Return the values with null for fields that a column has in its structs, and they do not.
+
+    Required fields stay missing.
+    """
+    kind = array.type
+    if spec.type == "struct" and pa.types.is_struct(kind):
+        names = [field.name for field in kind]
+        parts = dict(zip(names, array.flatten(), strict=True))
+        for child in spec.children:
+            if child.name in parts:
+                parts[child.name] = with_missing_fields(child, parts[child.name])
+            elif child.nullable:
+                parts[child.name] = pa.nulls(len(array))
+        return struct_of(list(parts), list(parts.values()), array) if parts else array
+    if spec.type == "list" and pa.types.is_list(kind):
+        values = with_missing_fields(spec.children[0], array.flatten())
+        return pa.ListArray.from_arrays(list_offsets(array), values, mask=null_mask(array))
+    if spec.type == "map" and pa.types.is_map(kind):
+        offsets, keys, items = map_entries(array)
+        items = with_missing_fields(spec.children[0], items)
+        return pa.MapArray.from_arrays(offsets, keys, items, mask=null_mask(array))
+    return array
+
+
+def unexpected_names(
+    names: Mapping[str, pa.DataType], fields: Sequence[FieldSpec], within: str = ""
+) -> list[str]:
+    """Return the names without a column; those in a struct as ``struct.name``."""
+    specs = {spec.name: spec for spec in fields}
+    found = []
+    for name, kind in names.items():
+        spec = specs.get(name)
+        if spec is None:
+            found.append(within + name)
+        elif spec.type == "struct" and pa.types.is_struct(kind):
+            inner = {field.name: field.type for field in kind}
+            found += unexpected_names(inner, spec.children, f"{within}{name}.")
+    return found
+
+
+def left_over(columns: Mapping[str, pa.Array], fields: Sequence[FieldSpec]) -> list[list[str]]:
+    """Return for each row the members of its fields without a column, as JSON texts.
+
+    Raises `ValueError` if a value cannot be JSON.
+    """
+    specs = {spec.name: spec for spec in fields}
+    rows: list[list[str]] = [[] for _ in range(len(next(iter(columns.values()), ())))]
+    for name, array in columns.items():
+        spec = specs.get(name)
+        key = json.dumps(name, ensure_ascii=False)
+        if spec is None:
+            for row, text in zip(rows, json_texts(array).to_pylist(), strict=True):
+                row.append(f"{key}:{'null' if text is None else text}")
+        elif spec.type == "struct" and pa.types.is_struct(array.type) and array.type.num_fields:
+            inner = dict(zip((f.name for f in array.type), array.flatten(), strict=True))
+            parts = left_over(inner, spec.children)
+            for row, part, valid in zip(rows, parts, array.is_valid().to_pylist(), strict=True):
+                if part and valid:
+                    row.append(f"{key}:{{{','.join(part)}}}")
+    return rows

@@ -100,6 +100,11 @@ AVRO_RECORD_VALUES = 2 << 20
 Beyond: a bad record
 Test: test_avro.py::test_a_record_of_too_many_values_is_bad
 """
+WHOLE_FILE_BYTES = 64 << 20
+"""A file that is one row: `binary`, and `text` with `whole_text`
+Beyond: the file is quarantined, stage `parse`
+Test: test_text_and_binary.py::test_a_file_above_the_limit_of_a_row_is_quarantined
+"""
 
 # --- Dead letters ----------------------------------------------------------------------------
 

@@ -40,13 +40,16 @@ _ELSEWHERE = {
 class FormatOptions(Settings):
     """Options of a format.
 
-    ``endings`` are the names of its files, before the ending of a codec. ``spark_names`` are
-    Spark's options under another name here. ``streams`` says whether files may be compressed.
+    ``endings`` are the names of its files, before the ending of a codec; none if any name fits.
+    ``spark_names`` are Spark's options under another name here. ``streams`` says whether files may
+    be compressed. ``fixed_columns`` are the columns of all files with their types, if no file names
+    its own.
     """
 
     endings: ClassVar[tuple[str, ...]] = ()
     spark_names: ClassVar[Mapping[str, str]] = {}
     streams: ClassVar[bool] = True
+    fixed_columns: ClassVar[Mapping[str, str]] = {}
 
     @model_validator(mode="before")
     @classmethod
@@ -249,6 +252,51 @@ class AvroOptions(FormatOptions):
     endings: ClassVar[tuple[str, ...]] = (".avro",)
 
 
+class TextFileOptions(FormatOptions):
+    """Options of text without structure: docs/reference/formats.md."""
+
+    type: Literal["text"]
+    """Lines, or whole files, of the column `value`."""
+    whole_text: bool = False
+    """A file is one row."""
+    line_sep: OneCharacter = Field(default="", examples=[";"])
+    """ASCII character at the end of a line; default: `\\n`, with or without `\\r` before it."""
+
+    spark_names: ClassVar[Mapping[str, str]] = {
+        "wholetext": "whole_text",
+        "encoding": "not read; store the files as UTF-8",
+    }
+    fixed_columns: ClassVar[Mapping[str, str]] = {"value": "string"}
+
+    @field_validator("line_sep", mode="before")
+    @classmethod
+    def _is_one_byte(cls, value: Any) -> Any:
+        if isinstance(value, str) and not (value.isascii() and len(value) <= 1):
+            raise ValueError("must be one ASCII character; leave it out for \\n and \\r\\n")
+        return value
+
+    @model_validator(mode="after")
+    def _has_lines_or_not(self) -> Self:
+        if self.whole_text and self.line_sep:
+            raise ValueError("line_sep does not go with whole_text, which has no lines")
+        return self
+
+
+class BinaryFileOptions(FormatOptions):
+    """There are no options."""
+
+    type: Literal["binary"]
+    """Whole files of any kind, each a row."""
+
+    streams: ClassVar[bool] = False
+    fixed_columns: ClassVar[Mapping[str, str]] = {
+        "path": "string",
+        "modification_time": "timestamp",
+        "length": "int64",
+        "content": "binary",
+    }
+
+
 def _with_type(value: Any) -> Any:
     """Return the block of a format that was given by its name."""
     return {"type": value} if isinstance(value, str) else value
@@ -261,12 +309,21 @@ def _type_of(value: Any) -> str:
 
 
 # A new format is a line in both of these, and one in `blizzard_py.formats.names`.
-FORMATS: tuple[type[FormatOptions], ...] = (NdjsonOptions, JsonOptions, CsvOptions, AvroOptions)
+FORMATS: tuple[type[FormatOptions], ...] = (
+    NdjsonOptions,
+    JsonOptions,
+    CsvOptions,
+    AvroOptions,
+    TextFileOptions,
+    BinaryFileOptions,
+)
 FormatSettings: TypeAlias = Annotated[
     Annotated[NdjsonOptions, Tag("ndjson")]
     | Annotated[JsonOptions, Tag("json")]
     | Annotated[CsvOptions, Tag("csv")]
-    | Annotated[AvroOptions, Tag("avro")],
+    | Annotated[AvroOptions, Tag("avro")]
+    | Annotated[TextFileOptions, Tag("text")]
+    | Annotated[BinaryFileOptions, Tag("binary")],
     Discriminator(_type_of),
     BeforeValidator(_with_type),
 ]

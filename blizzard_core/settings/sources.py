@@ -263,6 +263,15 @@ class SourceSettings(CommonSource):
         return self
 
     @model_validator(mode="after")
+    def _any_ending_needs_a_glob(self) -> Self:
+        if not self.format.endings and self.path_glob_filter is None:
+            raise ValueError(
+                f'format: {self.format.type} needs path_glob_filter, such as "*.log": its files may'
+                " have any name"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _begins_once(self) -> Self:
         known = self.partition_filter
         if self.range is not None and known is not None and known.lookback is not None:

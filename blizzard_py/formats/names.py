@@ -18,6 +18,8 @@ _MODULES = {
     "ndjson": "blizzard_py.formats.ndjson.lines",
     "json": "blizzard_py.formats.json_documents.documents",
     "avro": "blizzard_py.formats.avro.records",
+    "text": "blizzard_py.formats.text",
+    "binary": "blizzard_py.formats.binary",
 }
 # The package that a format needs, which is the only one of its extra.
 _PACKAGES = {"avro": "fastavro"}

@@ -108,6 +108,17 @@ class OpenFile(Protocol):
         """The name, relative to the store's root."""
 
     @property
+    def uri(self) -> str:
+        """The whole name, as in ``_source_file``."""
+
+    @property
+    def modified(self) -> float:
+        """The time at which the object was written, in seconds since 1970. Raises `FileFailed`.
+
+        What is read afterwards is of that time: a change makes the file fail for a retry.
+        """
+
+    @property
     def size(self) -> int:
         """The stored bytes, as `read_range` finds them. Raises `FileFailed`."""
 

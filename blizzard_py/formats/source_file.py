@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Self
 
 from blizzard_core.storage.protocol import Storage
+from blizzard_core.text import utf8_name
 from blizzard_py.formats.protocol import Format
 from blizzard_py.job import JobFile, RowSchema
 from blizzard_py.lines.decompress import opened
@@ -41,6 +42,16 @@ class SourceFile:
     def path(self) -> str:
         """The name, relative to the store's root."""
         return self._file.path
+
+    @property
+    def uri(self) -> str:
+        """The whole name, as in ``_source_file``."""
+        return utf8_name(f"{self._storage.uri}/{self._file.path}")
+
+    @property
+    def modified(self) -> float:
+        """The time at which the object was written, in seconds since 1970. Raises `FileFailed`."""
+        return self._ranges.modified
 
     @property
     def size(self) -> int:

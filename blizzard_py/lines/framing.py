@@ -58,9 +58,14 @@ class RefusedRecord:
 
 
 def framed(
-    blocks: Iterable[bytes], target: int = CHUNK_BYTES, limit: int = LINE_BYTES
+    blocks: Iterable[bytes],
+    target: int = CHUNK_BYTES,
+    limit: int = LINE_BYTES,
+    end: bytes = b"\n",
 ) -> Iterator[Piece | RefusedRecord]:
     """Yield chunks of about ``target`` bytes, and the lines above ``limit`` bytes, in order.
+
+    Lines end with the byte ``end``.
 
     A byte order mark at the start is dropped (offsets count it), a missing final newline added. At
     most ``limit``, ``target`` and a block are held in memory. A line that ends in the block in
@@ -73,7 +78,7 @@ def framed(
     offset = 0  # of the first byte in parts
     block = next(stream, None)
     while block is not None:
-        cut = block.rfind(b"\n") + 1
+        cut = block.rfind(end) + 1
         open_line = len(block) - cut if cut else open_line + len(block)
         size += len(block)
         if cut and size >= target:
@@ -90,23 +95,23 @@ def framed(
         start = len(whole) - open_line
         if start:
             yield _chunk(whole[:start], offset)
-        length, block = _passed_over(stream)
+        length, block = _passed_over(stream, end)
         length += open_line
         yield _long_line(whole[start : start + RAW_BYTES], offset + start, length, limit)
         offset += start + length + 1
         parts, size, open_line = [], 0, 0
     rest = b"".join(parts)
     if rest and (last := _chunk(rest, offset)).data:
-        yield last if rest.endswith(b"\n") else Piece(last.data + b"\n", last.offset)
+        yield last if rest.endswith(end) else Piece(last.data + end, last.offset)
 
 
-def _passed_over(stream: Iterator[bytes]) -> tuple[int, bytes | None]:
+def _passed_over(stream: Iterator[bytes], end: bytes) -> tuple[int, bytes | None]:
     """Return the length of the rest of the open line, and the bytes after it (None: the end)."""
     length = 0
     for block in stream:
-        end = block.find(b"\n")
-        if end >= 0:
-            return length + end, block[end + 1 :]
+        at = block.find(end)
+        if at >= 0:
+            return length + at, block[at + 1 :]
         length += len(block)
     return length, None
 

@@ -52,29 +52,35 @@ class ObjectRanges:
     """Random access to one object; its errors are `FileFailed` at stage ``read``.
 
     A small object is fetched at once and is of one version. Of a larger one each range is a
-    request. The ranges may be of several versions, so `check_unchanged` belongs to their use.
+    request. The ranges may be of several versions, so `check_unchanged` belongs behind the last.
     """
 
     def __init__(self, storage: Storage, file: JobFile) -> None:
         self._storage = storage
         self._path = file.path
+        self._listed = file.size
         self._entry: Entry | None = None
-        self._whole = b""
-        size = file.size
-        if not 0 < size <= WHOLE_BYTES:  # a size of 0 may be one that is not known
-            self._entry = self._found()
-            size = self._entry.size
-        if size <= WHOLE_BYTES:
-            with _file_failures(storage, file.path):
-                self._whole = storage.read(file.path)
-            self._entry = None
-        self.size = self._entry.size if self._entry else len(self._whole)
+        self._whole: bytes | None = None
+
+    @property
+    def modified(self) -> float:
+        """The time at which the object was written. What is read afterwards is of that time."""
+        if self._entry is None:
+            self._whole = None
+        return self._known().modified
+
+    @property
+    def size(self) -> int:
+        """The bytes of the object."""
+        whole = self._all()
+        return self._known().size if whole is None else len(whole)
 
     def read(self, start: int, end: int) -> bytes:
         """Return the bytes ``start`` to ``end`` (exclusive), or to the object's end."""
+        whole = self._all()
         start, end = max(0, start), min(end, self.size)
-        if self._entry is None or start >= end:
-            return self._whole[start:end]
+        if whole is not None or start >= end:
+            return (whole or b"")[start:end]
         with _file_failures(self._storage, self._path):
             data = self._storage.read_range(self._path, start, end)
         if len(data) != end - start:
@@ -82,9 +88,23 @@ class ObjectRanges:
         return data
 
     def check_unchanged(self) -> None:
-        """Raise `FileFailed` with outcome ``retry`` if the object was replaced under the ranges."""
+        """Raise `FileFailed` with outcome ``retry`` if the object was replaced meanwhile."""
         if self._entry is not None and self._found() != self._entry:
             raise self._changed()
+
+    def _all(self) -> bytes | None:
+        """Return a small object; None for a large one."""
+        # A listed size of 0 may be one that is not known.
+        size = self._listed if self._entry is None and self._listed else self._known().size
+        if self._whole is None and size <= WHOLE_BYTES:
+            with _file_failures(self._storage, self._path):
+                self._whole = self._storage.read(self._path)
+        return self._whole
+
+    def _known(self) -> Entry:
+        if self._entry is None:
+            self._entry = self._found()
+        return self._entry
 
     def _found(self) -> Entry:
         with _file_failures(self._storage, self._path):

@@ -203,10 +203,33 @@ def _type(field: FieldSettings) -> dict[str, object]:
 def schema_problems(config: Config) -> Iterator[SettingProblem]:
     """Yield the problems in the order of the file."""
     for name, pipeline in config.pipelines.items():
+        yield from _of_fixed_columns(pipeline, name)
         if pipeline.schema_.evolve == "add":
             here: Key = ("pipelines", name, "schema", "evolve")
             for text in (*_of_growing(pipeline), *_of_tables(config, pipeline)):
                 yield SettingProblem(here, text)
+
+
+def _of_fixed_columns(pipeline: PipelineSettings, name: str) -> Iterator[SettingProblem]:
+    """Yield the fields that files of a format with columns of its own can never have."""
+    for source_name, source in pipeline.file_sources.items():
+        form = source.format
+        columns = form.fixed_columns
+        if not columns:
+            continue
+        known = ", ".join(f"{column} ({kind})" for column, kind in columns.items())
+        if pipeline.schema_.infer:
+            yield SettingProblem(
+                ("pipelines", name, "schema", "infer"),
+                f"is not needed for format: {form.type}; declare in schema.fields: {known}",
+            )
+        for field in pipeline.fields_of(source_name):
+            if field.type != columns.get(field.name) or field.unit != "iso":
+                yield SettingProblem(
+                    ("pipelines", name, "sources", source_name, "format"),
+                    f"field {field.name!r} of type {field.type} is no column of format:"
+                    f" {form.type}; it has {known}. Make other columns of them by transform",
+                )
 
 
 def _of_growing(pipeline: PipelineSettings) -> Iterator[str]:

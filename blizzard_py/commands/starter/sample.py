@@ -67,7 +67,8 @@ def sample(storage: Storage) -> Sample:
             )
             return Sample(
                 problem=f"{storage.uri} holds no file yet that can be read{summary}:"
-                f" {', '.join(_ENDINGS)} (Parquet is read as a table: docs/reference/tables.md)"
+                f" {', '.join(_ENDINGS)} (Parquet is read as a table: docs/reference/tables.md; any"
+                " other text: format: text)"
             )
         layout = layout_of(entry.path for entry in entries)
         paths = [entry.path for entry in entries]

@@ -36,9 +36,12 @@ def first_lines(
 ) -> list[bytes]:
     """Return the records within the first ``limit`` decompressed bytes of a file, as lines of JSON.
 
-    A file that is damaged or gone gives the lines that could be read, since its
-    verdict is the ingest's. Raises `Unavailable` if the store does not answer.
+    There are none if the format has fixed columns. A file that is damaged or gone gives the lines
+    that could be read, since its verdict is the ingest's. Raises `Unavailable` if the store does
+    not answer.
     """
+    if settings.fixed_columns:
+        return []
     if settings.type != "ndjson":
         return _first_records(storage, file, limit, settings)
     data = bytearray()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,11 +14,12 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.formats.protocol import Format, OpenFile
 from blizzard_py.formats.source_file import SourceFile
-from blizzard_py.job import FieldSpec, JobFile
+from blizzard_py.job import JobFile, RowSchema
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece
 from blizzard_py.lines.source import WHOLE_BYTES
 
+NONE = RowSchema(())
 LARGE = WHOLE_BYTES + 1
 
 
@@ -48,7 +49,7 @@ class Ends:
     def __init__(self, between: Any = lambda: None) -> None:
         self.between = between
 
-    def pieces(self, file: OpenFile, _fields: Sequence[FieldSpec]) -> Iterator[Piece]:
+    def pieces(self, file: OpenFile, _schema: RowSchema) -> Iterator[Piece]:
         first = file.read_range(0, 1)
         self.between()
         yield Piece(first + file.read_range(file.size - 1, file.size), -1)
@@ -66,24 +67,48 @@ def large_file(root: Path, name: str = "a.bin") -> JobFile:
 
 
 @pytest.mark.parametrize("listed", [5, 0])
-def test_a_small_object_is_one_request(tmp_path: Path, listed: int) -> None:
+def test_a_small_object_is_fetched_at_once(tmp_path: Path, listed: int) -> None:
     (tmp_path / "a.bin").write_bytes(b"a...z")
     storage = Requests(tmp_path)
     counted: list[int] = []
     with SourceFile(storage, JobFile("a.bin", listed), counted=counted.append) as file:
-        assert [piece.data for piece in file.pieces(form(), ())] == [b"az"]
+        assert [piece.data for piece in file.pieces(form(), NONE)] == [b"az"]
         assert file.read_range(3, 99) == b".z"
-    assert [request for request in storage.sent if request != "stat"] == ["read"]
-    assert storage.sent.count("stat") == (not listed)  # its size was not known
+    # A size of 0 may be one that is not known.
+    assert storage.sent == (["read"] if listed else ["stat", "read", "stat"])
     assert counted == [1, 1, 2]
 
 
 def test_a_large_object_is_read_by_ranges(tmp_path: Path) -> None:
     storage = Requests(tmp_path)
     with SourceFile(storage, large_file(tmp_path)) as file:
-        assert [piece.data for piece in file.pieces(form(), ())] == [b"a\0"]
+        assert [piece.data for piece in file.pieces(form(), NONE)] == [b"a\0"]
         assert file.read_range(LARGE, LARGE + 5) == b""
     assert storage.sent == ["stat", "range 0-1", f"range {LARGE - 1}-{LARGE}", "stat"]
+
+
+@pytest.mark.parametrize("first", ["modified", "content"])
+def test_content_is_of_its_modification_time(tmp_path: Path, first: str) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"old")
+    os.utime(path, (1, 1))
+    with SourceFile(Requests(tmp_path), JobFile("a.bin", 3)) as file:
+        if first == "content":
+            assert file.read_range(0, 3) == b"old"
+            path.write_bytes(b"new")
+            os.utime(path, (2, 2))
+        assert file.modified == (1 if first == "modified" else 2)
+        assert file.read_range(0, 3) == (b"old" if first == "modified" else b"new")
+
+
+def test_a_small_object_that_changes_behind_its_time_fails(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(b"old")
+    with SourceFile(Requests(tmp_path), JobFile("a.bin", 3)) as file:
+        assert file.modified
+        pieces = file.pieces(form(lambda: os.utime(tmp_path / "a.bin", (1, 1))), NONE)
+        with pytest.raises(FileFailed, match="was replaced") as raised:
+            list(pieces)
+    assert raised.value.outcome == "retry"
 
 
 @pytest.mark.parametrize("change", ["rewrite", "truncate", "delete"])
@@ -100,7 +125,7 @@ def test_a_change_under_the_ranges_fails_the_file(tmp_path: Path, change: str) -
             (tmp_path / "a.bin").unlink()
 
     with pytest.raises(FileFailed) as raised, SourceFile(Requests(tmp_path), job) as file:
-        list(file.pieces(form(replace), ()))
+        list(file.pieces(form(replace), NONE))
     assert raised.value.stage == "read"
     if change == "delete":
         assert raised.value.outcome == "quarantined"
@@ -116,7 +141,7 @@ def test_damage_is_no_verdict_if_the_object_changed(
 ) -> None:
     def read() -> None:
         with SourceFile(Requests(tmp_path), large_file(tmp_path)) as file:
-            next(file.pieces(form(), ()))
+            next(file.pieces(form(), NONE))
             if changed:
                 os.utime(tmp_path / "a.bin", (1, 1))
             raise FileFailed("parse", "nonsense")

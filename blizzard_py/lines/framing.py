@@ -61,6 +61,7 @@ def framed(
     blocks: Iterable[bytes],
     target: int = CHUNK_BYTES,
     limit: int = LINE_BYTES,
+    *,
     end: bytes = b"\n",
 ) -> Iterator[Piece | RefusedRecord]:
     """Yield chunks of about ``target`` bytes, and the lines above ``limit`` bytes, in order.

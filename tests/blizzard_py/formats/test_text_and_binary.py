@@ -119,7 +119,7 @@ def test_lines_do_not_depend_on_blocks(end: bytes) -> None:
     data = MARK + end.join(lines)
     for size in range(len(MARK), 15):
         blocks = [data[at : at + size] for at in range(0, len(data), size)]
-        found = list(framed(blocks, 10, 25, end))
+        found = list(framed(blocks, 10, 25, end=end))
         refused = [item for item in found if isinstance(item, RefusedRecord)]
         assert [(item.offset, item.length) for item in refused] == [(3, 60), (73, 60)]
         whole = b"".join(item.data for item in found if isinstance(item, Piece))

@@ -59,6 +59,37 @@ what was read before
 Beyond: the file is quarantined, stage `parse`
 Test: test_csv.py::test_quotes_that_are_never_closed_cost_a_limited_time
 """
+XML_RECORD_BYTES = 16 << 20
+"""An XML record
+Beyond: a bad record
+Test: test_xml_framing.py::test_a_record_above_the_limit_is_refused
+"""
+XML_TOKEN_BYTES = 1 << 20
+"""A tag, a comment or an instruction within an XML record; a tag or a DTD outside
+Beyond: a bad record; outside the file is quarantined, stage `parse`
+Test: test_xml_framing.py::test_a_long_token_is_refused
+"""
+XML_LEVELS = 64
+"""Levels of elements in an XML record, and outside
+Beyond: a bad record; outside the file is quarantined, stage `parse`
+Test: test_xml_framing.py::test_deep_elements_are_refused
+"""
+XML_ATTRIBUTES = 1000
+"""Attributes of an element in an XML record
+Beyond: a bad record
+Test: test_xml.py::test_too_many_attributes_make_a_bad_record
+"""
+XML_ELEMENTS = 256 << 10
+"""Elements of an XML record above 1 MiB
+Beyond: a bad record
+Test: test_xml_framing.py::test_a_record_of_too_many_elements_is_refused
+"""
+XML_REREAD_BYTES = 32 << 20
+"""Bytes of an XML file that are read again behind records that are never closed, besides twice
+what was read before
+Beyond: the file is quarantined, stage `parse`
+Test: test_xml_framing.py::test_records_that_are_never_closed_cost_a_limited_time
+"""
 PARSER_DEATHS = 500
 """Processes that die of a file's lines
 Beyond: the file is quarantined, stage `parse`

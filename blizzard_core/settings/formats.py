@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from blizzard_core.limits import RECORDS_LEVELS
+from blizzard_core.limits import RECORDS_LEVELS, XML_LEVELS
 from blizzard_core.settings.base import Settings
 from blizzard_core.settings.time_formats import check_time_format
 
@@ -105,6 +105,8 @@ class JsonOptions(FormatOptions):
         return self
 
 
+# A name in the configuration; a file may have others, which no column can be named after.
+_XML_NAME = re.compile(r"[^\W\d][\w.:-]*")
 # Encodings that are text in their own bytes: no escapes, no transport forms.
 _ENCODINGS = frozenset(
     {
@@ -118,7 +120,7 @@ _ENCODINGS = frozenset(
 )  # fmt: skip
 
 
-def _known_encoding(name: str) -> str:
+def known_encoding(name: str) -> str:
     """Return the codec's own name. Raises `ValueError` for what is no encoding of text."""
     try:
         found = codecs.lookup(name).name
@@ -129,7 +131,7 @@ def _known_encoding(name: str) -> str:
     return found
 
 
-Encoding = Annotated[str, AfterValidator(_known_encoding)]
+Encoding = Annotated[str, AfterValidator(known_encoding)]
 OneCharacter = Annotated[str, StringConstraints(max_length=1)]
 
 
@@ -176,10 +178,12 @@ class ValueOptions(FormatOptions):
     """Texts for true, in any case."""
     false_values: Texts = Field(default=["false", "0"])
     """Texts for false, in any case."""
-    ignore_leading_white_space: bool = False
-    """Drop blanks before text; before other values they never count."""
-    ignore_trailing_white_space: bool = False
-    """The same after text."""
+
+    @model_validator(mode="after")
+    def _separators_differ(self) -> Self:
+        if self.decimal == self.thousands:
+            raise ValueError("decimal and thousands must differ")
+        return self
 
 
 class CsvOptions(ValueOptions):
@@ -205,6 +209,10 @@ class CsvOptions(ValueOptions):
     """`pad`: missing fields at the end are null, and empty ones beyond the header are dropped."""
     encoding: Encoding = "utf-8"
     """Encoding of the files."""
+    ignore_leading_white_space: bool = False
+    """Drop blanks before text; before other values they never count."""
+    ignore_trailing_white_space: bool = False
+    """The same after text."""
 
     endings: ClassVar[tuple[str, ...]] = (".csv", ".tsv", ".txt")
     spark_names: ClassVar[Mapping[str, str]] = {
@@ -234,8 +242,60 @@ class CsvOptions(ValueOptions):
             raise ValueError("delimiter, quote, escape and comment must be ASCII, no line ends")
         if self.columns and self.header:
             raise ValueError("columns goes with header: false")
-        if self.decimal == self.thousands:
-            raise ValueError("decimal and thousands must differ")
+        return self
+
+
+class XmlOptions(ValueOptions):
+    """Options of XML: docs/reference/formats.md."""
+
+    type: Literal["xml"]
+    """XML elements."""
+    row_tag: str = Field(examples=["event"])
+    """Name of the element that is a record, or `a/b` for a `b` in an `a`."""
+    null_value: Texts = Field(default=[], examples=[["NULL"]])
+    """Texts that are null. An empty text is null in all columns that hold no text."""
+    attribute_prefix: str = Field(default="_", max_length=20)
+    """Stands before the names of attributes."""
+    value_tag: str = Field(default="_VALUE", min_length=1, max_length=40)
+    """Name of an element's text beside attributes or other elements."""
+    exclude_attribute: bool = False
+    """Ignore attributes."""
+    ignore_namespace: bool = False
+    """Ignore prefixes of names."""
+    ignore_surrounding_spaces: bool = True
+    """Drop blanks around text; around other values they never count."""
+
+    endings: ClassVar[tuple[str, ...]] = (".xml",)
+    spark_names: ClassVar[Mapping[str, str]] = {
+        "charset": "not needed, since files declare their encoding",
+        "encoding": "not needed, since files declare their encoding",
+        "infer_schema": "use schema.fields of the pipeline",
+        "sampling_ratio": "use schema.fields of the pipeline",
+        "row_validation_xsdpath": "not read, since schemas of XML are not supported",
+        "wildcard_col_name": "use schema.unexpected_fields: capture",
+        "locale": "use decimal and thousands",
+    }
+
+    @property
+    def row_path(self) -> tuple[str, ...]:
+        """The names that lead to a record; the last one is its own."""
+        return tuple(self.row_tag.split("/"))
+
+    @field_validator("row_tag")
+    @classmethod
+    def _is_path(cls, value: str) -> str:
+        names = value.split("/")
+        if len(names) > XML_LEVELS or not all(map(_XML_NAME.fullmatch, names)):
+            raise ValueError(
+                f"{value!r} is no name of an element; write a name such as event, or names with"
+                " slashes between, such as events/event"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _has_no_ignored_prefix(self) -> Self:
+        if self.ignore_namespace and ":" in self.row_tag:
+            raise ValueError("row_tag has a prefix, which ignore_namespace: true ignores")
         return self
 
 
@@ -316,6 +376,7 @@ FORMATS: tuple[type[FormatOptions], ...] = (
     AvroOptions,
     TextFileOptions,
     BinaryFileOptions,
+    XmlOptions,
 )
 FormatSettings: TypeAlias = Annotated[
     Annotated[NdjsonOptions, Tag("ndjson")]
@@ -323,7 +384,8 @@ FormatSettings: TypeAlias = Annotated[
     | Annotated[CsvOptions, Tag("csv")]
     | Annotated[AvroOptions, Tag("avro")]
     | Annotated[TextFileOptions, Tag("text")]
-    | Annotated[BinaryFileOptions, Tag("binary")],
+    | Annotated[BinaryFileOptions, Tag("binary")]
+    | Annotated[XmlOptions, Tag("xml")],
     Discriminator(_type_of),
     BeforeValidator(_with_type),
 ]

@@ -20,6 +20,7 @@ _MODULES = {
     "avro": "blizzard_py.formats.avro.records",
     "text": "blizzard_py.formats.text",
     "binary": "blizzard_py.formats.binary",
+    "xml": "blizzard_py.formats.xml.documents",
 }
 # The package that a format needs, which is the only one of its extra.
 _PACKAGES = {"avro": "fastavro"}

@@ -24,9 +24,15 @@ def document(*ids: int) -> bytes:
     return json.dumps({"data": [{"id": number, "text": "t"} for number in ids]}, indent=1).encode()
 
 
+def xml(*ids: int) -> bytes:
+    rows = "".join(f"<event><id>{number}</id><text>t</text></event>" for number in ids)
+    return f"<events>{rows}</events>".encode()
+
+
 FORMATS: dict[str, tuple[dict[str, str], Callable[..., bytes]]] = {
     "csv": ({"type": "csv", "delimiter": ";"}, csv),
     "json": ({"type": "json", "records": "data"}, document),
+    "xml": ({"type": "xml", "row_tag": "event"}, xml),
 }
 
 

@@ -1,9 +1,10 @@
 """The format of a source's files, told by their names and first bytes, for ``blizzard init``. Pure.
 
 Names tell JSON from delimited text. Lines that parse are NDJSON; other JSON is documents, with the
-path of the largest array of objects. The delimiter of text is the one that gives nearly all records
-one number of fields above 1. What cannot be told, such as the day and month of `01.02.2024`, is
-written as the more common case; the operator checks it in the configuration.
+path of the largest array of objects. A record of XML is the outermost element that repeats. The
+delimiter of text is the one that gives nearly all records one number of fields above 1. What cannot
+be told, such as the day and month of `01.02.2024`, is written as the more common case; the operator
+checks it in the configuration.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from blizzard_core.settings.formats import CsvOptions, JsonOptions, NdjsonOptions
+from blizzard_core.settings.formats import CsvOptions, JsonOptions, NdjsonOptions, XmlOptions
 from blizzard_core.settings.sources import SourceSettings
+from blizzard_py.commands.starter.row_tag import row_tag_of
 from blizzard_py.sources.files.file_names import accepts
 
 _DELIMITERS = (",", ";", "\t", "|")
@@ -47,7 +49,7 @@ class FileHead:
     is_whole: bool
 
 
-def recognize(heads: Sequence[FileHead]) -> NdjsonOptions | JsonOptions | CsvOptions:
+def recognize(heads: Sequence[FileHead]) -> NdjsonOptions | JsonOptions | CsvOptions | XmlOptions:
     """Return the format of the files, which is NDJSON where nothing can be told."""
     filled = [head for head in heads if head.data.strip()]
     if not filled:
@@ -57,6 +59,9 @@ def recognize(heads: Sequence[FileHead]) -> NdjsonOptions | JsonOptions | CsvOpt
     if accepts(SourceSettings(source_uri="/", format=CsvOptions(type="csv")))(filled[0].path):
         return _csv_format(texts, encoding)
     first = texts[0][1].lstrip()
+    if first.startswith("<"):
+        row_tag = next(filter(None, (row_tag_of(text) for _, text in texts)), "")
+        return XmlOptions(type="xml", row_tag=row_tag) if row_tag else NdjsonOptions()
     return _json_format(texts, encoding) if first.startswith(("{", "[")) else NdjsonOptions()
 
 

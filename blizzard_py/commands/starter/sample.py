@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from blizzard_core.errors import StorageError, Unavailable
-from blizzard_core.settings.formats import CsvOptions, JsonOptions, NdjsonOptions
+from blizzard_core.settings.formats import CsvOptions, JsonOptions, NdjsonOptions, XmlOptions
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Storage, is_hidden
 from blizzard_core.watermark.paths import depth_of
@@ -31,9 +31,9 @@ _LINES = NdjsonOptions()
 # JSON documents have an ending of NDJSON; the content tells them.
 _KINDS = {
     form.type: accepts(SourceSettings(source_uri="/", format=form))
-    for form in (NdjsonOptions(), CsvOptions(type="csv"))
+    for form in (NdjsonOptions(), CsvOptions(type="csv"), XmlOptions(type="xml", row_tag="row"))
 }
-_ENDINGS = (*NdjsonOptions.endings, *CsvOptions.endings)
+_ENDINGS = (*NdjsonOptions.endings, *CsvOptions.endings, *XmlOptions.endings)
 # How far a listing is followed: keys, and pages, of which a local directory is one.
 _KEYS = 10_000
 _PAGES = 2_000
@@ -54,7 +54,7 @@ class Sample:
     layout: str = ""
     problem: str = ""
     notes: tuple[str, ...] = ()
-    format: NdjsonOptions | JsonOptions | CsvOptions = _LINES
+    format: NdjsonOptions | JsonOptions | CsvOptions | XmlOptions = _LINES
 
 
 def sample(storage: Storage) -> Sample:

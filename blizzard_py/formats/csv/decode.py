@@ -24,8 +24,8 @@ from blizzard_core.settings.schema import RESCUED
 from blizzard_py.formats.conform import Conformer
 from blizzard_py.formats.csv.dialect import Dialect, Records
 from blizzard_py.formats.csv.framing import CsvContext, halves_of
-from blizzard_py.formats.csv.looks import json_value_of
 from blizzard_py.formats.csv.text_columns import TextColumns, read_columns, with_padding
+from blizzard_py.formats.looks import json_value_of
 from blizzard_py.formats.ndjson.parse import is_utf8
 from blizzard_py.formats.protocol import BadLine, BadRecord, LineNumbers, Parsed, RecordBytes
 from blizzard_py.formats.texts import TextOptions

@@ -17,9 +17,8 @@ from blizzard_py.formats.texts import TextOptions
 from blizzard_py.job import RowSchema
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece, RefusedRecord
+from blizzard_py.lines.transcode import to_utf8
 
-# The handler of bytes that are no text.
-_MARKED = "blizzard-marked"
 _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -103,36 +102,11 @@ def _is_one_record(record: bytes, dialect: Dialect) -> bool:
 
 
 def _as_utf8(blocks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
-    """Yield a stream in UTF-8, before anything is framed: other encodings use bytes of ASCII.
-
-    Bytes that are no text stay behind a byte that no UTF-8 has, so that only their record is bad
-    and no two of them make a character. In UTF-16 and UTF-32 what follows them cannot be known:
-    `FileFailed`.
-    """
+    """Yield a stream in UTF-8, before anything is framed: other encodings use bytes of ASCII."""
     if encoding == "utf-8":
         yield from _not_wide(blocks)
-        return
-    is_wide = encoding.startswith(("utf-16", "utf-32"))
-    decoder = codecs.getincrementaldecoder(encoding)("strict" if is_wide else _MARKED)
-    try:
-        for block in blocks:
-            yield decoder.decode(block).encode("utf-8", "surrogateescape")
-        yield decoder.decode(b"", final=True).encode("utf-8", "surrogateescape")
-    except UnicodeError as error:
-        raise FileFailed("parse", f"is not {encoding}: {error}") from error
-
-
-def _mark_bytes(error: UnicodeError) -> tuple[str, int]:
-    """Handle bytes that are no text: keep them as lone surrogates, each behind another one."""
-    if not isinstance(error, UnicodeDecodeError):
-        raise error
-    bad = error.object[error.start : error.end]
-    return "".join(
-        f"\udcff{chr(0xDC00 + byte) if byte > 127 else chr(byte)}" for byte in bad
-    ), error.end
-
-
-codecs.register_error(_MARKED, _mark_bytes)
+    else:
+        yield from to_utf8(blocks, encoding)
 
 
 def _not_wide(blocks: Iterator[bytes]) -> Iterator[bytes]:

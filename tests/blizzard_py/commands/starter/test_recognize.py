@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from blizzard_core.settings.formats import CsvOptions, JsonOptions
+from blizzard_core.settings.formats import CsvOptions, JsonOptions, XmlOptions
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.wiring import ingest_settings
@@ -42,6 +42,14 @@ CSV: dict[str, tuple[str, bytes, int]] = {
     "pretty with a path": ("a.json", PRETTY, 3),
     "objects behind each other": ("a.json", b'{\n"id": 1\n}\n{\n"id": 2\n}\n', 2),
     "lines": ("a.json", b'{"id": 1}\n{"id": 2}\n', 2),
+    "elements": ("a.xml", b"<r><e><id>1</id></e><e><id>2</id><t>a</t><t>b</t></e></r>", 2),
+    "elements in utf-16": ("a.xml", "<r><e k='ä'/><e k='b'/></r>".encode("utf-16"), 2),
+    "one element": (
+        "a.xml",
+        b"<?xml version='1.0' encoding='latin1'?><r><e><a>\xe4</a></e></r>",
+        1,
+    ),
+    "feed": ("a.xml", b"<r><l/><l/><e><id>1</id></e><e><id>2</id></e></r>", 2),
 }
 
 
@@ -92,6 +100,26 @@ def test_the_array_of_a_long_document_is_found_by_its_beginning() -> None:
     found = recognize([FileHead("a.json", PRETTY[:90], is_whole=False)])
     assert isinstance(found, JsonOptions)
     assert found.records == "data.items"
+
+
+@pytest.mark.parametrize(
+    ("content", "row_tag"),
+    [
+        ("<r><h/><l><e><i/><i/><i/></e><e/></l></r>", "e"),
+        ("<r><e>1</e><e>2</e><x><e>3</e></x></r>", "r/e"),
+        ("<r><l/><l/><e><a/></e><e/></r>", "e"),
+        ("<r><e><a>1</a><b>2</b></e>", "e"),
+    ],
+)
+def test_a_record_of_xml_is_the_outermost_that_repeats(content: str, row_tag: str) -> None:
+    found = recognize([FileHead("a.xml", content.encode(), is_whole=True)])
+    assert isinstance(found, XmlOptions)
+    assert found.row_tag == row_tag
+
+
+@pytest.mark.parametrize("content", ["<", "<a", "<!DOCTYPE r [<!ENTITY a 'b'>]><r><e/><e/></r>"])
+def test_xml_without_a_record_is_not_guessed(content: str) -> None:
+    assert recognize([FileHead("a.xml", content.encode(), is_whole=True)]).type == "ndjson"
 
 
 def test_empty_files_count_as_ndjson() -> None:

@@ -6,12 +6,12 @@ import datetime as dt
 import json
 import re
 
-from blizzard_core.settings.formats import CsvOptions
+from blizzard_core.settings.formats import ValueOptions
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 
 
-def json_value_of(text: str | None, options: CsvOptions) -> str:
+def json_value_of(text: str | None, options: ValueOptions) -> str:
     """Return a text as JSON: null, a number, a truth value, an ISO date or time, or text.
 
     A number with zeros before it, or with a plus, is text: it may be the code of something.
@@ -35,7 +35,7 @@ def json_value_of(text: str | None, options: CsvOptions) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _plain_number(text: str, options: CsvOptions) -> str:
+def _plain_number(text: str, options: ValueOptions) -> str:
     """Return a number as JSON writes it; other text as it is, marked as no number."""
     group = re.escape(options.thousands)
     whole = rf"\d{{1,3}}(?:{group}\d{{3}})+|\d+" if group else r"\d+"

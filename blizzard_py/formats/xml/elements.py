@@ -1,0 +1,170 @@
+"""Elements as Python values, by expat.
+
+An element without attributes and child elements is its text. Another one is a dictionary: child
+elements by name, attributes by name with a prefix, text that is not blank under the value tag. What
+occurs several times is `Repeated`. `Attributed` elements have text and attributes alone.
+"""
+
+from __future__ import annotations
+
+import pyexpat
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from blizzard_core.limits import XML_ATTRIBUTES, XML_LEVELS
+from blizzard_py.formats.xml.markup import TOO_DEEP
+
+# Expat scans a token again for each part of it.
+_PART_BYTES = 256 << 10
+_XML_BLANKS = " \t\r\n"
+# Levels outside of a record: the element around all records.
+_OUTSIDE = 1
+
+
+class Repeated(list["Value"]):
+    """Values of one name."""
+
+
+class Attributed(dict[str, "Value"]):
+    """An element without child elements."""
+
+
+Value: TypeAlias = "str | dict[str, Value] | Repeated"
+Row: TypeAlias = dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class ElementNames:
+    """The names of what stands in an element; see `XmlOptions`."""
+
+    attribute_prefix: str = "_"
+    value_tag: str = "_VALUE"
+    exclude_attribute: bool = False
+    ignore_namespace: bool = False
+
+
+@dataclass(slots=True)
+class RecordTrees:
+    """Records up to the first that is not well-formed, if ``error`` is not empty.
+
+    ``bad`` has reasons for others that are none of the rows, by their number from 0.
+    """
+
+    rows: list[Row]
+    bad: dict[int, str]
+    error: str = ""
+
+
+def read_elements(data: bytes, naming: ElementNames) -> RecordTrees:
+    """Return the records of whole elements with blanks between them; a bad one is an empty row."""
+    reader = _Reader(naming)
+    return RecordTrees(reader.rows, reader.bad, reader.read(data))
+
+
+class _Reader:
+    def __init__(self, naming: ElementNames) -> None:
+        self._naming = naming
+        self.rows: list[Row] = []
+        self.bad: dict[int, str] = {}
+
+    def read(self, data: bytes) -> str:
+        """Read all, and return expat's error or an empty text."""
+        parser = pyexpat.ParserCreate("utf-8")
+        parser.buffer_text = True
+        self._set_handlers(parser)
+        view = memoryview(data)
+        try:
+            parser.Parse(b"<r>", False)
+            for start in range(0, len(data), _PART_BYTES):
+                parser.Parse(view[start : start + _PART_BYTES], False)
+            parser.Parse(b"</r>", True)
+        except pyexpat.ExpatError as error:
+            return f"is not well-formed: {pyexpat.ErrorString(error.code)}"
+        return ""
+
+    def _set_handlers(self, parser: pyexpat.XMLParserType) -> None:  # noqa: C901  # see below
+        """Set functions that are called several times for each value; hence no methods."""
+        naming = self._naming
+        value_tag, is_local = naming.value_tag, naming.ignore_namespace
+        rows, bad, attributes = self.rows, self.bad, self._attributes
+        node: dict[str, Value] | None = None
+        text = ""
+        outer: list[tuple[dict[str, Value] | None, str]] = []
+
+        def start(_name: str, given: dict[str, str]) -> None:
+            nonlocal node, text
+            outer.append((node, text))
+            node, text = (attributes(given) if given else None), ""
+            if len(outer) > XML_LEVELS + _OUTSIDE:
+                bad.setdefault(len(rows), TOO_DEEP)
+
+        def characters(more: str) -> None:
+            nonlocal text
+            text += more
+
+        def end(name: str) -> None:
+            nonlocal node, text
+            value: Value = text
+            if node is not None:
+                value = node
+                if text and text.strip(_XML_BLANKS):
+                    _add(node, value_tag, text)
+            node, text = outer.pop()
+            if len(outer) == _OUTSIDE:
+                rows.append(_as_row(value, value_tag))
+                node, text = None, ""
+                return
+            if is_local:
+                name = name.rpartition(":")[2]
+            if node is None:
+                node = {name: value}
+            elif type(node) is not dict:
+                node = dict(node)
+                _add(node, name, value)
+            elif name in node:
+                _add(node, name, value)
+            else:
+                node[name] = value
+
+        parser.StartElementHandler = start
+        parser.EndElementHandler = end
+        parser.CharacterDataHandler = characters
+
+    def _attributes(self, given: dict[str, str]) -> dict[str, Value] | None:
+        """Return an element with its attributes; None if there is none that counts."""
+        naming = self._naming
+        if len(given) > XML_ATTRIBUTES:
+            self.bad.setdefault(
+                len(self.rows), f"has an element of more than {XML_ATTRIBUTES:,} attributes"
+            )
+            return None
+        found = Attributed()
+        if naming.exclude_attribute:
+            return None
+        for name, text in given.items():
+            if name == "xmlns" or name.startswith("xmlns:"):
+                continue
+            shown = name.rpartition(":")[2] if naming.ignore_namespace else name
+            _add(found, naming.attribute_prefix + shown, text)
+        return found or None
+
+
+def _add(node: dict[str, Value], name: str, value: Value) -> None:
+    known = node.get(name)
+    if known is None:
+        node[name] = value
+    elif isinstance(known, Repeated):
+        known.append(value)
+    else:
+        node[name] = Repeated([known, value])
+
+
+def _as_row(value: Value, value_tag: str) -> Row:
+    if isinstance(value, dict):
+        return dict(value)
+    return {value_tag: value} if isinstance(value, str) and value.strip(_XML_BLANKS) else {}
+
+
+def is_blank(text: str) -> bool:
+    """Return whether there is nothing but blanks."""
+    return not text.strip(_XML_BLANKS)

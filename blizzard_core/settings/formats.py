@@ -357,6 +357,40 @@ class BinaryFileOptions(FormatOptions):
     }
 
 
+class ParquetOptions(FormatOptions):
+    """Options of Parquet: docs/reference/formats.md."""
+
+    type: Literal["parquet"]
+    """Parquet files."""
+    nanoseconds: Literal["bad", "cut"] = "bad"
+    """Times with nanoseconds: the record is bad, or they are cut."""
+    datetime_rebase_mode: Literal["error", "corrected", "legacy"] = "error"
+    """Dates before 1582-10-15 in files of Hive and Spark 2 that do not name their calendar: a bad
+    record, as stored, or converted."""
+
+    endings: ClassVar[tuple[str, ...]] = (".parquet",)
+    spark_names: ClassVar[Mapping[str, str]] = {
+        "int96_rebase_mode": "datetime_rebase_mode",
+        "merge_schema": "not needed, since columns are matched by name in each file",
+    }
+    streams: ClassVar[bool] = False
+
+
+class OrcOptions(FormatOptions):
+    """Options of ORC: docs/reference/formats.md."""
+
+    type: Literal["orc"]
+    """ORC files."""
+    nanoseconds: Literal["bad", "cut"] = "bad"
+    """Times with nanoseconds: the record is bad, or they are cut."""
+
+    endings: ClassVar[tuple[str, ...]] = (".orc",)
+    spark_names: ClassVar[Mapping[str, str]] = {
+        "merge_schema": "not needed, since columns are matched by name in each file",
+    }
+    streams: ClassVar[bool] = False
+
+
 def _with_type(value: Any) -> Any:
     """Return the block of a format that was given by its name."""
     return {"type": value} if isinstance(value, str) else value
@@ -377,6 +411,8 @@ FORMATS: tuple[type[FormatOptions], ...] = (
     TextFileOptions,
     BinaryFileOptions,
     XmlOptions,
+    ParquetOptions,
+    OrcOptions,
 )
 FormatSettings: TypeAlias = Annotated[
     Annotated[NdjsonOptions, Tag("ndjson")]
@@ -385,7 +421,9 @@ FormatSettings: TypeAlias = Annotated[
     | Annotated[AvroOptions, Tag("avro")]
     | Annotated[TextFileOptions, Tag("text")]
     | Annotated[BinaryFileOptions, Tag("binary")]
-    | Annotated[XmlOptions, Tag("xml")],
+    | Annotated[XmlOptions, Tag("xml")]
+    | Annotated[ParquetOptions, Tag("parquet")]
+    | Annotated[OrcOptions, Tag("orc")],
     Discriminator(_type_of),
     BeforeValidator(_with_type),
 ]

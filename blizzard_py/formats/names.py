@@ -21,6 +21,8 @@ _MODULES = {
     "text": "blizzard_py.formats.text",
     "binary": "blizzard_py.formats.binary",
     "xml": "blizzard_py.formats.xml.documents",
+    "parquet": "blizzard_py.formats.columnar.parquet_files",
+    "orc": "blizzard_py.formats.columnar.orc_files",
 }
 # The package that a format needs, which is the only one of its extra.
 _PACKAGES = {"avro": "fastavro"}

@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
+from blizzard_core.settings.formats import NdjsonOptions
+from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.conform import Conformed, Conformer
 from blizzard_py.formats.ndjson.unexpected import first, shown_name
 from blizzard_py.formats.nested_arrays import list_offsets, map_entries, null_mask, struct_of
@@ -26,6 +28,20 @@ from blizzard_py.lines.failure import FileFailed, bounded
 from blizzard_py.lines.framing import Piece
 
 _REASON_CHARACTERS = 200
+
+
+class TypedFormat:
+    """What formats with types do with letters: their rows are lines of JSON."""
+
+    __slots__ = ()
+
+    def replay_contents(self, letters: Sequence[DeadLetter]) -> list[bytes]:
+        """Return the letters' rows."""
+        return [b"".join(letter.raw + b"\n" for letter in letters)]
+
+    def replay_settings(self) -> NdjsonOptions:
+        """Return the format of such files."""
+        return NdjsonOptions()
 
 
 class TypedRows(Protocol):

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.formats import SETTINGS, blizzard_run, duckdb_run, polars_run, write_files
+from benchmarks.formats import CONTENDERS, READ, SETTINGS, write_files
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
@@ -17,7 +17,9 @@ def test_contenders_make_the_same_rows(tmp_path: Path, kind: str) -> None:
     source.mkdir()
     write_files(source, kind, 2, 50)
     found: list[list[dict[str, Any]]] = []
-    for run in (blizzard_run, duckdb_run, polars_run):
+    for name, run in CONTENDERS.items():
+        if name == "spark" or kind not in READ[name]:
+            continue  # it writes a folder, of rows that others compare
         sink = tmp_path / run.__name__
         sink.mkdir()
         assert run(kind, source, sink) == 100
@@ -25,4 +27,5 @@ def test_contenders_make_the_same_rows(tmp_path: Path, kind: str) -> None:
         rows = pq.ParquetFile(path).read().to_pylist()
         rows = [{**row, "at": row["at"].replace(tzinfo=None)} for row in rows]
         found.append(sorted(rows, key=lambda row: row["id"]))
-    assert found[0] == found[1] == found[2]
+    assert all(rows == found[0] for rows in found)
+    assert len(found[0]) == 100

@@ -16,11 +16,20 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from blizzard_core.settings.formats import CsvOptions, JsonOptions, NdjsonOptions, XmlOptions
+from blizzard_core.settings.formats import (
+    AvroOptions,
+    CsvOptions,
+    FormatSettings,
+    JsonOptions,
+    NdjsonOptions,
+    OrcOptions,
+    ParquetOptions,
+    XmlOptions,
+)
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.commands.starter.row_tag import row_tag_of
 from blizzard_py.sources.files.file_names import accepts
@@ -34,6 +43,12 @@ _DATES = (
     "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%y", "%Y%m%d",
 )  # fmt: skip
 _CLOCKS = (" %H:%M:%S", " %H:%M", "T%H:%M:%S", " %I:%M:%S %p")
+# What files of these formats begin with.
+_MAGIC: Mapping[bytes, FormatSettings] = {
+    b"PAR1": ParquetOptions(type="parquet"),
+    b"ORC": OrcOptions(type="orc"),
+    b"Obj\x01": AvroOptions(type="avro"),
+}
 _NULLS = ("NULL", "null", "\\N", "NA", "N/A", "-")
 _PLAIN_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 _COMMA_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
@@ -49,11 +64,14 @@ class FileHead:
     is_whole: bool
 
 
-def recognize(heads: Sequence[FileHead]) -> NdjsonOptions | JsonOptions | CsvOptions | XmlOptions:
+def recognize(heads: Sequence[FileHead]) -> FormatSettings:
     """Return the format of the files, which is NDJSON where nothing can be told."""
     filled = [head for head in heads if head.data.strip()]
     if not filled:
         return NdjsonOptions()
+    known = next((form for magic, form in _MAGIC.items() if filled[0].data.startswith(magic)), None)
+    if known is not None:
+        return known
     encoding = _encoding_of(filled)
     texts = [(head, _text_of(head, encoding)) for head in filled]
     if accepts(SourceSettings(source_uri="/", format=CsvOptions(type="csv")))(filled[0].path):

@@ -10,7 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from blizzard_core.errors import StorageError, Unavailable
-from blizzard_core.settings.formats import CsvOptions, JsonOptions, NdjsonOptions, XmlOptions
+from blizzard_core.settings.formats import (
+    AvroOptions,
+    CsvOptions,
+    FormatSettings,
+    NdjsonOptions,
+    OrcOptions,
+    ParquetOptions,
+    XmlOptions,
+)
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Storage, is_hidden
 from blizzard_core.watermark.paths import depth_of
@@ -29,11 +37,16 @@ SAMPLE_FILES = 8
 SAMPLE_BYTES = 1 << 20
 _LINES = NdjsonOptions()
 # JSON documents have an ending of NDJSON; the content tells them.
-_KINDS = {
-    form.type: accepts(SourceSettings(source_uri="/", format=form))
-    for form in (NdjsonOptions(), CsvOptions(type="csv"), XmlOptions(type="xml", row_tag="row"))
-}
-_ENDINGS = (*NdjsonOptions.endings, *CsvOptions.endings, *XmlOptions.endings)
+_RECOGNIZED = (
+    NdjsonOptions(),
+    CsvOptions(type="csv"),
+    XmlOptions(type="xml", row_tag="row"),
+    AvroOptions(type="avro"),
+    ParquetOptions(type="parquet"),
+    OrcOptions(type="orc"),
+)
+_KINDS = {form.type: accepts(SourceSettings(source_uri="/", format=form)) for form in _RECOGNIZED}
+_ENDINGS = [ending for form in _RECOGNIZED for ending in form.endings]
 # How far a listing is followed: keys, and pages, of which a local directory is one.
 _KEYS = 10_000
 _PAGES = 2_000
@@ -54,7 +67,7 @@ class Sample:
     layout: str = ""
     problem: str = ""
     notes: tuple[str, ...] = ()
-    format: NdjsonOptions | JsonOptions | CsvOptions | XmlOptions = _LINES
+    format: FormatSettings = _LINES
 
 
 def sample(storage: Storage) -> Sample:
@@ -67,8 +80,7 @@ def sample(storage: Storage) -> Sample:
             )
             return Sample(
                 problem=f"{storage.uri} holds no file yet that can be read{summary}:"
-                f" {', '.join(_ENDINGS)} (Parquet is read as a table: docs/reference/tables.md; any"
-                " other text: format: text)"
+                f" {', '.join(_ENDINGS)} (any other text: format: text)"
             )
         layout = layout_of(entry.path for entry in entries)
         paths = [entry.path for entry in entries]

@@ -15,7 +15,7 @@ from blizzard_py.connections.lakes.column_ranges import highest, later
 from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.connections.lakes.locations import StorageCache
 from blizzard_py.connections.lakes.window_rows import names_in_file
-from blizzard_py.formats.parquet.file import opened
+from blizzard_py.formats.columnar.file import StoredFile, opened
 from blizzard_py.slices.column_order import Key, Range
 
 _AT_ONCE = 8
@@ -65,7 +65,7 @@ class ColumnMaximum:
         known = _identity(file)
         if known not in self._answers:
             storage = self.stores.at(file.name.root)
-            with opened(storage, file.name.path, file.size) as parquet:
+            with opened(StoredFile.of(storage, file.name.path, file.size)) as parquet:
                 where = f"{storage.uri}/{file.name.path}"
                 own = names_in_file(parquet, [self.column], self.ids, where)
                 found = highest(parquet, own[self.column]) if own else None

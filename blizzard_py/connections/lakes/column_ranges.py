@@ -11,16 +11,16 @@ from collections.abc import Sequence
 
 import pyarrow.compute as pc
 
-from blizzard_py.formats.parquet.file import TableFile
-from blizzard_py.formats.parquet.rows import batches, ranges
-from blizzard_py.formats.parquet.statistics import order_in
+from blizzard_py.formats.columnar.file import ParquetFooter
+from blizzard_py.formats.columnar.rows import batches, ranges
+from blizzard_py.formats.columnar.statistics import order_in
 from blizzard_py.slices.column_order import Key, Range
 
 # A daemon queries several files at a time; without this lock each would need that memory.
 _ONE_AT_A_TIME = threading.Lock()
 
 
-def group_ranges(file: TableFile, name: str) -> list[Range]:
+def group_ranges(file: ParquetFooter, name: str) -> list[Range]:
     """Return the column's range in each row group, from the footer.
 
     A missing column is null.
@@ -46,7 +46,7 @@ def united(parts: Sequence[Range]) -> Range:
     )
 
 
-def highest(file: TableFile, name: str) -> Key | None:
+def highest(file: ParquetFooter, name: str) -> Key | None:
     """Return the exact highest key of a column: from the footer if exact, else from the column."""
     order = order_in(file, name)
     if order is None:
@@ -71,6 +71,6 @@ def later(one: Key | None, other: Key | None) -> Key | None:
     return max(one, other)
 
 
-def column_range(file: TableFile, name: str) -> Range:
+def column_range(file: ParquetFooter, name: str) -> Range:
     """Return the column's range in the whole file, from the footer."""
     return united(group_ranges(file, name))

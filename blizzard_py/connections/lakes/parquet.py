@@ -12,8 +12,8 @@ from blizzard_py.connections.lakes.directory import DirectoryConnection
 from blizzard_py.connections.lakes.file_facts import FileFacts
 from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.connections.protocol import ReadSelection
-from blizzard_py.formats.parquet.file import opened
-from blizzard_py.formats.parquet.statistics import order_in
+from blizzard_py.formats.columnar.file import StoredFile, opened
+from blizzard_py.formats.columnar.statistics import order_in
 from blizzard_py.reading import Access, BoundKind
 
 
@@ -28,7 +28,7 @@ class ParquetForm:
 
     def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> FileFacts:
         """Read the footer, and a column if its maximum there may be rounded."""
-        with opened(storage, file.name.path, file.size) as parquet:
+        with opened(StoredFile.of(storage, file.name.path, file.size)) as parquet:
             orders = {name: order_in(parquet, name) for name in columns}
             ranges = {}
             for name in columns:

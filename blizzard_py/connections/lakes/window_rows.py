@@ -19,9 +19,9 @@ from blizzard_py.connections.lakes.file_plan import PlannedFile, files_of, windo
 from blizzard_py.connections.lakes.filters import Filter, parse
 from blizzard_py.connections.lakes.locations import StorageCache, storage_options, translate_errors
 from blizzard_py.connections.lakes.window import RowWindow, mask, may_meet
-from blizzard_py.formats.parquet.file import TableFile, opened
-from blizzard_py.formats.parquet.rows import batches
-from blizzard_py.formats.parquet.statistics import order_in
+from blizzard_py.formats.columnar.file import ParquetFooter, StoredFile, opened
+from blizzard_py.formats.columnar.rows import batches
+from blizzard_py.formats.columnar.statistics import order_in
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 from blizzard_py.slices.column_order import ColumnOrder
@@ -136,7 +136,7 @@ def _rows(
     wanted: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
     where = f"{storage.uri}/{file.name.path}"
-    with opened(storage, file.name.path, file.size) as parquet:
+    with opened(StoredFile.of(storage, file.name.path, file.size)) as parquet:
         names = list(dict.fromkeys([*wanted, *selection.columns]))
         own = names_in_file(parquet, names, selection.naming.ids, where)
         selection.naming.check(parquet.schema_arrow, own, names, where)
@@ -151,7 +151,7 @@ def _rows(
 
 
 def names_in_file(
-    parquet: TableFile, wanted: Sequence[str], ids: Mapping[str, int], where: str
+    parquet: ParquetFooter, wanted: Sequence[str], ids: Mapping[str, int], where: str
 ) -> dict[str, str]:
     """Return the file's names of the table's columns; missing columns are left out.
 
@@ -182,7 +182,7 @@ def _struct_fields(kind: pa.DataType) -> Iterator[pa.Field]:
 
 
 def _groups(
-    parquet: TableFile,
+    parquet: ParquetFooter,
     window: RowWindow | None,
     own: Mapping[str, str],
     values: Mapping[str, Any],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -11,8 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.limits import AVRO_RECORD_VALUES
-from blizzard_core.settings.formats import AvroOptions, NdjsonOptions
-from blizzard_py.dead_letters.reader import DeadLetter
+from blizzard_core.settings.formats import AvroOptions
 from blizzard_py.formats.avro.container import Container
 from blizzard_py.formats.avro.fast_reader import parsed_schema, read_records
 from blizzard_py.formats.avro.schema import AvroType, record_type
@@ -27,7 +26,7 @@ from blizzard_py.formats.protocol import (
     NO_OFFSET,
     OpenFile,
 )
-from blizzard_py.formats.typed_rows import TypedDecoder, check_names, rows_of
+from blizzard_py.formats.typed_rows import TypedDecoder, TypedFormat, check_names, rows_of
 from blizzard_py.job import RowSchema
 from blizzard_py.lines.failure import bounded
 from blizzard_py.lines.framing import CHUNK_BYTES, Piece, RefusedRecord
@@ -40,7 +39,7 @@ _REASON_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class AvroFormat:
+class AvroFormat(TypedFormat):
     """Object container files as a `Format`."""
 
     meaning: Meaning
@@ -56,14 +55,6 @@ class AvroFormat:
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> AvroDecoder:  # noqa: ARG002  # there is no compiled code
         """Return the decoder of these columns."""
         return AvroDecoder(schema, self.meaning, tolerant=tolerant)
-
-    def replay_contents(self, letters: Sequence[DeadLetter]) -> list[bytes]:
-        """Return the letters' rows, which are lines of JSON."""
-        return [b"".join(letter.raw + b"\n" for letter in letters)]
-
-    def replay_settings(self) -> NdjsonOptions:
-        """Return the format of such files."""
-        return NdjsonOptions()
 
 
 def format_of(settings: AvroOptions) -> AvroFormat:

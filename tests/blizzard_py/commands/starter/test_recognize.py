@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import io
 import json
 from pathlib import Path
 from typing import Any
 
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
+from pyarrow import orc
 
 from blizzard_core.settings.formats import CsvOptions, JsonOptions, XmlOptions
 from blizzard_core.settings.load import load_config
@@ -20,6 +26,20 @@ from tests.support.ingest_job_harness import IngestJobHarness
 
 ROWS = [{"id": number, "name": f"n{number}"} for number in range(1, 4)]
 PRETTY = json.dumps({"meta": {"page": 1}, "data": {"items": ROWS}}, indent=2).encode()
+
+
+def typed(kind: str) -> bytes:
+    """Return two rows in a format with types."""
+    target, table = io.BytesIO(), pa.table({"id": [1, 2], "d": [dt.date(2024, 5, 6), None]})
+    if kind == "avro":
+        fields = [{"name": "id", "type": "long"}]
+        schema = {"type": "record", "name": "r", "fields": fields}
+        fastavro.writer(target, schema, table.select(["id"]).to_pylist())
+    else:
+        (pq.write_table if kind == "parquet" else orc.write_table)(table, target)
+    return target.getvalue()
+
+
 CSV: dict[str, tuple[str, bytes, int]] = {
     "plain": ("a.csv", b"id,name\n1,x\n2,y\n", 2),
     "semicolon and decimal comma": ("a.csv", b"id;price\n1;1.234,50\n2;7,25\n", 2),
@@ -42,6 +62,9 @@ CSV: dict[str, tuple[str, bytes, int]] = {
     "pretty with a path": ("a.json", PRETTY, 3),
     "objects behind each other": ("a.json", b'{\n"id": 1\n}\n{\n"id": 2\n}\n', 2),
     "lines": ("a.json", b'{"id": 1}\n{"id": 2}\n', 2),
+    "parquet": ("a.parquet", typed("parquet"), 2),
+    "orc": ("a.orc", typed("orc"), 2),
+    "avro": ("a.avro", typed("avro"), 2),
     "elements": ("a.xml", b"<r><e><id>1</id></e><e><id>2</id><t>a</t><t>b</t></e></r>", 2),
     "elements in utf-16": ("a.xml", "<r><e k='ä'/><e k='b'/></r>".encode("utf-16"), 2),
     "one element": (

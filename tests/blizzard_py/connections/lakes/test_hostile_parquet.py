@@ -22,9 +22,9 @@ from blizzard_core.errors import SourceError
 from blizzard_core.limits import TABLE_FOOTER_BYTES
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.connections.lakes.column_ranges import group_ranges
-from blizzard_py.formats.parquet import rows as parquet_rows
-from blizzard_py.formats.parquet.file import opened
-from blizzard_py.formats.parquet.rows import batches
+from blizzard_py.formats.columnar import rows as parquet_rows
+from blizzard_py.formats.columnar.file import StoredFile, opened
+from blizzard_py.formats.columnar.rows import batches
 from tests.support.thrift_tree import Tree, edited
 
 MIB = 1 << 20
@@ -35,8 +35,8 @@ from pathlib import Path
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.connections.lakes.column_ranges import highest
-from blizzard_py.formats.parquet import rows as parquet_rows
-from blizzard_py.formats.parquet.file import opened
+from blizzard_py.formats.columnar import rows as parquet_rows
+from blizzard_py.formats.columnar.file import StoredFile, opened
 
 def megabytes(kind):
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -184,7 +184,7 @@ def test_looking_for_the_highest_text_costs_bounded_memory(kind: str, tmp_path: 
 
 
 def read(storage: LocalStorage, path: Path) -> Iterator[pa.RecordBatch]:
-    with opened(storage, path.name, path.stat().st_size) as file:
+    with opened(StoredFile.of(storage, path.name, path.stat().st_size)) as file:
         yield from batches(file, range(file.metadata.num_row_groups), file.schema_arrow.names)
 
 
@@ -287,7 +287,7 @@ def test_a_file_that_ends_the_process_costs_only_itself(
     reader = parquet_rows.RowReader()
     monkeypatch.setattr(parquet_rows, "IDLE", [reader])
     storage = Ending(str(tmp_path))
-    with opened(storage, path.name, path.stat().st_size) as file:
+    with opened(StoredFile.of(storage, path.name, path.stat().st_size)) as file:
         storage.process = reader.pid
         with pytest.raises(SourceError, match=r"a\.parquet: the process that read it ended"):
             list(batches(file, [0], ["t"]))
@@ -318,7 +318,10 @@ def test_a_footer_of_two_minds_ends_no_process(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=why):
         list(read(storage, path))
     size = path.stat().st_size
-    with pytest.raises(SourceError, match=why), opened(storage, path.name, size) as file:
+    with (
+        pytest.raises(SourceError, match=why),
+        opened(StoredFile.of(storage, path.name, size)) as file,
+    ):
         group_ranges(file, "t")
 
 
@@ -328,7 +331,10 @@ def test_footer_statistics_of_another_type_end_no_process(tmp_path: Path) -> Non
     written(path, pa.table({"t": ["a", "b"]}), write_statistics=True)
     path.write_bytes(edited(path.read_bytes(), _another_kind))
     why, size = r"a\.parquet: .*its footer contradicts itself about column t", path.stat().st_size
-    with pytest.raises(SourceError, match=why), opened(storage, path.name, size) as file:
+    with (
+        pytest.raises(SourceError, match=why),
+        opened(StoredFile.of(storage, path.name, size)) as file,
+    ):
         group_ranges(file, "t")
 
 
@@ -352,7 +358,7 @@ def test_a_valid_file_with_row_group_sized_pages_is_read(
 
     def read() -> pa.Table:
         storage = LocalStorage(str(tmp_path))
-        with opened(storage, path.name, path.stat().st_size) as file:
+        with opened(StoredFile.of(storage, path.name, path.stat().st_size)) as file:
             return pa.Table.from_batches(batches(file, [0], table.schema.names))
 
     monkeypatch.setattr(parquet_rows, "TABLE_READER_BYTES", 8 << 20)

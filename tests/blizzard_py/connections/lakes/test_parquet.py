@@ -19,7 +19,7 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_py.connections.lakes.parquet import connect
 from blizzard_py.connections.lakes.window_rows import read
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
-from blizzard_py.formats.parquet import process as parquet_process
+from blizzard_py.formats.columnar import process as parquet_process
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, Window
 from tests.support.lake_reading import BATCH_BYTES, rows_of, through_json

@@ -1,4 +1,4 @@
-"""Decoding of Parquet rows in a process with little memory.
+"""Decoding of Parquet and ORC rows in a process with little memory.
 
 A file of kilobytes may decode to gigabytes: its footer only claims what its pages hold. And pyarrow
 ends the process that reads the statistics of a damaged footer. So another process does both. The
@@ -15,18 +15,21 @@ import pickle
 import resource
 import struct
 import sys
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from threading import Lock
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from blizzard_core.limits import TABLE_ROW_BYTES
 from blizzard_core.storage.range_file import RangeFile
-from blizzard_py.formats.parquet.statistics import as_batch, group_ranges
+from blizzard_py.formats.columnar.int96 import exact_times, int96_columns
+from blizzard_py.formats.columnar.statistics import as_batch, group_ranges
 from blizzard_py.slices.digests import with_leaves
 
 BATCH_ROWS = 1 << 16
@@ -45,9 +48,10 @@ _VIEW_IDS = frozenset(kind.id for kind in _VIEWS)
 
 
 class DecodeCommand(NamedTuple):
-    """The columns to decode in these row groups of a file, within ``allowed`` bytes.
+    """The columns to decode of a file, within ``allowed`` bytes.
 
-    ``is_footer``: return no rows, but the footer's ranges of the one column.
+    ``metadata`` and ``groups`` are of Parquet. ``ranges`` asks for the footer's ranges of the one
+    column instead of rows, ``orc schema`` for a batch without rows.
     """
 
     metadata: Any
@@ -55,7 +59,7 @@ class DecodeCommand(NamedTuple):
     groups: tuple[int, ...]
     columns: tuple[str, ...]
     allowed: int
-    is_footer: bool = False
+    kind: Literal["parquet", "ranges", "orc", "orc schema"] = "parquet"
 
 
 class _Refused(Exception):
@@ -63,16 +67,28 @@ class _Refused(Exception):
 
 
 class _Parent:
-    """The file's bytes, requested from the parent process."""
+    """The parent process. ORC's reader requests bytes in a thread of its own."""
 
     def __init__(self, line: Connection, most: int) -> None:
         self._line, self._most = line, most
+        self._lock = Lock()
 
     def read_range(self, path: str, start: int, end: int) -> bytes:  # noqa: ARG002  # there is one file
+        """Return bytes of the file."""
         if end - start > self._most:
             raise MemoryError
-        self._line.send_bytes(READ + RANGE.pack(start, end))
-        return self._line.recv_bytes()
+        with self._lock:
+            self._line.send_bytes(READ + RANGE.pack(start, end))
+            return self._line.recv_bytes()
+
+    def send(self, batch: pa.RecordBatch) -> None:
+        """Send rows."""
+        sink = pa.BufferOutputStream()
+        sink.write(BATCH)
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        with self._lock:
+            self._line.send_bytes(sink.getvalue())
 
 
 def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -108,9 +124,54 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     return with_leaves(kind, lambda leaf: _VIEWS.get(leaf, leaf))
 
 
-def _decode(file: pq.ParquetFile, order: DecodeCommand) -> Iterator[pa.RecordBatch]:
+class _Parquet:
+    """A Parquet file, opened for a command; a second time if it has INT96 columns."""
+
+    def __init__(self, opened: Callable[[], RangeFile], order: DecodeCommand) -> None:
+        piece = _PIECES_BYTES // max(1, len(order.columns))
+        self._opened = opened
+        self._metadata = order.metadata
+        self._buffer = max(_LEAST_PIECE, min(_LARGEST_PIECE, piece))
+        self.coarse = self._open("us")
+        self.metadata = self.coarse.metadata
+        self._int96 = frozenset(int96_columns(self.coarse)) & set(order.columns)
+        self._fine = self._open("ns") if self._int96 else None
+
+    def _open(self, unit: str) -> pq.ParquetFile:
+        return pq.ParquetFile(
+            pa.PythonFile(self._opened(), mode="r"),
+            metadata=self._metadata,
+            pre_buffer=False,
+            buffer_size=self._buffer,
+            coerce_int96_timestamp_unit=unit,
+        )
+
+    def batches(self, group: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield a row group's rows."""
+        names = list(columns)
+        found = _batches(self.coarse, group, names, rows)
+        twice = [name for name in names if name in self._int96]
+        if self._fine is None or not twice:
+            yield from found
+            return
+        for batch, fine in zip(found, _batches(self._fine, group, twice, rows), strict=True):
+            for name in twice:
+                times = exact_times(batch.column(name), fine.column(name))
+                batch = batch.set_column(names.index(name), name, times)  # noqa: PLW2901  # column by column
+            yield batch
+
+
+def _batches(
+    file: pq.ParquetFile, group: int, names: list[str], rows: int
+) -> Iterator[pa.RecordBatch]:
+    for batch in file.iter_batches(
+        batch_size=rows, row_groups=[group], columns=names, use_threads=False
+    ):
+        yield batch.select(names)  # a name with a dot selects a field of a struct, too
+
+
+def _decode(file: _Parquet, order: DecodeCommand) -> Iterator[pa.RecordBatch]:
     """Yield batches as large as memory allows. Raises `_Refused` if one row is too large."""
-    columns = list(order.columns)
     for group in order.groups:
         about, done = file.metadata.row_group(group), 0
         expected = max(1, about.total_byte_size // max(1, about.num_rows))
@@ -118,11 +179,11 @@ def _decode(file: pq.ParquetFile, order: DecodeCommand) -> Iterator[pa.RecordBat
         while True:
             passed = 0
             try:
-                for batch in _group_batches(file, group, columns, rows):
+                for batch in file.batches(group, order.columns, rows):
                     behind = min(batch.num_rows, max(0, done - passed))
                     passed += batch.num_rows
                     if behind < batch.num_rows:
-                        yield batch.slice(behind).select(columns)
+                        yield batch.slice(behind)
                         done = passed
                 break
             except (MemoryError, pa.ArrowMemoryError):
@@ -131,22 +192,39 @@ def _decode(file: pq.ParquetFile, order: DecodeCommand) -> Iterator[pa.RecordBat
             rows = max(1, rows // _FEWER)
 
 
-def _group_batches(
-    file: pq.ParquetFile, group: int, columns: list[str], rows: int
-) -> Iterator[pa.RecordBatch]:
-    found: Iterator[pa.RecordBatch] = file.iter_batches(
-        batch_size=rows, row_groups=[group], columns=columns, use_threads=False
-    )
-    return found
+def _serve_orc(parent: _Parent, order: DecodeCommand) -> None:
+    """Send the rows of an ORC file. A scanner needs a third of the memory of whole stripes."""
+    ds = import_module("pyarrow.dataset")
+    source = pa.PythonFile(RangeFile(parent, "", order.size), mode="r")
+    fragment = ds.OrcFileFormat().make_fragment(source)
+    if order.kind == "orc schema":
+        schema = fragment.physical_schema.remove_metadata()
+        parent.send(pa.RecordBatch.from_pylist([], schema))
+        return
+    try:
+        for batch in fragment.to_batches(
+            columns=list(order.columns),
+            batch_size=BATCH_ROWS,
+            use_threads=False,
+            batch_readahead=0,
+            fragment_readahead=0,
+        ):
+            for each in cut(batch):
+                parent.send(each)
+    except (MemoryError, pa.ArrowMemoryError):
+        raise _Refused(
+            f"its rows cannot be read in {order.allowed >> 20} MiB; write the file again with"
+            " smaller stripes"
+        ) from None
 
 
-def _too_large(file: pq.ParquetFile, group: int, order: DecodeCommand, done: int) -> str:
+def _too_large(file: _Parquet, group: int, order: DecodeCommand, done: int) -> str:
     """Return an error text that names the column whose row ``done`` cannot be decoded alone."""
     which = f"its {len(order.columns)} columns together"
     for name in order.columns:
         passed = 0
         try:
-            for batch in _group_batches(file, group, [name], 1):
+            for batch in file.batches(group, [name], 1):
                 passed += batch.num_rows
                 if passed > done:
                     break
@@ -160,30 +238,20 @@ def _too_large(file: pq.ParquetFile, group: int, order: DecodeCommand, done: int
     )
 
 
-def _send(line: Connection, batch: pa.RecordBatch) -> None:
-    sink = pa.BufferOutputStream()
-    sink.write(BATCH)
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    line.send_bytes(sink.getvalue())
-
-
 def _serve(line: Connection, order: DecodeCommand) -> None:
-    piece = _PIECES_BYTES // max(1, len(order.columns))
-    source = RangeFile(_Parent(line, order.allowed), "", order.size)
-    file = pq.ParquetFile(
-        pa.PythonFile(source, mode="r"),
-        metadata=order.metadata,
-        pre_buffer=False,
-        buffer_size=max(_LEAST_PIECE, min(_LARGEST_PIECE, piece)),
-    )
+    parent = _Parent(line, order.allowed)
+    if order.kind.startswith("orc"):
+        _limit(_address_space_bytes() + order.allowed)
+        _serve_orc(parent, order)
+        return
+    file = _Parquet(partial(RangeFile, parent, "", order.size), order)
     _limit(_address_space_bytes() + order.allowed)
-    if order.is_footer:
-        _send(line, as_batch(group_ranges(file, *order.columns)))
+    if order.kind == "ranges":
+        parent.send(as_batch(group_ranges(file.coarse, *order.columns)))
         return
     for batch in _decode(file, order):
         for each in cut(batch):
-            _send(line, each)
+            parent.send(each)
 
 
 def _answer(line: Connection, order: DecodeCommand, before: int) -> bool:
@@ -196,8 +264,11 @@ def _answer(line: Connection, order: DecodeCommand, before: int) -> bool:
     except (pa.ArrowException, OSError, UnicodeError) as error:
         line.send_bytes(DAMAGED + f"{type(error).__name__}: {error}".encode())
         return False
-    pa.default_memory_pool().release_unused()
-    is_small = _address_space_bytes() - before <= _KEPT_BYTES
+    grown = _address_space_bytes() - before
+    if grown > _KEPT_BYTES // 2:  # memory that is given back after each small file costs more
+        pa.default_memory_pool().release_unused()
+        grown = _address_space_bytes() - before
+    is_small = grown <= _KEPT_BYTES
     line.send_bytes(END + (MORE if is_small else b""))
     return is_small
 
@@ -214,6 +285,8 @@ def _limit(size: int) -> None:
 
 def main(descriptor: int) -> None:
     """Serve commands of the parent until it closes the line, or until one leaves memory in use."""
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
     with Connection(descriptor) as line:
         before, goes_on = _address_space_bytes(), True
         while goes_on:
@@ -221,7 +294,12 @@ def main(descriptor: int) -> None:
                 request = line.recv_bytes()
             except EOFError:
                 return
-            goes_on = _answer(line, DecodeCommand(*pickle.loads(request)), before)  # noqa: S301  # our own parent's
+            order = DecodeCommand(*pickle.loads(request))  # noqa: S301  # our own parent's
+            if order.kind.startswith("orc"):  # what no Parquet file needs to wait for
+                without = _address_space_bytes()
+                import_module("pyarrow.dataset")
+                before += _address_space_bytes() - without
+            goes_on = _answer(line, order, before)
 
 
 if __name__ == "__main__":

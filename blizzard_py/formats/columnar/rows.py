@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_core.limits import TABLE_READER_BYTES, TABLE_READER_MOST_BYTES, TABLE_READER_PER_BYTE
-from blizzard_py.formats.parquet import process
-from blizzard_py.formats.parquet.file import TableFile, damaged
-from blizzard_py.formats.parquet.statistics import from_batch
+from blizzard_py.formats.columnar import process
+from blizzard_py.formats.columnar.file import ParquetFooter, StoredFile
+from blizzard_py.formats.columnar.statistics import from_batch
 from blizzard_py.slices.column_order import Range
 
 
@@ -85,7 +85,7 @@ def end_idle() -> None:
 
 
 def batches(
-    file: TableFile, groups: Sequence[int], columns: Sequence[str]
+    file: ParquetFooter, groups: Sequence[int], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of these row groups, in batches of at most 64 Ki rows and about 16 MB.
 
@@ -94,9 +94,16 @@ def batches(
     """
     present = set(file.schema_arrow.names)
     wanted = tuple(name for name in columns if name in present)
-    order = process.DecodeCommand(
-        file.metadata, file.size, tuple(groups), wanted, allowed(file.size)
-    )
+    size = file.stored.size
+    order = process.DecodeCommand(file.metadata, size, tuple(groups), wanted, allowed(size))
+    yield from decoded(file.stored, order)
+
+
+def decoded(file: StoredFile, order: process.DecodeCommand) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that a command asks for.
+
+    Raises `SourceError` if a row needs more than the limit.
+    """
     try:
         yield from _answers(file, order)
     except _Ended as error:
@@ -107,21 +114,21 @@ def batches(
         ) from error
 
 
-def ranges(file: TableFile, name: str) -> list[Range]:
+def ranges(file: ParquetFooter, name: str) -> list[Range]:
     """Return the column's range in each row group, from the footer.
 
     Raises `SourceError` if the footer contradicts itself.
     """
-    order = process.DecodeCommand(
-        file.metadata, file.size, (), (name,), allowed(file.size), is_footer=True
-    )
+    size = file.stored.size
+    order = process.DecodeCommand(file.metadata, size, (), (name,), allowed(size), "ranges")
     try:
-        return [one for batch in _answers(file, order) for one in from_batch(batch)]
+        return [one for batch in _answers(file.stored, order) for one in from_batch(batch)]
     except _Ended as error:
-        raise damaged(file.where, f"its footer contradicts itself about column {name}") from error
+        why = f"its footer contradicts itself about column {name}"
+        raise file.stored.damaged(why) from error
 
 
-def _answers(file: TableFile, order: process.DecodeCommand) -> Iterator[pa.RecordBatch]:
+def _answers(file: StoredFile, order: process.DecodeCommand) -> Iterator[pa.RecordBatch]:
     """Yield the answers of the process.
 
     Raises `_Ended`, and `SourceError` if the process refuses the file.
@@ -134,12 +141,12 @@ def _answers(file: TableFile, order: process.DecodeCommand) -> Iterator[pa.Recor
         while (answer := reader.receive())[0] != process.END:
             kind, content = answer
             if kind == process.READ:
-                reader.send(file.storage.read_range(file.path, *process.RANGE.unpack(content)))
+                reader.send(file.source.read_range(file.path, *process.RANGE.unpack(content)))
             elif kind == process.BATCH:
                 with pa.ipc.open_stream(content) as stream:
                     yield from stream
             elif kind == process.DAMAGED:
-                raise damaged(file.where, content.decode(errors="replace"))
+                raise file.damaged(content.decode(errors="replace"))
             else:
                 raise SourceError(f"{file.where}: {content.decode(errors='replace')}")
         is_idle = answer[1] == process.MORE

@@ -1,0 +1,142 @@
+"""Arrow batches as pieces, and their rows in the declared columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blizzard_core.errors import SourceError
+from blizzard_py.formats.columnar.calendars import Calendar, in_gregorian
+from blizzard_py.formats.nested_arrays import map_leaves
+from blizzard_py.formats.protocol import NO_OFFSET, OpenFile
+from blizzard_py.formats.typed_rows import TypedDecoder, rows_of
+from blizzard_py.job import RowSchema
+from blizzard_py.lines.failure import FileFailed, bounded
+from blizzard_py.lines.framing import Piece
+
+_REASON_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumns:
+    """What a file says once: all its columns, and the calendar of its dates."""
+
+    schema: pa.Schema
+    calendar: Calendar = "gregorian"
+
+    def wanted(self, schema: RowSchema) -> list[str]:
+        """Return the columns to read: the declared ones, or all if others are used.
+
+        Raises `FileFailed` if one of them occurs twice.
+        """
+        declared = {spec.name for spec in schema.fields}
+        every = not declared or schema.evolves or schema.unexpected_fields == "capture"
+        names = [name for name in self.schema.names if every or name in declared]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise FileFailed("parse", f"has two columns {twice!r}; write the file again with one")
+        return names
+
+
+def pieces_of(
+    file: OpenFile, batches: Iterable[pa.RecordBatch], columns: FileColumns
+) -> Iterator[Piece]:
+    """Yield a piece for each batch."""
+    for batch in batches:
+        file.count_unpacked(batch.nbytes)
+        cells = batch.num_rows * batch.num_columns
+        yield Piece(b"", NO_OFFSET, cells, lines=batch.num_rows, context=columns, rows=batch)
+
+
+class OpenRanges:
+    """An open file's ranges, as readers of stores request them."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self._file = file
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:  # noqa: ARG002  # there is one file
+        """Return the bytes. Raises `FileFailed`."""
+        return self._file.read_range(start, end)
+
+
+@contextmanager
+def file_failures(where: str) -> Iterator[None]:
+    """Turn the readers' `SourceError` into the failure of this file."""
+    try:
+        yield
+    except SourceError as error:
+        raise FileFailed("parse", str(error).removeprefix(f"{where}: ")) from error
+
+
+class BatchDecoder(TypedDecoder):
+    """The second half of a format whose pieces are batches."""
+
+    def __init__(self, schema: RowSchema, *, cuts_nanoseconds: bool, tolerant: bool) -> None:
+        super().__init__(schema, tolerant=tolerant)
+        self._cuts = cuts_nanoseconds
+
+    def rows(self, piece: Piece) -> _BatchRows:
+        """Return the batch's rows."""
+        return _BatchRows(piece, cuts_nanoseconds=self._cuts)
+
+    def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
+        """Return both halves of the batch."""
+        if piece.rows is None or piece.lines < 2:
+            return None
+        middle = piece.lines // 2
+        return (
+            replace(piece, rows=piece.rows.slice(0, middle), lines=middle, cells=0),
+            replace(piece, rows=piece.rows.slice(middle), lines=piece.lines - middle, cells=0),
+        )
+
+
+class _BatchRows:
+    def __init__(self, piece: Piece, *, cuts_nanoseconds: bool) -> None:
+        columns: Any = piece.context
+        self.types = {field.name: field.type for field in columns.schema}
+        self.count = piece.lines
+        self.bad: dict[int, str] = {}
+        self._calendar: Calendar = columns.calendar
+        self._cuts = cuts_nanoseconds
+        self._batch: pa.RecordBatch = piece.rows
+
+    def column(self, name: str) -> pa.Array:
+        """Return a column in today's calendar; null where that is in doubt."""
+
+        def failed(row: int, error: ValueError) -> None:
+            self.bad.setdefault(row, bounded(f"column {name!r}: {error}", _REASON_CHARACTERS))
+
+        found = self._batch.column(name)
+        if self._calendar != "gregorian" and has_times(found.type):
+            found = rows_of(
+                found,
+                lambda array: map_leaves(array, lambda leaf: in_gregorian(leaf, self._calendar)),
+                failed,
+            )
+        if self._cuts and has_times(found.type, "ns"):
+            found = map_leaves(found, _without_nanoseconds)
+        return found
+
+    def record(self, index: int) -> pa.RecordBatch:
+        """Return one record as it is stored."""
+        return self._batch.slice(index, 1)
+
+
+def has_times(kind: pa.DataType, unit: str = "") -> bool:
+    """Return whether a type has dates or times in it, at any depth; of one ``unit`` if given."""
+    if kind.num_fields:
+        return any(has_times(kind.field(at).type, unit) for at in range(kind.num_fields))
+    if pa.types.is_timestamp(kind):
+        return not unit or kind.unit == unit
+    return pa.types.is_date(kind) and not unit
+
+
+def _without_nanoseconds(leaf: pa.Array) -> pa.Array:
+    if not pa.types.is_timestamp(leaf.type) or leaf.type.unit != "ns":
+        return leaf
+    return pc.floor_temporal(leaf, unit="microsecond").cast(pa.timestamp("us", leaf.type.tz))

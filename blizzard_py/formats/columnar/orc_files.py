@@ -1,0 +1,50 @@
+"""The format ORC: batches of columns become rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from blizzard_core.settings.formats import OrcOptions
+from blizzard_py.formats.columnar.batches import (
+    BatchDecoder,
+    FileColumns,
+    OpenRanges,
+    file_failures,
+    pieces_of,
+)
+from blizzard_py.formats.columnar.file import StoredFile
+from blizzard_py.formats.columnar.process import DecodeCommand
+from blizzard_py.formats.columnar.rows import allowed, decoded
+from blizzard_py.formats.protocol import OpenFile
+from blizzard_py.formats.typed_rows import TypedFormat, check_names
+from blizzard_py.job import RowSchema
+from blizzard_py.lines.framing import Piece
+
+
+@dataclass(frozen=True, slots=True)
+class OrcFormat(TypedFormat):
+    """ORC files as a `Format`."""
+
+    options: OrcOptions
+
+    def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece]:
+        """Yield the batches of all stripes."""
+        stored = StoredFile(OpenRanges(file), file.path, file.size, file.path, "ORC")
+        command = DecodeCommand(None, file.size, (), (), allowed(file.size), "orc schema")
+        with file_failures(file.path):
+            [nothing] = decoded(stored, command)
+            columns = FileColumns(nothing.schema)
+            check_names(columns.schema.names, schema.fields)
+            command = command._replace(columns=tuple(columns.wanted(schema)), kind="orc")
+            yield from pieces_of(file, decoded(stored, command), columns)
+
+    def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> BatchDecoder:  # noqa: ARG002  # there is no compiled code
+        """Return the decoder of these columns."""
+        cuts = self.options.nanoseconds == "cut"
+        return BatchDecoder(schema, cuts_nanoseconds=cuts, tolerant=tolerant)
+
+
+def format_of(options: OrcOptions) -> OrcFormat:
+    """Return ORC with these options."""
+    return OrcFormat(options)

@@ -1,0 +1,52 @@
+"""The format Parquet: batches of columns become rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from blizzard_core.settings.formats import ParquetOptions
+from blizzard_py.formats.columnar.batches import (
+    BatchDecoder,
+    FileColumns,
+    OpenRanges,
+    file_failures,
+    pieces_of,
+)
+from blizzard_py.formats.columnar.calendars import calendar_of
+from blizzard_py.formats.columnar.file import StoredFile, opened
+from blizzard_py.formats.columnar.rows import batches
+from blizzard_py.formats.protocol import OpenFile
+from blizzard_py.formats.typed_rows import TypedFormat, check_names
+from blizzard_py.job import RowSchema
+from blizzard_py.lines.framing import Piece
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFormat(TypedFormat):
+    """Parquet files as a `Format`."""
+
+    options: ParquetOptions
+
+    def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece]:
+        """Yield the batches of all row groups."""
+        stored = StoredFile(OpenRanges(file), file.path, file.size, file.path)
+        with file_failures(file.path), opened(stored) as parquet:
+            about = parquet.metadata
+            mode = self.options.datetime_rebase_mode
+            calendar = calendar_of(about.metadata or {}, about.created_by or "", mode)
+            columns = FileColumns(parquet.schema_arrow.remove_metadata(), calendar)
+            check_names(columns.schema.names, schema.fields)
+            wanted = columns.wanted(schema)
+            every = range(about.num_row_groups)
+            yield from pieces_of(file, batches(parquet, every, wanted), columns)
+
+    def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> BatchDecoder:  # noqa: ARG002  # there is no compiled code
+        """Return the decoder of these columns."""
+        cuts = self.options.nanoseconds == "cut"
+        return BatchDecoder(schema, cuts_nanoseconds=cuts, tolerant=tolerant)
+
+
+def format_of(options: ParquetOptions) -> ParquetFormat:
+    """Return Parquet with these options."""
+    return ParquetFormat(options)

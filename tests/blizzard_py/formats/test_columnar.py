@@ -1,0 +1,457 @@
+"""Parquet and ORC files through whole tasks, and what they refuse."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+import random
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import orc
+from pydantic import TypeAdapter, ValidationError
+
+from blizzard_core.limits import EXPANSION
+from blizzard_core.settings.formats import FormatSettings, OrcOptions, ParquetOptions
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.storage.local import LocalStorage
+from blizzard_core.storage.protocol import Entry
+from blizzard_py.dead_letters.reader import DeadLetter
+from blizzard_py.formats.columnar import rows as columnar_rows
+from blizzard_py.formats.columnar.calendars import Calendar, Mode, calendar_of, in_gregorian
+from blizzard_py.formats.names import format_of
+from blizzard_py.job import FieldSpec, JobFile, PartitionRule
+from blizzard_py.kernels.report import TaskReport
+from blizzard_py.sources.files.file_names import accepts
+from blizzard_py.sources.files.lines import read_records
+from blizzard_py.sources.files.sampling import first_lines
+from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
+from tests.support.thrift_tree import Tree, edited
+
+KINDS = ("parquet", "orc")
+FIELDS = specs(id="int64", note="string")
+
+
+def utc(*parts: int) -> dt.datetime:
+    return dt.datetime(*parts, tzinfo=dt.UTC)  # type: ignore[misc, arg-type]  # year, month, day …
+
+
+def nested(name: str, kind: Any, **children: Any) -> FieldSpec:
+    return FieldSpec(name, kind, nullable=True, children=specs(**children))
+
+
+def decimal(precision: int, scale: int) -> FieldSpec:
+    return FieldSpec("c", "decimal", nullable=True, precision=precision, scale=scale)
+
+
+def options(kind: str, **given: Any) -> FormatSettings:
+    return TypeAdapter[FormatSettings](FormatSettings).validate_python({"type": kind, **given})
+
+
+def written(kind: str, table: pa.Table, **given: Any) -> bytes:
+    target = io.BytesIO()
+    (pq.write_table if kind == "parquet" else orc.write_table)(table, target, **given)
+    return target.getvalue()
+
+
+def harness(root: Path, kind: str, form: FormatSettings | None = None, **given: Any) -> Any:
+    given = {"fields": FIELDS, "metadata": ("_source_line",), **given}
+    return IngestJobHarness(root, format=form or options(kind), **given)
+
+
+def reasons(report: TaskReport) -> dict[str, str]:
+    return {file.path: file.error for file in report.files if file.outcome == "quarantined"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("attempt", [0, 1, 2])
+def test_rows_and_letters_have_their_numbers(tmp_path: Path, kind: str, attempt: int) -> None:
+    world = harness(tmp_path, kind, fields=(*specs(id="int32"), *specs(note="string")))
+    ids = [1, 1 << 40, None, 4]
+    world.put(f"a.{kind}", written(kind, pa.table({"note": list("abcd"), "id": ids, "x": ids})))
+    world.put(f"b.{kind}", written(kind, pa.table({"id": [5]})))
+    report = world.run_task(attempt=attempt)
+    rows = [(row["_source_line"], row["id"], row["note"]) for row in world.rows(report)]
+    assert rows == [(1, 1, "a"), (3, None, "c"), (4, 4, "d"), (1, 5, None)]
+    [letter] = world.letters(report)
+    assert (letter["line"], letter["offset"], letter["stage"]) == (2, -1, "parse")
+    assert json.loads(letter["raw"]) == {"note": "b", "id": 1 << 40}
+    assert {field.name for field in report.unexpected} == {"x"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_count_over_row_groups_and_batches(tmp_path: Path, kind: str) -> None:
+    count = 200_000
+    table = pa.table({"id": range(count), "note": [f"text {n}" for n in range(count)]})
+    cut = {"row_group_size": 30_000} if kind == "parquet" else {"stripe_size": 200_000}
+    world = harness(tmp_path, kind)
+    world.put(f"a.{kind}", written(kind, table, **cut))
+    report = world.run_task(threads=3)
+    assert [row["_source_line"] - 1 for row in world.rows(report)] == list(range(count))
+    assert world.ids(report) == list(range(count))
+
+
+def test_only_declared_columns_are_read(tmp_path: Path) -> None:
+    noise = pa.array([random.Random(n).randbytes(1000) for n in range(8000)])
+    table = pa.table({"id": range(8000), "noise": noise})
+    world = harness(tmp_path, "parquet", fields=specs(id="int64"))
+    data = written("parquet", table)
+    world.put("a.parquet", data)
+    report = world.run_task()
+    assert len(world.rows(report)) == 8000
+    assert by_path(report)["a.parquet"].bytes_read < len(data) // 20
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_whose_columns_cannot_fit_is_quarantined_alone(tmp_path: Path, kind: str) -> None:
+    fields = (FieldSpec("id", "int64", nullable=False), *specs(note="string", at="timestamp"))
+    world = harness(tmp_path, kind, fields=fields)
+    files = {
+        "a": pa.table({"note": ["x"]}),
+        "b": pa.table({"other": [1]}),
+        "c": pa.table({"id": [1], "at": [True]}),
+        "good": pa.table({"id": [7]}),
+    }
+    for name, table in files.items():
+        world.put(f"{name}.{kind}", written(kind, table))
+    report = world.run_task()
+    assert world.ids(report) == [7]
+    found = reasons(report)
+    assert "column 'id': is required" in found[f"a.{kind}"]
+    assert "column 'id': is required" in found[f"b.{kind}"]
+    assert "column 'at' is bool, which cannot be timestamp" in found[f"c.{kind}"]
+
+
+def test_a_file_without_a_known_column_names_those_it_has(tmp_path: Path) -> None:
+    world = harness(tmp_path, "parquet")
+    world.put("a.parquet", written("parquet", pa.table({"ID": [1], "Note": ["x"]})))
+    [reason] = reasons(world.run_task()).values()
+    assert reason == "the file's schema has none of the columns, but ID, Note"
+
+
+def test_two_columns_of_one_name_are_refused_if_they_are_used(tmp_path: Path) -> None:
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], ["x", "x", "id"])
+    world = harness(tmp_path, "parquet", fields=specs(id="int64"))
+    world.put("a.parquet", written("parquet", twice))
+    assert world.ids(world.run_task()) == [3]
+    captures = harness(tmp_path, "parquet", fields=specs(id="int64"), unexpected_fields="capture")
+    assert reasons(captures.run_task()) == {
+        "a.parquet": "has two columns 'x'; write the file again with one"
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_without_a_field_follow_the_schema(tmp_path: Path, kind: str) -> None:
+    table = pa.table(
+        {
+            "id": [1, 2],
+            "s": pa.array([{"a": 1, "b": [2]}, None]),
+            "day": [dt.date(2024, 5, 6), None],
+        }
+    )
+    given: dict[str, Any] = {"fields": specs(id="int64")}
+    captures = harness(tmp_path, kind, unexpected_fields="capture", **given)
+    captures.put(f"a.{kind}", written(kind, table))
+    rescued = [row["_rescued"] for row in captures.rows(captures.run_task())]
+    assert [json.loads(text) for text in rescued] == [
+        {"s": {"a": 1, "b": [2]}, "day": "2024-05-06"},
+        {"s": None, "day": None},
+    ]
+    fails = harness(tmp_path, kind, unexpected_fields="fail", **given)
+    assert reasons(fails.run_task()) == {
+        f"a.{kind}": "unexpected field 's', which the schema lacks"
+    }
+    evolves = harness(tmp_path, kind, evolves=True, **given)
+    found = {field.name: field.values for field in evolves.run_task().unexpected}
+    assert found == {"s": ('{"a": 1, "b": [2]}',), "day": ('"2024-05-06"',)}
+
+
+MAP = pa.map_(pa.string(), pa.int32())
+TYPES: list[tuple[pa.Array, FieldSpec, Any]] = [
+    (pa.array(["x"], pa.large_string()), *specs(c="string"), "x"),
+    (pa.array(["x"], pa.string_view()), *specs(c="string"), "x"),
+    (pa.array(["x"]).dictionary_encode(), *specs(c="string"), "x"),
+    (pa.array([b"x"], pa.binary(1)), *specs(c="binary"), b"x"),
+    (pa.array([1.5], pa.float16()), *specs(c="float32"), 1.5),
+    (pa.array([200], pa.uint8()), *specs(c="int32"), 200),
+    (pa.array([2**64 - 1], pa.uint64()), decimal(20, 0), Decimal(2**64 - 1)),
+    (pa.array([Decimal("1.50")]), decimal(9, 2), Decimal("1.50")),
+    (pa.array([1], pa.int64()), *specs(c="string"), "1"),
+    (pa.array(["2024-05-06T07:08:09Z"]), *specs(c="timestamp"), utc(2024, 5, 6, 7, 8, 9)),
+    (pa.array([5], pa.timestamp("ms")), *specs(c="timestamp"), utc(1970, 1, 1, 0, 0, 0, 5000)),
+    (pa.array([5], pa.timestamp("s", "+01:00")), *specs(c="timestamp"), utc(1970, 1, 1, 0, 0, 5)),
+    (pa.nulls(1), *specs(c="int64"), None),
+    (pa.array([[("k", 1)]], MAP), nested("c", "map", value="int64"), [("k", 1)]),
+    (pa.array([{"a": 1, "z": 9}]), nested("c", "struct", a="int64", b="date"), {"a": 1, "b": None}),
+    (pa.array([{"a": [1]}]), *specs(c="json"), '{"a": [1]}'),
+    (pa.array([b"0" * 16], pa.uuid()), *specs(c="string"), "30303030-3030-3030-3030-303030303030"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("array", "spec", "expected"), TYPES, ids=lambda each: str(getattr(each, "type", ""))
+)
+def test_types_become_the_declared_ones(
+    tmp_path: Path, array: pa.Array, spec: FieldSpec, expected: Any
+) -> None:
+    world = harness(tmp_path, "parquet", fields=(spec,))
+    world.put("a.parquet", written("parquet", pa.table({"c": array})))
+    report = world.run_task()
+    assert [row["c"] for row in world.rows(report)] == [expected], report.files
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nanoseconds_are_bad_or_cut(tmp_path: Path, kind: str) -> None:
+    nanos = pa.array([-1, 1000, 1001], pa.timestamp("ns"))
+    structs = pa.StructArray.from_arrays([nanos], ["t"])
+    data = written(
+        kind,
+        pa.table({"t": nanos, "n": structs}),
+        **({"version": "2.6"} if kind == "parquet" else {}),
+    )
+    fields = (
+        *specs(t="timestamp"),
+        nested("n", "struct", t="timestamp"),
+    )
+    strict = harness(tmp_path, kind, fields=fields)
+    strict.put(f"a.{kind}", data)
+    report = strict.run_task()
+    assert [row["_source_line"] for row in strict.rows(report)] == [2]
+    assert [letter["line"] for letter in strict.letters(report)] == [1, 3]
+    cuts = harness(tmp_path, kind, options(kind, nanoseconds="cut"), fields=fields)
+    times = [(row["t"], row["n"]["t"]) for row in cuts.rows(cuts.run_task())]
+    epoch = utc(1970, 1, 1)
+    micros = [dt.timedelta(microseconds=each) for each in (-1, 1, 1)]
+    assert times == [(epoch + each, epoch + each) for each in micros]
+
+
+def test_int96_times_are_those_that_were_written(tmp_path: Path) -> None:
+    times = [utc(1000, 1, 1), utc(2500, 1, 1), utc(2024, 5, 6, 7, 8, 9, 10)]
+    table = pa.table({"id": [1, 2, 3], "t": pa.array(times, pa.timestamp("us", "UTC"))})
+    world = harness(tmp_path, "parquet", fields=specs(id="int64", t="timestamp"))
+    world.put("a.parquet", written("parquet", table, use_deprecated_int96_timestamps=True))
+    rows = world.rows(world.run_task())
+    assert [row["t"] for row in rows] == times
+
+
+def test_int96_times_keep_their_nanoseconds_or_are_bad(tmp_path: Path) -> None:
+    def data(*nanos: int) -> bytes:
+        table = pa.table({"t": pa.array(nanos, pa.timestamp("ns"))})
+        return written("parquet", table, use_deprecated_int96_timestamps=True)
+
+    world = harness(tmp_path, "parquet", fields=specs(t="timestamp"))
+    world.put("a.parquet", data(1000, 1001, -999))
+    report = world.run_task()
+    assert [row["_source_line"] for row in world.rows(report)] == [1]
+    assert [json.loads(letter["raw"])["t"][-11:] for letter in world.letters(report)] == [
+        "0.000001001", "9.999999001",
+    ]  # fmt: skip
+
+
+JULIAN_FIRST, DAY = -719_164, 86_400_000_000  # 1 January of year 1 in the Julian calendar
+
+
+def _julian_dates(last: int) -> list[tuple[int, tuple[int, int, int]]]:
+    """Return days since 1970 and their Julian dates, counted one by one from the year 1."""
+    found, day = [], JULIAN_FIRST
+    for year in range(1, 1583):
+        months = [31, 29 if year % 4 == 0 else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+        for month, length in enumerate(months, 1):
+            for of_month in range(1, length + 1):
+                if day <= last:
+                    found.append((day, (year, month, of_month)))
+                day += 1
+    return found
+
+
+def test_julian_dates_stay_the_dates_that_they_were() -> None:
+    known = _julian_dates(-141_428)
+    assert known[-1] == (-141_428, (1582, 10, 4))
+    days = pa.array([day for day, _ in known], pa.int32()).view(pa.date32())
+    moved = in_gregorian(days, "julian").to_pylist()
+    for date, (_, (year, month, day)) in zip(moved, known, strict=True):
+        leap = (month, day) == (2, 29) and year % 100 == 0 and year % 400 != 0
+        assert date == (dt.date(year, 3, 1) if leap else dt.date(year, month, day))
+    assert all(one <= other for one, other in pairwise(moved))
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_julian_times_keep_their_time_of_day(unit: str) -> None:
+    scale = {"s": 1, "ms": 1000, "us": 1_000_000}[unit]
+    values = [(-141_428 * 86_400 + 3661) * scale, -141_427 * 86_400 * scale, None, 0]
+    found = in_gregorian(pa.array(values, pa.timestamp(unit, "UTC")), "julian").to_pylist()
+    assert found == [
+        utc(1582, 10, 4, 1, 1, 1), utc(1582, 10, 15), None, utc(1970, 1, 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("metadata", "writer", "mode", "calendar"),
+    [
+        ({}, "parquet-cpp-arrow version 26.0.1", "error", "gregorian"),
+        ({}, "parquet-mr version 1.10.1", "error", "unknown"),
+        ({}, "parquet-mr version 1.10.1", "legacy", "julian"),
+        ({}, "parquet-mr version 1.10.1", "corrected", "gregorian"),
+        ({b"org.apache.spark.version": b"2.4.8"}, "parquet-mr", "corrected", "julian"),
+        ({b"org.apache.spark.version": b"3.5.0"}, "parquet-mr", "legacy", "gregorian"),
+        (
+            {b"org.apache.spark.version": b"3.5.0", b"org.apache.spark.legacyDateTime": b""},
+            "parquet-mr",
+            "error",
+            "julian",
+        ),
+    ],
+)
+def test_a_footer_tells_the_calendar(
+    metadata: dict[bytes, bytes], writer: str, mode: Mode, calendar: Calendar
+) -> None:
+    assert calendar_of(metadata, writer, mode) == calendar
+
+
+def _by_hive(footer: Tree) -> None:
+    footer[6] = (8, b"parquet-mr version 1.8.1")
+
+
+def test_old_dates_of_an_unknown_calendar_are_bad_records(tmp_path: Path) -> None:
+    old, new = dt.date(1500, 1, 1), dt.date(2024, 5, 6)
+    table = pa.table({"d": [old, new], "l": [[new], [old]]})
+    data = edited(written("parquet", table), _by_hive)
+    fields = (
+        *specs(d="date"),
+        nested("l", "list", element="date"),
+    )
+    world = harness(tmp_path, "parquet", fields=fields)
+    world.put("a.parquet", data)
+    report = world.run_task()
+    assert world.rows(report) == []
+    first, second = world.letters(report)
+    assert first["error"].startswith("column 'd': is before 1582-10-15")
+    assert second["error"].startswith("column 'l': is before 1582-10-15")
+    legacy = harness(
+        tmp_path, "parquet", options("parquet", datetime_rebase_mode="legacy"), fields=fields
+    )
+    moved = dt.date(1499, 12, 23)
+    assert [(row["d"], row["l"]) for row in legacy.rows(legacy.run_task())] == [
+        (moved, [new]), (new, [moved]),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_letters_come_again_as_the_rows_of_a_mended_schema(tmp_path: Path, kind: str) -> None:
+    world = harness(tmp_path, kind, fields=specs(id="int32", at="timestamp"))
+    at = utc(2024, 5, 6, 7, 8, 9, 123456)
+    world.put(f"a.{kind}", written(kind, pa.table({"id": [1 << 40], "at": [at]})))
+    [letter] = world.letters(world.run_task())
+    form = format_of(options(kind))
+    found = DeadLetter("a", "", "parse", "", line=1, raw=letter["raw"].encode())
+    [content] = form.replay_contents([found])
+    again = harness(
+        tmp_path / "2", kind, form.replay_settings(), fields=specs(id="int64", at="timestamp")
+    )
+    again.put("a.ndjson", content)
+    [row] = again.rows(again.run_task())
+    assert (row["id"], row["at"]) == (1 << 40, at)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_without_a_directory_is_a_bad_record(tmp_path: Path, kind: str) -> None:
+    world = harness(tmp_path, kind, rules=(PartitionRule("note", key="note"),))
+    table = pa.table({"id": [1, 2], "note": ["x", "n" * 300]})
+    world.put(f"a.{kind}", written(kind, table))
+    report = world.run_task()
+    assert world.ids(report) == [1]
+    [letter] = world.letters(report)
+    assert (letter["line"], letter["stage"]) == (2, "partition")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_and_single_records_are_lines(tmp_path: Path, kind: str) -> None:
+    data = written(kind, pa.table({"id": [1, 2], "t": [dt.date(2024, 5, 6), None]}))
+    (tmp_path / f"a.{kind}").write_bytes(data)
+    store, size = LocalStorage(str(tmp_path)), len(data)
+    lines = first_lines(store, Entry(f"a.{kind}", size, 0.0), 1000, options(kind))
+    assert [json.loads(line) for line in lines] == [
+        {"id": 1, "t": "2024-05-06"},
+        {"id": 2, "t": None},
+    ]
+    found = read_records(store, JobFile(f"a.{kind}", size), [2, 9], EXPANSION, options(kind))
+    assert {number: json.loads(raw) for number, raw in found.items()} == {2: {"id": 2, "t": None}}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_costs_only_its_file(tmp_path: Path, kind: str) -> None:
+    """Changed bytes may read as other values, since these formats have no checksums by default."""
+    rng = random.Random(kind)
+    table = pa.table({"id": range(300), "note": [f"text {n % 7}" for n in range(300)]})
+    data = written(kind, table)
+    world = harness(tmp_path, kind)
+    for number in range(150):
+        changed = bytearray(data)
+        for _ in range(rng.choice([1, 1, 3])):
+            changed[rng.randrange(len(data))] = rng.randrange(256)
+        end = rng.randrange(len(data)) if number % 5 == 0 else len(data)
+        world.put(f"{number:03}.{kind}", bytes(changed[:end]))
+    world.put(f"good.{kind}", data)
+    report = world.run_task()
+    found = by_path(report)
+    assert (found[f"good.{kind}"].outcome, found[f"good.{kind}"].rows) == ("ingested", 300)
+    assert {file.outcome for file in report.files} == {"ingested", "quarantined"}
+    assert all(file.error for file in report.files if file.outcome == "quarantined")
+
+
+def test_rows_without_end_of_few_bytes_are_refused(tmp_path: Path) -> None:
+    table = pa.table({"id": pa.repeat(pa.scalar(1, pa.int64()), 30_000_000)})
+    world = harness(tmp_path, "parquet")
+    world.put("a.parquet", written("parquet", table, row_group_size=1 << 25))
+    assert len((world.source / "a.parquet").read_bytes()) < 1 << 20
+    [reason] = reasons(world.run_task()).values()
+    assert "becomes more than 256 times its" in reason
+
+
+def test_a_row_of_a_gigabyte_costs_limited_memory(tmp_path: Path) -> None:
+    texts = pa.array(["x" * (1 << 27)])
+    world = harness(tmp_path, "parquet", fields=specs(**{f"t{n}": "string" for n in range(8)}))
+    table = pa.table({f"t{n}": texts for n in range(8)})
+    world.put("a.parquet", written("parquet", table, use_dictionary=False, compression="zstd"))
+    [reason] = reasons(world.run_task()).values()
+    assert "cannot be read in 256 MiB" in reason or "a row of" in reason
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_process_decodes_many_small_files(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columnar_rows.end_idle()
+    started: list[int] = []
+    start = columnar_rows.RowReader.__init__
+
+    def counted(reader: columnar_rows.RowReader) -> None:
+        start(reader)
+        started.append(reader.pid)
+
+    monkeypatch.setattr(columnar_rows.RowReader, "__init__", counted)
+    world = harness(tmp_path, kind)
+    data = written(kind, pa.table({"id": range(2000), "note": ["x"] * 2000}))
+    for number in range(20):
+        world.put(f"{number:02}.{kind}", data)
+    assert len(world.rows(world.run_task())) == 40_000
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize(("kind", "model"), [("parquet", ParquetOptions), ("orc", OrcOptions)])
+def test_settings(kind: str, model: type[ParquetOptions | OrcOptions]) -> None:
+    source = SourceSettings(source_uri="/in", format=options(kind))
+    assert isinstance(source.format, model)
+    assert accepts(source)(f"a.{kind}")
+    assert not accepts(source)(f"a.{kind}.gz")
+    with pytest.raises(ValidationError, match="mergeSchema: not needed"):
+        options(kind, mergeSchema=True)
+    if kind == "parquet":
+        with pytest.raises(ValidationError, match="datetimeRebaseMode is datetime_rebase_mode"):
+            options(kind, datetimeRebaseMode="LEGACY")

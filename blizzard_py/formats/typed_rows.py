@@ -31,7 +31,7 @@ _REASON_CHARACTERS = 200
 
 
 class TypedFormat:
-    """What formats with types do with letters: their rows are lines of JSON."""
+    """The letters of a format with types: their rows are lines of JSON."""
 
     __slots__ = ()
 

@@ -24,7 +24,7 @@ _REASON_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class FileColumns:
-    """What a file says once: all its columns, and the calendar of its dates."""
+    """A file's columns, and the calendar of its dates."""
 
     schema: pa.Schema
     calendar: Calendar = "gregorian"

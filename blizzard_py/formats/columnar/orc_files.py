@@ -23,7 +23,7 @@ from blizzard_py.lines.framing import Piece
 
 
 @dataclass(frozen=True, slots=True)
-class OrcFormat(TypedFormat):
+class OrcFiles(TypedFormat):
     """ORC files as a `Format`."""
 
     options: OrcOptions
@@ -45,6 +45,6 @@ class OrcFormat(TypedFormat):
         return BatchDecoder(schema, cuts_nanoseconds=cuts, tolerant=tolerant)
 
 
-def format_of(options: OrcOptions) -> OrcFormat:
+def format_of(options: OrcOptions) -> OrcFiles:
     """Return ORC with these options."""
-    return OrcFormat(options)
+    return OrcFiles(options)

@@ -23,7 +23,7 @@ from blizzard_py.lines.framing import Piece
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetFormat(TypedFormat):
+class ParquetFiles(TypedFormat):
     """Parquet files as a `Format`."""
 
     options: ParquetOptions
@@ -47,6 +47,6 @@ class ParquetFormat(TypedFormat):
         return BatchDecoder(schema, cuts_nanoseconds=cuts, tolerant=tolerant)
 
 
-def format_of(options: ParquetOptions) -> ParquetFormat:
+def format_of(options: ParquetOptions) -> ParquetFiles:
     """Return Parquet with these options."""
-    return ParquetFormat(options)
+    return ParquetFiles(options)

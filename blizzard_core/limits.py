@@ -136,6 +136,21 @@ WHOLE_FILE_BYTES = 64 << 20
 Beyond: the file is quarantined, stage `parse`
 Test: test_text_and_binary.py::test_a_file_above_the_limit_of_a_row_is_quarantined
 """
+ZIP_MEMBERS = 10_000
+"""Members of a zip archive
+Beyond: the file is quarantined, stage `decompress`
+Test: test_zip.py::test_an_archive_above_a_limit_is_quarantined
+"""
+ZIP_DIRECTORY_BYTES = 16 << 20
+"""Its directory
+Beyond: the same
+Test: test_zip.py::test_an_archive_above_a_limit_is_quarantined
+"""
+ZIP_NAME_BYTES = 1024
+"""A member's name in it
+Beyond: the same
+Test: test_zip.py::test_an_archive_above_a_limit_is_quarantined
+"""
 
 # --- Dead letters ----------------------------------------------------------------------------
 

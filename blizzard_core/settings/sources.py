@@ -26,7 +26,7 @@ from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
 from blizzard_core.settings.schema import OwnSchema
 from blizzard_core.storage.protocol import order_key
 
-SourceCompression = Literal["auto", "gzip", "zstd", "bzip2", "xz", "lz4", "snappy", "none"]
+SourceCompression = Literal["auto", "gzip", "zstd", "bzip2", "xz", "lz4", "snappy", "zip", "none"]
 OnBadRecord = Literal["quarantine_record", "quarantine_file", "fail"]
 MetadataColumn = Literal["_source_file", "_source_line", "_ingested_at"]
 

@@ -65,7 +65,7 @@ class DeadLetter:
 
     ``uri`` is the source file's, ``raw`` the line without its end, its first
     bytes only if ``truncated``, and ``length`` the bytes of the whole line. ``header`` is the
-    file's, where a record cannot be read without it.
+    file's, where a record cannot be read without it; ``member`` is the name within an archive.
     """
 
     uri: str
@@ -79,6 +79,7 @@ class DeadLetter:
     more: int = 0
     kept: bool = False
     header: bytes = b""
+    member: str = ""
 
     def to_json(self, found: DeadLetterObject) -> dict[str, Any]:
         """Return what ``blizzard dlq list --json`` prints."""
@@ -88,6 +89,7 @@ class DeadLetter:
             "replayed": found.replayed,
             "path": self.uri,
             "line": self.line or None,
+            **({"member": self.member} if self.member else {}),
             "stage": self.stage,
             "error": self.error,
             "timestamp": self.timestamp,
@@ -171,6 +173,7 @@ def _letter(document: dict[str, Any], kind: Kind) -> DeadLetter:
         truncated=bool(document.get("truncated", False)),
         more=int(document.get("more", 0)),
         header=_text({"header": "", **document}, "header").encode("utf-8", "surrogateescape"),
+        member=_text({"member": "", **document}, "member"),
     )
 
 

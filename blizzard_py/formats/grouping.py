@@ -64,7 +64,8 @@ def _bad_by_file(
     for record in bad:
         file = bisect_right(line_starts, record.index) - 1
         numbers = chunks[file].skipped - line_starts[file]
-        moved = record.moved(numbers, chunks[file].offset - byte_starts[file])
+        place = chunks[file].offset - byte_starts[file]
+        moved = record.moved(numbers, place, chunks[file].member)
         found.setdefault(file, []).append(moved)
     return found
 

@@ -22,8 +22,8 @@ from blizzard_py.formats.protocol import (
     Parsed,
     RecordBytes,
 )
+from blizzard_py.formats.source_file import SourceFile
 from blizzard_py.job import FileLimits, JobFile, Place, RowSchema
-from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece
@@ -122,9 +122,10 @@ def _read_through(source: Place, file: JobFile, limits: FileLimits) -> None:
     storage = open_source(source.uri, dict(source.options))
     expansion = Expansion(file.size, limits.expansion)
     try:
-        with opened(storage, file, expansion) as blocks:
-            for _ in blocks:
-                pass
+        with SourceFile(storage, file, expansion) as opened_file:
+            for blocks in opened_file.streams():
+                for _ in blocks:
+                    pass
     except FileFailed:
         return  # the task will meet and report the same error
 

@@ -46,7 +46,7 @@ class BadRecord:
 
     ``length`` is in bytes without a line end. ``head`` is the record, or the start of one that is
     too long. ``header`` is the file's, if the record cannot be read without it. ``offset`` is
-    `NO_OFFSET` if the format has no addresses.
+    `NO_OFFSET` if the format has no addresses. ``member`` is the name within an archive.
     """
 
     index: int
@@ -56,11 +56,12 @@ class BadRecord:
     reason: str
     stage: str = "parse"
     header: bytes = b""
+    member: str = ""
 
-    def moved(self, numbers: int, offset: int) -> BadRecord:
+    def moved(self, numbers: int, offset: int, member: str = "") -> BadRecord:
         """Return the record so many numbers and bytes further; one without an offset stays so."""
         there = NO_OFFSET if self.offset == NO_OFFSET else self.offset + offset
-        return replace(self, index=self.index + numbers, offset=there)
+        return replace(self, index=self.index + numbers, offset=there, member=member)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from typing import Self
 
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.text import utf8_name
 from blizzard_py.formats.protocol import Format
 from blizzard_py.job import JobFile, RowSchema
+from blizzard_py.lines.archives.members import MemberStream, member_streams
+from blizzard_py.lines.codecs.names import ZIP_ENDING, ZIP_MAGICS
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.expansion import Expansion
-from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.failure import ArchiveFound, FileFailed
 from blizzard_py.lines.framing import Piece, RefusedRecord
 from blizzard_py.lines.source import ObjectRanges
 
@@ -37,6 +41,7 @@ class SourceFile:
         self._expansion = expansion
         self._counted = counted
         self._opened = ExitStack()
+        self._member: MemberStream | None = None
 
     @property
     def path(self) -> str:
@@ -63,15 +68,54 @@ class SourceFile:
 
         Raises `FileFailed` also at the end, if the object changed under `read_range`.
         """
-        yield from form.pieces(self, schema)
+        try:
+            yield from form.pieces(self, schema)
+        except ArchiveFound:
+            yield from self._pieces_of_members(form, schema)
         self._check_unchanged()
 
+    def _pieces_of_members(
+        self, form: Format, schema: RowSchema
+    ) -> Iterator[Piece | RefusedRecord]:
+        """Yield each member as a file with its own beginning; numbers go on."""
+        for member in self._members():
+            self._member = member
+            try:
+                for item in form.pieces(self, schema):
+                    yield replace(item, member=member.name)
+                for _ in self.blocks():
+                    pass  # its checksum is known at its end
+            except FileFailed as error:
+                raise error.within(member.name) from error
+
+    def streams(self) -> Iterator[Iterator[bytes]]:
+        """Yield the decompressed stream, or that of each member of an archive."""
+        blocks = self.blocks()
+        try:
+            first = next(blocks, b"")
+        except ArchiveFound:
+            yield from (member.blocks for member in self._members())
+        else:
+            yield chain([first], blocks)
+
     def blocks(self) -> Iterator[bytes]:
-        """Return the decompressed stream. Raises `FileFailed`, also while it is read."""
-        found = self._opened.enter_context(opened(self._storage, self._file, self._expansion))
+        """Return the decompressed stream, while an archive is read that of the member.
+
+        Raises `FileFailed`, also while it is read, and `ArchiveFound`.
+        """
+        if self._member is not None:
+            found = self._member.blocks
+        elif self.path.endswith(ZIP_ENDING) and self._ranges.read(0, 4) in ZIP_MAGICS:
+            raise ArchiveFound  # without another request for its beginning
+        else:
+            found = self._opened.enter_context(opened(self._storage, self._file, self._expansion))
         for block in found:
             self._counted(len(block))
             yield block
+
+    def _members(self) -> Iterator[MemberStream]:
+        ranges = self._ranges
+        return member_streams(ranges.read, ranges.size, self._expansion)
 
     def read_range(self, start: int, end: int) -> bytes:
         """Return the stored bytes ``start`` to ``end``. Raises `FileFailed`."""

@@ -13,6 +13,7 @@ One line per record::
 * ``raw`` is the line, or ``raw_base64`` if it is not valid UTF-8; at most the first 64 KiB.
   ``truncated`` says whether the line is longer.
 * ``header`` is that of the record's file, for CSV; at most 64 KiB.
+* ``member`` is the name within an archive; ``offset`` is then that of the member.
 * ``timestamp`` is the begin of the batch, so a repeated batch writes the same dead letters.
 * The letter of a row of a table or an API also has ``where``, the statement or request. It contains
   more of ``raw``, because the row may not be readable again.
@@ -81,6 +82,7 @@ class BadRecordWriter:
             **_raw(raw, cut=truncated),
             "truncated": truncated,
             **({"where": where} if where else {}),
+            **({"member": bad.member} if bad.member else {}),
             **_header(bad.header),
             **({"more": more} if more else {}),
         }

@@ -27,6 +27,8 @@ def outcome_of(decoder: Decoder | IsolatedDecoder, item: Piece | RefusedRecord) 
         return item, decoder.decode(item)
     except BadLine as error:
         return error
+    except FileFailed as error:
+        raise error.within(item.member) from error
 
 
 def bytes_of(item: Piece | RefusedRecord) -> int:

@@ -218,6 +218,7 @@ def _records(
                         _reason(task, kind, time),
                         kind,
                         header,
+                        item.member,
                     )
                 before += count
     except FileFailed as error:

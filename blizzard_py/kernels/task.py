@@ -228,7 +228,7 @@ class _Run:
                     outcome.reason,
                     header=outcome.header,
                 )
-                self._bad_lines(content, letters, [bad], 0)
+                self._bad_lines(content, letters, [bad], 0, outcome.member)
                 content.lines += 1
                 continue
             if isinstance(outcome, BadLine):
@@ -241,7 +241,7 @@ class _Run:
                 part = (content.file.path, self._decoder.as_lines(piece))
                 unexpected.see(parsed, parsed.rows_at, [part])
             content.rows += parsed.table.num_rows
-            self._bad_lines(content, letters, parsed.bad, piece.offset)
+            self._bad_lines(content, letters, parsed.bad, piece.offset, piece.member)
             number = content.lines + 1
             content.lines += parsed.lines
             rows_of = [(content.file.path, parsed.table.num_rows)]
@@ -279,7 +279,12 @@ class _Run:
         return prefetch(work, chunks, self._pool, self._task.threads, bytes_of, AHEAD_BYTES)
 
     def _bad_lines(
-        self, content: FileTally, letters: FileLetters, bad: Sequence[BadRecord], offset: int
+        self,
+        content: FileTally,
+        letters: FileLetters,
+        bad: Sequence[BadRecord],
+        offset: int,
+        member: str,
     ) -> None:
         """Write letters for bad lines of a chunk at ``offset`` and at the tally's line.
 
@@ -295,7 +300,7 @@ class _Run:
             if letters.full(1):
                 letters.pass_over(len(bad) - number)
                 return
-            letters.add(record.moved(content.lines, offset))
+            letters.add(record.moved(content.lines, offset, member))
 
     def _letters_of(self, content: FileTally) -> FileLetters:
         return FileLetters(self._letters, content.file.path, content.limits.letters)

@@ -26,14 +26,16 @@ from blizzard_py.lines.codecs.members import begins_gzip, read_members
 from blizzard_py.lines.codecs.names import (
     BZIP2,
     CODEC_ENDINGS,
-    MAGIC_BYTES,
+    ZIP_ENDING,
+    ZIP_MAGICS,
     Codec,
     codec_of,
+    first_blocks,
     is_cut_magic,
 )
 from blizzard_py.lines.codecs.snappy import begins_hadoop, read_snappy
 from blizzard_py.lines.expansion import Expansion
-from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.failure import ArchiveFound, FileFailed
 from blizzard_py.lines.source import ObjectStream
 
 MOST_LAYERS = 3
@@ -67,10 +69,12 @@ def decompressed(
     """Return non-empty blocks of at most 1 MiB, whatever the compression ratio.
 
     ``path`` says how the object should be compressed; it is used if the bytes do not show it.
-    Raises `FileFailed` at stage ``decompress`` for anything but complete streams. An object of 0
-    bytes is an empty plain file, but no stream of a codec.
+    Raises `FileFailed` at stage ``decompress`` for anything but complete streams, `ArchiveFound`
+    for a zip archive. An object of 0 bytes is an empty plain file, but no stream of a codec.
     """
     head = stream.read(BLOCK_BYTES)
+    if head.startswith(ZIP_MAGICS):
+        raise ArchiveFound
     codec = _codec(head, path)
     if codec is None:
         return _blocks(head, stream)
@@ -79,9 +83,12 @@ def decompressed(
         blocks = _unpacked(codec, blocks)
         if expansion is not None:
             blocks = _counted(blocks, stream, expansion)
-        first_blocks = list(_first(blocks))
-        blocks = chain(first_blocks, blocks)
-        codec = codec_of(b"".join(first_blocks))
+        first = list(first_blocks(blocks))
+        blocks = chain(first, blocks)
+        begin = b"".join(first)
+        if begin.startswith(ZIP_MAGICS):
+            raise FileFailed("decompress", f"a zip archive in {codec}; store the archive itself")
+        codec = codec_of(begin)
         if codec is None:
             return blocks
     raise FileFailed("decompress", f"packed more than {MOST_LAYERS} times; store it unpacked")
@@ -92,7 +99,8 @@ def _codec(head: bytes, path: str) -> Codec | None:
 
     Raises `FileFailed` if the bytes cannot be those of the object.
     """
-    named = next((each for each in CODEC_ENDINGS if path.endswith(CODEC_ENDINGS[each])), None)
+    endings = {**CODEC_ENDINGS, "zip": ZIP_ENDING}
+    named = next((each for each, end in endings.items() if path.endswith(end)), None)
     codec = codec_of(head)
     if named is None:
         # A bad first line of a plain file may begin like that; only that line is lost.
@@ -107,8 +115,8 @@ def _codec(head: bytes, path: str) -> Codec | None:
     if not _is_text(head) or is_cut_magic(head):
         raise FileFailed(
             "decompress",
-            f"its name ends with {CODEC_ENDINGS[named]}, but it begins with {first_bytes(head)},"
-            " which is neither text nor gzip, zstd, bzip2, xz, lz4 frames or snappy;"
+            f"its name ends with {endings[named]}, but it begins with {first_bytes(head)},"
+            " which is neither text nor gzip, zstd, bzip2, xz, lz4 frames, snappy or zip;"
             " store it again",
         )
     return None
@@ -128,14 +136,6 @@ def _blocks(head: bytes, stream: Readable) -> Iterator[bytes]:
     """Return the blocks of a stream that began with ``head``."""
     rest = iter(lambda: stream.read(BLOCK_BYTES), b"")
     return chain([head], rest) if head else rest
-
-
-def _first(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield as many blocks as a magic number needs."""
-    size = 0
-    while size < MAGIC_BYTES and (block := next(blocks, b"")):
-        size += len(block)
-        yield block
 
 
 def _counted(

@@ -19,6 +19,19 @@ class FileFailed(Exception):
         self.reason = bounded(reason)
         self.outcome = outcome
 
+    def within(self, member: str) -> FileFailed:
+        """Return the failure with the name of the archive's member that it is about."""
+        reason = f"member {member!r}: {self.reason}" if member else self.reason
+        return FileFailed(self.stage, reason, self.outcome)
+
+
+class ArchiveFound(FileFailed):
+    """The object is a zip archive, which has no stream of its own but several members."""
+
+    def __init__(self) -> None:
+        reason = "is a zip archive, which is not read here; store its files by themselves"
+        super().__init__("decompress", reason)
+
 
 def bounded(text: str, limit: int = REASON_CHARACTERS) -> str:
     """Return one line of at most ``limit`` characters; parsers quote values of any length."""

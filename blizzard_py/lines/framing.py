@@ -29,6 +29,8 @@ class Piece:
     record belong to none, such as a header's lines. ``lines`` is how many numbers the records use,
     0 for one each line end.
 
+    ``member`` is the name within an archive, whose members have offsets of their own.
+
     Pieces with an equal ``context`` may be joined; it is what the file says once for all records,
     such as a header. Where a library reads, ``rows`` are the records, and ``data`` is empty.
     """
@@ -40,13 +42,15 @@ class Piece:
     lines: int = 0
     context: Hashable = None
     rows: pa.RecordBatch | None = None
+    member: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecord:
     """A record that cannot be parsed: its start, its length, its first bytes, the reason.
 
-    ``skipped`` is as in a `Piece`; ``header`` is what a letter needs beside the record.
+    ``skipped`` and ``member`` are as in a `Piece`; ``header`` is what a letter needs beside the
+    record.
     """
 
     offset: int
@@ -55,6 +59,7 @@ class RefusedRecord:
     reason: str
     skipped: int = 0
     header: bytes = b""
+    member: str = ""
 
 
 def framed(

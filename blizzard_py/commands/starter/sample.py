@@ -25,8 +25,8 @@ from blizzard_core.watermark.paths import depth_of
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.commands.starter.layout import layout_of
 from blizzard_py.commands.starter.recognize import FileHead, recognize
+from blizzard_py.formats.source_file import SourceFile
 from blizzard_py.job import FieldSpec, JobFile
-from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.schema.inference import Inference, Rules
 from blizzard_py.sources.files.discovery import notes_of
@@ -113,8 +113,8 @@ def _head(storage: Storage, file: Entry) -> FileHead:
     """Return the first bytes of a file; nothing of a damaged one."""
     data = bytearray()
     try:
-        with opened(storage, JobFile(file.path, file.size)) as blocks:
-            for block in blocks:
+        with SourceFile(storage, JobFile(file.path, file.size)) as opened_file:
+            for block in next(opened_file.streams(), iter(())):
                 data += block
                 if len(data) > SAMPLE_BYTES:
                     return FileHead(file.path, bytes(data[:SAMPLE_BYTES]), is_whole=False)

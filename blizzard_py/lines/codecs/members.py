@@ -72,6 +72,13 @@ _FORMS = {
         (lzma.LZMAError,),
         b"\0",
     ),
+    # Of a member of an archive, which tells where it ends.
+    "zip": _Form(
+        "zip",
+        lambda: igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_DEFLATE),
+        b"",
+        (igzip_lib.IsalError,),  # type: ignore[arg-type]  # typed as an instance
+    ),
 }
 
 
@@ -89,7 +96,7 @@ def read_members(codec: Codec, blocks: Iterator[bytes]) -> Iterator[bytes]:
     """Yield blocks of limited size from all members of a stream."""
     form = _FORMS[codec]
     pieces = _pieces(blocks)
-    data = next(pieces)
+    data = next(pieces, b"")
     while data:
         member = form.start()
         while not member.eof:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
-Codec = Literal["gzip", "zstd", "bzip2", "xz", "lz4", "snappy"]
+Codec = Literal["gzip", "zstd", "bzip2", "xz", "lz4", "snappy", "zip"]
 
 CODEC_ENDINGS: Mapping[Codec, str] = {
     "gzip": ".gz",
@@ -15,6 +15,10 @@ CODEC_ENDINGS: Mapping[Codec, str] = {
     "lz4": ".lz4",
     "snappy": ".snappy",
 }
+# An archive has members, and is not read as one stream.
+ZIP_ENDING = ".zip"
+# Of the first member, and of an archive without one.
+ZIP_MAGICS = (b"PK\3\4", b"PK\5\6")
 GZIP = b"\x1f\x8b"
 BZIP2 = b"BZh"
 XZ = b"\xfd7zXZ\0"
@@ -50,7 +54,15 @@ def codec_of(head: bytes) -> Codec | None:
 
 def is_cut_magic(head: bytes) -> bool:
     """Return whether a whole object is less than the magic number of a codec."""
-    return any(magic.startswith(head) for magic in _MAGICS.values())
+    return any(magic.startswith(head) for magic in (*_MAGICS.values(), *ZIP_MAGICS))
+
+
+def first_blocks(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield as many blocks as a magic number needs."""
+    size = 0
+    while size < MAGIC_BYTES and (block := next(blocks, b"")):
+        size += len(block)
+        yield block
 
 
 def _skip_frames(head: bytes) -> int:

@@ -8,10 +8,12 @@ from fnmatch import fnmatchcase
 from blizzard_core.settings.formats import FORMATS
 from blizzard_core.settings.sources import SourceCompression, SourceSettings
 from blizzard_core.storage.protocol import is_hidden
-from blizzard_py.lines.codecs.names import CODEC_ENDINGS
+from blizzard_py.lines.codecs.names import CODEC_ENDINGS, ZIP_ENDING
 
 # The ending that each codec adds to a format's.
-_CODECS: Mapping[SourceCompression, str] = dict([("none", ""), *CODEC_ENDINGS.items()])
+_CODECS: Mapping[SourceCompression, str] = dict(
+    [("none", ""), *CODEC_ENDINGS.items(), ("zip", ZIP_ENDING)]
+)
 
 
 def endings_of(source: SourceSettings, compression: SourceCompression | None = None) -> list[str]:
@@ -40,7 +42,7 @@ def _ends_with(endings: tuple[str, ...]) -> Callable[[str], bool]:
 def names_that_count(source: SourceSettings) -> str:
     """Return the endings of all codecs, for messages."""
     plain = ", ".join(source.format.endings)
-    packed = f"; each also with one of {', '.join(CODEC_ENDINGS.values())}"
+    packed = f"; each also with one of {', '.join(filter(None, _CODECS.values()))}"
     return plain + (packed if source.format.streams else "")
 
 

@@ -11,7 +11,7 @@ from blizzard_py.formats.names import format_of
 from blizzard_py.formats.source_file import SourceFile
 from blizzard_py.job import JobFile, RowSchema
 from blizzard_py.lines.decompress import opened
-from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.failure import ArchiveFound, FileFailed
 from blizzard_py.lines.framing import Piece
 
 _LINES = NdjsonOptions()
@@ -54,6 +54,8 @@ def first_lines(
                     break
             else:
                 whole = True
+    except ArchiveFound:
+        return _first_records(storage, file, limit, settings)
     except FileFailed as error:
         if error.outcome == "retry":
             raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error

@@ -163,7 +163,7 @@ def test_xz_dictionary_that_is_too_large_is_named() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"\x82SNAPPY\0" + bytes(8), "begins with 82 53 4e 41, .*lz4 frames or snappy; store"),
+        (b"\x82SNAPPY\0" + bytes(8), "begins with 82 53 4e 41, .*lz4 frames, snappy or zip; store"),
         (SNAPPY_IDENTIFIER, "ends after its identifier"),
         (snappy(SMALL) + SNAPPY_IDENTIFIER, "ends after its identifier"),
         (snappy(SMALL) + b"\xff\x06\0\0sNaPpy", "identifier does not match"),
@@ -259,7 +259,7 @@ def test_many_empty_members_take_little_time(kind: str) -> None:
 
 
 def test_every_codec_has_a_setting() -> None:
-    assert {*get_args(SourceCompression)} == {"auto", "none", *CODEC_ENDINGS}
+    assert {*get_args(SourceCompression)} == {"auto", "none", "zip", *CODEC_ENDINGS}
 
 
 @pytest.mark.promise("G-113")

@@ -73,7 +73,7 @@ def test_gzip_may_be_followed_by_white_space(tmp_path: Path, tail: bytes) -> Non
         (gzipped(TEXT) + b"\n{}", "none", "a complete gzip stream, followed by .*7b 7d"),
         (zstd(TEXT) + b"\n", "zstd", "a complete zstd stream, followed by"),
         (b"\0" * 9, "gzip", "ends with .gz, but it begins with 00 00 00 00"),
-        (b"PK\x03\x04", "zstd", "ends with .zst, but it begins with 50 4b 03 04"),
+        (b"PK\x01\x02", "zstd", "ends with .zst, but it begins with 50 4b 01 02"),
         ("{}".encode("utf-16"), "gzip", "ends with .gz, but it begins with ff fe 7b 00"),
     ],
 )

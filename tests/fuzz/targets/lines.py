@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from blizzard_py.job import JobFile
 from blizzard_py.lines.codecs.damage import BLOCK_BYTES
-from blizzard_py.lines.codecs.names import codec_of
+from blizzard_py.lines.codecs.names import ZIP_MAGICS, codec_of
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece, framed
@@ -106,7 +106,7 @@ def _members(body: bytes) -> Iterator[bytes]:
 
 def _made(body: bytes, cut: int, kind: str) -> None:
     """Two members of what the bytes are, whole and cut short."""
-    if codec_of(body) is not None or not body:
+    if codec_of(body) is not None or body.startswith(ZIP_MAGICS) or not body:
         return  # two empty streams of Hadoop's are zeros, which may be lost bytes
     half = len(body) // 2
     first, second = PACKERS[kind](body[:half]), PACKERS[kind](body[half:])

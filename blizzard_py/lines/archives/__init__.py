@@ -1,0 +1,1 @@
+"""Zip archives: their directory, and their members as streams."""

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 from tests.support.s3_server import S3Server
 from tests.support.scenario import Scenario
@@ -29,34 +35,60 @@ def xml(*ids: int) -> bytes:
     return f"<events>{rows}</events>".encode()
 
 
+def avro(*ids: int) -> bytes:
+    fields = [{"name": "id", "type": "long"}, {"name": "text", "type": "string"}]
+    target = io.BytesIO()
+    rows = [{"id": number, "text": "t"} for number in ids]
+    fastavro.writer(target, {"type": "record", "name": "event", "fields": fields}, rows)
+    return target.getvalue()
+
+
+def columnar(write: Callable[..., None], *ids: int) -> bytes:
+    target = io.BytesIO()
+    write(pa.table({"id": ids, "text": ["t"] * len(ids)}), target)
+    return target.getvalue()
+
+
 FORMATS: dict[str, tuple[dict[str, str], Callable[..., bytes]]] = {
     "csv": ({"type": "csv", "delimiter": ";"}, csv),
     "json": ({"type": "json", "records": "data"}, document),
     "xml": ({"type": "xml", "row_tag": "event"}, xml),
+    "avro": ({"type": "avro"}, avro),
+    "parquet": ({"type": "parquet"}, partial(columnar, pq.write_table)),
+    "orc": ({"type": "orc"}, partial(columnar, orc.write_table)),
 }
+POINTS = ("2-ingested", "3-prepared", "4-one-renamed")
+# Every point with one format, and every format with one point; both stores with streams and ranges.
+CASES = [
+    *(("csv", point, store) for point in POINTS for store in ("local", "s3")),
+    *((name, "3-prepared", "local") for name in ("json", "xml", "avro", "orc")),
+    *((name, "3-prepared", "s3") for name in ("json", "parquet")),
+]
 
 
-@pytest.fixture(params=["local", "s3"])
-def scenario(request: pytest.FixtureRequest, tmp_path: Path) -> Scenario:
-    if request.param == "local":
+@pytest.fixture
+def scenario(request: pytest.FixtureRequest, tmp_path: Path, store: str) -> Scenario:
+    if store == "local":
         return Scenario(tmp_path, str(tmp_path))
     server: S3Server = request.getfixturevalue("s3")
     return Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
 
 
 def fill(scenario: Scenario, name: str) -> None:
-    """Three good files, one of them packed."""
+    """Put two files of each of three days, the second one packed if the format allows it."""
     settings, content = FORMATS[name]
+    packs = name not in {"parquet", "orc"}
     scenario.main_source["format"] = settings
     scenario.write_config()
     for day in (1, 2, 3):
         ids = range(10 * day - 9, 10 * day + 1)
         scenario.put(f"date=2024-01-0{day}/a.{name}", content(*ids[:5]))
-        scenario.put(f"date=2024-01-0{day}/b.{name}.gz", gzip.compress(content(*ids[5:])))
+        more = content(*ids[5:])
+        path = f"date=2024-01-0{day}/b.{name}"
+        scenario.put(f"{path}.gz" if packs else path, gzip.compress(more) if packs else more)
 
 
-@pytest.mark.parametrize("point", ["2-ingested", "3-prepared", "4-one-renamed"])
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(("name", "point", "store"), CASES)
 @pytest.mark.promise("G-019")
 def test_rows_come_once_after_a_kill(scenario: Scenario, name: str, point: str) -> None:
     fill(scenario, name)

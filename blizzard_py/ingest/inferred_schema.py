@@ -41,7 +41,7 @@ from blizzard_py.job import FieldSpec, RowSchema, UnexpectedField
 from blizzard_py.schema.evolution import Takes, evolved
 from blizzard_py.schema.inference import Inference, Inferred, Rules
 from blizzard_py.schema.types import field_document, field_spec
-from blizzard_py.sources.files.sampling import chosen, first_lines
+from blizzard_py.sources.files.sampling import chosen, first_lines, with_file_types
 from blizzard_py.state.state_paths import STATE_FOLDER
 
 # The most tries if others change the file meanwhile.
@@ -241,7 +241,7 @@ class InferredSchema:
         sample = chosen(files, self._settings.advanced.sample_files)
         inference = Inference(self._rules)
         self._add_lines(inference, sample)
-        found = inference.result()
+        found = with_file_types(inference.result(), self._source, sample, self._format)
         self._check(found, len(sample))
         counts = {"records": found.records, "skipped_lines": found.skipped_lines}
         paths = [file.path for file in sample]
@@ -258,8 +258,10 @@ class InferredSchema:
             self._rules, coerce_conflicts=True, taken=frozenset(self._rules.taken - declared)
         )
         inference = Inference(rules)
-        self._add_lines(inference, chosen(files, self._settings.advanced.sample_files))
-        return self.read_stored() if self._settings.is_found_out else None, inference.result()
+        sample = chosen(files, self._settings.advanced.sample_files)
+        self._add_lines(inference, sample)
+        found = with_file_types(inference.result(), self._source, sample, self._format)
+        return self.read_stored() if self._settings.is_found_out else None, found
 
     def _add_lines(self, inference: Inference, sample: Sequence[Entry]) -> None:
         limit = self._settings.advanced.sample_bytes_per_file

@@ -31,7 +31,7 @@ from blizzard_py.lines.failure import FileFailed
 from blizzard_py.schema.inference import Inference, Rules
 from blizzard_py.sources.files.discovery import notes_of
 from blizzard_py.sources.files.file_names import accepts
-from blizzard_py.sources.files.sampling import chosen, first_lines
+from blizzard_py.sources.files.sampling import chosen, first_lines, with_file_types
 
 SAMPLE_FILES = 8
 SAMPLE_BYTES = 1 << 20
@@ -93,9 +93,9 @@ def sample(storage: Storage) -> Sample:
         for file in files:
             for number, line in enumerate(first_lines(storage, file, SAMPLE_BYTES, form), 1):
                 inference.add(line, f"{file.path}, line {number}")
+        found = with_file_types(inference.result(), storage, files, form)
     except StorageError as error:
         return Sample(problem=str(error))
-    found = inference.result()
     problem = ""
     if not found.fields:
         problem = f"no record of {files[0].path}{_and_others(len(files))} can be read"

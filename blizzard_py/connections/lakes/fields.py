@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
-from blizzard_core.settings.schema import FieldType
 from blizzard_py.connections.protocol import ColumnKind, ReadSelection, SourceColumn
-from blizzard_py.job import FieldSpec
+from blizzard_py.schema.arrow_fields import field_of
 from blizzard_py.slices.column_order import order_of
 
 _KINDS: dict[str, ColumnKind] = {
@@ -20,7 +19,6 @@ _KINDS: dict[str, ColumnKind] = {
     "decimal": "number",
     "text": "text",
 }
-_MOST_DIGITS = 38
 
 
 def columns_of(schema: pa.Schema) -> list[SourceColumn]:
@@ -43,47 +41,6 @@ def instants_in(schema: pa.Schema) -> Callable[[str], bool]:
         each.name.lower() for each in schema if pa.types.is_timestamp(each.type) and each.type.tz
     }
     return lambda name: name.lower() in names
-
-
-def field_of(column: pa.Field) -> FieldSpec:
-    """Return the schema entry that holds a column without loss; text for unsupported types."""
-    kind, name, nullable = column.type, column.name, column.nullable
-    kinds = pa.types
-    if kinds.is_dictionary(kind):
-        return field_of(column.with_type(kind.value_type))
-    if kinds.is_decimal(kind) and kind.precision <= _MOST_DIGITS and kind.scale >= 0:
-        return FieldSpec(name, "decimal", nullable, precision=kind.precision, scale=kind.scale)
-    if kinds.is_uint64(kind):
-        return FieldSpec(name, "decimal", nullable, precision=20, scale=0)
-    return (
-        FieldSpec(name, *_nested(kind, nullable))
-        if kinds.is_nested(kind)
-        else FieldSpec(name, _plain(kind), nullable)
-    )
-
-
-def _nested(kind: pa.DataType, nullable: bool) -> tuple[FieldType, bool, tuple[FieldSpec, ...]]:
-    if pa.types.is_struct(kind):
-        parts = tuple(field_of(kind.field(place)) for place in range(kind.num_fields))
-        return "struct", nullable, parts
-    if pa.types.is_map(kind):
-        return "map", nullable, (field_of(kind.item_field),)
-    return "list", nullable, (field_of(kind.value_field),)
-
-
-def _plain(kind: pa.DataType) -> FieldType:
-    kinds = pa.types
-    checks: tuple[tuple[FieldType, bool], ...] = (
-        ("boolean", kinds.is_boolean(kind)),
-        ("int32", (kinds.is_integer(kind) and kind.bit_width < 32) or kinds.is_int32(kind)),
-        ("int64", kinds.is_integer(kind)),
-        ("float32", kinds.is_float32(kind) or kinds.is_float16(kind)),
-        ("float64", kinds.is_float64(kind)),
-        ("timestamp", kinds.is_timestamp(kind)),
-        ("date", kinds.is_date(kind)),
-        ("binary", kinds.is_binary(kind) or kinds.is_large_binary(kind)),
-    )
-    return next((name for name, holds in checks if holds), "string")
 
 
 def check_there(what: str, wanted: Iterable[str], there: Sequence[str]) -> None:

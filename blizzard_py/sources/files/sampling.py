@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
 
 from blizzard_core.errors import Unavailable
 from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_py.formats.names import format_of
 from blizzard_py.formats.source_file import SourceFile
-from blizzard_py.job import JobFile, RowSchema
+from blizzard_py.formats.typed_rows import TypedDecoder
+from blizzard_py.job import FieldSpec, JobFile, RowSchema
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import ArchiveFound, FileFailed
 from blizzard_py.lines.framing import Piece
+from blizzard_py.schema.arrow_fields import field_of
+from blizzard_py.schema.inference import Inferred
 
 _LINES = NdjsonOptions()
 _BOM = b"\xef\xbb\xbf"
@@ -61,6 +67,45 @@ def first_lines(
             raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error
     lines = bytes(data[:limit]).removeprefix(_BOM).split(b"\n")
     return lines if whole else lines[:-1]
+
+
+def with_file_types(
+    found: Inferred, storage: Storage, files: Sequence[Entry], settings: FormatSettings
+) -> Inferred:
+    """Return inferred columns with the types that the files name, if all of them name one.
+
+    JSON has fewer types than files such as Parquet. Raises `Unavailable` if the store does not
+    answer.
+    """
+    decoder = format_of(settings).decoder(RowSchema(()), tolerant=True, fast=False)
+    if not isinstance(decoder, TypedDecoder):
+        return found
+    named: dict[str, set[FieldSpec]] = {}
+    for file in files:
+        for spec in _columns_of(storage, file, settings, decoder):
+            named.setdefault(spec.name, set()).add(spec)
+    known = {name: specs.pop() for name, specs in named.items() if len(specs) == 1}
+    # A column without a common form, such as one of odd names, stays JSON text.
+    fields = tuple(
+        spec if spec.type == "json" else known.get(spec.name, spec) for spec in found.fields
+    )
+    return replace(found, fields=fields, nulls=found.nulls - known.keys())
+
+
+def _columns_of(
+    storage: Storage, file: Entry, settings: FormatSettings, decoder: TypedDecoder
+) -> list[FieldSpec]:
+    """Return the columns of a file; none of one that cannot be read."""
+    try:
+        with SourceFile(storage, JobFile(file.path, file.size)) as opened_file:
+            for item in opened_file.pieces(format_of(settings), RowSchema(())):
+                if isinstance(item, Piece):
+                    types = decoder.rows(item).types.items()
+                    return [field_of(pa.field(name, kind)) for name, kind in types]
+    except FileFailed as error:
+        if error.outcome == "retry":
+            raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error
+    return []
 
 
 def _first_records(

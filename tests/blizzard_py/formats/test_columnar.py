@@ -22,6 +22,7 @@ from blizzard_core.settings.formats import FormatSettings, OrcOptions, ParquetOp
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Entry
+from blizzard_py.commands.starter.sample import sample
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.columnar import rows as columnar_rows
 from blizzard_py.formats.columnar.calendars import Calendar, Mode, calendar_of, in_gregorian
@@ -382,6 +383,27 @@ def test_samples_and_single_records_are_lines(tmp_path: Path, kind: str) -> None
     ]
     found = read_records(store, JobFile(f"a.{kind}", size), [2, 9], EXPANSION, options(kind))
     assert {number: json.loads(raw) for number, raw in found.items()} == {2: {"id": 2, "t": None}}
+
+
+def test_columns_of_a_sample_have_the_types_of_the_files(tmp_path: Path) -> None:
+    columns = {
+        "day": pa.array([dt.date(2024, 5, 6)]),
+        "small": pa.array([1], pa.int32()),
+        "price": pa.array([Decimal("1.50")]),
+        "at": pa.array([5], pa.timestamp("us")),
+        "raw": pa.array([b"x"]),
+        "empty": pa.array([None], pa.float64()),
+        "grows": pa.array([1], pa.int32()),
+    }
+    wide = {**columns, "grows": pa.array([1 << 40])}
+    for name, content in (("a", columns), ("b", wide)):
+        (tmp_path / f"{name}.parquet").write_bytes(written("parquet", pa.table(content)))
+    (tmp_path / "c.parquet").write_bytes(b"PAR1")
+    found = {spec.name: spec.type for spec in sample(LocalStorage(str(tmp_path))).fields}
+    assert found == {
+        "day": "date", "small": "int32", "price": "decimal", "at": "timestamp", "raw": "binary",
+        "empty": "float64", "grows": "int64",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -14,6 +14,7 @@ import structlog
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.gateway import forget_gateway, quick_start_settings
 from tests.support.azurite_server import AzuriteServer, azurite_server
+from tests.support.class_archive import shorten_starts
 from tests.support.event_time_harness import CONTRARY, EAGER_SNAPSHOTS
 from tests.support.gcs_server import GcsServer, gcs_server
 from tests.support.pipe import PIPES
@@ -30,6 +31,11 @@ JDBC_JAR = Path("/usr/share/java/postgresql.jar")
 hypothesis.settings.register_profile("fresh", deadline=None)
 hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("fixed")
+
+
+def pytest_configure() -> None:
+    """Before any JVM starts."""
+    shorten_starts()
 
 
 @pytest.fixture(autouse=True)

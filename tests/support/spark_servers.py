@@ -17,11 +17,12 @@ from pathlib import Path
 import pyspark
 
 from blizzard_py.engines.spark.security import SECURE_DEFAULTS
+from tests.support.class_archive import SHORT_LIVED
 from tests.support.own_process import free_port
 from tests.support.pipe import PIPES
 
 HOME = Path(pyspark.__file__).parent
-_SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_SMALL = f"-XX:+UseSerialGC {SHORT_LIVED}"
 _DAEMONS = {"SPARK_DAEMON_JAVA_OPTS": _SMALL, "SPARK_DAEMON_MEMORY": "256m"}
 
 
@@ -76,7 +77,7 @@ def standalone_cluster(
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.bindAddress": "127.0.0.1",
                 "spark.executor.memory": "512m",
-                "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+                "spark.executor.extraJavaOptions": _SMALL,
                 "spark.pyspark.python": sys.executable,
             },
         )

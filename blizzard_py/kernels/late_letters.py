@@ -208,11 +208,12 @@ def _records(
                 records = decoder.records(item) if left[-1] <= before + count else {}
                 while left and left[-1] <= before + count:
                     number = left.pop()
-                    offset, raw, header = records[number - before - 1]
+                    index = number - before - 1
+                    offset, raw, header = records[index]
                     kind, time = lines[number]
-                    yield BadRecord(
-                        number - 1,
-                        item.offset + offset,
+                    late = BadRecord(
+                        index,
+                        offset,
                         len(raw),
                         raw[:RAW_BYTES],
                         _reason(task, kind, time),
@@ -220,6 +221,7 @@ def _records(
                         header,
                         item.member,
                     )
+                    yield late.moved(before, item.offset)
                 before += count
     except FileFailed as error:
         raise Unavailable(f"{source.uri}/{file.path}: {error.reason}") from error

@@ -66,7 +66,7 @@ check: ## format, lint, types, import layers, names, generated files
 bench-ingest: ## one batch in five shapes, beside bare processes, Spark, duckdb and polars
 	$(DEV) python -m benchmarks.ingest $(ARGS)
 
-bench-formats: ## CSV and JSON documents to Parquet, beside duckdb, polars and Spark
+bench-formats: ## files of each format to Parquet, beside duckdb, polars and Spark
 	$(DEV) python -m benchmarks.formats $(ARGS)
 
 bench-discovery: ## LIST requests, keys and seconds of a poll, beside listing everything

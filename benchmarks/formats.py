@@ -33,6 +33,7 @@ from blizzard_core.settings.formats import (
     NdjsonOptions,
     OrcOptions,
     ParquetOptions,
+    XmlOptions,
 )
 from blizzard_core.storage.opening import open_source, open_storage
 from blizzard_py.job import (
@@ -71,6 +72,7 @@ SETTINGS: dict[str, FormatSettings] = {
     "avro": AvroOptions(type="avro"),
     "parquet": ParquetOptions(type="parquet"),
     "orc": OrcOptions(type="orc"),
+    "xml": XmlOptions(type="xml", row_tag="event"),
 }
 # How many times as fast as the contender we want to be.
 GOALS = {
@@ -81,6 +83,7 @@ GOALS = {
     ("avro", "fastavro"): 1.0,
     ("parquet", "duckdb"): 0.7,
     ("parquet", "spark"): 10.0,
+    ("xml", "spark"): 1.0,
 }
 ORC_GOAL = 0.7  # how many times as fast as our Parquet
 
@@ -104,6 +107,8 @@ def write_files(folder: Path, kind: str, files: int, rows: int) -> None:
             path.write_text("\n".join(lines) + "\n")
         elif kind == "json":
             path.write_text(json.dumps(events))
+        elif kind == "xml":
+            path.write_text(f"<events>\n{''.join(map(_element, events))}</events>\n")
         elif kind in {"avro", "parquet", "orc"}:
             _write_typed(path, kind, [_typed(event) for event in events])
         else:
@@ -142,6 +147,11 @@ def _event(number: int) -> dict[str, object]:
         "day": f"2024-05-{spread % 28 + 1:02}",
         "ok": spread % 2 == 0,
     }
+
+
+def _element(event: Mapping[str, object]) -> str:
+    inside = "".join(f"<{name}>{_text(value)}</{name}>" for name, value in event.items())
+    return f"<event>{inside}</event>\n"
 
 
 def _text(value: object) -> str:
@@ -215,7 +225,8 @@ def spark_run(kind: str, source: Path, sink: Path) -> int:
     types = ", ".join(f"`{name}` {sql.replace('VARCHAR', 'STRING')}" for name, (_, sql) in
                       COLUMNS.items())  # fmt: skip
     reader = spark.read.schema(types.replace("INTEGER", "INT"))
-    reader = reader.option("header", True).option("multiLine", kind == "json")
+    reader = reader.option("header", True).option("multiLine", kind in {"json", "xml"})
+    reader = reader.option("rowTag", "event")
     frame = reader.format("json" if kind == "ndjson" else kind).load(str(source))
     frame.write.parquet(f"{sink}/spark")
     return spark.read.parquet(f"{sink}/spark").count()
@@ -247,7 +258,7 @@ READ = {
     OURS: frozenset(SETTINGS),
     "duckdb": _TEXTS | {"parquet"},
     "polars": _TEXTS | {"parquet"},
-    "spark": _TEXTS | {"parquet", "orc"},
+    "spark": _TEXTS | {"parquet", "orc", "xml"},
     "fastavro": frozenset({"avro"}),
 }
 

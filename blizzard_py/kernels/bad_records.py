@@ -12,7 +12,8 @@ One line per record::
 * ``length`` is in bytes without the newline.
 * ``raw`` is the line, or ``raw_base64`` if it is not valid UTF-8; at most the first 64 KiB.
   ``truncated`` says whether the line is longer.
-* ``header`` is that of the record's file, for CSV; at most 64 KiB.
+* ``header`` is that of the record's file, for CSV; for XML it is the namespaces around the record.
+  It has at most 64 KiB.
 * ``member`` is the name within an archive; ``offset`` is then that of the member.
 * ``timestamp`` is the begin of the batch, so a repeated batch writes the same dead letters.
 * The letter of a row of a table or an API also has ``where``, the statement or request. It contains

@@ -29,3 +29,4 @@ def test_contenders_make_the_same_rows(tmp_path: Path, kind: str) -> None:
         found.append(sorted(rows, key=lambda row: row["id"]))
     assert all(rows == found[0] for rows in found)
     assert len(found[0]) == 100
+    assert found[0][7]["price"] == 811.43

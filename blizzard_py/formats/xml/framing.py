@@ -100,6 +100,7 @@ class XmlFraming:
         self._found = 0
         self._others: dict[bytes, None] = {}  # names of elements within the root
         self._has_root = False
+        self._has_parent = False  # whether there was one of the names before the record's
         self._broken = -1  # the offset of a tag that is none
         self._is_unsure = False  # whether damage may have hidden tags of parents
         self._again = 0
@@ -224,8 +225,9 @@ class XmlFraming:
         if is_row:
             return  # its name was cut before; now it is held
         self._at = end
-        if not tag.endswith(b"/>"):
-            self._open(name[0], tag)
+        self._open(name[0], tag)
+        if tag.endswith(b"/>"):
+            self._close(1)
 
     def _open(self, name: bytes, tag: bytes) -> None:
         if len(self._stack) == XML_LEVELS:
@@ -238,6 +240,7 @@ class XmlFraming:
                 raise FileFailed("parse", f"declares namespaces of more than {RAW_BYTES:,} bytes")
         self._stack.append(_Parent(name, namespaces))
         self._fits = self._names.fits([parent.name for parent in self._stack])
+        self._has_parent |= self._fits and bool(self._names.parents)
 
     def _end_tag(self) -> None:
         match = _END_TAG.match(self._data, self._at)
@@ -391,7 +394,7 @@ class XmlFraming:
             raise _damaged("a tag that is none", self._broken)
         if not self._has_root:
             raise FileFailed("parse", "has no element; is it XML?")
-        if not self._found and self._others:
+        if not self._found and self._others and not self._has_parent:
             names = b", ".join(self._others).decode("utf-8", "replace")
             raise FileFailed(
                 "parse",

@@ -313,6 +313,18 @@ def test_rows_and_letters_have_their_records(
     assert {field.name for field in report.unexpected} == {"new"}
 
 
+@pytest.mark.parametrize("size", [0, 1 << 20])
+def test_new_columns_are_reported_by_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(task, "SMALL_FILE_BYTES", size)
+    world = harness(tmp_path, evolves=True)
+    world.put("a.xml", b"<r><event><id>1</id><new>7</new></event><event><id>2</id></event></r>")
+    world.put("b.xml", b"<r><event><new>8</new></event><event><id>x</id><other/></event></r>")
+    [field] = world.run_task().unexpected
+    assert (field.name, field.path, field.values[0]) == ("new", "a.xml", "7")
+
+
 def letter_of(raw: bytes, header: bytes = b"") -> DeadLetter:
     return DeadLetter("a.xml", "no", "parse", "", line=1, raw=raw, header=header)
 

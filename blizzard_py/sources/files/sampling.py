@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -12,13 +13,15 @@ from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_py.formats.names import format_of
 from blizzard_py.formats.source_file import SourceFile
-from blizzard_py.formats.typed_rows import TypedDecoder
 from blizzard_py.job import FieldSpec, JobFile, RowSchema
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import ArchiveFound, FileFailed
 from blizzard_py.lines.framing import Piece
 from blizzard_py.schema.arrow_fields import field_of
 from blizzard_py.schema.inference import Inferred
+
+if TYPE_CHECKING:
+    from blizzard_py.formats.typed_rows import TypedDecoder
 
 _LINES = NdjsonOptions()
 _BOM = b"\xef\xbb\xbf"
@@ -77,6 +80,8 @@ def with_file_types(
     JSON has fewer types than files such as Parquet. Raises `Unavailable` if the store does not
     answer.
     """
+    from blizzard_py.formats.typed_rows import TypedDecoder  # noqa: PLC0415  # it loads pandas
+
     decoder = format_of(settings).decoder(RowSchema(()), tolerant=True, fast=False)
     if not isinstance(decoder, TypedDecoder):
         return found

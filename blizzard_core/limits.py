@@ -151,6 +151,41 @@ ZIP_NAME_BYTES = 1024
 Beyond: the same
 Test: test_zip.py::test_an_archive_above_a_limit_is_quarantined
 """
+EXCEL_CELLS = 20_000_000
+"""Cells of an Excel sheet, with empty ones; shared texts of a workbook
+Beyond: the file is quarantined, stage `parse`
+Test: test_excel_bounds.py::test_too_many_cells_fail_the_file
+"""
+EXCEL_ROW_BYTES = 16 << 20
+"""Characters of a row in a sheet
+Beyond: a bad record; a header: the file is quarantined
+Test: test_excel_bounds.py::test_a_row_that_is_too_long_is_a_bad_record
+"""
+EXCEL_TEXT_BYTES = 128 << 20
+"""All shared texts of a workbook
+Beyond: the file is quarantined
+Test: test_excel_bounds.py::test_shared_texts_are_limited
+"""
+EXCEL_PART_BYTES = 32 << 20
+"""A part of a workbook beside sheets and texts, unpacked
+Beyond: the same
+Test: test_excel_bounds.py::test_other_parts_are_limited
+"""
+EXCEL_LEVELS = 64
+"""Levels of elements in a part
+Beyond: the same
+Test: test_excel_bounds.py::test_odd_xml_is_refused
+"""
+EXCEL_TAG_BYTES = 1 << 20
+"""A tag in a part
+Beyond: the same
+Test: test_excel_bounds.py::test_odd_xml_is_refused
+"""
+EXCEL_NAMES = 20_000
+"""Names of elements and attributes in a part
+Beyond: the same
+Test: test_excel_bounds.py::test_odd_xml_is_refused
+"""
 
 # --- Dead letters ----------------------------------------------------------------------------
 
@@ -171,7 +206,7 @@ Beyond: `truncated`; a replay reads the file again
 Test: test_bad_records.py::test_a_line_above_the_limit_is_only_a_bad_record
 """
 ROW_BYTES = 512 << 10
-"""A row of a table, an API or an Avro file in its letter
+"""A row of a table, an API, an Avro or Excel file in its letter
 Beyond: `truncated`
 Test: test_query_source.py::test_bad_rows_become_dead_letters_with_row_and_query
 """

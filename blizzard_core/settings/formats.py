@@ -1,71 +1,29 @@
-"""Settings of file formats: one block for each `type`.
-
-Option names are those of Spark in snake case where the meaning is equal. A default differs from
-Spark's only where Spark's loses or alters data.
-"""
+"""Settings of file formats: one block for each `type`."""
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Discriminator,
     Field,
-    StringConstraints,
     Tag,
     field_validator,
     model_validator,
 )
 
 from blizzard_core.limits import RECORDS_LEVELS, XML_LEVELS
-from blizzard_core.settings.base import Settings
-from blizzard_core.settings.time_formats import check_time_format
-
-# Spark's options for what is not a property of a file here.
-_ELSEWHERE = {
-    "mode": "error_handling.on_bad_record",
-    "bad_records_path": "error_handling.dlq_path",
-    "column_name_of_corrupt_record": "dead letters, which hold the record",
-    "rescued_data_column": "schema.unexpected_fields: capture",
-    "path_glob_filter": "path_glob_filter of the source",
-    "compression": "advanced.compression of the source",
-}
-
-
-class FormatOptions(Settings):
-    """Options of a format.
-
-    ``endings`` are the names of its files, before the ending of a codec; none if any name fits.
-    ``spark_names`` are Spark's options under another name here. ``streams`` says whether files may
-    be compressed. ``fixed_columns`` are the columns of all files with their types, if no file names
-    its own.
-    """
-
-    endings: ClassVar[tuple[str, ...]] = ()
-    spark_names: ClassVar[Mapping[str, str]] = {}
-    streams: ClassVar[bool] = True
-    fixed_columns: ClassVar[Mapping[str, str]] = {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_sparks_options(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        for key in data:
-            name = re.sub(r"(?<=[a-z])([A-Z])", r"_\1", str(key)).lower()
-            if str(key) in cls.model_fields:
-                continue
-            if name in _ELSEWHERE:
-                raise ValueError(f"{key} is no option of a format: use {_ELSEWHERE[name]}")
-            known = cls.spark_names.get(name, name if name in cls.model_fields else "")
-            if known:
-                raise ValueError(f"{key}: {known}" if " " in known else f"{key} is {known} here")
-        return data
+from blizzard_core.settings.data_address import parse_address
+from blizzard_core.settings.format_options import (
+    Encoding,
+    FormatOptions,
+    OneCharacter,
+    Texts,
+    ValueOptions,
+)
 
 
 class NdjsonOptions(FormatOptions):
@@ -107,83 +65,6 @@ class JsonOptions(FormatOptions):
 
 # A name in the configuration; a file may have others, which no column can be named after.
 _XML_NAME = re.compile(r"[^\W\d][\w.:-]*")
-# Encodings that are text in their own bytes: no escapes, no transport forms.
-_ENCODINGS = frozenset(
-    {
-        "utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be",
-        "ascii", "latin-1", "iso8859-1", "iso8859-2", "iso8859-5", "iso8859-7", "iso8859-9",
-        "iso8859-15", "cp437", "cp850", "cp852", "cp866", "cp1250", "cp1251", "cp1252", "cp1253",
-        "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "koi8-r", "koi8-u", "mac-roman",
-        "shift_jis", "cp932", "euc_jp", "gb2312", "gbk", "gb18030", "big5", "cp950",
-        "euc_kr", "cp949",
-    }
-)  # fmt: skip
-
-
-def known_encoding(name: str) -> str:
-    """Return the codec's own name. Raises `ValueError` for what is no encoding of text."""
-    try:
-        found = codecs.lookup(name).name
-    except LookupError:
-        found = ""
-    if found not in {codecs.lookup(each).name for each in _ENCODINGS}:
-        raise ValueError("is no encoding of text; use utf-8, utf-16, cp1252, latin-1 or the like")
-    return found
-
-
-Encoding = Annotated[str, AfterValidator(known_encoding)]
-OneCharacter = Annotated[str, StringConstraints(max_length=1)]
-
-
-def _as_list(value: Any) -> Any:
-    """Return a single text as a list."""
-    return [value] if isinstance(value, str) else value
-
-
-Texts = Annotated[list[str], BeforeValidator(_as_list)]
-
-
-def _date_formats(formats: list[str]) -> list[str]:
-    for form in formats:
-        check_time_format(form, has_time=False)
-    return formats
-
-
-def _time_formats(formats: list[str]) -> list[str]:
-    for form in formats:
-        check_time_format(form, has_time=True)
-    return formats
-
-
-class ValueOptions(FormatOptions):
-    """Notation of values in text."""
-
-    null_value: Texts = Field(default=[""], examples=[["", "NULL"]])
-    """Unquoted texts that are null: one, or a list."""
-    decimal: OneCharacter = Field(default=".", min_length=1)
-    """Decimal separator."""
-    thousands: OneCharacter = Field(default="", examples=["."])
-    """Separator of thousands; default: none."""
-    date_format: Annotated[Texts, AfterValidator(_date_formats)] = Field(
-        default=[], examples=["%d.%m.%Y"]
-    )
-    """strftime codes of dates; of a list each is tried. Default: ISO 8601."""
-    timestamp_format: Annotated[Texts, AfterValidator(_time_formats)] = Field(
-        default=[], examples=["%d.%m.%Y %H:%M:%S"]
-    )
-    """The same for times."""
-    time_zone: str = "UTC"
-    """Zone of times without one."""
-    true_values: Texts = Field(default=["true", "1"])
-    """Texts for true, in any case."""
-    false_values: Texts = Field(default=["false", "0"])
-    """Texts for false, in any case."""
-
-    @model_validator(mode="after")
-    def _separators_differ(self) -> Self:
-        if self.decimal == self.thousands:
-            raise ValueError("decimal and thousands must differ")
-        return self
 
 
 class CsvOptions(ValueOptions):
@@ -391,6 +272,48 @@ class OrcOptions(FormatOptions):
     streams: ClassVar[bool] = False
 
 
+class ExcelOptions(ValueOptions):
+    """Options of Excel workbooks: docs/reference/formats.md."""
+
+    type: Literal["excel"]
+    """A sheet of each workbook."""
+    data_address: str = Field(default="", examples=["Orders!A3:F500"])
+    """Sheet, range, or both: `Sheet!A3:F500`, `Sheet!A3`, `Sheet!A:F`, `Sheet`. Default: the first
+    visible sheet."""
+    header_rows: Literal[0, 1] = 1
+    """1: the first row that is not blank names the columns."""
+    columns: list[str] = Field(default=[], examples=[["id", "name"]])
+    """Names of the columns without a header; default: the order of `schema.fields`."""
+    null_value: Texts = Field(default=[""], examples=[["", "#N/A"]])
+    """Texts and errors that are null: one, or a list."""
+
+    endings: ClassVar[tuple[str, ...]] = (".xlsx",)
+    streams: ClassVar[bool] = False
+    spark_names: ClassVar[Mapping[str, str]] = {
+        "header": "use header_rows",
+        "sheet_name": "use data_address",
+        "infer_schema": "use schema.fields of the pipeline",
+        "treat_empty_values_as_nulls": "use null_value",
+        "use_plain_number_format": "not needed, since numbers are read plain",
+        "workbook_password": "not read; save the workbooks without a password",
+        "operation": "not read; a wrong name of a sheet lists those that exist",
+    }
+
+    @field_validator("data_address")
+    @classmethod
+    def _is_address(cls, value: str) -> str:
+        parse_address(value)
+        return value
+
+    @model_validator(mode="after")
+    def _columns_have_no_header(self) -> Self:
+        if self.columns and self.header_rows:
+            raise ValueError("columns goes with header_rows: 0")
+        if len(set(self.columns)) < len(self.columns) or not all(self.columns):
+            raise ValueError("columns must be different names")
+        return self
+
+
 def _with_type(value: Any) -> Any:
     """Return the block of a format that was given by its name."""
     return {"type": value} if isinstance(value, str) else value
@@ -413,6 +336,7 @@ FORMATS: tuple[type[FormatOptions], ...] = (
     XmlOptions,
     ParquetOptions,
     OrcOptions,
+    ExcelOptions,
 )
 FormatSettings: TypeAlias = Annotated[
     Annotated[NdjsonOptions, Tag("ndjson")]
@@ -423,7 +347,8 @@ FormatSettings: TypeAlias = Annotated[
     | Annotated[BinaryFileOptions, Tag("binary")]
     | Annotated[XmlOptions, Tag("xml")]
     | Annotated[ParquetOptions, Tag("parquet")]
-    | Annotated[OrcOptions, Tag("orc")],
+    | Annotated[OrcOptions, Tag("orc")]
+    | Annotated[ExcelOptions, Tag("excel")],
     Discriminator(_type_of),
     BeforeValidator(_with_type),
 ]

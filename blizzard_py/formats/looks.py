@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import re
 
-from blizzard_core.settings.formats import ValueOptions
+from blizzard_core.settings.format_options import ValueOptions
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 

@@ -23,6 +23,7 @@ _MODULES = {
     "xml": "blizzard_py.formats.xml.documents",
     "parquet": "blizzard_py.formats.columnar.parquet_files",
     "orc": "blizzard_py.formats.columnar.orc_files",
+    "excel": "blizzard_py.formats.excel.records",
 }
 # The package that a format needs, which is the only one of its extra.
 _PACKAGES = {"avro": "fastavro"}

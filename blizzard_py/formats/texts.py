@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blizzard_core.settings.format_options import ValueOptions
 from blizzard_core.settings.time_formats import check_time_format
 from blizzard_py.formats.ndjson.columns import from_json
 from blizzard_py.formats.ndjson.extract import NULL
@@ -68,6 +69,23 @@ class TextOptions:
     false_values: tuple[str, ...] = ("false", "0")
     ignore_leading_white_space: bool = False
     ignore_trailing_white_space: bool = False
+
+    @classmethod
+    def of(
+        cls, options: ValueOptions, *, trims_start: bool = False, trims_end: bool = False
+    ) -> TextOptions:
+        """Return the notation that a format's options say."""
+        return cls(
+            options.decimal,
+            options.thousands,
+            tuple(options.date_format),
+            tuple(options.timestamp_format),
+            options.time_zone,
+            tuple(options.true_values),
+            tuple(options.false_values),
+            trims_start,
+            trims_end,
+        )
 
     def __post_init__(self) -> None:
         for name, mark in (("decimal", self.decimal), ("thousands", self.thousands)):

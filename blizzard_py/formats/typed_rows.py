@@ -10,6 +10,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,11 +24,13 @@ from blizzard_py.formats.ndjson.unexpected import first, shown_name
 from blizzard_py.formats.nested_arrays import list_offsets, map_entries, null_mask, struct_of
 from blizzard_py.formats.protocol import NO_OFFSET, BadLine, BadRecord, Parsed, RecordBytes
 from blizzard_py.formats.row_text import plain_value
+from blizzard_py.formats.texts import json_values
 from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.failure import FileFailed, bounded
 from blizzard_py.lines.framing import Piece
 
 _REASON_CHARACTERS = 200
+_ANY_JSON = FieldSpec("value", "json", nullable=True)
 
 
 class TypedFormat:
@@ -106,13 +109,18 @@ class TypedDecoder(ABC):
             table, at = table.filter(pa.array(fits)), at[fits]
         letters = []
         for row in sorted(bad):
-            text = self._conformer.text_of(rows.record(row), 0)
+            text = self.letter(rows, row)
             letters.append(BadRecord(row, NO_OFFSET, len(text), text, bad[row]))
         return Parsed(table, piece.lines, at, tuple(letters), names if len(at) else frozenset())
 
     def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
         """Return the rows as JSON by their index; each is made when it is looked up."""
-        return _RowTexts(self.rows(piece), self._conformer)
+        rows = self.rows(piece)
+        return _RowTexts(rows.count, partial(self.letter, rows))
+
+    def letter(self, rows: TypedRows, index: int) -> bytes:
+        """Return a row as JSON that becomes the same row once it fits."""
+        return self._conformer.text_of(rows.record(index), 0)
 
     def as_lines(self, piece: Piece) -> bytes:
         """Return the fields without a column; nothing unless columns are made of them."""
@@ -163,20 +171,20 @@ class TypedDecoder(ABC):
 
 
 class _RowTexts(Mapping[int, RecordBytes]):
-    def __init__(self, rows: TypedRows, conformer: Conformer) -> None:
-        self._rows = rows
-        self._conformer = conformer
+    def __init__(self, count: int, letter: Callable[[int], bytes]) -> None:
+        self._count = count
+        self._letter = letter
 
     def __getitem__(self, index: int) -> RecordBytes:
-        if not 0 <= index < self._rows.count:
+        if not 0 <= index < self._count:
             raise KeyError(index)
-        return NO_OFFSET, self._conformer.text_of(self._rows.record(index), 0), b""
+        return NO_OFFSET, self._letter(index), b""
 
     def __iter__(self) -> Iterator[int]:
-        return iter(range(self._rows.count))
+        return iter(range(self._count))
 
     def __len__(self) -> int:
-        return self._rows.count
+        return self._count
 
 
 def check_names(names: Sequence[str], fields: Sequence[FieldSpec]) -> None:
@@ -195,8 +203,11 @@ def check_names(names: Sequence[str], fields: Sequence[FieldSpec]) -> None:
 def json_texts(array: pa.Array) -> pa.Array:
     """Return the values as JSON texts. Raises `ValueError` if one cannot be JSON.
 
-    Numbers that JSON does not have are texts: ``"NaN"``, ``"Infinity"``.
+    Numbers that JSON does not have are texts: ``"NaN"``, ``"Infinity"``. Values of the type JSON
+    stay as they are.
     """
+    if isinstance(array.type, pa.JsonType):
+        return json_values(_ANY_JSON, array.storage)
     try:
         texts = [
             None

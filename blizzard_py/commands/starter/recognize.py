@@ -23,6 +23,7 @@ from typing import Any
 from blizzard_core.settings.formats import (
     AvroOptions,
     CsvOptions,
+    ExcelOptions,
     FormatSettings,
     JsonOptions,
     NdjsonOptions,
@@ -49,6 +50,8 @@ _MAGIC: Mapping[bytes, FormatSettings] = {
     b"ORC": OrcOptions(type="orc"),
     b"Obj\x01": AvroOptions(type="avro"),
 }
+# A workbook is a zip archive with these parts, in any order.
+_ZIP, _PARTS = b"PK\x03\x04", (b"[Content_Types].xml", b"xl/worksheets/")
 _NULLS = ("NULL", "null", "\\N", "NA", "N/A", "-")
 _PLAIN_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 _COMMA_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
@@ -72,6 +75,8 @@ def recognize(heads: Sequence[FileHead]) -> FormatSettings:
     known = next((form for magic, form in _MAGIC.items() if filled[0].data.startswith(magic)), None)
     if known is not None:
         return known
+    if all(_is_workbook(head) for head in filled):
+        return ExcelOptions(type="excel")
     encoding = _encoding_of(filled)
     texts = [(head, _text_of(head, encoding)) for head in filled]
     if accepts(SourceSettings(source_uri="/", format=CsvOptions(type="csv")))(filled[0].path):
@@ -81,6 +86,10 @@ def recognize(heads: Sequence[FileHead]) -> FormatSettings:
         row_tag = next(filter(None, (row_tag_of(text) for _, text in texts)), "")
         return XmlOptions(type="xml", row_tag=row_tag) if row_tag else NdjsonOptions()
     return _json_format(texts, encoding) if first.startswith(("{", "[")) else NdjsonOptions()
+
+
+def _is_workbook(head: FileHead) -> bool:
+    return head.data.startswith(_ZIP) and any(part in head.data for part in _PARTS)
 
 
 def _encoding_of(heads: Sequence[FileHead]) -> str:

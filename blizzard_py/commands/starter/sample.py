@@ -13,6 +13,7 @@ from blizzard_core.errors import StorageError, Unavailable
 from blizzard_core.settings.formats import (
     AvroOptions,
     CsvOptions,
+    ExcelOptions,
     FormatSettings,
     NdjsonOptions,
     OrcOptions,
@@ -44,6 +45,7 @@ _RECOGNIZED = (
     AvroOptions(type="avro"),
     ParquetOptions(type="parquet"),
     OrcOptions(type="orc"),
+    ExcelOptions(type="excel"),
 )
 _KINDS = {form.type: accepts(SourceSettings(source_uri="/", format=form)) for form in _RECOGNIZED}
 _ENDINGS = [ending for form in _RECOGNIZED for ending in form.endings]
@@ -114,6 +116,10 @@ def _head(storage: Storage, file: Entry) -> FileHead:
     data = bytearray()
     try:
         with SourceFile(storage, JobFile(file.path, file.size)) as opened_file:
+            if _KINDS["excel"](file.path):  # an archive, whose members say less
+                data += opened_file.read_range(0, SAMPLE_BYTES)
+                is_whole = len(data) == opened_file.size
+                return FileHead(file.path, bytes(data), is_whole)
             for block in next(opened_file.streams(), iter(())):
                 data += block
                 if len(data) > SAMPLE_BYTES:

@@ -47,16 +47,10 @@ class CsvFormat:
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> CsvDecoder:  # noqa: ARG002  # one path
         """Return the decoder of these columns."""
         options = self.options
-        texts = TextOptions(
-            options.decimal,
-            options.thousands,
-            tuple(options.date_format),
-            tuple(options.timestamp_format),
-            options.time_zone,
-            tuple(options.true_values),
-            tuple(options.false_values),
-            options.ignore_leading_white_space,
-            options.ignore_trailing_white_space,
+        texts = TextOptions.of(
+            options,
+            trims_start=options.ignore_leading_white_space,
+            trims_end=options.ignore_trailing_white_space,
         )
         return CsvDecoder(options, texts, schema, tolerant=tolerant)
 

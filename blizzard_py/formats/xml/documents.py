@@ -115,17 +115,7 @@ class XmlDecoder:
         )
         trims = options.ignore_surrounding_spaces
         self._notation = Notation(options.value_tag, tuple(options.null_value), trims)
-        texts = TextOptions(
-            options.decimal,
-            options.thousands,
-            tuple(options.date_format),
-            tuple(options.timestamp_format),
-            options.time_zone,
-            tuple(options.true_values),
-            tuple(options.false_values),
-            trims,
-            trims,
-        )
+        texts = TextOptions.of(options, trims_start=trims, trims_end=trims)
         self._conformer = Conformer(schema.fields, rescued=self._rescues, texts=texts)
 
     def decode(self, piece: Piece) -> Parsed:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 
-from blizzard_core.settings.formats import known_encoding
+from blizzard_core.settings.format_options import known_encoding
 from blizzard_py.lines.failure import FileFailed, bounded
 from blizzard_py.lines.transcode import to_utf8
 

@@ -44,7 +44,7 @@ def member_streams(
 
     Raises `FileFailed` for an archive that is damaged, or of which a member cannot be read.
     """
-    ahead = _ReadAhead(read)
+    ahead = ReadAhead(read)
     entries = read_directory(ahead.read, size)
     files = [each for each in entries if not each.is_folder]
     members = [each for each in files if not is_hidden(each.name)]
@@ -64,7 +64,16 @@ def member_streams(
         yield MemberStream(member.name, _counted(blocks, size, expansion))
 
 
-class _ReadAhead:
+def member_blocks(member: Member, read: ReadRange) -> Iterator[bytes]:
+    """Return a member's blocks, which are checked at its end.
+
+    Raises `FileFailed` for one that cannot be read, now or while it is read.
+    """
+    _check_kind(member)
+    return _checked(member, read)
+
+
+class ReadAhead:
     """Ranges of an archive; what was read last is kept, with what stands behind it."""
 
     def __init__(self, read: ReadRange) -> None:

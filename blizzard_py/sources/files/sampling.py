@@ -106,7 +106,11 @@ def _columns_of(
             for item in opened_file.pieces(format_of(settings), RowSchema(())):
                 if isinstance(item, Piece):
                     types = decoder.rows(item).types.items()
-                    return [field_of(pa.field(name, kind)) for name, kind in types]
+                    return [
+                        field_of(pa.field(name, kind))
+                        for name, kind in types
+                        if not isinstance(kind, pa.JsonType)  # of which each value has its own
+                    ]
     except FileFailed as error:
         if error.outcome == "retry":
             raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error

@@ -23,6 +23,7 @@ from blizzard_py.commands.starter.config import configuration
 from blizzard_py.commands.starter.recognize import FileHead, recognize
 from blizzard_py.commands.starter.sample import sample
 from tests.support.ingest_job_harness import IngestJobHarness
+from tests.support.workbooks import saved
 
 ROWS = [{"id": number, "name": f"n{number}"} for number in range(1, 4)]
 PRETTY = json.dumps({"meta": {"page": 1}, "data": {"items": ROWS}}, indent=2).encode()
@@ -74,6 +75,9 @@ CSV: dict[str, tuple[str, bytes, int]] = {
     ),
     "feed": ("a.xml", b"<r><l/><l/><e><id>1</id></e><e><id>2</id></e></r>", 2),
 }
+
+
+CSV["workbook"] = ("a.xlsx", saved([["id", "when"], [1, dt.datetime(2024, 5, 6, 12)], [2]]), 2)  # noqa: DTZ001  # cells have no zone
 
 
 @pytest.mark.parametrize("shape", CSV)

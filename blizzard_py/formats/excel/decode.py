@@ -1,0 +1,257 @@
+"""Cells to the declared columns: each kind of cell by its own rules.
+
+Texts follow the options, as in CSV. Numbers, truth values, dates and times are written one way, so
+they are read without options, except that a time without a zone is of ``time_zone``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blizzard_core.settings.formats import ExcelOptions
+from blizzard_py.formats.conform import Conformer
+from blizzard_py.formats.excel.cells import ERROR, LITERAL, MOMENT, NO_VALUE, TEXT
+from blizzard_py.formats.protocol import BadLine, LineNumbers, Parsed, RecordBytes
+from blizzard_py.formats.texts import TextOptions
+from blizzard_py.formats.typed_rows import TypedDecoder, TypedRows
+from blizzard_py.job import FieldSpec, RowSchema
+from blizzard_py.lines.framing import Piece
+
+# The column of a piece with the numbers of its rows; no column of a sheet has this name.
+NUMBERS = ""
+_NONE = pa.scalar(None, pa.string())
+_MIDNIGHT = r"T00:00(?::00(?:\.0+)?)?Z?$"
+# Arrow's decimals may have so many.
+_DECIMAL_DIGITS = 38
+_JSON = pa.json_(pa.string())
+
+
+class ExcelDecoder(TypedDecoder):
+    """The second half of the format, for one source's columns."""
+
+    def __init__(self, schema: RowSchema, options: ExcelOptions, *, tolerant: bool) -> None:
+        super().__init__(schema, tolerant=tolerant)
+        texts = TextOptions.of(options)
+        self._readers = {
+            spec.name: _Reader(spec, texts, options.null_value) for spec in schema.fields
+        }
+        self._writers: dict[frozenset[str], Conformer] = {}
+
+    def rows(self, piece: Piece) -> _Rows:
+        """Return the rows of a piece."""
+        return _Rows(_batch(piece), self._readers)
+
+    def decode(self, piece: Piece) -> Parsed:
+        """Decode as `Decoder.decode`; blank rows have numbers, and are no records."""
+        if piece.rows is None:  # a file without rows
+            return super().decode(piece)
+        numbers = _numbers(piece)
+        try:
+            parsed = super().decode(_without_gaps(piece))
+        except BadLine as error:
+            raise BadLine(int(numbers[error.index]), error.reason) from error
+        bad = tuple(replace(each, index=int(numbers[each.index])) for each in parsed.bad)
+        return replace(parsed, lines=piece.lines, rows_at=numbers[parsed.rows_at], bad=bad)
+
+    def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
+        """Return the rows as JSON by their index; each is made when it is looked up."""
+        return _ByNumber(super().records(piece), _numbers(piece))
+
+    def letter(self, rows: TypedRows, index: int) -> bytes:
+        """Return a row as JSON. A cell that does not fit has the value that it has in the sheet."""
+        failed = cast("_Rows", rows).failed(index)
+        if failed not in self._writers:
+            fits = [spec for spec in self._schema.fields if spec.name not in failed]
+            self._writers[failed] = Conformer(fits)
+        return self._writers[failed].text_of(rows.record(index), 0)
+
+    def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
+        """Return two pieces of half the rows each."""
+        rows = _batch(piece)
+        if rows.num_rows < 2:
+            return None
+        middle = rows.num_rows // 2
+        lines = int(_numbers(piece)[middle])
+        return (
+            replace(piece, rows=rows.slice(0, middle), lines=lines),
+            replace(piece, rows=rows.slice(middle), lines=piece.lines - lines),
+        )
+
+    def as_lines(self, piece: Piece) -> bytes:
+        """Return a line of JSON for each number, with the columns that are not declared."""
+        if piece.rows is None or not self._schema.evolves:
+            return b""
+        found = [b""] * piece.lines
+        texts = super().as_lines(_without_gaps(piece)).splitlines()
+        for number, text in zip(_numbers(piece).tolist(), texts, strict=True):
+            found[number] = text
+        return b"".join(line + b"\n" for line in found)
+
+
+def _batch(piece: Piece) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([]) if piece.rows is None else piece.rows
+
+
+def _numbers(piece: Piece) -> LineNumbers:
+    """Return the index of each row in the numbers of its piece."""
+    numbers = _batch(piece).column(NUMBERS)
+    return np.asarray(pc.subtract(numbers, numbers[0]), np.int64)
+
+
+def _without_gaps(piece: Piece) -> Piece:
+    return replace(piece, lines=_batch(piece).num_rows)
+
+
+class _ByNumber(Mapping[int, RecordBytes]):
+    """Records by their numbers, of which some are no record's."""
+
+    def __init__(self, records: Mapping[int, RecordBytes], numbers: LineNumbers) -> None:
+        self._records = records
+        self._rows = {number: row for row, number in enumerate(numbers.tolist())}
+
+    def __getitem__(self, index: int) -> RecordBytes:
+        return self._records[self._rows[index]]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+class _Reader:
+    """Reads the cells of one declared column."""
+
+    def __init__(self, spec: FieldSpec, texts: TextOptions, nulls: list[str]) -> None:
+        nullable = (replace(spec, nullable=True),)
+        self._spec = spec
+        self._nulls = pa.array(nulls, pa.string())
+        self._of_texts = Conformer(nullable, texts=texts)
+        self._of_others = Conformer(nullable, texts=TextOptions(time_zone=texts.time_zone))
+
+    def read(self, cells: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+        """Return the column, with null in rows whose cell does not fit, and their reasons."""
+        kinds, bodies = _split(cells)
+        is_text, is_error = pc.equal(kinds, TEXT), pc.equal(kinds, ERROR)
+        is_null = pc.and_(pc.is_in(bodies, self._nulls), pc.or_(is_text, is_error))
+        kinds = pc.if_else(is_null, _NONE, kinds)
+        bad = {}
+        is_bad = pc.is_in(kinds, pa.array([ERROR, NO_VALUE]))
+        for row in np.flatnonzero(is_bad.to_numpy(zero_copy_only=False)).tolist():
+            bad[row] = self._reason(kinds[row].as_py(), bodies[row].as_py())
+        texts = pc.if_else(pc.equal(kinds, TEXT), bodies, _NONE)
+        others = pc.if_else(pc.is_in(kinds, pa.array([LITERAL, MOMENT])), bodies, _NONE)
+        if self._spec.type == "date":
+            others = pc.replace_substring_regex(others, _MIDNIGHT, "")
+        if texts.null_count == len(cells):
+            return self._conformed(self._of_others, others, bad), bad
+        found = self._conformed(self._of_texts, texts, bad)
+        if others.null_count < len(cells):
+            found = pc.coalesce(found, self._conformed(self._of_others, others, bad))
+        return found, bad
+
+    def _conformed(
+        self, conformer: Conformer, texts: pa.StringArray, bad: dict[int, str]
+    ) -> pa.Array:
+        conformed = conformer.conform(pa.RecordBatch.from_arrays([texts], [self._spec.name]))
+        found = conformed.table.column(0).combine_chunks()
+        if not conformed.bad:
+            return found
+        bad |= conformed.bad
+        places = np.full(len(texts), -1)
+        places[conformed.rows_at] = np.arange(len(found))
+        return found.take(pa.array(places, mask=places < 0))
+
+    def _reason(self, kind: str, text: str) -> str:
+        name = self._spec.name
+        if kind == NO_VALUE:
+            return f"column {name!r}: {text}"
+        return (
+            f"column {name!r}: the error {text}; correct the sheet, or add the error to"
+            " format.null_value if it means that there is no value"
+        )
+
+
+class _Rows:
+    """The rows of a piece as `TypedRows`."""
+
+    def __init__(self, batch: pa.RecordBatch, readers: Mapping[str, _Reader]) -> None:
+        self._batch = batch
+        self._readers = readers
+        self._columns: dict[str, pa.Array] = {}
+        self._failed: dict[int, set[str]] = {}
+        self.types = {name: _JSON for name in batch.schema.names if name != NUMBERS}
+        self.count = batch.num_rows
+        self.bad: dict[int, str] = {}
+
+    def column(self, name: str) -> pa.Array:
+        """Return a declared column in its type, another one as JSON."""
+        if name not in self._columns:
+            cells = self._batch.column(name)
+            if name in self._readers:
+                found, bad = self._readers[name].read(cells)
+                for row, reason in bad.items():
+                    self.bad.setdefault(row, reason)
+                    self._failed.setdefault(row, set()).add(name)
+            else:
+                texts = [None if cell is None else _json_text(cell) for cell in cells.to_pylist()]
+                found = pa.ExtensionArray.from_storage(_JSON, pa.array(texts, pa.string()))
+            self._columns[name] = found
+        return self._columns[name]
+
+    def failed(self, index: int) -> frozenset[str]:
+        """Return the declared columns that a row does not fit."""
+        for name in self._readers.keys() & self.types.keys():
+            self.column(name)
+        return frozenset(self._failed.get(index, ()))
+
+    def record(self, index: int) -> pa.RecordBatch:
+        """Return one row; a cell that does not fit, or has no column, stays as it is."""
+        failed, arrays = self.failed(index), []
+        for name in self.types:
+            if name in self._readers and name not in failed:
+                arrays.append(self._columns[name].slice(index, 1))
+            else:
+                arrays.append(_as_stored(self._batch.column(name)[index].as_py()))
+        return pa.RecordBatch.from_arrays(arrays, list(self.types))
+
+
+def _split(cells: pa.StringArray) -> tuple[pa.StringArray, pa.StringArray]:
+    return pc.utf8_slice_codeunits(cells, 0, 1), pc.utf8_slice_codeunits(cells, 1)
+
+
+def _json_text(cell: str) -> str:
+    """Return an undeclared cell as JSON; null if it has no value."""
+    if cell[0] == NO_VALUE:
+        return "null"
+    return cell[1:] if cell[0] == LITERAL else json.dumps(cell[1:], ensure_ascii=False)
+
+
+def _as_stored(cell: str | None) -> pa.Array:
+    """Return a cell for a letter. One without a value is an object, so that its row stays bad."""
+    if cell is None:
+        return pa.nulls(1)
+    kind, text = cell[0], cell[1:]
+    value: Any = text
+    if kind in {ERROR, NO_VALUE}:
+        value = {"error": text}
+    elif kind == LITERAL:
+        value = _literal(text)
+    return pa.array([value])
+
+
+def _literal(text: str) -> bool | Decimal | float:
+    if text in {"true", "false"}:
+        return text == "true"
+    value = Decimal(text)
+    return (
+        value if "E" not in text and len(text) < 38 else float(text)
+    )  # digits of Arrow's decimals

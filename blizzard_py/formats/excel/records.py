@@ -1,0 +1,162 @@
+"""The format Excel: the rows of one sheet, each with its number there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from blizzard_core.limits import EXCEL_ROW_BYTES
+from blizzard_core.settings.data_address import column_letters, parse_address
+from blizzard_core.settings.formats import ExcelOptions
+from blizzard_py.formats.excel.archive import Archive
+from blizzard_py.formats.excel.cells import NO_VALUE
+from blizzard_py.formats.excel.decode import NUMBERS, ExcelDecoder
+from blizzard_py.formats.excel.sheet import Row, sheet_rows
+from blizzard_py.formats.excel.workbook import open_workbook
+from blizzard_py.formats.protocol import NO_OFFSET, OpenFile
+from blizzard_py.formats.typed_rows import TypedFormat, check_names
+from blizzard_py.job import RowSchema
+from blizzard_py.lines.failure import FileFailed, bounded
+from blizzard_py.lines.framing import CHUNK_BYTES, Piece, RefusedRecord
+
+# Cells of a piece. Each is a Python object before it is Arrow's.
+_PIECE_CELLS = 256 << 10
+_NAME_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ExcelFormat(TypedFormat):
+    """Workbooks as a `Format`."""
+
+    options: ExcelOptions
+
+    def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece | RefusedRecord]:
+        """Yield the rows below the header; blank ones have numbers, and are no records."""
+        archive = Archive(file)
+        address = parse_address(self.options.data_address)
+        workbook = open_workbook(archive)
+        sheet = workbook.sheet(address.sheet)
+        rows = sheet_rows(archive, workbook, sheet, address)
+        filled = (row for row in rows if not row.is_blank)
+        if self.options.header_rows:
+            header = next(filled, None)
+            if header is None:
+                return
+            names = _header_names(header, schema)
+        else:
+            given = self.options.columns or [spec.name for spec in schema.fields]
+            names = dict(enumerate(given, address.first_column))
+        check_names(list(names.values()), schema.fields)
+        yield from _pieces(filled, names, file, len(schema.fields))
+
+    def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> ExcelDecoder:  # noqa: ARG002  # there is no compiled code
+        """Return the decoder of these columns."""
+        return ExcelDecoder(schema, self.options, tolerant=tolerant)
+
+
+def format_of(settings: ExcelOptions) -> ExcelFormat:
+    """Return the format with its options."""
+    return ExcelFormat(settings)
+
+
+def _header_names(header: Row, schema: RowSchema) -> dict[int, str]:
+    """Return the names by column. Raises `FileFailed` for a name that stands there twice.
+
+    Of columns that nobody asked for, the second one is named by its letter.
+    """
+    if header.size > EXCEL_ROW_BYTES:
+        raise FileFailed("parse", f"its header has more than {EXCEL_ROW_BYTES:,} characters")
+    found = {
+        column: name
+        for column, cell in header.cells.items()
+        if cell[0] != NO_VALUE and (name := cell[1:].strip())
+    }
+    counts = Counter(found.values())
+    asked = {spec.name for spec in schema.fields}
+    is_open = schema.evolves or schema.unexpected_fields == "capture"
+    taken: set[str] = set()
+    for column, name in sorted(found.items()):
+        if counts[name] > 1 and (is_open or name in asked):
+            shown = bounded(name, _NAME_CHARACTERS)
+            raise FileFailed("parse", f"the header has {shown!r} twice; rename one")
+        if name in taken:
+            del found[column]
+        taken.add(name)
+    return found
+
+
+def _pieces(
+    rows: Iterator[Row], names: Mapping[int, str], file: OpenFile, fields: int
+) -> Iterator[Piece | RefusedRecord]:
+    last = 0  # the row before
+    part = _Part(names)
+    for row in rows:
+        if part.numbers and (part.is_full or row.size > EXCEL_ROW_BYTES):
+            yield part.piece(last, file, fields)
+            last, part = part.numbers[-1], _Part(names)
+        if row.size > EXCEL_ROW_BYTES:
+            reason = f"longer than {EXCEL_ROW_BYTES:,} characters"
+            skipped = row.number - last - 1
+            yield RefusedRecord(NO_OFFSET, row.size, b"", reason, skipped)
+            last = row.number
+        else:
+            part.add(row)
+    if part.numbers:
+        yield part.piece(last, file, fields)
+
+
+class _Part:
+    """Rows on their way to a piece, by column."""
+
+    def __init__(self, names: Mapping[int, str]) -> None:
+        self.numbers: list[int] = []
+        self._columns: dict[int, list[str | None]] = {column: [] for column in names}
+        self._names = names
+        self._size = 0
+
+    @property
+    def is_full(self) -> bool:
+        """True if it has enough for a piece."""
+        return self._size >= CHUNK_BYTES or len(self.numbers) * len(self._columns) >= _PIECE_CELLS
+
+    def add(self, row: Row) -> None:
+        """Add a row."""
+        rows = len(self.numbers)
+        for column, cell in row.cells.items():
+            cells = self._columns.get(column)
+            if cells is None:
+                cells = self._columns[column] = []
+            if len(cells) < rows:
+                cells += [None] * (rows - len(cells))
+            cells.append(cell)
+        self.numbers.append(row.number)
+        self._size += row.size
+
+    def piece(self, last: int, file: OpenFile, fields: int) -> Piece:
+        """Return the rows, which follow row ``last``. Raises `FileFailed` for too many."""
+        file.count_unpacked(self._size)
+        rows = len(self.numbers)
+        arrays, names = [pa.array(self.numbers, pa.int64())], [NUMBERS]
+        for column, cells in sorted(self._columns.items()):
+            arrays.append(pa.array(cells + [None] * (rows - len(cells)), pa.string()))
+            names.append(self._names.get(column) or _unnamed(column, self._names))
+        first = self.numbers[0]
+        return Piece(
+            b"",
+            NO_OFFSET,
+            cells=rows * max(fields, len(self._columns)),
+            skipped=first - last - 1,
+            lines=self.numbers[-1] - first + 1,
+            rows=pa.RecordBatch.from_arrays(arrays, names),
+        )
+
+
+def _unnamed(column: int, names: Mapping[int, str]) -> str:
+    """Return the name of a column without one in the header."""
+    name = f"column_{column_letters(column)}"
+    while name in names.values():
+        name += "_"
+    return name

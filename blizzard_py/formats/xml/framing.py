@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 from blizzard_core.limits import (
     CHUNK_CELLS,
     LINE_CELLS,
     RAW_BYTES,
-    XML_LEVELS,
     XML_RECORD_BYTES,
     XML_REREAD_BYTES,
     XML_TOKEN_BYTES,
@@ -32,6 +30,7 @@ from blizzard_py.formats.xml.markup import (
     large_record_problem,
     tag_end,
 )
+from blizzard_py.formats.xml.parents import Parents
 from blizzard_py.lines.failure import FileFailed, bounded
 from blizzard_py.lines.framing import CHUNK_BYTES, Piece, RefusedRecord
 from blizzard_py.lines.portions import RowShape
@@ -45,9 +44,6 @@ _SHOWN_NAMES = 20
 _NAME_CHARACTERS = 40
 _NAME = re.compile(rb"[A-Za-z_:\x80-\xff][^ \t\r\n<>/\"'=]*+(?=[ \t\r\n/>]|\Z)")
 _END_TAG = re.compile(rb"</([^ \t\r\n<>]++)[ \t\r\n]*+>")
-_DECLARATION = re.compile(
-    rb"[ \t\r\n](xmlns(?::[^ \t\r\n=]+)?)[ \t\r\n]*=[ \t\r\n]*(\"[^\"]*\"|'[^']*')"
-)
 _DTD = re.compile(
     rb"<!DOCTYPE(?:[^\[\]<>\"']++|\"[^\"]*+\"|'[^']*+')*+"
     rb"(?:\[(?:[^\]\"'<]++|\"[^\"]*+\"|'[^']*+'|<!--.*?-->|<\?.*?\?>|<(?!!--|\?))*+\]"
@@ -56,14 +52,6 @@ _DTD = re.compile(
 )
 # Entities grow, and default values would have to be added to each element.
 _DECLARES = re.compile(rb"<!(?:ENTITY|ATTLIST)")
-
-
-@dataclass(frozen=True, slots=True)
-class _Parent:
-    """An open element outside of records, and the namespaces in force within it."""
-
-    name: bytes
-    namespaces: tuple[tuple[bytes, bytes], ...]
 
 
 class XmlFraming:
@@ -95,12 +83,10 @@ class XmlFraming:
         self._lines = 0  # records of the piece to come
         self._cells = 0
         self._header = b""  # of the piece to come
-        self._stack: list[_Parent] = []
-        self._fits = names.fits(())
+        self._parents = Parents(names)
         self._found = 0
         self._others: dict[bytes, None] = {}  # names of elements within the root
         self._has_root = False
-        self._has_parent = False  # whether there was one of the names before the record's
         self._broken = -1  # the offset of a tag that is none
         self._is_unsure = False  # whether damage may have hidden tags of parents
         self._again = 0
@@ -159,7 +145,7 @@ class XmlFraming:
             if at < 0:
                 if not self._more():
                     return False
-            elif self._fits and self._names.start.match(self._data, at):
+            elif self._parents.fits and self._names.start.match(self._data, at):
                 return True
             else:
                 self._markup()
@@ -189,7 +175,7 @@ class XmlFraming:
         self._at = found + len(closing)
 
     def _doctype(self) -> None:
-        if self._stack:
+        if self._parents:
             raise _damaged("a DTD within the root element", self._offset(self._at))
         while True:
             match = _DTD.match(self._data, self._at)
@@ -218,29 +204,16 @@ class XmlFraming:
             self._at += 1
             return
         tag = bytes(self._data[self._at : end])
-        if len(self._stack) == 1 and len(self._others) < _SHOWN_NAMES:
+        if len(self._parents) == 1 and len(self._others) < _SHOWN_NAMES:
             self._others[name[0]] = None
-        is_row = self._fits and self._names.is_own(name[0])
+        is_row = self._parents.fits and self._names.is_own(name[0])
         self._has_root = True
         if is_row:
             return  # its name was cut before; now it is held
         self._at = end
-        self._open(name[0], tag)
+        self._parents.open(name[0], tag)
         if tag.endswith(b"/>"):
-            self._close(1)
-
-    def _open(self, name: bytes, tag: bytes) -> None:
-        if len(self._stack) == XML_LEVELS:
-            raise FileFailed("parse", f"has elements of more than {XML_LEVELS} levels")
-        namespaces = self._stack[-1].namespaces if self._stack else ()
-        if b"xmlns" in tag:
-            found = dict(namespaces) | dict(_DECLARATION.findall(tag))
-            namespaces = tuple(found.items())
-            if sum(len(part) for pair in namespaces for part in pair) > RAW_BYTES:
-                raise FileFailed("parse", f"declares namespaces of more than {RAW_BYTES:,} bytes")
-        self._stack.append(_Parent(name, namespaces))
-        self._fits = self._names.fits([parent.name for parent in self._stack])
-        self._has_parent |= self._fits and bool(self._names.parents)
+            self._parents.close()
 
     def _end_tag(self) -> None:
         match = _END_TAG.match(self._data, self._at)
@@ -251,28 +224,19 @@ class XmlFraming:
             match = _END_TAG.match(self._data, self._at)
         name = match[1]
         start, self._at = self._at, match.end()
-        if self._stack and self._stack[-1].name == name:
-            self._close(1)
+        if self._parents.innermost == name:
+            self._parents.close()
         elif self._names.is_own(name):
             self._close_stray(match.end())
         elif not self._is_unsure:
             shown = bounded(name.decode("utf-8", "replace"), _NAME_CHARACTERS)
             raise _damaged(f"</{shown}> closes another element", self._offset(start))
         else:
-            names = [parent.name for parent in self._stack]
-            if name in names:
-                self._close(names[::-1].index(name) + 1)
-
-    def _close(self, levels: int) -> None:
-        del self._stack[-levels:]
-        self._fits = self._names.fits([parent.name for parent in self._stack])
+            self._parents.close_to(name)
 
     def _close_stray(self, end: int) -> None:
         """Refuse a record whose start tag is damaged: all from the last record to its end."""
-        names = [parent.name for parent in self._stack]
-        fitting = next((n for n in range(len(names), -1, -1) if self._names.fits(names[:n])), None)
-        if fitting is not None and fitting < len(names):
-            self._close(len(names) - fitting)
+        self._parents.close_unfit()
         start = max(self._gap, end - RAW_BYTES, 0)
         start += len(self._data[start:end]) - len(self._data[start:end].lstrip(BLANKS))
         self._is_unsure, self._broken = True, -1
@@ -321,7 +285,7 @@ class XmlFraming:
         if problem:
             self._refuse(row, end, problem)
             return
-        header = self._current_header()
+        header = self._parents.header
         if self._lines and (header != self._header or self._cells + cells > CHUNK_CELLS):
             self._flush()
         if not self._lines:
@@ -354,7 +318,7 @@ class XmlFraming:
         head = head or bytes(self._data[start : min(end, start + RAW_BYTES)])
         self._out.append(
             RefusedRecord(
-                self._offset(start), end - start, head, reason, header=self._current_header()
+                self._offset(start), end - start, head, reason, header=self._parents.header
             )
         )
         self._found += 1
@@ -363,7 +327,7 @@ class XmlFraming:
     def _recover(self, reason: str) -> None:
         """Refuse all up to the next tag of a record or the end of the parent."""
         start = self._row = self._at
-        pattern = _resumption(self._names, self._stack[-1].name if self._stack else b"")
+        pattern = _resumption(self._names, self._parents.innermost)
         self._at += 1
         while (match := pattern.search(self._data, self._at)) is None:
             start = self._row
@@ -381,20 +345,15 @@ class XmlFraming:
         self._at, self._is_unsure = end, True
         self._refuse(start, start + len(self._data[start:end].rstrip(BLANKS)), reason)
 
-    def _current_header(self) -> bytes:
-        if not self._stack or not self._stack[-1].namespaces:
-            return b""
-        return b" ".join(b"%b=%b" % pair for pair in self._stack[-1].namespaces)
-
     def _check_end(self) -> None:
-        if self._stack:
-            name = bounded(self._stack[-1].name.decode("utf-8", "replace"), _NAME_CHARACTERS)
+        if self._parents:
+            name = bounded(self._parents.innermost.decode("utf-8", "replace"), _NAME_CHARACTERS)
             raise _damaged(f"the file ends within <{name}>", self._offset(len(self._data)))
         if self._broken >= 0:
             raise _damaged("a tag that is none", self._broken)
         if not self._has_root:
             raise FileFailed("parse", "has no element; is it XML?")
-        if not self._found and self._others and not self._has_parent:
+        if not self._found and self._others and not self._parents.has_fitted:
             names = b", ".join(self._others).decode("utf-8", "replace")
             raise FileFailed(
                 "parse",

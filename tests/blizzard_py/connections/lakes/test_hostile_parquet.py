@@ -46,7 +46,8 @@ path, rows, largest, why = Path(sys.argv[1]), 0, 0, ""
 Path("/proc/self/clear_refs").write_text("5")
 before = megabytes("VmRSS:")
 try:
-    with opened(LocalStorage(str(path.parent)), path.name, path.stat().st_size) as file:
+    stored = StoredFile.of(LocalStorage(str(path.parent)), path.name, path.stat().st_size)
+    with opened(stored) as file:
         if sys.argv[2] == "highest":
             largest = len(highest(file, "t"))
         else:

@@ -2,27 +2,36 @@
 
 These values travel to Spark executors inside the job's closure, so they are
 plain and picklable. Storage options may hold secrets: their
-``repr`` is empty.
+``repr`` is empty. Each start of a query loads this module in processes of Spark that read no
+configuration, so it imports little.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from blizzard_core.limits import DIRECTORIES, EXPANSION, LETTERS
-from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
-from blizzard_core.settings.schema import FieldType, TimeUnit, UnexpectedFields
-from blizzard_core.settings.sources import MetadataColumn, OnBadRecord
-from blizzard_core.settings.tables import ParquetCompression
 from blizzard_core.storage.protocol import StorageOptions
 from blizzard_py.reading import Reading, ReadMarks
+
+if TYPE_CHECKING:
+    from blizzard_core.settings.formats import FormatSettings
+    from blizzard_core.settings.schema import FieldType, TimeUnit, UnexpectedFields
+    from blizzard_core.settings.sources import MetadataColumn, OnBadRecord
+    from blizzard_core.settings.tables import ParquetCompression
 
 # The size of a file between two jobs of a batch: more files are more requests, and a task of the
 # later job reads whole files.
 _STAGED_FILE_BYTES = 32 << 20
-_LINES = NdjsonOptions()
+
+
+def _lines() -> FormatSettings:
+    """Return the default format, loaded where it is used: configurations need much more."""
+    from blizzard_core.settings.formats import NdjsonOptions  # noqa: PLC0415  # see above
+
+    return NdjsonOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +203,7 @@ class IngestSettings:
     schema: RowSchema
     layout: OutputLayout
     added_columns: AddedColumns = AddedColumns()
-    format: FormatSettings = _LINES
+    format: FormatSettings = field(default_factory=_lines)
     sql: SqlSteps = SqlSteps()
     tolerance: ErrorTolerance = ErrorTolerance()
 

@@ -21,15 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blizzard_core.settings.base import to_micros
-from blizzard_core.settings.event_time import Branch, EventTimeSettings
+if TYPE_CHECKING:
+    from blizzard_core.settings.event_time import Branch, EventTimeSettings
 
 Micros = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -139,6 +139,9 @@ def rules_of(given: EventTimeSettings, branches: Sequence[Branch]) -> dict[str, 
 
 
 def _rule(given: EventTimeSettings, branches: Sequence[Branch]) -> Rule:
+    # Spark's planning processes read rules and make none.
+    from blizzard_core.settings.base import to_micros  # noqa: PLC0415  # see above
+
     window = given.window
     is_session = window is not None and window.gap is not None
     is_endless = bool(given.aggregates) and window is None and not given.groups_by_time(branches)

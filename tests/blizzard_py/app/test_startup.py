@@ -83,6 +83,19 @@ def test_penguin_commits_without_loading_spark(config: Path, tmp_path: Path) -> 
     assert not loaded & (SPARK | STORES | {"pyarrow.dataset"})
 
 
+def test_planning_processes_of_spark_load_no_settings() -> None:
+    """They import it at each start of a query."""
+    program = (
+        "import json, sys; import blizzard_py.streaming.source; print(json.dumps([*sys.modules]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
+    )
+    loaded = set(json.loads(done.stdout))
+    assert "blizzard_py.job" in loaded
+    assert not loaded & {"pydantic", "fsspec", "structlog", "pandas"}
+
+
 def job(prefix: str = "events/main/1/1") -> IngestJob:
     return IngestJob(SETTINGS, "staging", prefix, ())
 

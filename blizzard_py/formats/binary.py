@@ -9,9 +9,8 @@ import pyarrow as pa
 
 from blizzard_core.limits import WHOLE_FILE_BYTES
 from blizzard_core.settings.formats import BinaryFileOptions
-from blizzard_py.formats.columnar.batches import BatchDecoder, FileColumns
+from blizzard_py.formats.columnar.batches import BatchFormat, FileColumns
 from blizzard_py.formats.protocol import NO_OFFSET, OpenFile
-from blizzard_py.formats.typed_rows import TypedFormat
 from blizzard_py.job import RowSchema
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece
@@ -20,7 +19,7 @@ _MICROS = 1_000_000
 _TIME = pa.timestamp("us", "UTC")
 
 
-class BinaryFormat(TypedFormat):
+class BinaryFormat(BatchFormat):
     """Whole files as a `Format`. They are not decompressed."""
 
     def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece]:
@@ -39,10 +38,6 @@ class BinaryFormat(TypedFormat):
         columns |= {"path": pa.array([file.uri]), "length": pa.array([file.size])}
         rows = pa.RecordBatch.from_pydict(columns)
         yield Piece(b"", NO_OFFSET, lines=1, context=FileColumns(rows.schema), rows=rows)
-
-    def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> BatchDecoder:  # noqa: ARG002  # one path
-        """Return the decoder of these columns."""
-        return BatchDecoder(schema, cuts_nanoseconds=False, tolerant=tolerant)
 
 
 def format_of(_settings: BinaryFileOptions) -> BinaryFormat:

@@ -17,9 +17,9 @@ from blizzard_py.formats.protocol import BadLine, BadRecord, OpenFile, Parsed, R
 from blizzard_py.job import RowSchema
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece, RefusedRecord, framed
+from blizzard_py.lines.transcode import check_narrow
 from blizzard_py.schema.types import table_schema
 
-_WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # The least values of a row; a bad one has a letter.
 _ROW = 16
 
@@ -41,7 +41,7 @@ class TextFormat:
         schema: RowSchema,  # noqa: ARG002  # there is one column
     ) -> Iterator[Piece | RefusedRecord]:
         """Yield pieces of lines, or one of the whole file. Raises `FileFailed` for UTF-16."""
-        blocks = _not_wide(file.blocks())
+        blocks = check_narrow(file.blocks(), "store the file as UTF-8")
         if self.options.whole_text:
             yield _one_piece(blocks, file.path)
             return
@@ -142,17 +142,6 @@ class TextDecoder:
 
     def _stripped(self, line: bytes) -> bytes:
         return line.removesuffix(b"\r") if self._drops_returns else line
-
-
-def _not_wide(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    first = next(blocks, b"")
-    if first.startswith(_WIDE_MARKS):
-        raise FileFailed(
-            "parse", "begins like UTF-16, and text is read as UTF-8; store the file as UTF-8"
-        )
-    if first:
-        yield first
-    yield from blocks
 
 
 def _one_piece(blocks: Iterator[bytes], path: str) -> Piece:

@@ -7,8 +7,19 @@ from collections.abc import Iterable, Iterator
 
 from blizzard_py.lines.failure import FileFailed
 
+_WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # The handler of bytes that are no text.
 _MARKED = "blizzard-marked"
+
+
+def check_narrow(blocks: Iterator[bytes], remedy: str) -> Iterator[bytes]:
+    """Yield a stream of UTF-8. Raises `FileFailed` with the remedy if it begins like UTF-16."""
+    first = next(blocks, b"")
+    if first.startswith(_WIDE_MARKS):
+        raise FileFailed("parse", f"begins like UTF-16; {remedy}")
+    if first:
+        yield first
+    yield from blocks
 
 
 def to_utf8(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:

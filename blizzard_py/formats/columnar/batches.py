@@ -14,7 +14,7 @@ from blizzard_core.errors import SourceError
 from blizzard_py.formats.columnar.calendars import Calendar, in_gregorian
 from blizzard_py.formats.nested_arrays import map_leaves
 from blizzard_py.formats.protocol import NO_OFFSET, OpenFile
-from blizzard_py.formats.typed_rows import TypedDecoder, rows_of
+from blizzard_py.formats.typed_rows import TypedDecoder, TypedFormat, rows_of
 from blizzard_py.job import RowSchema
 from blizzard_py.lines.failure import FileFailed, bounded
 from blizzard_py.lines.framing import Piece
@@ -71,6 +71,21 @@ def file_failures(where: str) -> Iterator[None]:
         yield
     except SourceError as error:
         raise FileFailed("parse", str(error).removeprefix(f"{where}: ")) from error
+
+
+class BatchFormat(TypedFormat):
+    """A format whose pieces are batches."""
+
+    __slots__ = ()
+
+    @property
+    def cuts_nanoseconds(self) -> bool:
+        """True if times lose their nanoseconds; else such a record is bad."""
+        return False
+
+    def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> BatchDecoder:  # noqa: ARG002  # there is no compiled code
+        """Return the decoder of these columns."""
+        return BatchDecoder(schema, cuts_nanoseconds=self.cuts_nanoseconds, tolerant=tolerant)
 
 
 class BatchDecoder(TypedDecoder):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from blizzard_core.settings.formats import OrcOptions
 from blizzard_py.formats.columnar.batches import (
-    BatchDecoder,
+    BatchFormat,
     FileColumns,
     OpenRanges,
     file_failures,
@@ -17,13 +17,13 @@ from blizzard_py.formats.columnar.file import StoredFile
 from blizzard_py.formats.columnar.process import DecodeCommand
 from blizzard_py.formats.columnar.rows import allowed, decoded
 from blizzard_py.formats.protocol import OpenFile
-from blizzard_py.formats.typed_rows import TypedFormat, check_names
+from blizzard_py.formats.typed_rows import check_names
 from blizzard_py.job import RowSchema
 from blizzard_py.lines.framing import Piece
 
 
 @dataclass(frozen=True, slots=True)
-class OrcFiles(TypedFormat):
+class OrcFiles(BatchFormat):
     """ORC files as a `Format`."""
 
     options: OrcOptions
@@ -39,10 +39,10 @@ class OrcFiles(TypedFormat):
             command = command._replace(columns=tuple(columns.wanted(schema)), kind="orc")
             yield from pieces_of(file, decoded(stored, command), columns)
 
-    def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> BatchDecoder:  # noqa: ARG002  # there is no compiled code
-        """Return the decoder of these columns."""
-        cuts = self.options.nanoseconds == "cut"
-        return BatchDecoder(schema, cuts_nanoseconds=cuts, tolerant=tolerant)
+    @property
+    def cuts_nanoseconds(self) -> bool:
+        """True if the option says so."""
+        return self.options.nanoseconds == "cut"
 
 
 def format_of(options: OrcOptions) -> OrcFiles:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,11 +14,8 @@ from blizzard_py.formats.csv.lexer import Lexer
 from blizzard_py.formats.protocol import OpenFile
 from blizzard_py.formats.texts import TextOptions
 from blizzard_py.job import RowSchema
-from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece, RefusedRecord
-from blizzard_py.lines.transcode import to_utf8
-
-_WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+from blizzard_py.lines.transcode import check_narrow, to_utf8
 
 
 def format_of(options: CsvOptions) -> CsvFormat:
@@ -98,15 +94,6 @@ def _is_one_record(record: bytes, dialect: Dialect) -> bool:
 def _as_utf8(blocks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
     """Yield a stream in UTF-8, before anything is framed: other encodings use bytes of ASCII."""
     if encoding == "utf-8":
-        yield from _not_wide(blocks)
+        yield from check_narrow(blocks, "set format.encoding: utf-16")
     else:
         yield from to_utf8(blocks, encoding)
-
-
-def _not_wide(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    first = next(blocks, b"")
-    if first.startswith(_WIDE_MARKS):
-        raise FileFailed("parse", "begins like UTF-16; set format.encoding: utf-16")
-    if first:
-        yield first
-    yield from blocks

@@ -396,7 +396,7 @@ def test_mark_within_a_file_is_text() -> None:
         (b'a\n1\n"x",\n3\n', [(2, "1"), (3, "x"), (4, "3")]),
     ],
 )
-def test_padding_keeps_records_apart(data: bytes, rows: list[Any]) -> None:
+def test_padding_keeps_records_separate(data: bytes, rows: list[Any]) -> None:
     found = read(data, specs(a="string"), ragged_rows="pad")
     assert [(line, row["a"]) for line, row in found.rows] == rows
 
@@ -449,7 +449,7 @@ def _decodes(data: bytes, encoding: str) -> bool:
     return True
 
 
-def test_letters_with_open_quotes_come_again_apart() -> None:
+def test_letters_with_open_quotes_are_replayed_in_files_of_their_own() -> None:
     form = CsvFormat(options())
     letters = [
         DeadLetter("file:///a.csv", "", "parse", "", line=n, raw=raw, header=b"a,b")

@@ -181,7 +181,7 @@ def test_dates_become_dates_and_times() -> None:
         ('"am" 0', ""), ("[$-F400]h:mm:ss", "time"), ("yyyy;[Red]0", "date"), ("", ""),
     ],
 )  # fmt: skip
-def test_formats_of_dates_are_told_from_those_of_numbers(code: str, kind: str) -> None:
+def test_formats_of_dates_differ_from_those_of_numbers(code: str, kind: str) -> None:
     assert moment_kind(164, code) == kind
     assert moment_kind(14, None) == "date"
 
@@ -315,7 +315,7 @@ def test_verdicts_do_not_depend_on_the_pieces(monkeypatch: pytest.MonkeyPatch) -
         assert numbered(data, fields) == whole
 
 
-def test_halves_give_the_records_of_the_whole() -> None:
+def test_halves_give_the_records_of_the_piece() -> None:
     rows = [["id", "s"], *([at if at % 3 else "bad", "x"] if at % 4 else [] for at in range(40))]
     schema = RowSchema(specs(id="int64"), evolves=True)
     form = format_of(options())

@@ -151,9 +151,7 @@ def test_damage_is_no_verdict_if_the_object_changed(
     assert raised.value.outcome == outcome
 
 
-def test_a_store_that_fails_is_asked_again_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_fails_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = large_file(tmp_path)
 
     def fail(*_: Any) -> bytes:

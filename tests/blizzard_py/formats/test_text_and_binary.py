@@ -91,7 +91,7 @@ def test_each_line_is_a_row_with_its_number(
 
 
 @pytest.mark.parametrize("attempt", [0, 1])
-def test_a_whole_file_is_a_row(tmp_path: Path, attempt: int) -> None:
+def test_a_file_is_a_row(tmp_path: Path, attempt: int) -> None:
     world = texts(tmp_path, options(whole_text=True), max_bad_fraction=1.0)
     world.put("a.txt", MARK + b"one\r\ntwo\n")
     world.put("b.txt", b"")

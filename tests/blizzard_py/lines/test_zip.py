@@ -121,7 +121,7 @@ SMALL = archive(GOOD)
     ],
     ids=["deflate", "stored", "bzip2", "streamed", "wide", "size known", "remark"],
 )
-def test_members_are_read_whole(data: bytes) -> None:
+def test_members_are_read_completely(data: bytes) -> None:
     assert read(data) == GOOD
 
 

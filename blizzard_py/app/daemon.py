@@ -16,14 +16,12 @@ from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import served
 from blizzard_core.settings.document import Config
 from blizzard_core.signals import stop_on_signals
+from blizzard_py.app.engine import spark_engine
 from blizzard_py.app.live_progress import show_progress
 from blizzard_py.app.new_fields import with_untaken
 from blizzard_py.app.refused_watch import RefusedWatch
 from blizzard_py.app.status_page.providers import page_providers
-from blizzard_py.app.wiring import (
-    build,
-    spark_engine,
-)
+from blizzard_py.app.wiring import build
 from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from blizzard_core.errors import ConfigError, StateError
 from blizzard_core.settings.document import Config
-from blizzard_py.app.wiring import NoEngine, owner_context
+from blizzard_py.app.engine import NoEngine
+from blizzard_py.app.wiring import owner_context
 from blizzard_py.engines.lazy import StoppableEngine
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state

@@ -16,18 +16,13 @@ from typing import Any
 
 from blizzard_core.errors import BlizzardError, StorageError
 from blizzard_core.settings.document import Config
+from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.event_time import stream_to_json, watch_to_json
 from blizzard_py.app.new_fields import with_untaken
 from blizzard_py.app.request_listing import find_open_requests
 from blizzard_py.app.source_kinds import PlanOptions, kind_of
 from blizzard_py.app.validation import table_problems
-from blizzard_py.app.wiring import (
-    NoEngine,
-    context_of,
-    inferred_schema,
-    source_pipeline,
-    views,
-)
+from blizzard_py.app.wiring import context_of, inferred_schema, source_pipeline, views
 from blizzard_py.dead_letters.counting import counted
 from blizzard_py.explain import Explanation, Located, explain_unmatched, locate
 from blizzard_py.ingest.inferred_schema import describe_schema

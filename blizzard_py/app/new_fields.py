@@ -9,7 +9,8 @@ from typing import Any
 from blizzard_core.errors import BlizzardError, StorageError
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
-from blizzard_py.app.wiring import NoEngine, context_of, inferred_schema
+from blizzard_py.app.engine import NoEngine
+from blizzard_py.app.wiring import context_of, inferred_schema
 from blizzard_py.explain import Explanation
 from blizzard_py.formats.ndjson.extract import SchemaNames
 from blizzard_py.formats.ndjson.unexpected import names_in

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
 from blizzard_py.app.configuration import source_of
-from blizzard_py.app.wiring import NoEngine, context_of, owner_context, source_pipeline
+from blizzard_py.app.engine import NoEngine
+from blizzard_py.app.wiring import context_of, owner_context, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
 from blizzard_py.edits.rebuild import Rebuild

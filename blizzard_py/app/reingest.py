@@ -14,6 +14,7 @@ from itertools import islice
 
 from blizzard_core.settings.document import Config
 from blizzard_core.signals import INTERRUPTED
+from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.request_selector import preview
 from blizzard_py.app.submit import (
     RequestOrder,
@@ -23,7 +24,7 @@ from blizzard_py.app.submit import (
     submit_and_follow,
     way_to_begin,
 )
-from blizzard_py.app.wiring import NoEngine, context_of, source_pipeline
+from blizzard_py.app.wiring import context_of, source_pipeline
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.report import ReportLine

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from blizzard_core.errors import StateError
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
+from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.reingest import latest_lines
 from blizzard_py.app.submit import RequestResult
-from blizzard_py.app.wiring import NoEngine, owner_context
+from blizzard_py.app.wiring import owner_context
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.notes import current_user
 from blizzard_py.requests.codec import RequestInvalid

@@ -23,8 +23,9 @@ from blizzard_core.errors import FencedError, StateError, StorageError
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
 from blizzard_core.signals import INTERRUPTED, stop_on_signals
+from blizzard_py.app.engine import NoEngine, spark_engine
 from blizzard_py.app.request_effects import effects_of, fingerprint_of
-from blizzard_py.app.wiring import NoEngine, owner_context, source_pipeline, spark_engine
+from blizzard_py.app.wiring import owner_context, source_pipeline
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
 from blizzard_py.edits.notes import Note, current_user

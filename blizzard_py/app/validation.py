@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from blizzard_core.errors import BlizzardError, ConfigError, StorageError
 from blizzard_core.settings.document import Config
+from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.wiring import (
-    NoEngine,
     context_of,
     inferred_schema,
     ingest_settings,

@@ -17,7 +17,7 @@ import yaml
 
 from blizzard_core.errors import Cancelled, EngineError
 from blizzard_core.settings.document import Config
-from blizzard_py.app.wiring import computes_in_driver
+from blizzard_py.app.engine import computes_in_driver
 from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.engines.spark import gateway
 from blizzard_py.engines.spark.gateway import quick_start_settings

@@ -449,7 +449,7 @@ def _decodes(data: bytes, encoding: str) -> bool:
     return True
 
 
-def test_letters_with_open_quotes_are_replayed_in_files_of_their_own() -> None:
+def test_letters_with_open_quotes_have_files_of_their_own() -> None:
     form = CsvFormat(options())
     letters = [
         DeadLetter("file:///a.csv", "", "parse", "", line=n, raw=raw, header=b"a,b")

@@ -19,10 +19,11 @@ from blizzard_core.settings.load import load_config
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
 from blizzard_py.app import submit as wired
+from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.request_effects import fingerprint_of
 from blizzard_py.app.request_listing import cancel_request, find_requests
 from blizzard_py.app.submit import RequestOrder, RequestResult, Waits, submit_and_follow
-from blizzard_py.app.wiring import NoEngine, owner_context
+from blizzard_py.app.wiring import owner_context
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.requests.mailbox import Mailbox

@@ -21,10 +21,11 @@ from blizzard_core.settings.load import load_config
 from blizzard_core.signals import INTERRUPTED
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app import operations
+from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.refused_watch import RefusedWatch
 from blizzard_py.app.reingest import ReingestResult, bring
 from blizzard_py.app.submit import RequestOrder, Waits
-from blizzard_py.app.wiring import NoEngine, build
+from blizzard_py.app.wiring import build
 from blizzard_py.sources.context import EventTimeQuery, SourceContext
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine

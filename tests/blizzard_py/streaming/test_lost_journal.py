@@ -12,8 +12,9 @@ from click.testing import CliRunner
 
 from blizzard_core.errors import StateError
 from blizzard_py.__main__ import main
+from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.operations import rebuild_of
-from blizzard_py.app.wiring import NoEngine, context_of
+from blizzard_py.app.wiring import context_of
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.engines.spark.engine import SparkEngine

@@ -1,0 +1,56 @@
+"""The engine of a command or a daemon: Spark as it is configured, or none."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from blizzard_core.errors import BlizzardError
+from blizzard_core.settings.document import Config
+from blizzard_py.app.queries.query_spec import Asks
+from blizzard_py.engines.lazy import LazyEngine, StoppableEngine
+from blizzard_py.formats.ndjson.fast.sandbox import compiled
+from blizzard_py.job import Engine, IngestJob, IngestResult
+
+
+def engine_lookup(config: Config, engine: Engine) -> Asks:
+    """Return how to ask where only the engine has a driver; `plan` gets its own Spark."""
+    if isinstance(engine, LazyEngine):
+        return engine.ask
+    return LazyEngine(partial(spark_engine, config, "blizzard-plan")).ask
+
+
+class NoEngine:
+    """Stands in where nothing may be ingested: `plan` and `status` need no Spark."""
+
+    def ingest(self, job: IngestJob) -> IngestResult:
+        """Refuse: reaching this is a bug."""
+        raise BlizzardError(f"{job.output_prefix}: this command does not ingest")
+
+    def cancel(self, output_prefix: str) -> None:
+        """Nothing runs, nothing to end."""
+
+    def progress(self, output_prefix: str) -> float | None:
+        """Nothing runs."""
+
+
+def spark_engine(config: Config, app_name: str) -> StoppableEngine:
+    """Spark as it is configured. Starts nothing before the first job."""
+    from blizzard_py.engines.spark.engine import SparkEngine  # noqa: PLC0415  # see `LazyEngine`
+    from blizzard_py.engines.spark.gateway import quick_start_settings  # noqa: PLC0415  # see `LazyEngine`
+
+    if any(pipeline.schema_.advanced.fast_path for pipeline in config.pipelines.values()):
+        compiled()  # where it does not load, the daemon's own log is where one looks
+    conf = config.spark.conf
+    return SparkEngine(
+        config.spark.master,
+        conf if computes_in_driver(config) else quick_start_settings(conf),
+        app_name,
+    )
+
+
+def computes_in_driver(config: Config) -> bool:
+    """Return whether rows go through Spark itself, where a driver of ours may run them."""
+    return any(found.driver == "jdbc" for found in config.connections.values()) or any(
+        pipeline.transform is not None or pipeline.deduplicate_by or pipeline.query is not None
+        for pipeline in config.pipelines.values()
+    )

@@ -18,7 +18,7 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_py.formats.ndjson.columns import RecordSchema
 from blizzard_py.formats.ndjson.parse import LineParser
 from blizzard_py.job import FieldSpec, JobFile
-from blizzard_py.kernels.write.parquet_file import repeating
+from blizzard_py.kernels.write.parquet_file import encodings
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.framing import Piece, framed
 
@@ -69,7 +69,7 @@ def _share(
                 writer = writer or pq.ParquetWriter(
                     sink / f"{number}.parquet",
                     table.schema,
-                    use_dictionary=repeating(table) or False,
+                    use_dictionary=encodings(table).dictionary,
                 )
                 waiting.append(table)
                 waiting_bytes += table.nbytes

@@ -21,6 +21,9 @@ from blizzard_py.job import OutputLayout, SortKey
 # Enough to distinguish a column of some thousand values from one that never repeats.
 _SAMPLE_ROWS = 1 << 14
 _SAMPLE_SLICES = 8
+# Values of more bytes on average are written without a dictionary, and binary ones without
+# statistics, which nobody reads: the writer would copy each value several times.
+_LONG_VALUES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +108,16 @@ def stored_bytes(table: pa.Table, form: ParquetFormat) -> int:
     return int(sink.size())
 
 
-def repeating(table: pa.Table) -> list[str]:
-    """Return Parquet columns whose values repeat; a dictionary does not help the others.
+@dataclass(frozen=True, slots=True)
+class Encodings:
+    """Parquet columns by path: those with a dictionary, and those with statistics or all."""
+
+    dictionary: Sequence[str] | bool
+    statistics: Sequence[str] | bool
+
+
+def encodings(table: pa.Table) -> Encodings:
+    """Return what suits the values: a dictionary helps only columns whose values repeat.
 
     Decided by rows from all over the table. Fields of structs, lists and maps are separate columns
     in Parquet, named by their path.
@@ -118,12 +129,22 @@ def repeating(table: pa.Table) -> list[str]:
         sample = pa.concat_tables(
             table.slice(number * step, share) for number in range(_SAMPLE_SLICES)
         )
-    found: list[str] = []
+    dictionary: list[str] = []
+    statistics: list[str] = []
+    without_statistics = False
     for name in sample.schema.names:
         for path, values in _leaves(name, sample.column(name).combine_chunks()):
-            if 2 * pc.count_distinct(values).as_py() <= len(values):
-                found.append(path)
-    return found
+            kind = values.type
+            is_long = values.nbytes > _LONG_VALUES * max(1, len(values))
+            if is_long and pa.types.is_binary(kind):
+                without_statistics = True
+            else:
+                statistics.append(path)
+            # A boolean has one bit already.
+            can_repeat = not is_long and not pa.types.is_boolean(kind)
+            if can_repeat and 2 * pc.count_distinct(values).as_py() <= len(values):
+                dictionary.append(path)
+    return Encodings(dictionary or False, statistics if without_statistics else True)
 
 
 def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
@@ -136,17 +157,18 @@ def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
         yield from _leaves(f"{path}.key_value.value", values.items)
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         yield from _leaves(f"{path}.list.element", values.flatten())
-    elif not pa.types.is_boolean(kind):  # one bit a value already
+    else:
         yield path, values
 
 
 def _writer(sink: Any, form: ParquetFormat, sample: pa.Table) -> pq.ParquetWriter:
+    suited = encodings(sample)
     return pq.ParquetWriter(
         sink,
         form.schema,
         compression="none" if form.compression == "uncompressed" else form.compression,
-        use_dictionary=repeating(sample) or False,
-        write_statistics=True,
+        use_dictionary=suited.dictionary,
+        write_statistics=suited.statistics,
         sorting_columns=_sorting_columns(form.schema, form.sort_by) or None,
     )
 

@@ -23,7 +23,7 @@ from blizzard_core.errors import StorageError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.job import PartitionRule, SortKey, StagedOutput
 from blizzard_py.kernels.write import rolling_outputs as write
-from blizzard_py.kernels.write.parquet_file import ParquetFormat, repeating
+from blizzard_py.kernels.write.parquet_file import ParquetFormat, encodings
 from blizzard_py.kernels.write.partition import RowDirectories, place_rows
 from blizzard_py.kernels.write.rolling_outputs import OutputSet, StagedNames
 from blizzard_py.kernels.write.spill import Spill
@@ -332,7 +332,7 @@ def test_dictionaries_are_judged_for_nested_columns_too() -> None:
             "nothing": pa.nulls(rows, pa.string()),
         }
     )
-    assert repeating(table) == [
+    assert encodings(table).dictionary == [
         "kind",
         "s.y.z",
         "tags.list.element",
@@ -371,10 +371,31 @@ def test_each_file_is_judged_by_its_own_rows(tmp_path: Path) -> None:
     ] == [True, False]
 
 
-def test_repeating_finds_columns_with_repeated_values() -> None:
+def test_only_long_binary_values_have_no_statistics(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "id": [1, 2],
+            "content": [b"a" * 100_000, b"b" * 100_000],
+            "inner": [{"name": "x", "text": "t" * 200_000}] * 2,
+        }
+    )
+    outputs = output_set(tmp_path, table.schema)
+    outputs.add("", table)
+    [output] = outputs.close()
+    group = pq.read_metadata(tmp_path / output.staged).row_group(0)
+    assert {group.column(i).path_in_schema: group.column(i).is_stats_set for i in range(4)} == {
+        "id": True,
+        "content": False,
+        "inner.name": True,
+        "inner.text": True,
+    }
+    assert read(tmp_path, output).equals(table)
+
+
+def test_encodings_find_columns_with_repeated_values() -> None:
     rows = 200_000
     table = pa.table({"some": np.arange(rows) % 5000, "all": np.arange(rows)})
-    assert repeating(table) == ["some"]
+    assert encodings(table).dictionary == ["some"]
 
 
 # --- faults ---------------------------------------------------------------------------------

@@ -20,29 +20,27 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from errno import EACCES, EBADF, EDQUOT, EFBIG, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EPERM, EROFS
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
-from click.shell_completion import get_completion_class
 from rich.cells import cell_len
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 
-from blizzard_core import log
-from blizzard_core.errors import BlizzardError, ConfigError, StorageError
+from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.redact import redacted
 from blizzard_core.signals import INTERRUPTED
-from blizzard_core.storage.opening import open_storage, option
-from blizzard_core.storage.protocol import StorageOptions
 from blizzard_core.text import json_safe, printable, printable_lines
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from blizzard_core.storage.protocol import StorageOptions
 
 P = ParamSpec("P")
 
 _VERBOSE = "blizzard_py.verbose"
 _LOGGING = "blizzard_py.logging"
 CONTEXT = {"help_option_names": ["-h", "--help"]}
+LOG_LEVELS = ("debug", "info", "warning", "error")
 SHELLS = ("bash", "zsh", "fish")
 # The headings of commands, as someone new needs them.
 SECTIONS = ("Set up", "Run", "Inspect", "Repair", "Commands")
@@ -56,6 +54,8 @@ once_option = click.option("--once", is_flag=True, help="Ingest what is there no
 
 def _set_level(context: click.Context, _parameter: click.Parameter, level: str) -> None:
     context.meta[_LOGGING] = True
+    from blizzard_core import log
+
     log.configure(level)
 
 
@@ -66,7 +66,7 @@ def _set_verbose(context: click.Context, _parameter: click.Parameter, verbose: b
 
 log_level_option = click.option(
     "--log-level",
-    type=click.Choice(log.LEVELS),
+    type=click.Choice(LOG_LEVELS),
     default="info",
     show_default=True,
     expose_value=False,
@@ -145,6 +145,8 @@ def command(function: Callable[P, int]) -> Callable[P, None]:
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        from blizzard_core import log
+
         context = click.get_current_context()
         verbose = context.meta.get(_VERBOSE, False)
         if not context.meta.get(_LOGGING):
@@ -209,10 +211,12 @@ def fencing_notes(places: Iterable[tuple[str, StorageOptions]]) -> Iterator[str]
 
     ``places`` are URIs with their options. Opens no connection.
     """
+    from blizzard_core.storage.opening import open_storage, option
+
     for uri, options in places:
         try:
             storage = open_storage(uri, options)
-        except StorageError as error:
+        except BlizzardError as error:
             yield str(error)
             continue
         if not storage.conditional_writes:
@@ -255,6 +259,8 @@ def answer(
 
 def cell(text: str | None) -> str:
     """Return foreign text as a table cell: printable, without markup; ``-`` for none."""
+    from rich.markup import escape
+
     return escape(printable(text)) if text else "-"
 
 
@@ -280,6 +286,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) ->
             )
             click.echo("  ".join(padded).rstrip())
         return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     console = Console()
     # A frame takes three characters a column, and one.
     if sum(widths) + 3 * len(widths) + 1 <= console.width:
@@ -303,6 +313,8 @@ def _shown(text: str | None) -> str:
 
 
 def _styled(text: str) -> Text:
+    from rich.text import Text
+
     return Text(text, style="red" if isinstance(text, Trouble) else "")
 
 
@@ -313,6 +325,7 @@ def print_json(document: Any) -> None:
 
 def completion_of(main: click.Group, program: str) -> click.Command:
     """Return the command that prints the completion script of ``main`` for a shell."""
+    from click.shell_completion import get_completion_class
 
     def show(shell: str) -> None:
         found = get_completion_class(shell)

@@ -34,7 +34,6 @@ from blizzard_core import redact
 from blizzard_core.redact import MASK, SECRET_NAME, redacted
 from blizzard_core.text import json_safe, printable, printable_lines
 
-LEVELS = ("debug", "info", "warning", "error")
 # Current and previous directory of a shell: no passwords, whatever the names contain.
 _DIRECTORIES = frozenset({"PWD", "OLDPWD"})
 

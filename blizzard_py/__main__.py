@@ -12,7 +12,6 @@ from pathlib import Path
 
 import click
 
-from blizzard_core.checkpoint.writer_identity import allow_takeover, refuse_if_running
 from blizzard_core.cli import (
     CONTEXT,
     GuidedGroup,
@@ -27,15 +26,7 @@ from blizzard_core.cli import (
     print_json,
     verbose_option,
 )
-from blizzard_core.daemon import DIFFERS, REFUSED
-from blizzard_core.settings.checks.event_time import event_time_notes
 from blizzard_core.text import counted, printable
-from blizzard_py.app import daemon as app
-from blizzard_py.app import inspection
-from blizzard_py.app.configuration import load_config
-from blizzard_py.app.new_fields import schema_diff
-from blizzard_py.app.query_validation import validate_query_sources
-from blizzard_py.app.validation import checkpoint_notes, validate_pipelines
 from blizzard_py.commands import (
     backfill,
     checkpoint,
@@ -51,8 +42,6 @@ from blizzard_py.commands import (
     watch,
     watermark,
 )
-from blizzard_py.commands.printing import print_plan, print_schema, print_schema_diff, print_status
-from blizzard_py.explain import lines
 
 
 @click.group(
@@ -110,6 +99,10 @@ def run(config: Path, once: bool, fresh: bool, take_over: bool) -> int:
     a source or took it over, 4 a secret was renewed. With --once: 5 Penguin has refused published
     files (`blizzard replay --refused`), 7 work units failed and will be retried.
     """
+    from blizzard_core.checkpoint.writer_identity import allow_takeover, refuse_if_running
+    from blizzard_py.app import daemon as app
+    from blizzard_py.app.configuration import load_config
+
     admission = allow_takeover if take_over else refuse_if_running(person=sys.stdin.isatty())
     loaded = load_config(config)
     where = str(config.absolute())
@@ -129,6 +122,11 @@ def validate(config: Path) -> int:
     A transform or event_time is checked by a local Spark (or the Spark Connect server), which takes
     some seconds. File sources are not read; `plan` checks that they can be reached. Writes nothing.
     """
+    from blizzard_core.settings.checks.event_time import event_time_notes
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.query_validation import validate_query_sources
+    from blizzard_py.app.validation import checkpoint_notes, validate_pipelines
+
     loaded = load_config(config)
     notes = validate_query_sources(loaded)
     notes += validate_pipelines(loaded)
@@ -170,6 +168,10 @@ def plan(
     request; this costs two queries, none with --offline. For work units: each open unit, whether it
     would be read, its time range, and why.
     """
+    from blizzard_py.app import inspection
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.commands.printing import print_plan
+
     if moment is not None and moment.tzinfo is None:
         moment = moment.replace(tzinfo=dt.UTC)
     found = inspection.plan(load_config(config), now=moment, offline=offline, everything=everything)
@@ -191,6 +193,11 @@ def status(config: Path, as_json: bool) -> int:
     "at least". Exit codes: 1 the state of a source cannot be read, 5 Penguin has refused published
     files (`blizzard replay --refused`).
     """
+    from blizzard_core.daemon import REFUSED
+    from blizzard_py.app import inspection
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.commands.printing import print_status
+
     found, errors = inspection.status(load_config(config))
     code = answer((found, errors), print_status, as_json=as_json)
     return code or (REFUSED if inspection.is_refused(found) else 0)
@@ -215,6 +222,12 @@ def schema(config: Path, diff: bool, as_json: bool) -> int:
     also shows columns that only the table has or that it refuses. Exit codes: 1 something cannot be
     read, 6 there is a difference.
     """
+    from blizzard_core.daemon import DIFFERS
+    from blizzard_py.app import inspection
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.new_fields import schema_diff
+    from blizzard_py.commands.printing import print_schema, print_schema_diff
+
     loaded = load_config(config)
     if not diff:
         return answer(inspection.schema(loaded), print_schema, as_json=as_json)
@@ -243,6 +256,10 @@ def explain(config: Path, uri: str, as_json: bool) -> int:
     an API it is PIPELINE/SOURCE or PIPELINE/SOURCE#TASK; then the window, the statement and the
     outputs are shown. Exit codes: 0 whatever the answer, 1 the state or a store cannot be read.
     """
+    from blizzard_py.app import inspection
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.explain import lines
+
     found = inspection.explain(load_config(config), uri)
     if as_json:
         print_json(found.to_json())

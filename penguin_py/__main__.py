@@ -26,11 +26,7 @@ from blizzard_core.cli import (
     print_table,
     verbose_option,
 )
-from blizzard_core.daemon import REFUSED
-from blizzard_core.settings.load import load_config
 from blizzard_core.text import counted, in_utc, printable
-from penguin_py import app
-from penguin_py.settings import tables_of
 
 # The findings of a sweep, in the order of their columns.
 _FOUND = ("stragglers", "retries", "overdue", "orphans")
@@ -75,6 +71,9 @@ def run(config: Path, once: bool) -> int:
     Without --once it runs until SIGTERM or SIGINT. Exit codes: 1 a table failed, 4 a secret was
     renewed, 5 with --once: published files are gone.
     """
+    from blizzard_core.settings.load import load_config
+    from penguin_py import app
+
     return app.run_daemon(load_config(config), once=once, where=str(config.absolute()))
 
 
@@ -83,6 +82,9 @@ def run(config: Path, once: bool) -> int:
 @command
 def validate(config: Path) -> int:
     """Check CONFIG and report every problem at once (exit code 2)."""
+    from blizzard_core.settings.load import load_config
+    from penguin_py.settings import tables_of
+
     tables = tables_of(load_config(config))
     click.echo(f"{config}: ok, {counted(len(tables), 'table')}")
     for note in fencing_notes((table.uri, table.storage_options) for table in tables):
@@ -107,6 +109,9 @@ def plan(config: Path, as_json: bool) -> int:
 
     Footers are read as for the next commit, of max_files_per_commit files at most.
     """
+    from blizzard_core.settings.load import load_config
+    from penguin_py import app
+
     return answer(app.plan(load_config(config)), _print_plan, as_json=as_json)
 
 
@@ -120,6 +125,9 @@ def plan(config: Path, as_json: bool) -> int:
 @command
 def status(config: Path, as_json: bool) -> int:
     """Show the state of every table, from storage alone."""
+    from blizzard_core.settings.load import load_config
+    from penguin_py import app
+
     found = app.status(load_config(config))
     return answer(found, _print_status, as_json=as_json) or _code_of(found[0])
 
@@ -140,6 +148,9 @@ def reconcile(config: Path, dry_run: bool, as_json: bool) -> int:
     replaced; older files are reported as orphans. --dry-run also reads the footers of the next
     commit's files, and shows what it would refuse.
     """
+    from blizzard_core.settings.load import load_config
+    from penguin_py import app
+
     found = app.reconcile(load_config(config), dry_run=dry_run)
     return answer(found, _print_reconcile, as_json=as_json) or _code_of(found[0])
 
@@ -173,6 +184,9 @@ def discard(
     continue. A discarded output is never committed, even if its file is repaired later: ingest its
     source files again (`blizzard backfill --replace`). The daemon may run.
     """
+    from blizzard_core.settings.load import load_config
+    from penguin_py import app
+
     if not outputs and source is None:
         raise click.UsageError("give --output or --group; `penguin status` names what waits")
     found = app.discard(load_config(config), name, outputs, source, dry_run=dry_run)
@@ -183,6 +197,8 @@ def discard(
 
 def _code_of(document: dict[str, Any]) -> int:
     """Return the exit code; missing published outputs mean missing rows."""
+    from blizzard_core.daemon import REFUSED
+
     return REFUSED if any(found["missing"] for found in document["tables"].values()) else 0
 
 

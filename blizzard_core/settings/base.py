@@ -58,8 +58,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
+        defer_build=True,
         hide_input_in_errors=True,
-        use_attribute_docstrings=True,
         allow_inf_nan=False,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,13 +14,6 @@ from blizzard_core.cli import (
     log_level_option,
     print_json,
 )
-from blizzard_core.settings.document import Config
-from blizzard_core.storage.protocol import order_key
-from blizzard_py.app import unit_operations
-from blizzard_py.app.configuration import load_config, source_of
-from blizzard_py.app.event_time import refuse_rows
-from blizzard_py.app.reingest import bring
-from blizzard_py.app.submit import RequestOrder, Waits, submit_and_follow
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.reingest_options import (
     answer,
@@ -28,6 +22,10 @@ from blizzard_py.commands.reingest_options import (
     request_options,
 )
 from blizzard_py.commands.requests import following, print_result
+
+if TYPE_CHECKING:
+    from blizzard_core.settings.document import Config
+    from blizzard_py.app.submit import RequestOrder, Waits
 
 
 @click.command(
@@ -114,6 +112,11 @@ def backfill(
 
     Exit codes: 1 some were refused or failed, 7 no daemon has accepted the request yet; it stays.
     """
+    from blizzard_core.storage.protocol import order_key
+    from blizzard_py.app.configuration import load_config, source_of
+    from blizzard_py.app.event_time import refuse_rows
+    from blizzard_py.app.submit import RequestOrder
+
     loaded, where = load_config(config), (pipeline, source)
     refuse_rows(loaded, where, "a backfill")
     how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)
@@ -167,6 +170,8 @@ def _followed(
     config: Config, where: tuple[str, str], order: RequestOrder, how: Waits | None, *, as_json: bool
 ) -> int:
     """Submit a request to the source's owner and print its outcome; return the exit code."""
+    from blizzard_py.app.reingest import bring
+
     with following():
         found = bring(config, where, order, how)
     return answer({"/".join(where): found}, as_json=as_json)
@@ -186,6 +191,9 @@ def _units(
 
     ``values`` narrows them down, as a list with commas. Raises `EditRefused`.
     """
+    from blizzard_py.app import unit_operations
+    from blizzard_py.app.submit import RequestOrder
+
     only = [name.strip() for name in values.split(",") if name.strip()]
     keys = unit_operations.units_between(config, where, ends, only)
     why = why or f"backfill from {ends[0]} to {ends[1]}"
@@ -204,6 +212,8 @@ def _marked(
     as_json: bool,
 ) -> int:
     """Request work that polls do, and print ``told`` about it; return the exit code."""
+    from blizzard_py.app.submit import submit_and_follow
+
     result = None
     if how is not None:
         with following():

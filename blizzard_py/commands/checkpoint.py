@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,23 +20,12 @@ from blizzard_core.cli import (
     log_level_option,
     print_json,
 )
-from blizzard_py.app import unit_operations
-from blizzard_py.app.configuration import load_config, source_of
-from blizzard_py.app.event_time import refuse_edit
-from blizzard_py.app.operations import owner_of, pipeline_of, rebuild_of, watermark_columns
 from blizzard_py.commands.checkpoint_history import diff, log, rollback
-from blizzard_py.commands.checkpoint_output import (
-    print_effect,
-    print_rebuilt,
-    print_state,
-    rebuilt_document,
-)
-from blizzard_py.commands.event_time_reset import forget
 from blizzard_py.commands.options import confirmed, source_options
-from blizzard_py.edits import checkpoint_edit, unit_edits
-from blizzard_py.edits.checkpoint_store import CheckpointStore
-from blizzard_py.sources.tables.windows import from_stored, to_stored
-from blizzard_py.state.source_state import SourceState
+
+if TYPE_CHECKING:
+    from blizzard_py.state.source_state import SourceState
+
 
 _yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 _why_option = click.option("--why", default="", metavar="TEXT", help="Reason, for the record.")
@@ -75,6 +64,11 @@ for _command in (log, diff, rollback):
 @command
 def show(config: Path, pipeline: str, source: str, as_json: bool) -> int:
     """Show the complete state of one source. Writes nothing."""
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.operations import owner_of
+    from blizzard_py.commands.checkpoint_output import print_state
+    from blizzard_py.edits.checkpoint_store import CheckpointStore
+
     found = owner_of(load_config(config), (pipeline, source))
     store = CheckpointStore(found.sink, found.id)
     seen, where = store.load(), store.where
@@ -142,6 +136,11 @@ def set_watermark(
     Forward, files in between are skipped; back, they are ingested again. The effect on present
     files is shown first. A running daemon stops with exit code 3; start it again afterwards.
     """
+    from blizzard_py.app import unit_operations
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.operations import pipeline_of, watermark_columns
+    from blizzard_py.edits import checkpoint_edit
+
     if (unit is None) != (high is None) or (unit and (watermark is not None or columns)):
         raise click.UsageError("--unit and --high go together, and with neither of the others")
     if unit is not None and high is not None:
@@ -177,6 +176,8 @@ def set_watermark(
 
 def _column_value(given: str) -> tuple[str, Any]:
     """``updated_at={"__datetime__": "…"}``; a text that is no JSON is taken for itself."""
+    from blizzard_py.sources.tables.windows import from_stored, to_stored
+
     name, equals, text = given.partition("=")
     if not equals or not name:
         raise click.UsageError(f"--column {given!r} must be NAME=JSON")
@@ -230,6 +231,10 @@ def reset(
     For a pipeline over event time only the query's state can be reset (--event-time): open windows
     are never published, and the query may change. Files stay done, and the watermark stays.
     """
+    from blizzard_py.app.configuration import load_config, source_of
+    from blizzard_py.commands.event_time_reset import forget
+    from blizzard_py.edits import checkpoint_edit, unit_edits
+
     edit: Callable[[SourceState], SourceState] = checkpoint_edit.reset
     if adopt and not units:
         raise click.UsageError("--adopt goes with --units")
@@ -282,6 +287,10 @@ def rebuild(
     over event time, its saved state stays, and files that the checkpoint has passed are done. Stop
     the daemon first; a running one is fenced. Exit code 1: the evidence is not sufficient.
     """
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.operations import rebuild_of
+    from blizzard_py.commands.checkpoint_output import print_rebuilt, rebuilt_document
+
     if as_json and not (yes or dry_run):
         raise click.UsageError(
             "--json cannot ask for a confirmation; add --dry-run, or --yes to confirm"
@@ -313,6 +322,12 @@ def _edit(
     yes: bool,
     dry_run: bool,
 ) -> int:
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.event_time import refuse_edit
+    from blizzard_py.app.operations import pipeline_of
+    from blizzard_py.commands.checkpoint_output import print_effect
+    from blizzard_py.edits import checkpoint_edit
+
     loaded = load_config(config)
     refuse_edit(loaded, where, "an edited checkpoint")
     with closing(pipeline_of(loaded, where)) as found:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,13 +22,12 @@ from blizzard_core.cli import (
 )
 from blizzard_core.redact import redacted
 from blizzard_core.text import counted, in_utc, printable
-from blizzard_py.app.configuration import load_config, source_of
-from blizzard_py.app.event_time import refuse_edit
-from blizzard_py.app.operations import owner_of, pipeline_of
 from blizzard_py.commands.options import confirmed, source_options
-from blizzard_py.edits import checkpoint_edit, history
-from blizzard_py.edits.checkpoint_edit import Effect
-from blizzard_py.edits.checkpoint_store import NOW, CheckpointStore, Unreadable, Version
+
+if TYPE_CHECKING:
+    from blizzard_py.edits.checkpoint_edit import Effect
+    from blizzard_py.edits.checkpoint_store import Unreadable, Version
+
 
 _SHOWN_FILES = 10
 
@@ -47,6 +47,10 @@ def log(config: Path, pipeline: str, source: str, as_json: bool) -> int:
 
     Each manual change keeps a backup; the newest 50 are kept.
     """
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.operations import owner_of
+    from blizzard_py.edits.checkpoint_store import CheckpointStore, Unreadable
+
     owner = owner_of(load_config(config), (pipeline, source))
     found = list(CheckpointStore(owner.sink, owner.id).versions())
     if as_json:
@@ -61,6 +65,8 @@ def log(config: Path, pipeline: str, source: str, as_json: bool) -> int:
 
 
 def _line(found: Version | Unreadable) -> list[str | None]:
+    from blizzard_py.edits.checkpoint_store import Unreadable
+
     if isinstance(found, Unreadable):
         return [found.name, _moment(found.until), None, "cannot be read", None, None, None]
     return [
@@ -79,6 +85,8 @@ def _moment(seconds: float | None) -> str | None:
 
 
 def _version_json(found: Version | Unreadable) -> dict[str, object]:
+    from blizzard_py.edits.checkpoint_store import Unreadable
+
     if isinstance(found, Unreadable):
         return {
             "version": found.name,
@@ -108,7 +116,7 @@ def _version_json(found: Version | Unreadable) -> dict[str, object]:
 @config_argument
 @source_options(required=True)
 @click.argument("before", metavar="VERSION")
-@click.argument("after", metavar="[VERSION]", default=NOW)
+@click.argument("after", metavar="[VERSION]", default="now")
 @json_option
 @log_level_option
 @command
@@ -118,6 +126,11 @@ def diff(config: Path, pipeline: str, source: str, before: str, after: str, as_j
     For file sources it also lists present files that only one of the two would ingest. Writes
     nothing.
     """
+    from blizzard_py.app.configuration import load_config, source_of
+    from blizzard_py.app.operations import owner_of
+    from blizzard_py.edits import checkpoint_edit, history
+    from blizzard_py.edits.checkpoint_store import CheckpointStore
+
     loaded, where = load_config(config), (pipeline, source)
     with closing(owner_of(loaded, where)) as found:
         store = CheckpointStore(found.sink, found.id)
@@ -176,6 +189,12 @@ def rollback(
     Use `blizzard checkpoint rebuild` then. It is also refused if the version needs missing data.
     Counters stay. A running daemon stops with exit code 3.
     """
+    from blizzard_py.app.configuration import load_config, source_of
+    from blizzard_py.app.event_time import refuse_edit
+    from blizzard_py.app.operations import pipeline_of
+    from blizzard_py.edits import checkpoint_edit, history
+    from blizzard_py.edits.checkpoint_store import NOW, CheckpointStore
+
     if not why.strip():
         raise click.UsageError("--why: give a reason, for the record")
     loaded, where = load_config(config), (pipeline, source)

@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import yaml
-from pydantic import ValidationError
 
 from blizzard_core.cli import GuidedCommand, command, log_level_option
 from blizzard_core.errors import ConfigError
-from blizzard_core.settings.document import Config
-from blizzard_core.settings.yaml_file import parse_yaml
 from blizzard_core.text import printable
-from blizzard_py.app.configuration import load_config
-from blizzard_py.commands.convert_config import Converted, converted
-from blizzard_py.commands.starter.yaml_text import commented, write_configuration
+
+if TYPE_CHECKING:
+    from blizzard_py.commands.convert_config import Converted
 
 
 @click.command(
@@ -50,6 +46,10 @@ def convert(files: tuple[Path, ...], output: Path, force: bool) -> int:
     an error, and then nothing is written. Secrets in FILEs become references to the environment.
     The original's checkpoints stay in use: docs/guides/move-from-original.md.
     """
+    from blizzard_core.settings.yaml_file import parse_yaml
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.commands.convert_config import converted
+
     if output.exists() and not force:
         raise ConfigError(str(output), ["exists already; give another --output, or --force"])
     documents = [parse_yaml(path) for path in files]
@@ -84,6 +84,10 @@ def _is_valid_config(data: Mapping[str, Any]) -> bool:
     A Penguin file alone may be either, and means the same. Sources with a key ``path`` are the
     original's; they are accepted with our defaults.
     """
+    from pydantic import ValidationError
+
+    from blizzard_core.settings.document import Config
+
     if "pipelines" not in data:
         return False
     try:
@@ -95,6 +99,10 @@ def _is_valid_config(data: Mapping[str, Any]) -> bool:
 
 
 def _write(output: Path, found: Converted, files: tuple[Path, ...]) -> None:
+    import yaml
+
+    from blizzard_py.commands.starter.yaml_text import commented, write_configuration
+
     head = (
         f"From {', '.join(path.name for path in files)} of the original, by blizzard convert.",
         "Every key with its default and meaning: docs/reference/configuration.md",

@@ -27,8 +27,7 @@ def demo(directory: Path) -> int:
     A DIRECTORY that an earlier demo made is replaced. It stays afterwards, with the configuration,
     for your own commands. Exit code 1: some events are missing.
     """
-    # It imports what reads a table back, which no other command has need of.
-    from blizzard_py.demo.edits import play  # noqa: PLC0415  # see above
+    from blizzard_py.demo.edits import play
 
     return play(directory, _programs(Path(sys.argv[0])))
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,13 +19,13 @@ from blizzard_core.cli import (
     print_table,
 )
 from blizzard_core.text import counted, json_safe, printable
-from blizzard_py.app import operations
-from blizzard_py.app.configuration import load_config
 from blizzard_py.commands.dlq_work import discard, show
 from blizzard_py.commands.options import source_options
-from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
 
-Listed = tuple[str, DeadLetterObject, DeadLetter | UnreadableDeadLetter]
+if TYPE_CHECKING:
+    from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
+
+    Listed = tuple[str, DeadLetterObject, DeadLetter | UnreadableDeadLetter]
 
 
 @click.group(
@@ -76,6 +77,9 @@ def list_letters(
 
     `replay --letter` takes the id. Exit code 1: the queue holds objects that are not dead letters.
     """
+    from blizzard_py.app import operations
+    from blizzard_py.app.configuration import load_config
+
     loaded = load_config(config)
     where = operations.sources_of(loaded, pipeline, source)
     found: Iterator[Listed] = operations.list_dead_letters(loaded, where, replayed=replayed)
@@ -103,6 +107,8 @@ _COLUMNS = ("source", "id", "file", "line", "stage", "error", "time (UTC)")
 def _sound(
     found: Iterable[Listed], broken: list[str]
 ) -> Iterator[tuple[str, DeadLetterObject, DeadLetter]]:
+    from blizzard_py.dead_letters.reader import UnreadableDeadLetter
+
     for name, where, letter in found:
         if isinstance(letter, UnreadableDeadLetter):
             broken.append(str(letter))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,8 +21,6 @@ from blizzard_core.cli import (
 )
 from blizzard_core.redact import redacted
 from blizzard_core.text import are, counted, printable, shortened
-from blizzard_py.app.configuration import load_config
-from blizzard_py.app.letters import LetterView, discard_letters, show_letters
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.reingest_options import how_to_wait
 from blizzard_py.commands.requests import (
@@ -30,6 +29,10 @@ from blizzard_py.commands.requests import (
     print_result,
     take_over_option,
 )
+
+if TYPE_CHECKING:
+    from blizzard_py.app.letters import LetterView
+
 
 # How much of a line is shown.
 _SHOWN_CHARS = 500
@@ -82,6 +85,9 @@ def show(
     The bad line comes from the letter, its neighbours from the file as it is now. Control
     characters are escaped, and long lines are cut in the middle.
     """
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.letters import show_letters
+
     found = show_letters(load_config(config), (pipeline, source), letter, line, context)
     some = list(islice(found, limit))
     if as_json:
@@ -165,6 +171,9 @@ def discard(
     The files and records stay out of the table; `dlq list --replayed` and `explain` show who closed
     them, when and why. It is a request.
     """
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.letters import discard_letters
+
     if (letter is None) != everything:
         raise click.UsageError("give either --letter ID or --all")
     if not why.strip():

@@ -24,7 +24,7 @@ _SHOWN = 20
 def forget(config: Config, where: tuple[str, str], why: str, *, yes: bool, dry_run: bool) -> int:
     """Show the query's state, ask for confirmation, and drop it; the watermark stays."""
     # Arrow's functions, which no poll needs.
-    from blizzard_py.edits.event_time import with_empty_state  # noqa: PLC0415  # see above
+    from blizzard_py.edits.event_time import with_empty_state  # see above
 
     def edit(state: SourceState, _parts: SourceContext) -> SourceState:
         return with_empty_state(state)

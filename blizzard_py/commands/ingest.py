@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from blizzard_core.cli import GuidedCommand, command, config_argument, log_level_option
-from blizzard_py.app.configuration import load_config
-from blizzard_py.app.files_by_source import files_by_source
-from blizzard_py.app.reingest import ReingestResult, bring, not_requested
-from blizzard_py.app.submit import RequestOrder
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.reingest_options import (
     answer,
@@ -19,6 +16,9 @@ from blizzard_py.commands.reingest_options import (
     request_options,
 )
 from blizzard_py.commands.requests import following
+
+if TYPE_CHECKING:
+    from blizzard_py.app.reingest import ReingestResult
 
 
 @click.command(
@@ -55,6 +55,11 @@ def ingest(
     table are skipped. The same command again follows its first request. Exit codes: 1 some are
     missing, refused or dead-lettered, 7 no daemon has accepted the request yet; it stays.
     """
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.files_by_source import files_by_source
+    from blizzard_py.app.reingest import bring, not_requested
+    from blizzard_py.app.submit import RequestOrder
+
     loaded = load_config(config)
     how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)
     options = {"assume_missing": True} if assume_missing else {}

@@ -10,13 +10,8 @@ import click
 
 from blizzard_core.cli import GuidedCommand, command, log_level_option
 from blizzard_core.errors import ConfigError, StorageError
-from blizzard_core.storage.opening import open_source, problems_of
 from blizzard_core.text import counted, printable
-from blizzard_py.app.configuration import load_config
-from blizzard_py.commands.starter.config import configuration
-from blizzard_py.commands.starter.sample import Sample, sample
 from blizzard_py.commands.starter.target import LAKES, Wanted, target
-from blizzard_py.commands.starter.yaml_text import secrets_in, write_configuration
 
 
 @click.command(
@@ -94,6 +89,10 @@ def init(
 
 
 def _from_files(path: Path, source_uri: str, table_uri: str) -> int:
+    from blizzard_core.storage.opening import open_source
+    from blizzard_py.commands.starter.config import configuration
+    from blizzard_py.commands.starter.sample import Sample, sample
+
     _check_places({"--source-uri": source_uri, "--table-uri": table_uri})
     try:
         found = sample(open_source(source_uri, {}))
@@ -117,15 +116,15 @@ def _from_files(path: Path, source_uri: str, table_uri: str) -> int:
 
 
 def _from_connection(path: Path, wanted: Wanted, table_uri: str | None) -> int:
+    from blizzard_py.commands.starter import queries
+    from blizzard_py.commands.starter.yaml_text import secrets_in
+
     chosen = target(wanted, os.environ)
     place = table_uri or f"./lake/{chosen.pipeline}"
     _check_places({"--table-uri": place})
-    # Databases' connections load what no other command has need of.
-    from blizzard_py.commands.starter import queries as starter_queries  # noqa: PLC0415  # see above
-
-    found = starter_queries.describe(chosen, wanted.since, wanted.column)
+    found = queries.describe(chosen, wanted.since, wanted.column)
     secrets = secrets_in(chosen.connection) + secrets_in(chosen.source)
-    text = starter_queries.configuration(chosen, place, found, wanted.since)
+    text = queries.configuration(chosen, place, found, wanted.since)
     _write(path, text, {secret.variable: secret.value for secret in secrets})
     summary = (
         "its versions tell new rows"
@@ -141,6 +140,8 @@ def _from_connection(path: Path, wanted: Wanted, table_uri: str | None) -> int:
 
 
 def _check_places(places: Mapping[str, str]) -> None:
+    from blizzard_core.storage.opening import problems_of
+
     for name, uri in places.items():
         problems = problems_of(uri, {})
         if problems:
@@ -149,6 +150,9 @@ def _check_places(places: Mapping[str, str]) -> None:
 
 def _write(path: Path, text: str, secrets: Mapping[str, str]) -> None:
     """Write the file, and see that it is what the daemons take."""
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.commands.starter.yaml_text import write_configuration
+
     write_configuration(path, text)
     load_config(path, {**os.environ, **secrets})
 

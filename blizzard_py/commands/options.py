@@ -6,14 +6,16 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import split_arg_string
 
 from blizzard_core.errors import BlizzardError
-from blizzard_core.settings.document import Config
-from blizzard_py.app.configuration import load_config
+
+if TYPE_CHECKING:
+    from blizzard_core.settings.document import Config
+
 
 Body = Callable[..., Any]
 
@@ -24,6 +26,8 @@ def _typed(context: click.Context) -> Config | None:
     Click has not parsed the arguments yet while the user types an option's value. So the words of
     the line are searched for a file.
     """
+    from blizzard_py.app.configuration import load_config
+
     words = split_arg_string(os.environ.get("COMP_WORDS", ""))
     for path in (context.params.get("config"), *map(Path, words[1:])):
         if path is not None and path.is_file():

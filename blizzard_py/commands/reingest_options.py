@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from blizzard_core.cli import json_option, print_json, print_table
 from blizzard_core.text import are, counted, printable
-from blizzard_py.app.reingest import ReingestResult
-from blizzard_py.app.submit import Waits
 from blizzard_py.commands.options import Body
 from blizzard_py.commands.requests import (
     no_wait_option,
@@ -20,6 +18,11 @@ from blizzard_py.commands.requests import (
     take_over_option,
     waits,
 )
+
+if TYPE_CHECKING:
+    from blizzard_py.app.reingest import ReingestResult
+    from blizzard_py.app.submit import Waits
+
 
 # Files printed one by one.
 _PRINTED = 200

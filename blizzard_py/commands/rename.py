@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,11 +17,10 @@ from blizzard_core.cli import (
     print_json,
 )
 from blizzard_core.text import printable
-from blizzard_py.app import operations
-from blizzard_py.app.configuration import load_config
-from blizzard_py.app.event_time import refuse_edit
 from blizzard_py.commands.options import source_options
-from blizzard_py.edits.rename import Renamed
+
+if TYPE_CHECKING:
+    from blizzard_py.edits.rename import Renamed
 
 
 @click.command(
@@ -69,6 +69,10 @@ def rename(
     id, and the old id is closed. A running daemon is fenced. If the command is interrupted, run it
     again. Exit codes: 1 refused, 3 another writer took over.
     """
+    from blizzard_py.app import operations
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.event_time import refuse_edit
+
     loaded = load_config(config)
     refuse_edit(loaded, (pipeline, source), "a rename")
     found = operations.rename_of(loaded, (pipeline, source), old_id, moved_from)

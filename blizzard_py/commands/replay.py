@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,15 +18,7 @@ from blizzard_core.cli import (
     print_json,
 )
 from blizzard_core.redact import redacted
-from blizzard_core.settings.document import Config
 from blizzard_core.text import counted, printable
-from blizzard_py.app import unit_operations
-from blizzard_py.app.configuration import load_config, source_of
-from blizzard_py.app.event_time import refuse_rows
-from blizzard_py.app.operations import LetterFilter, letters_chosen
-from blizzard_py.app.refused_files import bring_refused
-from blizzard_py.app.reingest import ReingestResult, bring
-from blizzard_py.app.submit import RequestOrder, Waits
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.reingest_options import (
     answer,
@@ -36,6 +28,12 @@ from blizzard_py.commands.reingest_options import (
     request_options,
 )
 from blizzard_py.commands.requests import following, print_result
+
+if TYPE_CHECKING:
+    from blizzard_core.settings.document import Config
+    from blizzard_py.app.operations import LetterFilter
+    from blizzard_py.app.reingest import ReingestResult
+    from blizzard_py.app.submit import Waits
 
 
 @click.command(
@@ -105,6 +103,10 @@ def replay(
     Exit codes: 1 some were refused or failed again, 7 no daemon has accepted the request yet; it
     stays.
     """
+    from blizzard_py.app.configuration import load_config, source_of
+    from blizzard_py.app.event_time import refuse_rows
+    from blizzard_py.app.operations import LetterFilter
+
     loaded = load_config(config)
     how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)
     wanted = LetterFilter(letter, stage, reason, _time(since))
@@ -150,6 +152,10 @@ def _letters(
     *,
     as_json: bool,
 ) -> int:
+    from blizzard_py.app.operations import LetterFilter, letters_chosen
+    from blizzard_py.app.reingest import bring
+    from blizzard_py.app.submit import RequestOrder
+
     ids = letters_chosen(config, where, wanted)
     if not ids:
         if as_json:
@@ -181,6 +187,8 @@ def _units(
     *,
     as_json: bool,
 ) -> int:
+    from blizzard_py.app import unit_operations
+
     found = unit_operations.letters_of_units(config, where, letter)
     result = None
     if how is not None:
@@ -206,6 +214,8 @@ def _refused(
     *,
     as_json: bool,
 ) -> int:
+    from blizzard_py.app.refused_files import bring_refused
+
     done, errors = bring_refused(path, config, names, why, how)
     codes = [0, *(error.exit_code for error in errors)]
     found: dict[str, ReingestResult] = {each.source: each.brought for each in done}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,16 +21,13 @@ from blizzard_core.cli import (
     print_table,
 )
 from blizzard_core.text import counted, iso, printable
-from blizzard_py.app.configuration import load_config
-from blizzard_py.app.request_listing import (
-    ListedRequest,
-    cancel_request,
-    find_requests,
-    read_report,
-)
-from blizzard_py.app.submit import RequestResult, Waits
-from blizzard_py.requests.document import Request
-from blizzard_py.requests.report import ReportLine
+
+if TYPE_CHECKING:
+    from blizzard_py.app.request_listing import ListedRequest
+    from blizzard_py.app.submit import RequestResult, Waits
+    from blizzard_py.requests.document import Request
+    from blizzard_py.requests.report import ReportLine
+
 
 # The count that says how far a request has come, by its kind: files, letters, units.
 _COUNTED = {
@@ -56,6 +53,8 @@ take_over_option = click.option(
 
 def waits(*, no_wait: bool, take_over: bool) -> Waits:
     """Return how a command waits for its request."""
+    from blizzard_py.app.submit import Waits
+
     return Waits(time.sleep, time.time, click.echo, wait=not no_wait, take_over=take_over)
 
 
@@ -109,6 +108,9 @@ def requests() -> None:
 @command
 def list_requests(config: Path, as_json: bool) -> int:
     """List the requests of all sources: author, content and state. Writes nothing."""
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.request_listing import find_requests
+
     found = list(find_requests(load_config(config)))
     if as_json:
         print_json({"requests": [asdict(each) for each in found]})
@@ -171,6 +173,9 @@ def show(config: Path, request_id: str, files: bool, as_json: bool) -> int:
     table), left (to polls), refused, missing, quarantined, kept (failed; the old rows stay), or
     taken (in progress).
     """
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.request_listing import find_requests, read_report
+
     loaded = load_config(config)
     for each in find_requests(loaded):
         if each.id != request_id:
@@ -231,6 +236,9 @@ def cancel(config: Path, request_id: str, why: str) -> int:
 
     Needs only the table's directory, so it works even if the source cannot be reached.
     """
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.request_listing import cancel_request
+
     result = cancel_request(load_config(config), request_id, why.strip(), time.time())
     click.echo(
         f"{result.id} is cancelled. If it is being executed now, the next poll of its daemon,"

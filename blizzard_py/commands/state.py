@@ -18,8 +18,6 @@ from blizzard_core.cli import (
     print_table,
 )
 from blizzard_core.text import counted, printable
-from blizzard_py.app.configuration import load_config
-from blizzard_py.app.event_state import event_state
 
 
 @click.command(
@@ -47,6 +45,9 @@ def state(config: Path, pipeline: str | None, limit: int, as_json: bool) -> int:
     once a row arrives whose time is later than its end by more than the delay. Exit code 1: the
     state cannot be read.
     """
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.event_state import event_state
+
     found = event_state(load_config(config), pipeline, limit)
     return answer((found, []), _print, as_json=as_json)
 

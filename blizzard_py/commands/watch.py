@@ -3,32 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
-from rich.console import Console, Group
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
 from blizzard_core.cli import GuidedCommand, command, config_argument, log_level_option
-from blizzard_core.text import counted, in_utc, printable
-from blizzard_py.app.configuration import load_config
-from blizzard_py.app.pipeline_watch import Committing, PipelineSnapshot, PipelineWatch
-from blizzard_py.commands.printing import request_progress
-from blizzard_py.slices.notation import short_text
-
-_SOURCES = ("source", "state", "batch", "lag", "waiting", "letters", "rows", "watermark")
-_TABLES = ("table", "state", "version", "saved", "watermark")
-_NUMBERS = frozenset({"lag", "waiting", "letters", "rows", "version", "saved"})
-# Headings, the space between the blocks, the line of what is left out, the last line.
-_AROUND = 6
-# How many lines of errors are shown at most.
-_ERRORS = 3
 
 
 @click.command(
@@ -53,6 +33,14 @@ def watch(config: Path, every: float) -> int:
     Reads storage alone, as `blizzard status` does. Problems come first if the terminal is too
     small.
     """
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.pipeline_watch import PipelineWatch
+    from blizzard_py.commands.watch_screen import picture
+
     console = Console()
     if not console.is_terminal or console.is_dumb_terminal:
         raise click.UsageError(
@@ -69,111 +57,3 @@ def watch(config: Path, every: float) -> int:
             live.update(picture(sight, time.time(), console.height), refresh=True)
             time.sleep(every)
     return 0
-
-
-def picture(sight: PipelineSnapshot, now: float, height: int) -> Group:
-    """Return what the terminal shows.
-
-    Pure. Foreign text is no markup and reaches no terminal raw.
-    """
-    sources = [
-        _source_row(f"{pipeline}/{name}", found)
-        for pipeline, block in sight.document["pipelines"].items()
-        for name, found in block["sources"].items()
-    ]
-    tables = [_table_row(each, now) for each in sight.committing]
-    errors = [Text(printable(text), "red") for text in sight.errors[:_ERRORS]]
-    requests = [
-        Text(printable(f"{pipeline}/{name}: {request_progress(each)}"), "yellow")
-        for pipeline, block in sight.document["pipelines"].items()
-        for name, found in block["sources"].items()
-        for each in found["requests"]
-    ][:_ERRORS]
-    room = max(2, height - _AROUND - len(errors) - len(requests))
-    shown_tables = _worst(tables, max(1, room // 3))
-    shown = _worst(sources, max(1, room - len(shown_tables)))
-    hidden = len(sources) - len(shown) + len(tables) - len(shown_tables)
-    clock = f"{in_utc(now)} UTC"
-    more = f"; {hidden:,} more are not shown" if hidden else ""
-    return Group(
-        _table(_SOURCES, shown),
-        Text(),
-        _table(_TABLES, shown_tables) if tables else Text("no Penguin has saved anything yet"),
-        *requests,
-        *errors,
-        Text(f"{clock}, Ctrl-C ends{more}", "dim"),
-    )
-
-
-# True for a problem, and the cells.
-_Row = tuple[bool, tuple[Text, ...]]
-
-
-def _worst(rows: Sequence[_Row], most: int) -> list[_Row]:
-    """Return as many rows as fit: those with problems first, each part in its order."""
-    if len(rows) <= most:
-        return list(rows)
-    first = sorted(range(len(rows)), key=lambda place: (not rows[place][0], place))[:most]
-    return [rows[place] for place in sorted(first)]
-
-
-def _table(columns: Sequence[str], rows: Sequence[_Row]) -> Table:
-    table = Table(box=None, pad_edge=False, expand=False)
-    for name in columns:
-        # The next command needs the full name; of a watermark the beginning is enough.
-        table.add_column(
-            name,
-            justify="right" if name in _NUMBERS else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=None if name == "watermark" else _width(name, columns, rows),
-        )
-    for _, cells in rows:
-        table.add_row(*cells)
-    return table
-
-
-def _width(name: str, columns: Sequence[str], rows: Sequence[_Row]) -> int:
-    place = columns.index(name)
-    return max([len(name), *(cells[place].cell_len for _, cells in rows)])
-
-
-def _source_row(name: str, found: dict[str, Any]) -> _Row:
-    lag, letters, refused = found["lag"], found["dead_letters"], found["refused"]
-    batch = next(iter(found["in_flight"]), None)
-    waiting = "-" if lag["files"] is None else f"{lag['files']:,}{'' if lag['complete'] else '+'}"
-    lost = letters["letters"] + refused["rows"]
-    cells = (
-        Text(printable(name)),
-        Text(found["state"]),
-        Text("-" if batch is None else f"{batch['phase']}, {counted(batch['files'], 'file')}"),
-        Text("-" if lag["secs"] is None else _span(lag["secs"]), "red" if lag["error"] else ""),
-        Text(waiting),
-        Text(f"{lost:,}", "red" if lost else ""),
-        Text(f"{found['totals']['rows']:,}"),
-        Text(printable(_watermark(found["watermark"]))),
-    )
-    return bool(lost or lag["error"]), cells
-
-
-def _table_row(found: Committing, now: float) -> _Row:
-    document = found.summary
-    blocked = bool(document["blocked_groups"])
-    version = document["version"]
-    state = "blocked" if blocked else document["odd"] or document["state"] or "-"
-    cells = (
-        Text(printable(found.name)),
-        Text(printable(state), "red" if blocked or document["odd"] else ""),
-        Text("-" if version is None else f"{version:.0f}"),
-        Text(f"{_span(max(0.0, now - found.saved))} ago"),
-        Text(printable(document["watermark"] or "-")),
-    )
-    return blocked or bool(document["odd"]), cells
-
-
-def _watermark(found: dict[str, Any] | str | None) -> str:
-    return short_text(found) if isinstance(found, dict) else found or "-"
-
-
-def _span(secs: float) -> str:
-    return str(dt.timedelta(seconds=round(secs)))

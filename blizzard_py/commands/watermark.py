@@ -5,16 +5,13 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from blizzard_core.cli import GuidedGroup, command, config_argument, log_level_option
 from blizzard_core.text import counted
-from blizzard_py.app.configuration import load_config
-from blizzard_py.app.event_state import operators_ending_by
-from blizzard_py.app.submit import RequestOrder, submit_and_follow
 from blizzard_py.commands.options import source_options
-from blizzard_py.commands.query_change import change_query
 from blizzard_py.commands.requests import (
     following,
     no_wait_option,
@@ -22,9 +19,12 @@ from blizzard_py.commands.requests import (
     take_over_option,
     waits,
 )
-from blizzard_py.sources.context import SourceContext
-from blizzard_py.state.source_state import SourceState
-from blizzard_py.state.stream_state import StreamState, moment
+
+if TYPE_CHECKING:
+    from blizzard_py.sources.context import SourceContext
+    from blizzard_py.state.source_state import SourceState
+    from blizzard_py.state.stream_state import StreamState
+
 
 _EXAMPLE = (
     "blizzard watermark advance config.yaml --pipeline pages --source web "
@@ -65,8 +65,14 @@ def advance(
     closed windows are shown first; this starts Spark. It is a request, which moves the watermark
     even without files. Exit codes: 1 refused, 7 no daemon has accepted the request yet; it stays.
     """
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.event_state import operators_ending_by
+    from blizzard_py.app.submit import RequestOrder, submit_and_follow
+    from blizzard_py.commands.query_change import change_query
+
     # Arrow's functions, which no poll needs.
-    from blizzard_py.edits.event_time import advance_watermark  # noqa: PLC0415  # see above
+    from blizzard_py.edits.event_time import advance_watermark  # see above
+    from blizzard_py.state.stream_state import moment
 
     loaded, where = load_config(config), (pipeline, source)
     to_ms = _milliseconds(to)

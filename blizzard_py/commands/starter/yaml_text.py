@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from blizzard_core.errors import ConfigError, StorageError
-from blizzard_core.storage.local import LocalStorage
 
 _PLAIN = re.compile(r"[a-z]+[a-z0-9]*(_[a-z0-9]+)*")
 # Words that YAML takes for booleans and nothing.
@@ -87,6 +86,8 @@ def write_configuration(path: Path, text: str) -> None:
 
     A disk that is full ends neither an older configuration nor the next try.
     """
+    from blizzard_core.storage.local import LocalStorage
+
     try:
         if path.exists() and not path.is_file():
             path.write_text(text, encoding="utf-8")  # a device or a pipe stays what it is

@@ -20,7 +20,7 @@ from rich.console import Console
 from blizzard_core.observability.peer_state import summarize_state
 from blizzard_py.__main__ import main
 from blizzard_py.app.pipeline_watch import Committing, PipelineSnapshot
-from blizzard_py.commands.watch import picture
+from blizzard_py.commands.watch_screen import picture
 from tests.support.scenario import Scenario
 
 NOW = 1_700_000_000.0

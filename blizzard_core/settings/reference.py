@@ -12,10 +12,15 @@ keys that are not commented out. A map with blocks of several kinds has one exam
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
@@ -82,36 +87,37 @@ class _Line(NamedTuple):
 
 def example_configuration() -> str:
     """Return the whole file."""
-    blocks = ("\n".join(map(str, _key(*item, None))) for item in Config.model_fields.items())
+    blocks = ("\n".join(map(str, _key(Config, name, None))) for name in Config.model_fields)
     return "\n".join([_EXAMPLE_HEAD, *(f"{block}\n" for block in blocks)])
 
 
 def _block(model: type[BaseModel], given: Mapping[str, Any]) -> list[_Line]:
-    fields = model.model_fields.items()
-    return [line for name, field in fields for line in _key(name, field, given.get(name))]
+    return [line for name in model.model_fields for line in _key(model, name, given.get(name))]
 
 
-def _key(name: str, field: FieldInfo, given: Any) -> list[_Line]:
+def _key(model: type[BaseModel], name: str, given: Any) -> list[_Line]:
     """Return the lines of one key; ``given`` is its value in its block's example."""
+    field = model.model_fields[name]
     default = None
     if not field.is_required():
         default = as_written(field, field.get_default(call_default_factory=True))
     value = default if given is None else given
     example = field.examples[0] if field.examples else None
     shown = example if value in _EMPTY and example is not None else value
-    models, in_map = _blocks_in(field)
+    nested, in_map = _blocks_in(field)
     text = ""
     inner: list[_Line] = []
     if isinstance(shown, list) and len(_flow(shown)) > _REMARK_COLUMN:
         inner = _items(shown)
-    elif not models:
+    elif not nested:
         text = f" {_flow(shown)}"
     elif in_map:
-        for entry, model in zip(field.examples or [], models, strict=True):
-            inner += [_Line("", f"{entry}:"), *_indented(_block(model, _shown(model)))]
+        for entry, each in zip(field.examples or [], nested, strict=True):
+            inner += [_Line("", f"{entry}:"), *_indented(_block(each, _shown(each)))]
     else:
-        inner = _block(models[0], shown if isinstance(shown, Mapping) else {})
-    lines = [_Line("", f"{field.alias or name}:{text}", _remark(field)), *_indented(inner)]
+        inner = _block(nested[0], shown if isinstance(shown, Mapping) else {})
+    head = _Line("", f"{field.alias or name}:{text}", _remark(model, name))
+    lines = [head, *_indented(inner)]
     has_default = default not in _EMPTY or (example is None and default is not None)
     if has_default or in_map or field.is_required() or given is not None:
         return lines
@@ -159,10 +165,11 @@ def _flow(value: Any) -> str:
     return f"{{ {text[1:-1]} }}" if text.startswith("{") and text != "{}" else text
 
 
-def _remark(field: FieldInfo) -> str:
+def _remark(model: type[BaseModel], name: str) -> str:
     """Return the choices, if any, and the docstring, as plain text."""
+    field = model.model_fields[name]
     choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
-    text = " ".join((field.description or "").split()).replace("`", "").removesuffix(".")
+    text = description(model, name).replace("`", "").removesuffix(".")
     return ": ".join(filter(None, [" | ".join(choices), text]))
 
 
@@ -266,7 +273,7 @@ def _sections(
         shown_models |= {nested for nested, _ in here}
         there = [_link(each[0], places) for each in found if each not in here]
         key = field.alias or name
-        row = _row(key, field, " or ".join(["see below"] * bool(here) + there))
+        row = _row(model, name, " or ".join(["see below"] * bool(here) + there))
         if path and here and not there and not field.is_required() and not _default(field):
             blocks.append(f"`{key}`")
         elif row in before:
@@ -305,18 +312,42 @@ def _dotted(path: _Place) -> str:
     return ".".join("NAME" if part == "*" else part for part in path)
 
 
+def description(model: type[BaseModel], name: str) -> str:
+    """Return the docstring of a field in one line; ``""`` if it has none.
+
+    The models do not keep them: to read sources costs each start of a daemon as much as to make
+    the models.
+    """
+    found = (_docstrings(each).get(name) for each in model.__mro__ if issubclass(each, BaseModel))
+    return next(filter(None, found), "")
+
+
+@cache
+def _docstrings(model: type[BaseModel]) -> Mapping[str, str]:
+    (block,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    return {
+        field.target.id: " ".join(str(text.value.value).split())
+        for field, text in pairwise(block.body)  # type: ignore[attr-defined]  # a class has one
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+    }
+
+
 def _prose(model: type[BaseModel]) -> str:
     text = re.sub(r"\n[ ]+", "\n", (model.__doc__ or "").strip())
     return text.replace("``", "`")
 
 
-def _row(key: str, field: FieldInfo, linked: str) -> str:
+def _row(model: type[BaseModel], name: str, linked: str) -> str:
+    field = model.model_fields[name]
     kind = linked or ("duration" if is_duration(field.metadata) else _type(field.annotation))
     bounds = ", ".join(filter(None, map(_bound, field.metadata)))
     if bounds:
         kind = f"{kind}, {bounds}"
-    remark = " ".join((field.description or "").split())
-    return f"| `{key}` | {_cell(kind)} | {_cell(_default(field))} | {_cell(remark)} |"
+    cells = (kind, _default(field), description(model, name))
+    return f"| `{field.alias or name}` | {' | '.join(map(_cell, cells))} |"
 
 
 def _cell(text: str) -> str:

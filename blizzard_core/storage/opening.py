@@ -17,8 +17,6 @@ from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
-import fsspec
-
 from blizzard_core.errors import AccessDenied, StorageError
 from blizzard_core.redact import redacted
 from blizzard_core.storage.local import LocalStorage
@@ -287,6 +285,8 @@ def open_storage(uri: str, options: StorageOptions, patience: Patience | None = 
                 " set AZURE_STORAGE_ACCOUNT_NAME and a key in storage_options"
             ) from None
         return store_azure.AzureStorage(azure, azure_root(root), place)
+    import fsspec  # noqa: PLC0415  # half a second that a local path does not need
+
     return ObjectStorage(cast("FileSystem", fsspec.filesystem(scheme, **arguments)), root, place)
 
 

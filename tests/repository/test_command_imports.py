@@ -1,0 +1,80 @@
+"""What each command loads. Reading modules is most of the time that a short command takes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.scenario import ROOT
+
+# What only work on data needs. Each takes 30 to 500 ms of CPU.
+HEAVY = {
+    "adlfs", "aiobotocore", "boto3", "deltalake", "duckdb", "fsspec", "gcsfs", "httpx", "numpy",
+    "pandas", "prometheus_client", "pyarrow", "pydantic", "pyspark", "rich.console", "s3fs",
+    "structlog", "wasmtime", "yaml",
+}  # fmt: skip
+# What `status` needs of it for files on local disks: settings, logs and digests of a checkpoint.
+READING = {"numpy", "prometheus_client", "pydantic", "structlog", "yaml", "pyarrow", "rich.console"}
+HELP = """
+import json, sys
+import click
+from {package}.__main__ import main
+
+def walk(command, context):
+    command.get_help(context)
+    for name, each in getattr(command, "commands", {{}}).items():
+        walk(each, click.Context(each, info_name=name, parent=context))
+
+walk(main, click.Context(main, info_name="x"))
+print(json.dumps(sorted(sys.modules)))
+"""
+RUN = """
+import json, sys
+from blizzard_py.__main__ import main
+try:
+    main(sys.argv[1:])
+except SystemExit as end:
+    assert not end.code, end.code
+print("\\n" + json.dumps(sorted(sys.modules)))
+"""
+CONFIG = """
+pipelines:
+  events:
+    sources: { main: { source_uri: ./raw } }
+    sink: { table_uri: ./lake/events }
+    schema: { fields: [{ name: id, type: int64 }] }
+"""
+
+
+def heavy_modules(code: str, *arguments: str, cwd: Path = ROOT) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=cwd, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return HEAVY & set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("package", ["blizzard_py", "penguin_py"])
+def test_help_of_all_commands_loads_no_library(package: str) -> None:
+    assert heavy_modules(HELP.format(package=package)) == set()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("status", "a.yaml"),
+        ("checkpoint", "show", "a.yaml", "--pipeline", "events", "--source", "main"),
+    ],
+    ids=" ".join,
+)
+def test_commands_that_show_state_load_what_reads_it(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "a.yaml").write_text(CONFIG)
+    (tmp_path / "raw").mkdir()
+    assert heavy_modules(RUN, *command, cwd=tmp_path) - READING == set()

@@ -1,4 +1,4 @@
-"""What each command loads. Reading modules is most of the time that a short command takes."""
+"""Modules that commands load. Reading them is most of the time that a short command takes."""
 
 from __future__ import annotations
 

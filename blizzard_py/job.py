@@ -295,13 +295,15 @@ class FinishedFile:
 class UnexpectedField:
     """A field of records that no column takes, by its name as it is told.
 
-    ``path`` is a file that has it. ``values`` are JSON texts of its values, all that a type can
-    be told from, where columns are made of such fields; else there are none.
+    ``path`` is a file that has it. Where columns are made of such fields, ``values`` are JSON texts
+    of its values, all that a type can be told from. If files name its type, ``types`` are columns
+    of it, several only if no column holds the values of all.
     """
 
     name: str
     path: str
     values: tuple[str, ...] = ()
+    types: tuple[FieldSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from blizzard_py.schema.types import field_document
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.file_names import accepts
 from blizzard_py.sources.files.listing import listing_of
-from blizzard_py.sources.files.sampling import first_lines
+from blizzard_py.sources.files.sampling import first_records
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.source_state import SourceState
 
@@ -80,7 +80,7 @@ def with_untaken(config: Config, parts: SourceContext, found: Explanation) -> Ex
     entry = Entry(found.path, found.file.size, found.file.modified_ts)
     limit = pipeline.schema_.advanced.sample_bytes_per_file
     try:
-        lines = first_lines(parts.stores.source, entry, limit, parts.ingest.format)
+        lines = first_records(parts.stores.source, entry, limit, parts.ingest.format).lines
     except StorageError:  # it was there a moment ago; what became of it is known all the same
         return found
     done = found.batch.started_ts if found.batch is not None else None

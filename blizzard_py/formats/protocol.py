@@ -155,6 +155,13 @@ class Decoder(Protocol):
     def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
         """Return two pieces of about half the records each; None for a single record."""
 
+    def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:
+        """Return the columns that the piece's file names in a header or a schema, in order.
+
+        None is the type of a column that only its values have. There are none in formats whose
+        records name their fields.
+        """
+
     def as_lines(self, piece: Piece) -> bytes:
         """Return a line of JSON for each number of the piece, with the fields without a column.
 

@@ -130,6 +130,10 @@ class TextDecoder:
             ),
         )
 
+    def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:  # noqa: ARG002  # there is one
+        """Return the column."""
+        return dict.fromkeys(TextFileOptions.fixed_columns, pa.string())
+
     def as_lines(self, piece: Piece) -> bytes:  # noqa: ARG002  # there are no other fields
         """Return nothing."""
         return b""

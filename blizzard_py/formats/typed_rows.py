@@ -86,6 +86,10 @@ class TypedDecoder(ABC):
     def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
         """Return two pieces of half the records each; None for a single record."""
 
+    @abstractmethod
+    def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:
+        """Return the columns of the file's schema; see `Decoder.columns`."""
+
     def decode(self, piece: Piece) -> Parsed:
         """Decode as `Decoder.decode`. Raises `FileFailed` for types that cannot fit, too."""
         if not piece.lines:

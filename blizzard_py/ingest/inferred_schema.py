@@ -41,7 +41,7 @@ from blizzard_py.job import FieldSpec, RowSchema, UnexpectedField
 from blizzard_py.schema.evolution import Takes, evolved
 from blizzard_py.schema.inference import Inference, Inferred, Rules
 from blizzard_py.schema.types import field_document, field_spec
-from blizzard_py.sources.files.sampling import chosen, first_lines, with_file_types
+from blizzard_py.sources.files.sampling import add_sample, chosen
 from blizzard_py.state.state_paths import STATE_FOLDER
 
 # The most tries if others change the file meanwhile.
@@ -240,8 +240,8 @@ class InferredSchema:
         """Return what a sample of ``files`` says now. Writes nothing."""
         sample = chosen(files, self._settings.advanced.sample_files)
         inference = Inference(self._rules)
-        self._add_lines(inference, sample)
-        found = with_file_types(inference.result(), self._source, sample, self._format)
+        self._add_files(inference, sample)
+        found = inference.result()
         self._check(found, len(sample))
         counts = {"records": found.records, "skipped_lines": found.skipped_lines}
         paths = [file.path for file in sample]
@@ -259,16 +259,14 @@ class InferredSchema:
         )
         inference = Inference(rules)
         sample = chosen(files, self._settings.advanced.sample_files)
-        self._add_lines(inference, sample)
-        found = with_file_types(inference.result(), self._source, sample, self._format)
+        self._add_files(inference, sample)
+        found = inference.result()
         return self.read_stored() if self._settings.is_found_out else None, found
 
-    def _add_lines(self, inference: Inference, sample: Sequence[Entry]) -> None:
+    def _add_files(self, inference: Inference, sample: Sequence[Entry]) -> None:
         limit = self._settings.advanced.sample_bytes_per_file
         for file in sample:
-            lines = first_lines(self._source, file, limit, self._format)
-            for number, line in enumerate(lines, 1):
-                inference.add(line, f"{file.path}, line {number}")
+            add_sample(inference, self._source, file, limit, self._format)
 
     def _check(self, found: Inferred, files: int) -> None:
         if not found.fields and not self._declared:

@@ -1,9 +1,9 @@
-"""A task's report of fields without a column: names, and values if columns are made from them.
+"""A task's report of fields without a column: names, and types if columns are made from them.
 
 A field counts from the first row that has it; a line that becomes a dead letter does not count.
-Values are reported if a type can be inferred from them; a million equal ones add nothing. A
-duplicate field in a record gives no type: a column of one of the values would make the other a dead
-letter.
+Where files name the type, it is reported. Else values are, if a type can be inferred from them; a
+million equal ones add nothing. A duplicate field in a record gives no type: a column of one of the
+values would make the other a dead letter.
 """
 
 from __future__ import annotations
@@ -11,26 +11,39 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from blizzard_core.limits import UNEXPECTED_FIELDS, UNEXPECTED_VALUES_BYTES
 from blizzard_py.formats.ndjson.extract import OBJECT
 from blizzard_py.formats.ndjson.unexpected import shown_name
 from blizzard_py.formats.protocol import LineNumbers, Parsed
-from blizzard_py.job import RowSchema, UnexpectedField
+from blizzard_py.job import FieldSpec, RowSchema, UnexpectedField
+from blizzard_py.schema.file_types import named_columns, united
 from blizzard_py.schema.inference import NewKinds
 
 _NULL = b"null"
+_CONFLICT = 2
 
 
 @dataclass(slots=True)
 class _Found:
     path: str
     values: list[str] = field(default_factory=list)
+    types: list[FieldSpec] = field(default_factory=list)
+
+    def add_type(self, spec: FieldSpec) -> None:
+        """Unite the type with one that is known; two without a union are a conflict already."""
+        for at, known in enumerate(self.types):
+            if (wider := united(known, spec)) is not None:
+                self.types[at] = wider
+                return
+        if len(self.types) < _CONFLICT:
+            self.types.append(spec)
 
 
 class NewFields:
@@ -55,24 +68,40 @@ class NewFields:
         if self._evolves:
             self._values(names, rows, parts)
         for name in sorted(names - self._found.keys()):
-            if len(self._found) >= UNEXPECTED_FIELDS:
+            if not self._known(name, _file_with(name, parts)):
                 return
-            self._found[name] = _Found(_file_with(name, parts))
+
+    def see_columns(
+        self, parsed: Parsed, columns: Mapping[str, pa.DataType | None], path: str
+    ) -> bool:
+        """Collect the types that a file names; return whether `see` has to see values, too.
+
+        ``columns`` are those of `Decoder.columns`.
+        """
+        if not self._evolves or not columns:
+            return True
+        types = {shown_name(name): spec for name, spec in named_columns(columns).items()}
+        has_others = False
+        for name in sorted(parsed.unexpected - self._left_out if len(parsed.rows_at) else ()):
+            if name in types and types[name] is None:
+                has_others = True
+            elif (known := self._known(name, path)) and (spec := types.get(name)):
+                known.add_type(spec)
+        return has_others
 
     def take(self, fields: Iterable[UnexpectedField]) -> None:
         """Take the new fields of an ingested file."""
         for each in fields:
-            known = self._found.get(each.name)
-            if known is None and len(self._found) < UNEXPECTED_FIELDS:
-                known = self._found[each.name] = _Found(each.path)
-            if known is not None:
+            if known := self._known(each.name, each.path):
                 for value in each.values:
                     self._add(each.name, known, value.encode())
+                for spec in each.types:
+                    known.add_type(spec)
 
     def found_fields(self) -> tuple[UnexpectedField, ...]:
         """Return each field once, in the order in which they were found."""
         return tuple(
-            UnexpectedField(name, found.path, tuple(found.values))
+            UnexpectedField(name, found.path, tuple(found.values), tuple(found.types))
             for name, found in self._found.items()
         )
 
@@ -104,13 +133,15 @@ class NewFields:
             shown = shown_name(name)
             if name in self._columns or shown in self._left_out or bytes(raw) == _NULL:
                 continue
-            known = self._found.get(shown)
-            if known is None:
-                if len(self._found) >= UNEXPECTED_FIELDS:
-                    continue
-                known = self._found[shown] = _Found(path)
-            if not _has_twice(name, line):
+            known = self._known(shown, path)
+            if known and not _has_twice(name, line):
                 self._add(shown, known, bytes(raw))
+
+    def _known(self, name: str, path: str) -> _Found | None:
+        """Return what is known of a field; None if it is one too many."""
+        if name not in self._found and len(self._found) < UNEXPECTED_FIELDS:
+            self._found[name] = _Found(path)
+        return self._found.get(name)
 
     def _add(self, name: str, known: _Found, raw: bytes) -> None:
         if len(raw) > self._room:

@@ -6,10 +6,12 @@ import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from blizzard_core.limits import UNEXPECTED_FIELDS
 from blizzard_core.storage.protocol import order_key
 from blizzard_py.job import (
+    FieldSpec,
     FinishedFile,
     IngestResult,
     StagedBadRecords,
@@ -52,10 +54,19 @@ class TaskReport:
             and StagedBadRecords(letters["staged"], tuple((p, n) for p, n in letters["files"])),
             marks=tuple(ReadMarks(**item) for item in data["marks"]),
             unexpected=tuple(
-                UnexpectedField(item["name"], item["path"], tuple(item["values"]))
+                UnexpectedField(
+                    item["name"],
+                    item["path"],
+                    tuple(item["values"]),
+                    tuple(map(_spec, item["types"])),
+                )
                 for item in data["unexpected"]
             ),
         )
+
+
+def _spec(document: dict[str, Any]) -> FieldSpec:
+    return FieldSpec(**{**document, "children": tuple(map(_spec, document["children"]))})
 
 
 def together(reports: Sequence[TaskReport]) -> list[TaskReport]:
@@ -93,12 +104,16 @@ def merged(reports: Iterable[TaskReport]) -> IngestResult:
 
 
 def _once(fields: Iterable[UnexpectedField]) -> tuple[UnexpectedField, ...]:
-    """Return each field once, with the values from all tasks."""
+    """Return each field once, with the values and types from all tasks."""
     found: dict[str, UnexpectedField] = {}
     for field in fields:
         known = found.get(field.name)
         if known is not None:
-            found[field.name] = dataclasses.replace(known, values=known.values + field.values)
+            found[field.name] = dataclasses.replace(
+                known,
+                values=known.values + field.values,
+                types=tuple(dict.fromkeys(known.types + field.types)),
+            )
         elif len(found) < UNEXPECTED_FIELDS:
             found[field.name] = field
     return tuple(found.values())

@@ -238,8 +238,7 @@ class _Run:
             content.lines += piece.skipped
             parsed, where = self._placed(content, piece, parsed)
             if parsed.unexpected:
-                part = (content.file.path, self._decoder.as_lines(piece))
-                unexpected.see(parsed, parsed.rows_at, [part])
+                self._see_fields(unexpected, parsed, [(content.file.path, piece)])
             content.rows += parsed.table.num_rows
             self._bad_lines(content, letters, parsed.bad, piece.offset, piece.member)
             number = content.lines + 1
@@ -247,6 +246,15 @@ class _Run:
             rows_of = [(content.file.path, parsed.table.num_rows)]
             rows = self._metadata.added(parsed.table, rows_of, parsed.rows_at + number)
             yield where, without_moved(rows, self._layout.partition_rules)
+
+    def _see_fields(
+        self, unexpected: NewFields, parsed: Parsed, parts: Sequence[tuple[str, Piece]]
+    ) -> None:
+        """Collect fields without a column from pieces of one context."""
+        path, piece = parts[0]
+        if unexpected.see_columns(parsed, self._decoder.columns(piece), path):
+            lines = [(path, self._decoder.as_lines(piece)) for path, piece in parts]
+            unexpected.see(parsed, parsed.rows_at, lines)
 
     def _placed(
         self, content: FileTally, piece: Piece, parsed: Parsed
@@ -335,8 +343,8 @@ class _Run:
         if lost and parsed.unexpected and self._task.settings.schema.evolves:
             return False  # one by one shows which of them have the fields
         if parsed.unexpected:
-            parts = [(each.file.path, self._decoder.as_lines(piece)) for each, piece in group]
-            self._unexpected.see(parsed, parsed.rows_at, parts)
+            parts = [(each.file.path, piece) for each, piece in group]
+            self._see_fields(self._unexpected, parsed, parts)
         for piece in pieces:
             self._shared.add(*piece)
         for content, share in kept:

@@ -7,7 +7,13 @@ import pyarrow as pa
 from blizzard_core.settings.schema import FieldType
 from blizzard_py.job import FieldSpec
 
-_MOST_DIGITS = 38
+MOST_DIGITS = 38
+_BINARIES = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+    pa.types.is_fixed_size_binary,
+)
 
 
 def field_of(column: pa.Field) -> FieldSpec:
@@ -16,7 +22,7 @@ def field_of(column: pa.Field) -> FieldSpec:
     kinds = pa.types
     if kinds.is_dictionary(kind):
         return field_of(column.with_type(kind.value_type))
-    if kinds.is_decimal(kind) and kind.precision <= _MOST_DIGITS and kind.scale >= 0:
+    if kinds.is_decimal(kind) and kind.precision <= MOST_DIGITS and kind.scale >= 0:
         return FieldSpec(name, "decimal", nullable, precision=kind.precision, scale=kind.scale)
     if kinds.is_uint64(kind):
         return FieldSpec(name, "decimal", nullable, precision=20, scale=0)
@@ -46,6 +52,6 @@ def _plain(kind: pa.DataType) -> FieldType:
         ("float64", kinds.is_float64(kind)),
         ("timestamp", kinds.is_timestamp(kind)),
         ("date", kinds.is_date(kind)),
-        ("binary", kinds.is_binary(kind) or kinds.is_large_binary(kind)),
+        ("binary", any(holds(kind) for holds in _BINARIES)),
     )
     return next((name for name, holds in checks if holds), "string")

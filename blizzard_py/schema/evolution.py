@@ -1,12 +1,13 @@
 """New columns out of fields that no column takes. Pure.
 
-Promise: a new column fits the existing columns and the table. `inference` derives its type from all
-values that were seen. A field that cannot be a column is left out by name, with the reason. That
-stops nothing: its records are ingested without it, as before.
+Promise: a new column fits the existing columns and the table. Its type is the one that files name.
+If they name none, `inference` derives it from all values that were seen. A field that cannot be a
+column is left out by name, with the reason. That stops nothing: its records are ingested without
+it, as before.
 
-A field that was always null is neither: its first value decides. If the table already has a column
-of that name (the stored schema was lost, or is older than the table), its type is taken, provided
-that it can hold the values.
+A field without a type that was always null is neither: its first value decides. If the table
+already has a column of that name (the stored schema was lost, or is older than the table), its type
+is taken, provided that it can hold the values.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import pyarrow as pa
 from blizzard_core.errors import SchemaConflict
 from blizzard_core.limits import INFERRED_COLUMNS
 from blizzard_py.job import FieldSpec, UnexpectedField
+from blizzard_py.schema.arrow_fields import field_of
+from blizzard_py.schema.file_types import united
 from blizzard_py.schema.inference import Inference, Rules
 from blizzard_py.schema.types import arrow_type
 
@@ -67,7 +70,7 @@ def evolved(
     names = {spec.name.lower(): spec.name for spec in columns}
     exact = {spec.name for spec in columns}
     for each in found:
-        if each.name in exact or not each.values:
+        if each.name in exact or not (each.values or each.types):
             continue  # another source was first, or nothing is known of it yet
         spec, reason = _column(each, replace(rules, taken=frozenset()), takes.kind(each.name))
         other = names.get(each.name.lower())
@@ -93,6 +96,9 @@ def _as_known(spec: FieldSpec, known: pa.DataType) -> FieldSpec | None:
     """Return the column in the table's type; None if that type does not hold all its values."""
     if arrow_type(spec) == known:
         return spec
+    wider = united(spec, field_of(pa.field(spec.name, known)))
+    if wider is not None and arrow_type(wider) == known:
+        return wider
     whole_as_float = spec.type == "int64" and known == pa.float64()
     if whole_as_float or (spec.type == "timestamp" and known == pa.string()):
         return replace(spec, type="float64" if whole_as_float else "string")
@@ -115,6 +121,8 @@ def _column(
 ) -> tuple[FieldSpec | None, str]:
     """Return the field as a column, or None and the reason; ``known`` is its type in the table."""
     inference = Inference(rules)
+    for spec in found.types:
+        inference.add_columns({found.name: spec}, found.path)
     name = json.dumps(found.name)
     for value in found.values:
         inference.add(f"{{{name}:{value}}}".encode(), found.path)

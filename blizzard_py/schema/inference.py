@@ -18,6 +18,9 @@ would give a row more than `INFERRED_VALUES`.
 
 Without coercion a conflict raises `SchemaConflict`, and a field that is always null is a plain
 string. With coercion such a field takes any value, since its type is unknown.
+
+A type that files name counts more than their values, which JSON shows with fewer types. Types of
+several files are united (`file_types.united`), or they are a conflict.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -34,16 +37,16 @@ from blizzard_core.limits import (
     INFERRED_COLUMNS,
     INFERRED_LEVELS,
     INFERRED_VALUES,
-    NAME_BYTES,
     STRUCT_FIELDS,
 )
 from blizzard_core.settings.schema import FieldType
 from blizzard_py.job import FieldSpec
+from blizzard_py.schema.column_names import can_be_struct, is_odd
+from blizzard_py.schema.file_types import united
+from blizzard_py.schema.types import field_document
 
 MAX_DECIMAL_DIGITS = 38
 
-# What Delta tables cannot have in a column's name without column mapping.
-_ODD_NAME = re.compile(r'[ ,;{}()\n\t="\\]')
 # Exactly forms that the reader takes for a timestamp.
 _ISO = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.(?:\d{3}|\d{6}))?)?(?:Z|[+-]\d\d:\d\d)?"
@@ -97,9 +100,14 @@ class Inferred:
 
 @dataclass(slots=True)
 class _Seen:
-    """The kinds of values of one field, each with the place of its first value."""
+    """The kinds of values of one field, each with the place of its first value.
+
+    ``named`` are the types that files name, each with the first file; None is of files in which
+    only the values have one.
+    """
 
     kinds: dict[_Kind, str] = field(default_factory=dict)
+    named: dict[FieldSpec | None, str] = field(default_factory=dict)
     members: dict[str, _Seen] = field(default_factory=dict)
     elements: _Seen | None = None
 
@@ -160,12 +168,24 @@ class Inference:
             return
         self._records += 1
         for name, value in record.items():
-            if name.lower() in self._rules.taken:
-                continue
-            if name in self._columns or len(self._columns) < INFERRED_COLUMNS:
-                self._columns.setdefault(name, _Seen()).add(value, where)
-            elif len(self._beyond) < INFERRED_COLUMNS:  # at most so many are reported
-                self._beyond.add(name)
+            if (seen := self._seen(name)) is not None:
+                seen.add(value, where)
+
+    def add_columns(self, columns: Mapping[str, FieldSpec | None], where: str) -> None:
+        """Add the columns that a file names, as `file_types.named_columns` returns them."""
+        for name, spec in columns.items():
+            if (seen := self._seen(name)) is not None:
+                seen.named.setdefault(spec, where)
+
+    def _seen(self, name: str) -> _Seen | None:
+        """Return what is known of a column; None if there are too many, or it is no new one."""
+        if name.lower() in self._rules.taken:
+            return None
+        if name in self._columns or len(self._columns) < INFERRED_COLUMNS:
+            return self._columns.setdefault(name, _Seen())
+        if len(self._beyond) < INFERRED_COLUMNS:  # at most so many are reported
+            self._beyond.add(name)
+        return None
 
     def result(self) -> Inferred:
         """Return the columns so far. Raises `SchemaConflict`."""
@@ -181,10 +201,11 @@ class Inference:
             other = used_names.setdefault(name.lower(), name)
             if other != name:
                 left_out[name] = f"differs only in case from {other!r}"
-            elif _is_odd(name):
+            elif is_odd(name):
                 left_out[name] = "a column cannot have this name"
             else:
-                found = self._field(name, seen, name)
+                is_named = seen.named and None not in seen.named
+                found = self._named(name, seen) if is_named else self._field(name, seen, name)
                 if values + _values(found) > INFERRED_VALUES and found.children:
                     found = _spec(name, "json")
                 values += _values(found)
@@ -206,9 +227,34 @@ class Inference:
         for common, kind in _COMMON:
             if kinds <= common and (kind != "timestamp" or self._rules.timestamps):
                 return _spec(name, kind, precision=MAX_DECIMAL_DIGITS if kind == "decimal" else 0)
-        if not self._rules.coerce_conflicts:
-            raise SchemaConflict(_conflict(path, seen))
-        return _spec(name, "string", coerce=True)
+        return self._conflict(
+            name, path, (f"{_TOLD.get(k, k)} ({w})" for k, w in seen.kinds.items())
+        )
+
+    def _named(self, name: str, seen: _Seen) -> FieldSpec:
+        """Return a column that holds the values of all types that files name."""
+        types = {spec: where for spec, where in seen.named.items() if spec is not None}
+        first, *others = types
+        found: FieldSpec | None = first
+        for other in others:
+            found = united(found, other) if found else None
+        if found is not None:
+            return found
+        return self._conflict(
+            name,
+            name,
+            (f"{field_document(spec)['type']} ({where})" for spec, where in types.items()),
+        )
+
+    def _conflict(self, name: str, path: str, places: Iterator[str]) -> FieldSpec:
+        """Return a column for values of several types. Raises `SchemaConflict`."""
+        if self._rules.coerce_conflicts:
+            return _spec(name, "string", coerce=True)
+        raise SchemaConflict(
+            f"field {path!r} has values of different types: {', '.join(places)}; declare it under"
+            " schema.fields (type: json or coerce: true take anything), or set"
+            " coerce_conflicts_to_utf8: true"
+        )
 
     def _list(self, name: str, seen: _Seen, path: str) -> FieldSpec:
         if seen.elements is None:
@@ -216,9 +262,7 @@ class Inference:
         return _spec(name, "list", children=(self._field("element", seen.elements, f"{path}[]"),))
 
     def _struct(self, name: str, seen: _Seen, path: str) -> FieldSpec:
-        names = seen.members.keys()
-        odd = any(map(_is_odd, names)) or len({n.lower() for n in names}) < len(names)
-        if not names or odd or len(names) > STRUCT_FIELDS:
+        if not can_be_struct(seen.members.keys()):
             return _spec(name, "json")
         children = [self._field(n, member, f"{path}.{n}") for n, member in seen.members.items()]
         return _spec(name, "struct", children=tuple(children))
@@ -249,25 +293,5 @@ def _is_timestamp(text: str) -> bool:
     return True
 
 
-def _is_odd(name: str) -> bool:
-    """Return whether a name is invalid, such as one with line ends, marks or lone surrogates."""
-    if not name or _ODD_NAME.search(name) is not None or not name.isprintable():
-        return True
-    return len(name.encode()) > NAME_BYTES
-
-
 def _values(spec: FieldSpec) -> int:
     return sum(map(_values, spec.children)) if spec.children else 1
-
-
-def _conflict(path: str, seen: _Seen) -> str:
-    places = ", ".join(_places(seen))
-    return (
-        f"field {path!r} has values of different types: {places}; declare it under schema.fields"
-        " (type: json or coerce: true take anything), or set coerce_conflicts_to_utf8: true"
-    )
-
-
-def _places(seen: _Seen) -> Iterator[str]:
-    for kind, where in seen.kinds.items():
-        yield f"{_TOLD.get(kind, kind)} ({where})"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gzip
 import io
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from pyarrow import orc
 
 from tests.support.s3_server import S3Server
@@ -97,6 +100,30 @@ def test_rows_come_once_after_a_kill(scenario: Scenario, name: str, point: str) 
     scenario.ingest()
     scenario.commit()
     assert scenario.ids() == IDS
+
+
+@pytest.mark.parametrize("point", [*POINTS, "1-planned"])
+@pytest.mark.promise("G-019")
+def test_a_new_column_has_the_type_of_its_file_after_a_kill(tmp_path: Path, point: str) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    scenario.document["pipelines"]["events"]["schema"]["evolve"] = "add"
+    scenario.main_source["format"] = "parquet"
+    scenario.write_config()
+    at = dt.datetime(2024, 5, 6, 7, 8, 9, 123456, dt.UTC)
+    new = {"price": [Decimal("1.50"), None], "at": pa.array([at, None], pa.timestamp("us", "UTC"))}
+    for day, more in ((1, {}), (2, new), (3, {})):
+        target = io.BytesIO()
+        pq.write_table(pa.table({"id": [2 * day, 2 * day + 1], **more}), target)
+        scenario.put(f"date=2024-01-0{day}/a.parquet", target.getvalue())
+    scenario.kill_at(f"DIRECT:{point}", "blizzard")
+    scenario.ingest()
+    scenario.commit()
+    table = DeltaTable(f"{tmp_path}/lake/events").to_pyarrow_table(columns=["id", "price", "at"])
+    assert table.schema.field("price").type == pa.decimal128(3, 2)
+    found = table.sort_by("id").to_pylist()
+    assert [row["id"] for row in found] == [2, 3, 4, 5, 6, 7]
+    assert [row["price"] for row in found] == [None, None, Decimal("1.50"), None, None, None]
+    assert [row["at"] for row in found] == [None, None, at, None, None, None]
 
 
 def test_spark_reads_csv_and_its_letters_come_again(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from blizzard_py.lines.failure import FileFailed
 from blizzard_py.schema.inference import Inference, Rules
 from blizzard_py.sources.files.discovery import notes_of
 from blizzard_py.sources.files.file_names import accepts
-from blizzard_py.sources.files.sampling import chosen, first_lines, with_file_types
+from blizzard_py.sources.files.sampling import add_sample, chosen
 
 SAMPLE_FILES = 8
 SAMPLE_BYTES = 1 << 20
@@ -93,9 +93,8 @@ def sample(storage: Storage) -> Sample:
         source = SourceSettings(source_uri=storage.uri, format=form)
         notes = tuple(notes_of(source, progress, paths))
         for file in files:
-            for number, line in enumerate(first_lines(storage, file, SAMPLE_BYTES, form), 1):
-                inference.add(line, f"{file.path}, line {number}")
-        found = with_file_types(inference.result(), storage, files, form)
+            add_sample(inference, storage, file, SAMPLE_BYTES, form)
+        found = inference.result()
     except StorageError as error:
         return Sample(problem=str(error))
     problem = ""

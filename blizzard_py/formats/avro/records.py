@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -148,6 +148,13 @@ class AvroDecoder(TypedDecoder):
     def rows(self, piece: Piece) -> _Rows:
         """Decode the blocks. Raises `FileFailed` for a damaged one."""
         return _Rows(piece, self._meaning)
+
+    def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:
+        """Return the columns of the schema; a union of several types has one for each value."""
+        return {
+            name: None if isinstance(kind, pa.JsonType) else kind
+            for name, kind in _types_of(_records_of(piece)).items()
+        }
 
     def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
         """Return two pieces of half the records each, found without fastavro."""

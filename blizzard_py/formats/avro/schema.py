@@ -208,7 +208,7 @@ def _names(names: Any, full: str) -> tuple[str, ...]:
 
 def _simple(kind: str, schema: Mapping[str, Any]) -> AvroType:
     found = AvroType(
-        "long" if kind == "int" else kind,
+        kind,
         logical=_logical(kind, schema),
         least=_LEAST_BYTES.get(kind, 1),
     )
@@ -272,7 +272,7 @@ def _plain(node: AvroType, names: count[int]) -> Any:
     match node.kind:
         case "string":
             found = "bytes"  # whether it is UTF-8 is a question of the one record
-        case "enum":
+        case "int" | "enum":
             found = "long"
         case "fixed":
             found = {"type": "fixed", "name": f"n{next(names)}", "size": node.size}

@@ -19,6 +19,8 @@ from blizzard_py.formats.nested_arrays import list_offsets, map_entries, null_ma
 from blizzard_py.formats.typed_rows import json_texts
 
 _WIDE_BYTES, _WIDE_DIGITS = 32, 76
+_DIGITS = 38
+_JSON = pa.json_(pa.string())
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _DAY = {"time-millis": 86_400_000, "time-micros": 86_400_000_000}
 _STORED = {
@@ -26,12 +28,14 @@ _STORED = {
     "boolean": pa.bool_(),
     "float": pa.float64(),
     "double": pa.float64(),
+    "int": pa.int64(),
     "long": pa.int64(),
     "enum": pa.int64(),
     "bytes": pa.binary(),
     "string": pa.binary(),
     "fixed": pa.binary(),
 }
+_NARROW = {"int": pa.int32(), "float": pa.float32()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +65,15 @@ def stored_type(node: AvroType) -> pa.DataType:
 
 
 def column_type(node: AvroType) -> pa.DataType:
-    """Return the Arrow type of `column`."""
+    """Return the Arrow type that is named, which `column` may have in a wider form.
+
+    A union of several types is JSON.
+    """
     inner = [column_type(child) for child in node.children]
-    found = stored_type(node)
+    found = _NARROW.get(node.kind) or stored_type(node)
     if node.logical == "decimal":
-        found = pa.decimal256(_WIDE_DIGITS, node.scale)
+        make = pa.decimal128 if node.digits <= _DIGITS else pa.decimal256
+        found = make(node.digits, node.scale)
     elif node.kind in {"string", "enum"} or node.logical == "uuid":
         found = pa.string()
     elif node.logical:
@@ -77,7 +85,7 @@ def column_type(node: AvroType) -> pa.DataType:
     elif node.kind == "map":
         found = pa.map_(pa.string(), inner[0])
     elif node.kind == "union":
-        found = pa.string() if node.branch is None else column_type(node.branch)
+        found = _JSON if node.branch is None else column_type(node.branch)
     return found
 
 

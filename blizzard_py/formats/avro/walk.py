@@ -54,7 +54,7 @@ class _Walk:
         """Move behind a value."""
         self.cells += 1
         match node.kind:
-            case "long" | "enum":
+            case "int" | "long" | "enum":
                 self._long()
             case "string" | "bytes":
                 self._pass(self._long())

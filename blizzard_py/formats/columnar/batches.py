@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -98,6 +98,14 @@ class BatchDecoder(TypedDecoder):
     def rows(self, piece: Piece) -> _BatchRows:
         """Return the batch's rows."""
         return _BatchRows(piece, cuts_nanoseconds=self._cuts)
+
+    def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:
+        """Return the columns of the file's schema. Each value of the type JSON has its own type."""
+        columns: Any = piece.context
+        return {
+            field.name: None if isinstance(field.type, pa.JsonType) else field.type
+            for field in columns.schema
+        }
 
     def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
         """Return both halves of the batch."""

@@ -110,6 +110,12 @@ class CsvDecoder:
         """Return two pieces of half the records each."""
         return halves_of(piece, _context(piece).dialect)
 
+    def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:
+        """Return the names of the header. Raises `FileFailed` if it cannot be read."""
+        if piece.context is None:
+            return {}
+        return dict.fromkeys(names_of(_context(piece), self._options, self._schema))
+
     def as_lines(self, piece: Piece) -> bytes:
         """Return a line of JSON for each line of the piece, with the columns that are not declared.
 

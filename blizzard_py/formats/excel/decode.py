@@ -85,6 +85,10 @@ class ExcelDecoder(TypedDecoder):
             replace(piece, rows=rows.slice(middle), lines=piece.lines - lines),
         )
 
+    def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:
+        """Return the names of the header; each cell has a type of its own."""
+        return dict.fromkeys(name for name in _batch(piece).schema.names if name != NUMBERS)
+
     def as_lines(self, piece: Piece) -> bytes:
         """Return a line of JSON for each number, with the columns that are not declared."""
         if piece.rows is None or not self._schema.evolves:

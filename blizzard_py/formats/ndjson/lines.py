@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+import pyarrow as pa
+
 from blizzard_core.settings.formats import NdjsonOptions
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.ndjson.columns import RecordSchema
@@ -74,6 +76,10 @@ class NdjsonDecoder:
     def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
         """Return two pieces of half the lines each."""
         return halves_of(piece, [line + b"\n" for line in piece.data.split(b"\n")[:-1]])
+
+    def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:  # noqa: ARG002  # see below
+        """Return nothing, since each record names its fields."""
+        return {}
 
     def as_lines(self, piece: Piece) -> bytes:
         """Return the lines themselves."""

@@ -1,12 +1,9 @@
-"""The files a schema is inferred from, and their first lines."""
+"""The files a schema is inferred from, and their first records."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
-import pyarrow as pa
+from dataclasses import dataclass
 
 from blizzard_core.errors import Unavailable
 from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
@@ -17,11 +14,8 @@ from blizzard_py.job import FieldSpec, JobFile, RowSchema
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import ArchiveFound, FileFailed
 from blizzard_py.lines.framing import Piece
-from blizzard_py.schema.arrow_fields import field_of
-from blizzard_py.schema.inference import Inferred
-
-if TYPE_CHECKING:
-    from blizzard_py.formats.typed_rows import TypedDecoder
+from blizzard_py.schema.file_types import named_columns
+from blizzard_py.schema.inference import Inference
 
 _LINES = NdjsonOptions()
 _BOM = b"\xef\xbb\xbf"
@@ -40,19 +34,52 @@ def chosen(files: Sequence[Entry], count: int) -> list[Entry]:
     return [files[round(index * last / (count - 1))] for index in range(count)]
 
 
-def first_lines(
-    storage: Storage, file: Entry, limit: int, settings: FormatSettings = _LINES
-) -> list[bytes]:
-    """Return the records within the first ``limit`` decompressed bytes of a file, as lines of JSON.
+@dataclass(frozen=True, slots=True)
+class FirstRecords:
+    """Records from the beginning of a file as lines of JSON, and the columns that it names.
 
-    There are none if the format has fixed columns. A file that is damaged or gone gives the lines
+    ``columns`` are as `Inference.add_columns` takes them, once for each part that differs.
+    """
+
+    lines: list[bytes]
+    columns: list[dict[str, FieldSpec | None]]
+
+
+def add_sample(
+    inference: Inference, storage: Storage, file: Entry, limit: int, settings: FormatSettings
+) -> None:
+    """Add the beginning of a file to an inference; see `first_records`."""
+    found = first_records(storage, file, limit, settings)
+    for columns in found.columns:
+        inference.add_columns(columns, file.path)
+    for number, line in enumerate(found.lines, 1):
+        inference.add(line, f"{file.path}, line {number}")
+
+
+def first_records(
+    storage: Storage, file: Entry, limit: int, settings: FormatSettings = _LINES
+) -> FirstRecords:
+    """Return the records within the first ``limit`` decompressed bytes of a file.
+
+    There are none if the format has fixed columns. A file that is damaged or gone gives the records
     that could be read, since its verdict is the ingest's. Raises `Unavailable` if the store does
     not answer.
     """
+    found = FirstRecords([], [])
     if settings.fixed_columns:
-        return []
-    if settings.type != "ndjson":
-        return _first_records(storage, file, limit, settings)
+        return found
+    try:
+        if settings.type != "ndjson":
+            _read_pieces(storage, file, limit, settings, found)
+        else:
+            _read_lines(storage, file, limit, found)
+    except FileFailed as error:
+        if error.outcome == "retry":
+            raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error
+    return found
+
+
+def _read_lines(storage: Storage, file: Entry, limit: int, found: FirstRecords) -> None:
     data = bytearray()
     whole = False
     try:
@@ -64,77 +91,28 @@ def first_lines(
             else:
                 whole = True
     except ArchiveFound:
-        return _first_records(storage, file, limit, settings)
-    except FileFailed as error:
-        if error.outcome == "retry":
-            raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error
-    lines = bytes(data[:limit]).removeprefix(_BOM).split(b"\n")
-    return lines if whole else lines[:-1]
+        _read_pieces(storage, file, limit, _LINES, found)
+        return
+    finally:
+        lines = bytes(data[:limit]).removeprefix(_BOM).split(b"\n")
+        found.lines.extend(lines if whole else lines[:-1])
 
 
-def with_file_types(
-    found: Inferred, storage: Storage, files: Sequence[Entry], settings: FormatSettings
-) -> Inferred:
-    """Return inferred columns with the types that the files name, if all of them name one.
-
-    JSON has fewer types than files such as Parquet. Raises `Unavailable` if the store does not
-    answer.
-    """
-    from blizzard_py.formats.typed_rows import TypedDecoder  # noqa: PLC0415  # it loads pandas
-
-    decoder = format_of(settings).decoder(RowSchema(()), tolerant=True, fast=False)
-    if not isinstance(decoder, TypedDecoder):
-        return found
-    named: dict[str, set[FieldSpec]] = {}
-    for file in files:
-        for spec in _columns_of(storage, file, settings, decoder):
-            named.setdefault(spec.name, set()).add(spec)
-    known = {name: specs.pop() for name, specs in named.items() if len(specs) == 1}
-    # A column without a common form, such as one of odd names, stays JSON text.
-    fields = tuple(
-        spec if spec.type == "json" else known.get(spec.name, spec) for spec in found.fields
-    )
-    return replace(found, fields=fields, nulls=found.nulls - known.keys())
-
-
-def _columns_of(
-    storage: Storage, file: Entry, settings: FormatSettings, decoder: TypedDecoder
-) -> list[FieldSpec]:
-    """Return the columns of a file; none of one that cannot be read."""
-    try:
-        with SourceFile(storage, JobFile(file.path, file.size)) as opened_file:
-            for item in opened_file.pieces(format_of(settings), RowSchema(())):
-                if isinstance(item, Piece):
-                    types = decoder.rows(item).types.items()
-                    return [
-                        field_of(pa.field(name, kind))
-                        for name, kind in types
-                        if not isinstance(kind, pa.JsonType)  # of which each value has its own
-                    ]
-    except FileFailed as error:
-        if error.outcome == "retry":
-            raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error
-    return []
-
-
-def _first_records(
-    storage: Storage, file: Entry, limit: int, settings: FormatSettings
-) -> list[bytes]:
+def _read_pieces(
+    storage: Storage, file: Entry, limit: int, settings: FormatSettings, found: FirstRecords
+) -> None:
     # Without a declared column all columns are unexpected.
     form, schema = format_of(settings), RowSchema((), evolves=True)
     decoder = form.decoder(schema, tolerant=True, fast=False)
-    found: list[bytes] = []
     size = 0
-    try:
-        with SourceFile(storage, JobFile(file.path, file.size)) as opened_file:
-            for item in opened_file.pieces(form, schema):
-                if isinstance(item, Piece):
-                    for line in decoder.as_lines(item).split(b"\n")[:-1]:
-                        size += len(line) + 1
-                        if size > limit:
-                            return found
-                        found.append(line)
-    except FileFailed as error:
-        if error.outcome == "retry":
-            raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error
-    return found
+    with SourceFile(storage, JobFile(file.path, file.size)) as opened_file:
+        for item in opened_file.pieces(form, schema):
+            if not isinstance(item, Piece):
+                continue
+            if (columns := named_columns(decoder.columns(item))) not in found.columns:
+                found.columns.append(columns)
+            for line in decoder.as_lines(item).split(b"\n")[:-1]:
+                size += len(line) + 1
+                if size > limit:
+                    return
+                found.lines.append(line)

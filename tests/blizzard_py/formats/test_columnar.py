@@ -27,11 +27,11 @@ from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.columnar import rows as columnar_rows
 from blizzard_py.formats.columnar.calendars import Calendar, Mode, calendar_of, in_gregorian
 from blizzard_py.formats.names import format_of
-from blizzard_py.job import FieldSpec, JobFile, PartitionRule
+from blizzard_py.job import FieldSpec, JobFile, PartitionRule, UnexpectedField
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.sources.files.file_names import accepts
 from blizzard_py.sources.files.lines import read_records
-from blizzard_py.sources.files.sampling import first_lines
+from blizzard_py.sources.files.sampling import first_records
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
 from tests.support.thrift_tree import Tree, edited
 
@@ -169,10 +169,19 @@ def test_columns_without_a_field_follow_the_schema(tmp_path: Path, kind: str) ->
         f"a.{kind}": "unexpected field 's', which the schema lacks"
     }
     evolves = harness(tmp_path, kind, evolves=True, **given)
-    found = {field.name: field.values for field in evolves.run_task().unexpected}
-    assert found == {"s": ('{"a": 1, "b": [2]}',), "day": ('"2024-05-06"',)}
+    found = {field.name: field for field in evolves.run_task().unexpected}
+    assert found == {
+        "s": UnexpectedField("s", f"a.{kind}", types=(STRUCT,)),
+        "day": UnexpectedField("day", f"a.{kind}", types=specs(day="date")),
+    }
 
 
+STRUCT = FieldSpec(
+    "s",
+    "struct",
+    nullable=True,
+    children=(*specs(a="int64"), nested("b", "list", element="int64")),
+)
 MAP = pa.map_(pa.string(), pa.int32())
 TYPES: list[tuple[pa.Array, FieldSpec, Any]] = [
     (pa.array(["x"], pa.large_string()), *specs(c="string"), "x"),
@@ -376,7 +385,7 @@ def test_samples_and_single_records_are_lines(tmp_path: Path, kind: str) -> None
     data = written(kind, pa.table({"id": [1, 2], "t": [dt.date(2024, 5, 6), None]}))
     (tmp_path / f"a.{kind}").write_bytes(data)
     store, size = LocalStorage(str(tmp_path)), len(data)
-    lines = first_lines(store, Entry(f"a.{kind}", size, 0.0), 1000, options(kind))
+    lines = first_records(store, Entry(f"a.{kind}", size, 0.0), 1000, options(kind)).lines
     assert [json.loads(line) for line in lines] == [
         {"id": 1, "t": "2024-05-06"},
         {"id": 2, "t": None},

@@ -17,7 +17,7 @@ from blizzard_py.formats.csv.files import CsvFormat
 from blizzard_py.job import JobFile, PartitionRule
 from blizzard_py.kernels import task
 from blizzard_py.sources.files.lines import read_records
-from blizzard_py.sources.files.sampling import first_lines
+from blizzard_py.sources.files.sampling import first_records
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
 
 FIELDS = specs(id="int64", note="string")
@@ -144,7 +144,7 @@ def test_records_are_read_again_by_their_line(tmp_path: Path) -> None:
 def test_a_sample_shows_records_as_json(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"id,note,ok\n1,x,true\n007,,false\n")
     entry = Entry("a.csv", 40, 0.0)
-    lines = first_lines(LocalStorage(str(tmp_path)), entry, 1000, options())
+    lines = first_records(LocalStorage(str(tmp_path)), entry, 1000, options()).lines
     assert lines == [
         b'{"id":1,"note":"x","ok":true}', b'{"id":"007","note":null,"ok":false}',
     ]  # fmt: skip

@@ -21,7 +21,7 @@ from blizzard_py.kernels import task
 from blizzard_py.lines import source
 from blizzard_py.schema.inference import Inference, Rules
 from blizzard_py.sources.files.lines import read_records
-from blizzard_py.sources.files.sampling import first_lines
+from blizzard_py.sources.files.sampling import first_records
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
 from tests.support.workbooks import Written, named, row, saved
 
@@ -153,7 +153,7 @@ def test_a_sample_shows_types(tmp_path: Path) -> None:
         1, "007", DAY, dt.datetime(2024, 5, 6, 12), True, 1.5,  # noqa: DTZ001  # cells have no zone
     ]  # fmt: skip
     (tmp_path / "a.xlsx").write_bytes(saved([rows[0], [], rows[1]]))
-    lines = first_lines(LocalStorage(str(tmp_path)), Entry("a.xlsx", 40, 0.0), 1000, EXCEL)
+    lines = first_records(LocalStorage(str(tmp_path)), Entry("a.xlsx", 40, 0.0), 1000, EXCEL).lines
     inference = Inference(Rules(timestamps=True))
     for line in lines:
         inference.add(line, "a.xlsx")

@@ -29,7 +29,7 @@ from blizzard_py.job import JobFile, PartitionRule, RowSchema
 from blizzard_py.kernels import task
 from blizzard_py.lines.framing import Piece, RefusedRecord, framed
 from blizzard_py.sources.files.lines import read_records
-from blizzard_py.sources.files.sampling import first_lines
+from blizzard_py.sources.files.sampling import first_records
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
 from tests.support.scenario import Scenario
 
@@ -265,7 +265,7 @@ def test_there_is_nothing_to_infer(
     tmp_path: Path, form: BinaryFileOptions | TextFileOptions
 ) -> None:
     (tmp_path / "a").write_bytes(b"x\n")
-    assert first_lines(LocalStorage(str(tmp_path)), Entry("a", 2, 0.0), 1000, form) == []
+    assert first_records(LocalStorage(str(tmp_path)), Entry("a", 2, 0.0), 1000, form).lines == []
 
 
 @pytest.mark.parametrize("form", ["text", "binary"])

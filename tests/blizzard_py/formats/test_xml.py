@@ -25,7 +25,7 @@ from blizzard_py.job import FieldSpec, JobFile, PartitionRule, RowSchema
 from blizzard_py.kernels import task
 from blizzard_py.lines.framing import Piece
 from blizzard_py.sources.files.lines import read_records
-from blizzard_py.sources.files.sampling import first_lines
+from blizzard_py.sources.files.sampling import first_records
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
 
 ITEM = FieldSpec("item", "struct", nullable=True, children=specs(sku="string", _n="int32"))
@@ -387,7 +387,9 @@ def test_records_are_read_again_by_their_number(tmp_path: Path) -> None:
 
 def test_a_sample_shows_records_as_json(tmp_path: Path) -> None:
     (tmp_path / "a.xml").write_bytes(b"<r><event k='1'><ok>true</ok><z>007</z></event></r>")
-    lines = first_lines(LocalStorage(str(tmp_path)), Entry("a.xml", 40, 0.0), 1000, options())
+    lines = first_records(
+        LocalStorage(str(tmp_path)), Entry("a.xml", 40, 0.0), 1000, options()
+    ).lines
     assert lines == [b'{"_k":1,"ok":true,"z":"007"}']
 
 

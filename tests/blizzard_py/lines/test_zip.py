@@ -38,7 +38,7 @@ from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import ArchiveFound, FileFailed
 from blizzard_py.sources.files.file_names import accepts, why_ignored
 from blizzard_py.sources.files.lines import read_records
-from blizzard_py.sources.files.sampling import first_lines
+from blizzard_py.sources.files.sampling import first_records
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, lines, specs
 from tests.support.packing import gzipped, zstd
 
@@ -437,7 +437,7 @@ def test_samples_and_init_read_archives(tmp_path: Path, kind: str) -> None:
     (tmp_path / f"a.{kind}.zip").write_bytes(data)
     storage = LocalStorage(str(tmp_path))
     entry = Entry(f"a.{kind}.zip", len(data), 0.0)
-    found = [line for line in first_lines(storage, entry, 1 << 20, form) if line]
+    found = [line for line in first_records(storage, entry, 1 << 20, form).lines if line]
     assert found == [b'{"id":1}', b'{"id":2}']
     proposed = sample(storage)
     assert proposed.problem == ""

@@ -20,7 +20,7 @@ from blizzard_py.formats.ndjson.columns import RecordSchema
 from blizzard_py.formats.ndjson.parse import LineParser
 from blizzard_py.schema.inference import Inference, Inferred, Rules
 from blizzard_py.schema.types import field_document, field_spec
-from blizzard_py.sources.files.sampling import chosen, first_lines
+from blizzard_py.sources.files.sampling import chosen, first_records
 from tests.support.memory_store import MemoryStorage
 
 ANY = {"type": "string", "coerce": True}
@@ -275,7 +275,7 @@ def test_first_lines_reads_complete_lines_within_the_limit(tmp_path: Path) -> No
     store = LocalStorage(str(tmp_path))
 
     def read(name: str, limit: int) -> list[bytes]:
-        return [x for x in first_lines(store, Entry(name, 100, 0.0), limit) if x]
+        return [x for x in first_records(store, Entry(name, 100, 0.0), limit).lines if x]
 
     assert read("a.ndjson", 100) == [b'{"a":1}', b'{"a":2}', b'{"a":3}']
     assert read("a.ndjson", 20) == [b'{"a":1}', b'{"a":2}']
@@ -292,4 +292,4 @@ def test_a_store_that_does_not_answer_is_no_empty_file() -> None:
             raise Unavailable(f"{path}: timed out")
 
     with pytest.raises(Unavailable, match=r"a\.ndjson.*timed out"):
-        first_lines(Silent("mem://raw", lambda: 0.0), Entry("a.ndjson", 1, 0.0), 100)
+        first_records(Silent("mem://raw", lambda: 0.0), Entry("a.ndjson", 1, 0.0), 100)

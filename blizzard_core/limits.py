@@ -221,6 +221,12 @@ Beyond: the replay refuses its object, naming the line
 Test: test_replayed_files.py::test_a_letter_that_is_none_is_refused_and_stays
 """
 
+EXPLAINED_BYTES = 64 << 20
+"""Bytes of a file that `blizzard explain` reads to find its first record, decompressed
+Beyond: `explain` says that there is none
+Test: test_file_content.py::test_a_file_is_read_up_to_the_limit
+"""
+
 # --- Inferred schemas ------------------------------------------------------------------------
 
 INFERRED_COLUMNS = 1000

@@ -252,9 +252,11 @@ def schema(config: Path, diff: bool, as_json: bool) -> int:
 def explain(config: Path, uri: str, as_json: bool) -> int:
     """Show what happened to the file at URI, or why it waits. Writes nothing.
 
-    URI is a local path or a URI such as s3://bucket/key; %-escapes are not decoded. For a table or
-    an API it is PIPELINE/SOURCE or PIPELINE/SOURCE#TASK; then the window, the statement and the
-    outputs are shown. Exit codes: 0 whatever the answer, 1 the state or a store cannot be read.
+    URI is a local path or a URI such as s3://bucket/key; %-escapes are not decoded. The beginning
+    of a file is read and compared with the columns: its format, codec, members, header or schema,
+    and why it cannot be read. For a table or an API it is PIPELINE/SOURCE or PIPELINE/SOURCE#TASK;
+    then the window, the statement and the outputs are shown. Exit codes: 0 whatever the answer, 1
+    the state or a store cannot be read.
     """
     from blizzard_py.app import inspection
     from blizzard_py.app.configuration import load_config

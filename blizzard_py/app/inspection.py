@@ -58,12 +58,15 @@ def explain(config: Config, uri: str) -> Explanation:
         for name, pipeline in config.pipelines.items()
         for source_name, source in pipeline.file_sources.items()
     }
+    # Only this command needs what decodes files; a daemon imports this module, too.
+    from blizzard_py.app.file_content import with_content  # noqa: PLC0415  # see above
+
     place = locate(uri, roots)
     if place.source is None or place.path is None:
         return explain_unmatched(place)
     pipeline_name, _, source_name = place.source.partition("/")
     parts = context_of(config, (pipeline_name, source_name), NoEngine())
-    return with_untaken(config, parts, explain_located(parts, place))
+    return with_content(config, parts, with_untaken(config, parts, explain_located(parts, place)))
 
 
 def explain_located(parts: SourceContext, place: Located) -> Explanation:

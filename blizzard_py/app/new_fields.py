@@ -14,6 +14,7 @@ from blizzard_py.app.wiring import context_of, inferred_schema
 from blizzard_py.explain import Explanation
 from blizzard_py.formats.ndjson.extract import SchemaNames
 from blizzard_py.formats.ndjson.unexpected import names_in
+from blizzard_py.ingest.inferred_schema import StoredSchema
 from blizzard_py.job import FieldSpec
 from blizzard_py.schema.difference import Difference, difference
 from blizzard_py.schema.types import field_document
@@ -61,6 +62,16 @@ def _listed(storage: Listing, places: list[tuple[str, str | None]]) -> Iterator[
                 return
 
 
+def known_columns(
+    config: Config, parts: SourceContext
+) -> tuple[tuple[FieldSpec, ...], StoredSchema | None]:
+    """Return a source's columns, and the stored schema that some of them are from, if any."""
+    pipeline = config.pipelines[parts.pipeline]
+    schema = inferred_schema(parts.pipeline, pipeline, parts.stores, parts.source)
+    stored = schema.read_stored() if pipeline.schema_.is_found_out else None
+    return (parts.ingest.schema.fields if stored is None else schema.combine(stored)), stored
+
+
 # What has rows, or will have: of others it does not matter which fields they have.
 _TAKEN = frozenset({"ingested", "refused", "pending"})
 
@@ -74,9 +85,7 @@ def with_untaken(config: Config, parts: SourceContext, found: Explanation) -> Ex
     ignores = pipeline.schema_.unexpected_fields == "ignore"
     if found.verdict not in _TAKEN or found.file is None or found.path is None or not ignores:
         return found
-    schema = inferred_schema(parts.pipeline, pipeline, parts.stores, parts.source)
-    stored = schema.read_stored() if pipeline.schema_.is_found_out else None
-    columns = parts.ingest.schema.fields if stored is None else schema.combine(stored)
+    columns, stored = known_columns(config, parts)
     entry = Entry(found.path, found.file.size, found.file.modified_ts)
     limit = pipeline.schema_.advanced.sample_bytes_per_file
     try:

@@ -21,6 +21,9 @@ The answer as JSON; what does not apply is null, times are epoch seconds::
      "late": {"late_files", "reason"},
      "untaken": ["device"],                # fields of its first records without a column
      "added_since": ["price"],             # and those with one since it was ingested
+     "content": {"format": "csv", "codecs": ["gzip"], "members": [],   # null: not read
+                 "columns": [{"name", "type", "column", "match"}, …],
+                 "missing", "unexpected", "problem"},
      "out_of_time": {"late", "ahead"}}     # rows that a query over event time was not given
 
 Verdicts:
@@ -43,6 +46,8 @@ Verdicts:
 * ``missing``: there is no such file, and nothing is known of one;
 * ``ignored``: below a source's root and not one of its files;
 * ``unmatched``: outside of every source's root.
+
+``content`` is of the file as it is now, by its beginning (`content.Content`).
 
 The journal reaches back thirty days.
 """

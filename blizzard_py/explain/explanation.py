@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from blizzard_core.text import counted, iso, printable
+from blizzard_py.explain.content import Content, content_lines
 from blizzard_py.explain.evidence import LetterEvidence
 from blizzard_py.explain.location import Checked
 from blizzard_py.sources.story import Compared, Lateness, Verdict, Waiting
@@ -94,6 +95,7 @@ class Explanation:
     late: Lateness | None = None
     untaken: tuple[str, ...] | None = None
     added_since: tuple[str, ...] | None = None
+    content: Content | None = None
     task: TaskEvidence | None = None
     out_of_time: Mapping[str, int] | None = None
 
@@ -143,6 +145,8 @@ def _lines(found: Explanation) -> Iterator[str]:
             f" ({compared.state}, source's watermark {compared.source_watermark or '-'})"
         )
     yield from _work(found)
+    if found.content is not None:
+        yield from content_lines(found.content)
     yield from _fields(found)
 
 
@@ -150,6 +154,8 @@ def _fields(found: Explanation) -> Iterator[str]:
     """Yield lines on fields that the file's rows lack."""
     if found.untaken:
         yield f"  no column  for {', '.join(found.untaken)}; see `blizzard schema CONFIG --diff`"
+    elif found.content is not None and found.content.unexpected:
+        yield f"  no column  for {', '.join(found.content.unexpected)}"
     if found.added_since:
         yield (
             f"  added      {', '.join(found.added_since)}: a column since it was ingested;"

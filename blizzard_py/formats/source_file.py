@@ -14,7 +14,7 @@ from blizzard_core.text import utf8_name
 from blizzard_py.formats.protocol import Format
 from blizzard_py.job import JobFile, RowSchema
 from blizzard_py.lines.archives.members import MemberStream, member_streams
-from blizzard_py.lines.codecs.names import ZIP_ENDING, ZIP_MAGICS
+from blizzard_py.lines.codecs.names import ZIP_ENDING, ZIP_MAGICS, Codec
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import ArchiveFound, FileFailed
@@ -25,7 +25,8 @@ from blizzard_py.lines.source import ObjectRanges
 class SourceFile:
     """One file of a store; a context manager that closes what was opened.
 
-    ``counted`` gets the number of bytes of each read, decompressed. A `FileFailed` that leaves the
+    ``counted`` gets the number of bytes of each read, decompressed. ``codecs`` are those of the
+    stream that was read, and ``members`` the names of an archive's. A `FileFailed` that leaves the
     context is replaced by one with outcome ``retry`` if the object changed under `read_range`.
     """
 
@@ -42,6 +43,8 @@ class SourceFile:
         self._counted = counted
         self._opened = ExitStack()
         self._member: MemberStream | None = None
+        self.codecs: list[Codec] = []
+        self.members: list[str] = []
 
     @property
     def path(self) -> str:
@@ -108,14 +111,16 @@ class SourceFile:
         elif self.path.endswith(ZIP_ENDING) and self._ranges.read(0, 4) in ZIP_MAGICS:
             raise ArchiveFound  # without another request for its beginning
         else:
-            found = self._opened.enter_context(opened(self._storage, self._file, self._expansion))
+            stream = opened(self._storage, self._file, self._expansion, self.codecs.append)
+            found = self._opened.enter_context(stream)
         for block in found:
             self._counted(len(block))
             yield block
 
     def _members(self) -> Iterator[MemberStream]:
+        self.codecs.append("zip")
         ranges = self._ranges
-        return member_streams(ranges.read, ranges.size, self._expansion)
+        return member_streams(ranges.read, ranges.size, self._expansion, self.members.extend)
 
     def read_range(self, start: int, end: int) -> bytes:
         """Return the stored bytes ``start`` to ``end``. Raises `FileFailed`."""

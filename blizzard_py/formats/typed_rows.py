@@ -284,6 +284,16 @@ def with_missing_fields(spec: FieldSpec, array: pa.Array) -> pa.Array:
     return array
 
 
+def can_become(kind: pa.DataType, spec: FieldSpec) -> bool:
+    """Return whether a file with such a column can be read as the declared one."""
+    nothing = with_missing_fields(spec, pa.array([], kind))
+    try:
+        Conformer((spec,)).conform(pa.RecordBatch.from_arrays([nothing], [spec.name]))
+    except SourceError:
+        return False
+    return True
+
+
 def unexpected_names(
     names: Mapping[str, pa.DataType], fields: Sequence[FieldSpec], within: str = ""
 ) -> list[str]:

@@ -13,7 +13,7 @@ truncated file would otherwise lose rows silently.
 from __future__ import annotations
 
 from codecs import getincrementaldecoder
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from itertools import chain
 from typing import Protocol
@@ -51,24 +51,35 @@ class Readable(Protocol):
         """Return up to ``size`` bytes; ``b""`` at the end."""
 
 
+def _ignore(_codec: Codec) -> None:
+    """Take a codec that nobody asks for."""
+
+
 @contextmanager
 def opened(
-    storage: Storage, file: JobFile, expansion: Expansion | None = None
+    storage: Storage,
+    file: JobFile,
+    expansion: Expansion | None = None,
+    note_codec: Callable[[Codec], object] = _ignore,
 ) -> Iterator[Iterator[bytes]]:
     """Yield the blocks of a file as `decompressed` does; its stream is closed at the end.
 
     Raises `FileFailed`, here and while they are read, also if ``expansion`` is exceeded.
     """
     with closing(ObjectStream(storage, file)) as stream:
-        yield decompressed(stream, file.path, expansion)
+        yield decompressed(stream, file.path, expansion, note_codec)
 
 
 def decompressed(
-    stream: ObjectStream, path: str, expansion: Expansion | None = None
+    stream: ObjectStream,
+    path: str,
+    expansion: Expansion | None = None,
+    note_codec: Callable[[Codec], object] = _ignore,
 ) -> Iterator[bytes]:
     """Return non-empty blocks of at most 1 MiB, whatever the compression ratio.
 
     ``path`` says how the object should be compressed; it is used if the bytes do not show it.
+    ``note_codec`` gets each codec, the outer one first.
     Raises `FileFailed` at stage ``decompress`` for anything but complete streams, `ArchiveFound`
     for a zip archive. An object of 0 bytes is an empty plain file, but no stream of a codec.
     """
@@ -80,6 +91,7 @@ def decompressed(
         return _blocks(head, stream)
     blocks = _blocks(head, stream)
     for _ in range(MOST_LAYERS):
+        note_codec(codec)
         blocks = _unpacked(codec, blocks)
         if expansion is not None:
             blocks = _counted(blocks, stream, expansion)

@@ -7,7 +7,7 @@ beside the archive's, so an archive in an archive is refused, however often it i
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -37,12 +37,20 @@ class MemberStream:
     blocks: Iterator[bytes]
 
 
+def _ignore(_names: list[str]) -> None:
+    """Take names that nobody asks for."""
+
+
 def member_streams(
-    read: ReadRange, size: int, expansion: Expansion | None = None
+    read: ReadRange,
+    size: int,
+    expansion: Expansion | None = None,
+    note_names: Callable[[list[str]], object] = _ignore,
 ) -> Iterator[MemberStream]:
     """Yield the members of an archive of ``size`` bytes, without folders and hidden names.
 
-    Raises `FileFailed` for an archive that is damaged, or of which a member cannot be read.
+    ``note_names`` gets the names of all of them first. Raises `FileFailed` for an archive that is
+    damaged, or of which a member cannot be read.
     """
     ahead = ReadAhead(read)
     entries = read_directory(ahead.read, size)
@@ -54,6 +62,7 @@ def member_streams(
             f"all members of the zip archive are hidden, {files[0].name!r} for one; rename those"
             " that are data",
         )
+    note_names([member.name for member in members])
     for member in members:
         _check_kind(member)
     for member in members:

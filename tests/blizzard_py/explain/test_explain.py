@@ -35,6 +35,7 @@ INTERVAL = 1000.0
 KEYS = {
     "untaken",
     "added_since",
+    "content",
     "uri",
     "verdict",
     "reason",

@@ -107,7 +107,8 @@ class RowSchema:
     ``unexpected_fields`` is the rule for a field without a column. With ``evolves`` such fields
     are reported with their values, from which the driver makes columns. Fields that are
     ``left_out`` never become columns and are not reported. ``fast_path`` allows the compiled
-    parser; the rows are the same without it.
+    parser; the rows are the same without it. The columns ``of_table`` belong to a table of many
+    files, each of which may lack some, even all.
     """
 
     fields: tuple[FieldSpec, ...]
@@ -115,6 +116,7 @@ class RowSchema:
     evolves: bool = False
     left_out: tuple[str, ...] = ()
     fast_path: bool = True
+    of_table: bool = False
 
 
 @dataclass(frozen=True, slots=True)

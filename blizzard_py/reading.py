@@ -13,7 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from blizzard_core.settings.formats import FormatSettings
 
 BoundKind = Literal["settled", "clock", "version", "max", "rows"]
 Nulls = Literal["first", "never", "fail"]
@@ -58,13 +61,15 @@ class ReadTask:
 class Access:
     """The access of tasks to a source: a driver's name, where, and its secrets.
 
-    ``session`` is what only this attempt has: the name of an exported snapshot.
+    ``session`` is what only this attempt has: the name of an exported snapshot. ``format`` is that
+    of a folder's files, if each of them is scanned.
     """
 
     driver: str
     uri: str = field(repr=False)
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     session: str = ""
+    format: FormatSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from blizzard_core.settings.base import MINUTE, LookBack, Options, Seconds, Settings, check_kind
 
 DatabaseDriver = Literal["postgresql", "sqlite", "mysql", "jdbc"]
-LakeDriver = Literal["delta", "iceberg", "parquet", "csv", "json"]
+LakeDriver = Literal["delta", "iceberg", "parquet", "csv", "json", "avro", "orc", "xml", "excel"]
 BoundKind = Literal["settled", "clock", "version", "max", "rows"]
 
 # The read bounds of each driver; docs/reference/tables.md says what each can miss.
@@ -25,8 +25,16 @@ _LAKE_BOUNDS: Mapping[LakeDriver, tuple[BoundKind, ...]] = {
     "delta": ("version", "max", "clock"),
     "iceberg": ("version", "max", "clock"),
     "parquet": ("max", "rows", "clock"),
-    "csv": ("rows",),
-    "json": ("rows",),
+    **dict.fromkeys(("csv", "json", "avro", "orc", "xml", "excel"), ("rows",)),
+}
+# The formats of the drivers whose files are scanned, the default first.
+_LAKE_FORMATS: Mapping[LakeDriver, tuple[str, ...]] = {
+    "csv": ("csv",),
+    "json": ("ndjson", "json"),
+    "avro": ("avro",),
+    "orc": ("orc",),
+    "xml": ("xml",),
+    "excel": ("excel",),
 }
 
 
@@ -52,6 +60,7 @@ class DatabaseConnectionSettings(WithBackward):
     """The driver's options; for jdbc those of `spark.read.jdbc`."""
 
     source_kind: ClassVar[str] = "table"
+    formats: ClassVar[tuple[str, ...]] = ()
     has_queries: ClassVar[bool] = True
     needs_split_column: ClassVar[bool] = True
     storage_options: ClassVar[Mapping[str, str]] = {}
@@ -89,7 +98,7 @@ class LakeConnectionSettings(WithBackward):
     )
     """Options of the store."""
     options: Options = Field(default_factory=dict, repr=False, examples=[{"warehouse": "main"}])
-    """The format's options: catalog properties for iceberg, the dialect for csv."""
+    """Catalog properties for iceberg, `delimiter` for csv; see `format` of a source."""
 
     source_kind: ClassVar[str] = "table"
     has_queries: ClassVar[bool] = False
@@ -105,6 +114,11 @@ class LakeConnectionSettings(WithBackward):
     def reader_options(self) -> dict[str, Any]:
         """The options of its reader, with those of the store."""
         return {**self.options, "storage_options": dict(self.storage_options)}
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """The formats that its files may have, the default first; none if it has no choice."""
+        return _LAKE_FORMATS.get(self.driver, ())
 
 
 class AuthAdvanced(Settings):
@@ -186,6 +200,7 @@ class HttpConnectionSettings(WithBackward):
     """Rarely needed."""
 
     source_kind: ClassVar[str] = "http"
+    formats: ClassVar[tuple[str, ...]] = ()
     has_queries: ClassVar[bool] = False
     needs_split_column: ClassVar[bool] = False
     bounds: ClassVar[tuple[BoundKind, ...]] = ("clock",)

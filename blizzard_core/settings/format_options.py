@@ -130,6 +130,11 @@ class ValueOptions(FormatOptions):
     false_values: Texts = Field(default=["false", "0"])
     """Texts for false, in any case."""
 
+    @property
+    def trims(self) -> tuple[bool, bool]:
+        """Whether blanks before and after text are dropped."""
+        return False, False
+
     @model_validator(mode="after")
     def _separators_differ(self) -> Self:
         if self.decimal == self.thousands:

@@ -106,6 +106,11 @@ class CsvOptions(ValueOptions):
         "enforce_schema": "not needed, since columns are matched by name",
     }
 
+    @property
+    def trims(self) -> tuple[bool, bool]:
+        """Whether blanks before and after text are dropped."""
+        return self.ignore_leading_white_space, self.ignore_trailing_white_space
+
     @field_validator("delimiter", mode="before")
     @classmethod
     def _is_one_character(cls, value: Any) -> Any:
@@ -161,6 +166,11 @@ class XmlOptions(ValueOptions):
     def row_path(self) -> tuple[str, ...]:
         """The names that lead to a record; the last one is its own."""
         return tuple(self.row_tag.split("/"))
+
+    @property
+    def trims(self) -> tuple[bool, bool]:
+        """Whether blanks before and after text are dropped."""
+        return self.ignore_surrounding_spaces, self.ignore_surrounding_spaces
 
     @field_validator("row_tag")
     @classmethod

@@ -11,16 +11,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 from zoneinfo import available_timezones
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from blizzard_core.settings.base import MINUTE, Name, Seconds, Settings
 from blizzard_core.settings.connections import BoundKind, ConnectionSettings, WithBackward
+from blizzard_core.settings.formats import CsvOptions, FormatSettings
 from blizzard_core.settings.schema import FieldSettings
 from blizzard_core.settings.sources import CommonSource
 from blizzard_core.settings.units import UnitSettings
 
 # How often a source is polled that reads the same again.
 REREAD = "1h"
+
+_FORMATS: TypeAdapter[FormatSettings] = TypeAdapter(FormatSettings)
 
 # Columns are names, or names in names of nested records.
 COLUMN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
@@ -186,6 +196,8 @@ class TableSourceSettings(QuerySource):
     """One SELECT in the server's SQL, without `;`; instead of `table`."""
     filter: str = Field(default="", examples=["status <> 'draft'"])
     """Condition on the rows, in the server's SQL."""
+    format: FormatSettings | None = Field(default=None, examples=["csv"])
+    """Format of the files in a folder, with options; default: by the driver."""
     watermark: TableWatermark | None = Field(default=None, examples=[{"columns": ["updated_at"]}])
     """The way to find new rows."""
     split: SplitSettings = SplitSettings()
@@ -214,3 +226,43 @@ class TableSourceSettings(QuerySource):
             yield "query", "a lake has no queries; give table, and filter"
         if self.split.tasks > 1 and not self.split.by and connection.needs_split_column:
             yield "split.by", "is required where tasks is above 1"
+        yield from self._format_problems(connection)
+
+    def _format_problems(self, connection: ConnectionSettings) -> Iterator[tuple[str, str]]:
+        known, driver = connection.formats, connection.driver
+        if self.format is not None and self.format.type not in known:
+            yield (
+                "format",
+                f"connection {self.connection!r} of driver {driver} has no files of the format"
+                f" {self.format.type}; use {' or '.join(known)}"
+                if known
+                else f"is for folders of files; driver {driver} has none, so leave it out",
+            )
+            return
+        try:
+            form = self.files_of(connection)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            yield "format", f"{'.'.join(map(str, problem['loc'][1:]))}: {problem['msg']}"
+            return
+        delimiter = connection.options.get("delimiter")
+        if isinstance(form, CsvOptions) and delimiter not in {None, form.delimiter}:
+            yield (
+                "format.delimiter",
+                f"is {form.delimiter!r}, and options.delimiter of connection {self.connection!r} is"
+                f" {delimiter!r}; leave one of them out",
+            )
+
+    def files_of(self, connection: ConnectionSettings) -> FormatSettings | None:
+        """Return the format of the files, if the connection scans files of a folder.
+
+        Raises `ValidationError` for a format without options that it needs.
+        """
+        if not connection.formats:
+            return None
+        form = self.format or _FORMATS.validate_python({"type": connection.formats[0]})
+        if isinstance(form, CsvOptions) and form.delimiter is None:
+            given = {**form.model_dump(exclude_unset=True), "type": "csv"}
+            delimiter = connection.options.get("delimiter", ",")
+            return CsvOptions.model_validate({**given, "delimiter": delimiter})
+        return form

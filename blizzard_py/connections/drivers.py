@@ -29,6 +29,8 @@ def _own_driver(connects: str, reads: str) -> Driver:
     return Driver(f"{__package__}.{connects}", f"{__package__}.{reads}")
 
 
+# Folders of files in a format that is scanned.
+_SCANNED = _own_driver("lakes.scanned:connect", "lakes.scanned:read")
 DRIVERS: dict[str, Driver] = {
     "postgresql": _own_driver(
         "postgresql.connection:PostgresqlConnection", "postgresql.reader:read"
@@ -38,8 +40,8 @@ DRIVERS: dict[str, Driver] = {
     "delta": _own_driver("lakes.tables.delta:DeltaConnection", "lakes.window_rows:read"),
     "iceberg": _own_driver("lakes.tables.iceberg:IcebergConnection", "lakes.window_rows:read"),
     "parquet": _own_driver("lakes.parquet:connect", "lakes.window_rows:read"),
-    "csv": _own_driver("lakes.csv_files:connect", "lakes.csv_files:read"),
-    "json": _own_driver("lakes.json_lines:connect", "lakes.json_lines:read"),
+    "csv": _SCANNED,
+    "json": _SCANNED,
     "http": _own_driver("http.connection:connect", "http.reader:read"),
 }
 

@@ -15,7 +15,7 @@ from blizzard_py.slices.units.ranges import UnitRange
 from blizzard_py.state.source_state import IN
 
 # Drivers that read the files of a folder.
-_FOLDERS = frozenset({"csv", "delta", "json", "parquet"})
+_FOLDERS = frozenset({"avro", "csv", "delta", "excel", "json", "orc", "parquet", "xml"})
 
 
 @dataclass(frozen=True, slots=True)

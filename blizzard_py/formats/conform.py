@@ -86,9 +86,7 @@ class Conformer:
 
         Raises `SourceError` for columns that cannot have the declared type.
         """
-        bad: dict[int, str] = {}
-        there = dict(zip(batch.schema.names, batch.columns, strict=True))
-        columns = [_one_chunk(_column(there, spec, self._texts, bad)) for spec in self._fields]
+        columns, bad = self.values(batch)
         if self._rescued:
             columns.append(pa.nulls(batch.num_rows, pa.string()))
         rows_at = np.arange(batch.num_rows)
@@ -101,6 +99,16 @@ class Conformer:
             rows_at = rows_at[kept]
             table = table.filter(pa.array(kept))
         return Conformed(table.cast(self.table), rows_at, dict(sorted(bad.items())))
+
+    def values(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], dict[int, str]]:
+        """Return the declared columns, and the reasons for rows that do not fit.
+
+        A value that does not fit is null. Raises `SourceError` as `conform` does.
+        """
+        bad: dict[int, str] = {}
+        there = dict(zip(batch.schema.names, batch.columns, strict=True))
+        columns = [_one_chunk(_column(there, spec, self._texts, bad)) for spec in self._fields]
+        return columns, bad
 
     def text_of(self, batch: pa.RecordBatch, row: int) -> bytes:
         """Return the row for a dead letter, as a line that becomes the same row once it fits."""

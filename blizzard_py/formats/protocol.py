@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from blizzard_core.settings.formats import FormatSettings
 from blizzard_py.dead_letters.reader import DeadLetter
-from blizzard_py.job import RowSchema
+from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.framing import Piece, RefusedRecord
 
 LineNumbers = npt.NDArray[np.int64]
@@ -101,6 +101,23 @@ class Parsed:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class SourceRows:
+    """The records of a piece as the source has them, for sources that are tables.
+
+    ``rows`` are columns of text (CSV, XML), lines (JSON), or columns with the types of the file.
+    Digests of rows are made of them, so they must stay what they are. ``keys`` are the columns that
+    were asked for in their types, with null for a value that cannot be read; ``unread`` counts such
+    rows. ``schema`` are the columns of the file. The records in ``bad`` are no rows.
+    """
+
+    schema: pa.Schema
+    rows: pa.RecordBatch | Sequence[bytes]
+    keys: Sequence[pa.Array] = ()
+    unread: int = 0
+    bad: Sequence[BadRecord] = ()
+
+
 class OpenFile(Protocol):
     """A source file that is being read."""
 
@@ -166,6 +183,18 @@ class Decoder(Protocol):
         """Return a line of JSON for each number of the piece, with the fields without a column.
 
         Columns are made of their values where the schema evolves; else it may return nothing.
+        """
+
+
+class TableDecoder(Decoder, Protocol):
+    """The decoder of a format that tables may have."""
+
+    def source_rows(
+        self, piece: Piece, columns: Sequence[str], keys: Sequence[FieldSpec]
+    ) -> SourceRows:
+        """Return the records with these columns, and the values of ``keys``.
+
+        What the file lacks is null. Raises `FileFailed` as `decode` does.
         """
 
 

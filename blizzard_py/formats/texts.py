@@ -71,9 +71,7 @@ class TextOptions:
     ignore_trailing_white_space: bool = False
 
     @classmethod
-    def of(
-        cls, options: ValueOptions, *, trims_start: bool = False, trims_end: bool = False
-    ) -> TextOptions:
+    def of(cls, options: ValueOptions) -> TextOptions:
         """Return the notation that a format's options say."""
         return cls(
             options.decimal,
@@ -83,8 +81,7 @@ class TextOptions:
             options.time_zone,
             tuple(options.true_values),
             tuple(options.false_values),
-            trims_start,
-            trims_end,
+            *options.trims,
         )
 
     def __post_init__(self) -> None:

@@ -22,7 +22,14 @@ from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.conform import Conformed, Conformer
 from blizzard_py.formats.ndjson.unexpected import first, shown_name
 from blizzard_py.formats.nested_arrays import list_offsets, map_entries, null_mask, struct_of
-from blizzard_py.formats.protocol import NO_OFFSET, BadLine, BadRecord, Parsed, RecordBytes
+from blizzard_py.formats.protocol import (
+    NO_OFFSET,
+    BadLine,
+    BadRecord,
+    Parsed,
+    RecordBytes,
+    SourceRows,
+)
 from blizzard_py.formats.row_text import plain_value
 from blizzard_py.formats.texts import json_values
 from blizzard_py.job import FieldSpec, RowSchema
@@ -122,6 +129,32 @@ class TypedDecoder(ABC):
         rows = self.rows(piece)
         return _RowTexts(rows.count, partial(self.letter, rows))
 
+    def source_rows(
+        self, piece: Piece, columns: Sequence[str], keys: Sequence[FieldSpec]
+    ) -> SourceRows:
+        """Return the rows in the types of the file, as `TableDecoder.source_rows`."""
+        rows = self.rows(piece)
+        names = dict.fromkeys([*columns, *(key.name for key in keys)])
+        there = {name: rows.column(name) for name in names if name in rows.types}
+        bad = [
+            BadRecord(row, NO_OFFSET, len(text), text, reason)
+            for row, reason in sorted(rows.bad.items())
+            for text in [self.letter(rows, row)]
+        ]
+        fits = np.ones(rows.count, np.bool_)
+        fits[[each.index for each in bad]] = False
+        mask = pa.array(fits)
+        batch = pa.RecordBatch.from_arrays(
+            [
+                there[name].filter(mask) if name in there else pa.nulls(int(fits.sum()))
+                for name in names
+            ],
+            list(names),
+        )
+        values, unread = Conformer(keys).values(batch)
+        schema = pa.schema(list(rows.types.items()))
+        return SourceRows(schema, batch.select(list(columns)), values, len(unread), bad)
+
     def letter(self, rows: TypedRows, index: int) -> bytes:
         """Return a row as JSON that becomes the same row once it fits."""
         return self._conformer.text_of(rows.record(index), 0)
@@ -191,8 +224,14 @@ class _RowTexts(Mapping[int, RecordBytes]):
         return self._count
 
 
-def check_names(names: Sequence[str], fields: Sequence[FieldSpec]) -> None:
-    """Raise `FileFailed` if a file lacks a required column, or has none of the columns."""
+def check_names(names: Sequence[str], schema: RowSchema) -> None:
+    """Raise `FileFailed` if a file lacks a required column, or has none of the columns.
+
+    The files of a table may lack them.
+    """
+    fields = schema.fields
+    if schema.of_table:
+        return
     missing = [spec for spec in fields if spec.name not in names]
     required = next((spec.name for spec in missing if not spec.nullable), None)
     if required is not None:

@@ -26,11 +26,14 @@ import pyarrow as pa
 
 from blizzard_core.errors import BlizzardError, PipelineStopped, SourceError, StorageError
 from blizzard_core.limits import ROW_BYTES
+from blizzard_core.settings.format_options import ValueOptions
+from blizzard_core.settings.formats import FormatSettings
 from blizzard_core.storage.protocol import Storage, join
 from blizzard_py.formats.conform import Conformer
 from blizzard_py.formats.ndjson.columns import RecordSchema
 from blizzard_py.formats.ndjson.parse import LineParser
 from blizzard_py.formats.protocol import BadRecord, LineNumbers
+from blizzard_py.formats.texts import TextOptions
 from blizzard_py.job import FinishedFile, IngestJob, IngestSettings, StagedBadRecords, StagedOutput
 from blizzard_py.kernels.bad_records import BadRecordWriter
 from blizzard_py.kernels.new_fields import NewFields
@@ -68,6 +71,7 @@ class ReadingTask:
     started_ts: float
     slices: tuple[UnitSlice, ...] = ()
     apart: bool = False
+    texts: TextOptions | None = None
 
 
 def reading_tasks(job: IngestJob) -> list[ReadingTask]:
@@ -87,9 +91,15 @@ def reading_tasks(job: IngestJob) -> list[ReadingTask]:
             job.started_ts,
             some,
             reading.apart,
+            _notation_of(reading.access.format),
         )
         for index, (file, some) in enumerate(zip(job.files, slices, strict=True))
     ]
+
+
+def _notation_of(form: FormatSettings | None) -> TextOptions | None:
+    """Return the notation of values in columns of text, if the options of a format say it."""
+    return TextOptions.of(form) if isinstance(form, ValueOptions) else None
 
 
 # The result of a reader for a task's spec.
@@ -173,7 +183,9 @@ class _Run:
         self._schema = RecordSchema(schema.fields, schema.unexpected_fields)
         self._parser = LineParser(self._schema, tolerant=True, fast=schema.fast_path)
         self._unexpected = NewFields(schema)
-        self._conformer = Conformer(schema.fields, rescued=schema.unexpected_fields == "capture")
+        self._conformer = Conformer(
+            schema.fields, rescued=schema.unexpected_fields == "capture", texts=task.texts
+        )
         self._filter = RowFilter(task.dedup, sink)
         self._metadata = Metadata(
             added.metadata,

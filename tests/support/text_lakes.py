@@ -12,7 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from blizzard_py.connections.lakes import csv_files, json_lines
+from blizzard_core.settings.connections import LakeConnectionSettings
+from blizzard_core.settings.query_sources import TableSourceSettings
+from blizzard_py.app.queries.table import TableQueries
+from blizzard_py.connections.lakes import scanned
 from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
@@ -23,7 +26,17 @@ UTC = dt.UTC
 ID, AT = FieldSpec("id", "int64", nullable=True), FieldSpec("at", "timestamp", nullable=True)
 START = dt.datetime(2026, 5, 4, 12, tzinfo=UTC)
 
-FORMS: dict[str, Any] = {"csv": csv_files, "json": json_lines}
+FORMS = ("csv", "json")
+
+
+def access_to(
+    driver: str, uri: Path | str, options: Any = None, form: Any = None, **more: Any
+) -> Access:
+    """Return the access that the settings of a connection and a source give."""
+    block = {"driver": driver, "uri": str(uri), "options": options or {}, **more}
+    source = {"kind": "table", "connection": "c", "table": "t", "snapshot": True, "format": form}
+    settings = LakeConnectionSettings.model_validate(block)
+    return TableQueries().access(settings, TableSourceSettings.model_validate(source))
 
 
 def field(name: str, kind: Any, **more: Any) -> FieldSpec:
@@ -33,10 +46,10 @@ def field(name: str, kind: Any, **more: Any) -> FieldSpec:
 def poller(
     form: str, folder: Path, columns: tuple[str, ...] = ("at",), fields: Any = (ID, AT), **more: Any
 ) -> Poller:
-    access = Access(form, str(folder), more)
+    access = access_to(form, folder, more.pop("options", None), **more)
     selection = ReadSelection(columns=columns, fields=tuple(fields))
-    connection = FORMS[form].connect(access, selection)
-    return Poller(lambda: connection, FORMS[form].read, access, "rows", columns, tuple(fields))
+    connection = scanned.connect(access, selection)
+    return Poller(lambda: connection, scanned.read, access, "rows", columns, tuple(fields))
 
 
 def put(

@@ -75,10 +75,11 @@ class TableQueries:
     def split(self, source: TableSourceSettings) -> WindowSplit:
         return WindowSplit(source.split.by, source.split.tasks)
 
-    def access(self, connection: ConnectionSettings, _source: TableSourceSettings) -> Access:
+    def access(self, connection: ConnectionSettings, source: TableSourceSettings) -> Access:
         # The checks of the configuration let no API through.
         found = cast("DatabaseConnectionSettings | LakeConnectionSettings", connection)
-        return Access(found.driver, found.uri, found.reader_options)
+        form = source.files_of(found)
+        return Access(found.driver, found.uri, found.reader_options, format=form)
 
     def excludes_end(self, _source: TableSourceSettings) -> bool:
         return False

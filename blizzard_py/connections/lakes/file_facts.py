@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from blizzard_core.text import counted
 from blizzard_py.connections.lakes.column_ranges import later
 from blizzard_py.connections.lakes.file_plan import PlannedFile
-from blizzard_py.slices.column_order import ColumnOrder, Key, Range
+from blizzard_py.formats.protocol import SourceRows
+from blizzard_py.job import FieldSpec
+from blizzard_py.schema.types import arrow_type
+from blizzard_py.slices.column_order import ColumnOrder, Key, Range, column_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,56 @@ class FileFacts:
     orders: Mapping[str, ColumnOrder]
     ranges: Mapping[str, Range]
     unread: int = 0
+
+
+@dataclass(slots=True)
+class RangeCollector:
+    """The range of each watermark column over the rows of a file that is scanned."""
+
+    keys: Sequence[FieldSpec]
+    _unread: int = 0
+    _bad: int = 0
+    _low: dict[str, Key] = field(default_factory=dict)
+    _high: dict[str, Key] = field(default_factory=dict)
+    _nulls: set[str] = field(default_factory=set)
+
+    def add(self, found: SourceRows) -> None:
+        """Add the records of a piece."""
+        self._unread += found.unread
+        self._bad += len(found.bad)
+        for order, array in zip(self.orders.values(), found.keys, strict=False):
+            keys = order.keys(array)
+            if keys.null_count:
+                self._nulls.add(order.name)
+            low, high = pc.min_max(keys).as_py().values()
+            if low is not None:
+                before = self._low.get(order.name)
+                self._low[order.name] = low if before is None else min(low, before)
+                self._high[order.name] = later(self._high.get(order.name), high)  # type: ignore[assignment]  # one is there
+
+    @property
+    def unread_in_all(self) -> int:
+        """Rows that no window after the first reads; includes bad ones if no row has a value."""
+        return self._unread + (0 if self._high else self._bad)
+
+    @property
+    def orders(self) -> dict[str, ColumnOrder]:
+        """The comparison of each column."""
+        return {each.name: column_order(each.name, arrow_type(each)) for each in self.keys}
+
+    @property
+    def ranges(self) -> dict[str, Range]:
+        """The range of each column."""
+        return {
+            key.name: Range(
+                self._low.get(key.name),
+                self._high.get(key.name),
+                # A bad record has no value. Without any value in the file it is read like nulls.
+                key.name in self._nulls or (self._bad > 0 and not self._high),
+                key.name in self._high,
+            )
+            for key in self.keys
+        }
 
 
 def highest_value(ranges: Iterable[Range]) -> Key | None:

@@ -49,7 +49,7 @@ class AvroFormat(TypedFormat):
         container = Container(file)
         header = container.header()
         records = record_type(header.schema)
-        check_names(records.names, schema.fields)
+        check_names(records.names, schema)
         return _joined(_portions(records, container.blocks(header.codec)), header.schema)
 
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> AvroDecoder:  # noqa: ARG002  # there is no compiled code

@@ -35,7 +35,7 @@ class OrcFiles(BatchFormat):
         with file_failures(file.path):
             [nothing] = decoded(stored, command)
             columns = FileColumns(nothing.schema)
-            check_names(columns.schema.names, schema.fields)
+            check_names(columns.schema.names, schema)
             command = command._replace(columns=tuple(columns.wanted(schema)), kind="orc")
             yield from pieces_of(file, decoded(stored, command), columns)
 

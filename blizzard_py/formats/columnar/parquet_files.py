@@ -36,7 +36,7 @@ class ParquetFiles(BatchFormat):
             mode = self.options.datetime_rebase_mode
             calendar = calendar_of(about.metadata or {}, about.created_by or "", mode)
             columns = FileColumns(parquet.schema_arrow.remove_metadata(), calendar)
-            check_names(columns.schema.names, schema.fields)
+            check_names(columns.schema.names, schema)
             wanted = columns.wanted(schema)
             every = range(about.num_row_groups)
             yield from pieces_of(file, batches(parquet, every, wanted), columns)

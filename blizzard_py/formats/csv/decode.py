@@ -27,9 +27,16 @@ from blizzard_py.formats.csv.framing import CsvContext, halves_of
 from blizzard_py.formats.csv.text_columns import TextColumns, read_columns, with_padding
 from blizzard_py.formats.looks import json_value_of
 from blizzard_py.formats.ndjson.parse import is_utf8
-from blizzard_py.formats.protocol import BadLine, BadRecord, LineNumbers, Parsed, RecordBytes
+from blizzard_py.formats.protocol import (
+    BadLine,
+    BadRecord,
+    LineNumbers,
+    Parsed,
+    RecordBytes,
+    SourceRows,
+)
 from blizzard_py.formats.texts import TextOptions
-from blizzard_py.job import RowSchema
+from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece
 
@@ -60,7 +67,6 @@ class CsvDecoder:
     def __init__(
         self,
         options: CsvOptions,
-        texts: TextOptions,
         schema: RowSchema,
         *,
         tolerant: bool,
@@ -69,7 +75,8 @@ class CsvDecoder:
         self._schema = schema
         self._tolerant = tolerant
         self._rescues = schema.unexpected_fields == "capture"
-        self._conformer = Conformer(schema.fields, rescued=self._rescues, texts=texts)
+        self._texts = TextOptions.of(options)
+        self._conformer = Conformer(schema.fields, rescued=self._rescues, texts=self._texts)
         self._headers: dict[object, _Header] = {}
 
     def decode(self, piece: Piece) -> Parsed:
@@ -80,7 +87,7 @@ class CsvDecoder:
         if piece.context is None:  # an empty file
             return Parsed(self._conformer.table.empty_table(), 0, np.arange(0))
         header = self._header(piece)
-        read, bad = self._read(piece.data, header, _context(piece).dialect)
+        read, bad = self._read(piece, header, self._places(header))
         lines, records = self._lines(piece, len(read.at) + len(bad))
         conformed = self._conformer.conform(self._declared(read, header))
         table = conformed.table
@@ -124,7 +131,7 @@ class CsvDecoder:
         if not self._schema.evolves or piece.context is None:
             return b""
         header = self._header(piece)
-        read, bad = self._read(piece.data, header, _context(piece).dialect)
+        read, bad = self._read(piece, header, self._places(header))
         lines, _ = self._lines(piece, len(read.at) + len(bad))
         found = [b""] * piece.lines
         for number, texts in zip(lines[read.at].tolist(), self._others(read, header), strict=True):
@@ -134,6 +141,24 @@ class CsvDecoder:
             )
             found[number] = f"{{{','.join(members)}}}".encode()
         return b"".join(line + b"\n" for line in found)
+
+    def source_rows(
+        self, piece: Piece, columns: Sequence[str], keys: Sequence[FieldSpec]
+    ) -> SourceRows:
+        """Return columns of text, as `TableDecoder.source_rows`."""
+        header = self._header(piece)
+        names = dict.fromkeys([*columns, *(key.name for key in keys)])
+        there = {name: header.names.index(name) for name in names if name in header.names}
+        read, bad = self._read(piece, header, sorted(there.values()))
+        rows = len(read.at)
+        texts = {
+            name: read.columns[there[name]] if name in there else pa.nulls(rows) for name in names
+        }
+        batch = pa.RecordBatch.from_arrays(list(texts.values()), list(texts))
+        values, unread = Conformer(keys, texts=self._texts).values(batch)
+        schema = pa.schema([(name, pa.string()) for name in header.names])
+        letters = self._bad_records(piece, None, bad)
+        return SourceRows(schema, batch.select(list(columns)), values, len(unread), letters)
 
     def _lines(self, piece: Piece, count: int) -> tuple[LineNumbers, Records | None]:
         """Return the line of each record; the places too, if they had to be searched."""
@@ -158,12 +183,18 @@ class CsvDecoder:
         return tuple(found)
 
     def _read(
-        self, data: bytes, header: _Header, dialect: Dialect
+        self, piece: Piece, header: _Header, places: Sequence[int]
     ) -> tuple[TextColumns, dict[int, str]]:
         """Return the text of the rows, and the reasons why other records are none."""
+        data, dialect = piece.data, _context(piece).dialect
+        width = len(header.names)
         if (dialect.comment and dialect.comment in data) or not is_utf8(data):
-            return self._read_exactly(data, header, dialect)
-        width, places = len(header.names), self._places(header)
+            return self._read_exactly(data, width, places, dialect)
+        return self._read_plain(data, width, places, dialect)
+
+    def _read_plain(
+        self, data: bytes, width: int, places: Sequence[int], dialect: Dialect
+    ) -> tuple[TextColumns, dict[int, str]]:
         nulls = self._options.null_value
         read = read_columns(data, width, places, dialect, nulls)
         if read.ragged and self._options.ragged_rows == "pad":
@@ -179,7 +210,7 @@ class CsvDecoder:
         return sorted(header.places.values())
 
     def _read_exactly(
-        self, data: bytes, header: _Header, dialect: Dialect
+        self, data: bytes, width: int, places: Sequence[int], dialect: Dialect
     ) -> tuple[TextColumns, dict[int, str]]:
         """Read without the records that are not UTF-8, and without comments."""
         records = dialect.records(data)
@@ -189,7 +220,7 @@ class CsvDecoder:
         ]
         numbers = np.array([n for n, text in enumerate(texts) if is_utf8(text)], np.int64)
         joined = b"".join(texts[number] for number in numbers.tolist())
-        read, bad = self._read(joined, header, replace(dialect, comment=b""))
+        read, bad = self._read_plain(joined, width, places, replace(dialect, comment=b""))
         reasons = dict.fromkeys(range(len(texts)), "not valid UTF-8")
         for number in numbers.tolist():
             del reasons[number]
@@ -241,9 +272,11 @@ class CsvDecoder:
         fields = {spec.name: spec for spec in self._schema.fields}
         if len(names) > CSV_COLUMNS:
             raise FileFailed("parse", f"has more than {CSV_COLUMNS:,} columns; is it CSV?")
+        if self._schema.of_table:
+            names = table_names(names, list(fields))
         places = {name: place for place, name in enumerate(names) if name in fields}
         others = tuple(place for place, name in enumerate(names) if name not in fields)
-        if not places and fields:
+        if not places and fields and not self._schema.of_table:
             raise FileFailed("parse", _no_column(names, list(fields), self._options))
         twice = {name for name, count in Counter(names).items() if count > 1}
         if not (self._rescues or self._schema.evolves):
@@ -253,7 +286,7 @@ class CsvDecoder:
         missing = [
             name for name, spec in fields.items() if not spec.nullable and name not in places
         ]
-        if missing:
+        if missing and not self._schema.of_table:
             raise FileFailed(
                 "parse",
                 f"the header lacks {_shown(missing)}, which schema.fields requires; the header is:"
@@ -274,6 +307,26 @@ def names_of(context: CsvContext, options: CsvOptions, schema: RowSchema) -> tup
     if context.header is None:
         return tuple(options.columns) or tuple(spec.name for spec in schema.fields)
     return split_header(context.header, context.dialect)
+
+
+def table_names(header: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names in a header, in the spelling of the table's ``names``.
+
+    A column has a name of the table if they differ only in case and outer blanks, and no other
+    column or name is alike.
+    """
+    columns = Counter(map(_folded, header))
+    known = Counter(map(_folded, names))
+    spelling = {_folded(name): name for name in names}
+    return tuple(
+        spelling[folded] if columns[folded] == known[folded] == 1 else name
+        for name in header
+        for folded in [_folded(name)]
+    )
+
+
+def _folded(name: str) -> str:
+    return name.strip().casefold()
 
 
 def split_header(line: bytes, dialect: Dialect) -> tuple[str, ...]:

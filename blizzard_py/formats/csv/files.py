@@ -12,7 +12,6 @@ from blizzard_py.formats.csv.dialect import Dialect
 from blizzard_py.formats.csv.framing import CsvFraming
 from blizzard_py.formats.csv.lexer import Lexer
 from blizzard_py.formats.protocol import OpenFile
-from blizzard_py.formats.texts import TextOptions
 from blizzard_py.job import RowSchema
 from blizzard_py.lines.framing import Piece, RefusedRecord
 from blizzard_py.lines.transcode import check_narrow, to_utf8
@@ -42,13 +41,7 @@ class CsvFormat:
 
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> CsvDecoder:  # noqa: ARG002  # one path
         """Return the decoder of these columns."""
-        options = self.options
-        texts = TextOptions.of(
-            options,
-            trims_start=options.ignore_leading_white_space,
-            trims_end=options.ignore_trailing_white_space,
-        )
-        return CsvDecoder(options, texts, schema, tolerant=tolerant)
+        return CsvDecoder(self.options, schema, tolerant=tolerant)
 
     def replay_contents(self, letters: Sequence[DeadLetter]) -> list[bytes]:
         """Return the records behind their header, as they stand in the file.

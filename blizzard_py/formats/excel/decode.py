@@ -165,14 +165,9 @@ class _Reader:
     def _conformed(
         self, conformer: Conformer, texts: pa.StringArray, bad: dict[int, str]
     ) -> pa.Array:
-        conformed = conformer.conform(pa.RecordBatch.from_arrays([texts], [self._spec.name]))
-        found = conformed.table.column(0).combine_chunks()
-        if not conformed.bad:
-            return found
-        bad |= conformed.bad
-        places = np.full(len(texts), -1)
-        places[conformed.rows_at] = np.arange(len(found))
-        return found.take(pa.array(places, mask=places < 0))
+        [found], unfit = conformer.values(pa.RecordBatch.from_arrays([texts], [self._spec.name]))
+        bad |= unfit
+        return found
 
     def _reason(self, kind: str, text: str) -> str:
         name = self._spec.name

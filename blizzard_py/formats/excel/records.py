@@ -49,7 +49,7 @@ class ExcelFormat(TypedFormat):
         else:
             given = self.options.columns or [spec.name for spec in schema.fields]
             names = dict(enumerate(given, address.first_column))
-        check_names(list(names.values()), schema.fields)
+        check_names(list(names.values()), schema)
         yield from _pieces(filled, names, file, len(schema.fields))
 
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> ExcelDecoder:  # noqa: ARG002  # there is no compiled code

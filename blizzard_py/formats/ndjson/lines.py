@@ -6,16 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+import numpy as np
 import pyarrow as pa
 
 from blizzard_core.settings.formats import NdjsonOptions
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.ndjson.columns import RecordSchema
 from blizzard_py.formats.ndjson.parse import LineParser, row_shape
-from blizzard_py.formats.protocol import OpenFile, Parsed, RecordBytes
-from blizzard_py.job import RowSchema
+from blizzard_py.formats.protocol import LineNumbers, OpenFile, Parsed, RecordBytes, SourceRows
+from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.framing import Piece, RefusedRecord, framed
 from blizzard_py.lines.portions import portions
+from blizzard_py.schema.types import table_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class NdjsonDecoder:
 
     def __init__(self, parser: LineParser) -> None:
         self._parser = parser
+        self._key_parsers: dict[tuple[FieldSpec, ...], LineParser] = {}
 
     def decode(self, piece: Piece) -> Parsed:
         """Parse the lines as `LineParser.parse` does."""
@@ -84,6 +87,41 @@ class NdjsonDecoder:
     def as_lines(self, piece: Piece) -> bytes:
         """Return the lines themselves."""
         return piece.data
+
+    def source_rows(
+        self,
+        piece: Piece,
+        columns: Sequence[str],  # noqa: ARG002  # a line has all
+        keys: Sequence[FieldSpec],
+    ) -> SourceRows:
+        """Return the lines that are records, as `TableDecoder.source_rows`; without keys all."""
+        lines = piece.data.split(b"\n")[:-1]
+        schema = table_schema(keys)
+        if not keys:
+            return SourceRows(schema, lines)
+        parsed = self._parse_keys(piece, keys)
+        at, bad = parsed.rows_at, parsed.bad
+        values = [column.combine_chunks() for column in parsed.table.columns]
+        if bad:  # no record, or one of the values cannot be read
+            records = self._parse_keys(piece, ())
+            at, bad = records.rows_at, records.bad
+            values = [_placed(self._parse_keys(piece, [key]), at) for key in keys]
+        rows = [lines[index] for index in at.tolist()]
+        return SourceRows(schema, rows, values, len(at) - len(parsed.rows_at), bad)
+
+    def _parse_keys(self, piece: Piece, keys: Sequence[FieldSpec]) -> Parsed:
+        fields = tuple(keys)
+        if fields not in self._key_parsers:
+            schema = RowSchema(fields)
+            self._key_parsers[fields] = line_parser(schema, tolerant=True, fast=bool(keys))
+        return self._key_parsers[fields].parse(piece.data)
+
+
+def _placed(parsed: Parsed, at: LineNumbers) -> pa.Array:
+    """Return the only column's values in the records ``at`` these lines, null in other ones."""
+    places = np.full(len(at), -1)
+    places[np.searchsorted(at, parsed.rows_at)] = np.arange(len(parsed.rows_at))
+    return parsed.table.column(0).combine_chunks().take(pa.array(places, mask=places < 0))
 
 
 def halves_of(piece: Piece, records: Sequence[bytes]) -> tuple[Piece, Piece] | None:

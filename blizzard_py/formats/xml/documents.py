@@ -115,7 +115,7 @@ class XmlDecoder:
         )
         trims = options.ignore_surrounding_spaces
         self._notation = Notation(options.value_tag, tuple(options.null_value), trims)
-        texts = TextOptions.of(options, trims_start=trims, trims_end=trims)
+        texts = TextOptions.of(options)
         self._conformer = Conformer(schema.fields, rescued=self._rescues, texts=texts)
 
     def decode(self, piece: Piece) -> Parsed:

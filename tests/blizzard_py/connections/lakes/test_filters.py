@@ -14,12 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from blizzard_core.errors import SourceError
-from blizzard_py.connections.lakes import csv_files, json_lines, parquet, window_rows
+from blizzard_py.connections.lakes import parquet, scanned, window_rows
 from blizzard_py.connections.lakes.filters import parse
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.job import FieldSpec
-from blizzard_py.reading import Access, Window
+from blizzard_py.reading import Window
 from tests.support.lake_reading import rows_of
+from tests.support.text_lakes import access_to
 
 A = [None, -1, 0, 1, 2]
 B = [None, "", "a", "A'b", "aé%"]
@@ -116,10 +117,10 @@ def test_every_reader_keeps_what_the_filter_keeps(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,ok\n1,true\n2,false\n3,\n")
     (tmp_path / "a.json").write_text('{"id":1,"ok":true}\n{"id":2,"ok":false}\n{"id":3}\n')
     fields = (FieldSpec("id", "int64", nullable=True), FieldSpec("ok", "boolean", nullable=True))
-    modules: dict[str, Any] = {"parquet": parquet, "csv": csv_files, "json": json_lines}
-    readers = {"parquet": window_rows.read, "csv": csv_files.read, "json": json_lines.read}
+    modules: dict[str, Any] = {"parquet": parquet, "csv": scanned, "json": scanned}
+    readers = {"parquet": window_rows.read, "csv": scanned.read, "json": scanned.read}
     for form, module in modules.items():
-        access = Access(form, str(tmp_path))
+        access = access_to(form, tmp_path)
         for columns in ((), ("id",)):
             selection = ReadSelection(filter="ok = true", fields=fields, columns=columns)
             window = Window(up_to={"id": 3}) if columns else Window()

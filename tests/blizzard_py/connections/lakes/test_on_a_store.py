@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 
 from blizzard_core.errors import SourceError, StorageError
 from blizzard_core.storage.opening import delta_options, open_storage
-from blizzard_py.connections.lakes import csv_files, json_lines, parquet, window_rows
+from blizzard_py.connections.lakes import parquet, scanned, window_rows
 from blizzard_py.connections.lakes.tables.delta import DeltaConnection
 from blizzard_py.connections.lakes.tables.iceberg import IcebergConnection
 from blizzard_py.connections.protocol import ReadSelection, SourceConnection
@@ -21,6 +21,7 @@ from blizzard_py.reading import Access
 from tests.support.iceberg_catalog import FolderCatalog
 from tests.support.lake_reading import Poller
 from tests.support.s3_server import S3Server
+from tests.support.text_lakes import access_to
 
 FIELDS = (FieldSpec("id", "int64", nullable=True),)
 
@@ -63,11 +64,11 @@ def test_directories(s3: S3Server) -> None:
         "csv": b"id\n1\n2\n",
         "json": b'{"id": 1}\n{"id": 2}\n',
     }
-    modules: dict[str, Any] = {"parquet": parquet, "csv": csv_files, "json": json_lines}
-    readers = {"parquet": window_rows.read, "csv": csv_files.read, "json": json_lines.read}
+    modules: dict[str, Any] = {"parquet": parquet, "csv": scanned, "json": scanned}
+    readers = {"parquet": window_rows.read, "csv": scanned.read, "json": scanned.read}
     for form, data in contents.items():
         storage.put_atomic(f"{form}/2026/05/a.{form}", data)
-        access = Access(form, place, {"storage_options": s3.options})
+        access = access_to(form, place, storage_options=s3.options)
         selection = ReadSelection(
             table=f"{form}/{{year}}/{{month}}", fields=FIELDS, columns=("id",)
         )

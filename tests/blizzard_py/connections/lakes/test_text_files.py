@@ -19,9 +19,10 @@ import pytest
 
 from blizzard_core.errors import SourceError, Unavailable
 from blizzard_core.storage.local import LocalStorage
+from blizzard_py.connections.lakes import scanned
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.job import FieldSpec
-from blizzard_py.reading import Access, Window
+from blizzard_py.reading import Window
 from tests.support.lake_reading import rows_of, through_json
 from tests.support.text_lakes import (
     AT,
@@ -29,6 +30,7 @@ from tests.support.text_lakes import (
     ID,
     START,
     UTC,
+    access_to,
     at,
     field,
     ids,
@@ -272,7 +274,7 @@ def test_a_first_window_has_what_is_no_row_of_files_without_one(tmp_path: Path, 
     assert any((b"1 fields instead of 2" if form == "csv" else b'[{"id": 2}]') in f for f in found)
 
 
-@pytest.mark.parametrize("value", ["NaN", "[-Infinity, NaN]", '"\\ud800"'])
+@pytest.mark.parametrize("value", ["NaN", "[-Infinity, NaN]"])
 def test_a_line_that_only_the_parser_takes_has_its_watermark(tmp_path: Path, value: str) -> None:
     put("json", tmp_path / "a", [{"id": 1, "at": at(1)}])
     source = poller("json", tmp_path)
@@ -287,8 +289,8 @@ def test_text_that_is_none_is_no_watermark(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"\n".join(lines))
     bound = poller("json", tmp_path, ("id",), (ID,)).connect().bound("rows", 0)
     assert bound.value == {"id": 5}
-    # The first line is no JSON at all.
-    assert "3 rows without a readable value" in bound.warnings[0]
+    # To the parser the first two lines are no JSON at all.
+    assert "2 rows without a readable value" in bound.warnings[0]
 
 
 def test_a_line_that_is_too_long_is_a_bad_line(
@@ -326,7 +328,9 @@ def test_dialects_of_csv(tmp_path: Path) -> None:
         b'\xef\xbb\xbfid;at;"v;w"\r\n1;' + at(1).encode() + b';"line\nbreak; ""quoted"""\r\n'
         b"2;" + at(2).encode() + b";\r\n3;" + at(3).encode() + b';""\r\n'
     )
-    source = poller("csv", tmp_path, fields=(ID, AT, field("v;w", "string")), delimiter=";")
+    source = poller(
+        "csv", tmp_path, fields=(ID, AT, field("v;w", "string")), options={"delimiter": ";"}
+    )
     found = {row["id"]: row["v;w"] for row in source.poll()}
     assert found == {"1": 'line\nbreak; "quoted"', "2": None, "3": ""}
 
@@ -336,7 +340,7 @@ def test_headers_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="has id twice"):
         poller("csv", tmp_path).plan()
     (tmp_path / "a.csv").write_bytes(b"id," + b"h" * (2 << 20) + b"\n1,2\n")
-    with pytest.raises(SourceError, match="its header cannot be read"):
+    with pytest.raises(SourceError, match=r"the header, or a line before it, is longer than"):
         poller("csv", tmp_path).plan()
     (tmp_path / "a.csv").write_text("id,v\n1,2\n")
     with pytest.raises(SourceError, match="no column at; there are id, v"):
@@ -374,11 +378,11 @@ def test_watermark_must_be_declared_and_have_an_order(tmp_path: Path, form: str)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_snapshot_has_all_rows(tmp_path: Path, form: str) -> None:
     put(form, tmp_path / "a", [{"id": 1}, {"id": 2}])
-    access = Access(form, str(tmp_path))
-    connection = FORMS[form].connect(access, ReadSelection())
+    access = access_to(form, tmp_path)
+    connection = scanned.connect(access, ReadSelection())
     assert connection.default_bound is None
     tasks = connection.tasks(Window(), WindowSplit())
-    assert ids(rows_of(FORMS[form].read, access, tasks, (ID,))) == [1, 2]
+    assert ids(rows_of(scanned.read, access, tasks, (ID,))) == [1, 2]
 
 
 @pytest.mark.promise("G-168")
@@ -408,18 +412,21 @@ def test_memory_is_bounded_whatever_there_is(tmp_path: Path, form: str) -> None:
 
 def test_a_header_of_too_many_columns_is_refused_at_once(tmp_path: Path) -> None:
     """To look for each name among all of them took hours for a kilobyte of gzip."""
-    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"a,b," * 200_000, 9))
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"a,b," * 20_000, 9))
     with pytest.raises(SourceError, match=r"a\.csv\.gz: has more than 10,000 columns"):
         poller("csv", tmp_path).plan()
-    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"a,b," * 2000, 9))
-    with pytest.raises(SourceError, match="the header has a, b twice"):
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"id,at," * 2000, 9))
+    with pytest.raises(SourceError, match="the header has at, id twice"):
         poller("csv", tmp_path).plan()
 
 
 def test_a_file_of_bad_rows_alone_is_not_held(tmp_path: Path) -> None:
-    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"id,at\n" + b"1\n" * 300_000, 9))
-    with pytest.raises(SourceError, match=r"a\.csv\.gz: has more than 100,000 consecutive rows"):
-        poller("csv", tmp_path).plan()
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"id,at\n" + b"1\n" * 600_000, 9))
+    source = poller("csv", tmp_path, ())
+    [task] = source.connect().tasks(Window(), WindowSplit())
+    found = [len(lines) for lines in source.reader(source.access, task.spec, source.fields)]
+    assert sum(found) == 600_000 * len("csv row, 1 fields instead of 2: 1\n")
+    assert max(found) <= 16 << 20
 
 
 def test_samples_of_deeply_nested_json_end_no_process(tmp_path: Path) -> None:

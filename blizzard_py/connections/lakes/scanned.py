@@ -1,0 +1,296 @@
+"""Folders of files that are scanned as a whole, in any format that has rows.
+
+The driver process scans each file once, for the values of the watermark's columns. Tasks scan the
+files that can have rows of the window again and keep these rows, unconverted: digests of rows are
+made of the source's own values, and the kernel converts them to the declared types.
+
+A value that cannot be read as its type counts as null. A record that is no row has no watermark. It
+is read once, with the window of the file's highest value. A file without any of the watermark's
+columns is one such record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, cast
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blizzard_core.errors import SourceError, Unavailable
+from blizzard_core.settings.formats import FormatSettings
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.connections.lakes.directory import DirectoryConnection
+from blizzard_py.connections.lakes.file_facts import FileFacts, RangeCollector
+from blizzard_py.connections.lakes.file_plan import PlannedFile, files_of, window_of
+from blizzard_py.connections.lakes.filters import Filter, parse
+from blizzard_py.connections.lakes.locations import StorageCache, storage_options, translate_errors
+from blizzard_py.connections.lakes.window import RowWindow, mask
+from blizzard_py.connections.lakes.window_rows import check_unchanged
+from blizzard_py.connections.protocol import ReadSelection
+from blizzard_py.formats.names import format_of
+from blizzard_py.formats.protocol import BadRecord, SourceRows, TableDecoder
+from blizzard_py.formats.source_file import SourceFile
+from blizzard_py.job import FieldSpec, JobFile, RowSchema
+from blizzard_py.lines.codecs.names import CODEC_ENDINGS, ZIP_ENDING
+from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.framing import RefusedRecord
+from blizzard_py.reading import Access, BoundKind
+from blizzard_py.schema.types import arrow_type
+from blizzard_py.slices.column_order import Range, column_order
+
+# The most rows of a batch, and the most bytes of one bad record that people are shown.
+_BATCH_ROWS = 1 << 16
+_BAD_BYTES = 64 << 10
+_SAMPLE_BYTES = 1 << 20
+_NO_ORDER = frozenset({"struct", "list", "map", "json", "binary"})
+# A number beyond the declared width has its place among others, although its row is bad.
+_WIDER: Mapping[str, Any] = {"int32": "int64", "float32": "float64"}
+_json = msgspec.json.Decoder()
+
+
+@dataclass(frozen=True)
+class ScannedFiles:
+    """Files of one format as a `Form`. ``fields`` are declared, ``keys`` those of the watermark."""
+
+    driver: str
+    options: FormatSettings
+    fields: tuple[FieldSpec, ...]
+    keys: tuple[FieldSpec, ...]
+    bounds: tuple[BoundKind, ...] = ("rows",)
+
+    @cached_property
+    def endings(self) -> tuple[str, ...]:
+        """The endings of names, with those of codecs if files may be compressed."""
+        codecs = ("", *CODEC_ENDINGS.values(), ZIP_ENDING) if self.options.streams else ("",)
+        # A folder of CSV may hold other text.
+        own = (".csv",) if self.options.type == "csv" else self.options.endings
+        return tuple(ending + codec for ending in own for codec in codecs)
+
+    @property
+    def has_schema(self) -> bool:
+        """True if a column that no file has is an error."""
+        return not _has_lines(self.options)
+
+    def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> FileFacts:
+        """Scan the keys once; without columns read only the beginning, for names and types."""
+        if not columns:
+            return FileFacts(self._first_schema(storage, file), {}, {})
+        tally = RangeCollector(self.keys)
+        schema = pa.schema([])
+        check_unchanged(storage, file)
+        for found in scan(storage, file, self.options, self.fields, (), self.keys):
+            schema = schema if len(schema) else found.schema
+            if len(schema) and not set(schema.names) & set(columns):
+                return FileFacts(schema, {}, dict.fromkeys(columns, Range(values=False)))
+            tally.add(found)
+        check_unchanged(storage, file)
+        orders = tally.orders if len(schema) else {}
+        return FileFacts(schema, orders, tally.ranges, tally.unread_in_all)
+
+    def _first_schema(self, storage: Storage, file: PlannedFile) -> pa.Schema:
+        for found in scan(storage, file, self.options, self.fields, (), ()):
+            if isinstance(found.rows, pa.RecordBatch):
+                return found.schema
+            if found.rows:
+                return _sampled(found.rows, f"{storage.uri}/{file.name.path}")
+        return pa.schema([])
+
+    def extra(self) -> Mapping[str, Any]:
+        """Return nothing."""
+        return {}
+
+
+def connect(access: Access, selection: ReadSelection) -> DirectoryConnection:
+    """Return the files of a directory. Raises `SourceError` for columns that cannot be compared."""
+    condition = parse(selection.filter)
+    key_fields(condition.columns if condition else (), selection.fields)
+    keys = key_fields(selection.columns, selection.fields)
+    for key in keys:
+        column_order(key.name, arrow_type(key))
+    form = ScannedFiles(access.driver, _options(access), selection.fields, keys)
+    return DirectoryConnection(access, selection, form)
+
+
+def read(
+    access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
+) -> Iterator[pa.RecordBatch | bytes]:
+    """Yield the rows of the window, unconverted, and lines for records that are no rows.
+
+    A `Reader` of `blizzard_py.connections.protocol`.
+    """
+    stores = StorageCache(storage_options(access))
+    options = _options(access)
+    has_lines = _has_lines(options)
+    choice = _RowChoice(access.driver, has_lines, window_of(spec), parse(spec["filter"]))
+    keys = key_fields(choice.columns, fields)
+    wanted = [each.name for each in fields] or list(spec["columns"])
+    declared = tuple(fields) or tuple(FieldSpec(name, "string", nullable=True) for name in wanted)
+    for file in files_of(spec):
+        storage = stores.at(file.name.root)
+        with translate_errors("a planned file"):
+            check_unchanged(storage, file)
+            for found in scan(storage, file, options, declared, wanted, keys):
+                if choice.lacks_watermark(found):
+                    if file.has_bad:
+                        yield choice.unusable(found)
+                    break
+                if found.bad and file.has_bad:
+                    yield b"".join(map(choice.bad_line, found.bad))
+                yield from choice.rows(found, [key.name for key in keys], file)
+            check_unchanged(storage, file)
+
+
+def key_fields(names: Sequence[str], fields: Sequence[FieldSpec]) -> tuple[FieldSpec, ...]:
+    """Return these columns as declared, so that they can be compared.
+
+    Raises `SourceError` for a column that is not declared or has no order.
+    """
+    known = {each.name: each for each in fields}
+    found = []
+    for name in dict.fromkeys(names):
+        spec = known.get(name)
+        if spec is None:
+            raise SourceError(f"column {name} is not in the schema; declare it with its type")
+        if spec.type in _NO_ORDER:
+            raise SourceError(
+                f"column {name} is {spec.type}, which has no order; choose a column of times,"
+                " dates, numbers or text"
+            )
+        found.append(replace(spec, nullable=True, type=_WIDER.get(spec.type, spec.type)))
+    return tuple(found)
+
+
+def scan(
+    storage: Storage,
+    file: PlannedFile,
+    options: FormatSettings,
+    fields: Sequence[FieldSpec],
+    columns: Sequence[str],
+    keys: Sequence[FieldSpec],
+) -> Iterator[SourceRows]:
+    """Yield the records of a file with these columns and keys, a piece at a time.
+
+    Raises `SourceError`, or `Unavailable`.
+    """
+    form = format_of(options)
+    # The kernel says which rows lack a required value.
+    schema = RowSchema(tuple(replace(each, nullable=True) for each in fields), of_table=True)
+    decoder = cast("TableDecoder", form.decoder(schema, tolerant=True, fast=True))
+    try:
+        with SourceFile(storage, JobFile(file.name.path, file.size)) as opened:
+            for item in opened.pieces(form, schema):
+                if isinstance(item, RefusedRecord):
+                    yield _refused(item, options)
+                else:
+                    yield decoder.source_rows(item, columns, keys)
+    except FileFailed as error:
+        problem = f"{storage.uri}/{file.name.path}: {error.reason}"
+        raise (Unavailable if error.outcome == "retry" else SourceError)(problem) from error
+
+
+def _options(access: Access) -> FormatSettings:
+    assert access.format is not None  # noqa: S101  # settings give each such driver one
+    return access.format
+
+
+def _has_lines(options: FormatSettings) -> bool:
+    return options.type in {"ndjson", "json"}
+
+
+def _refused(record: RefusedRecord, options: FormatSettings) -> SourceRows:
+    """Return a record that is too long. Its beginning alone might be a valid line."""
+    head = record.head + b"\0" if _has_lines(options) else record.head
+    bad = BadRecord(0, record.offset, record.length, head, record.reason)
+    return SourceRows(pa.schema([]), [], bad=[bad])
+
+
+@dataclass(frozen=True, slots=True)
+class _RowChoice:
+    """The rows of a window that a filter keeps, and lines for what is no row."""
+
+    driver: str
+    has_lines: bool
+    window: RowWindow | None
+    filter: Filter | None
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that decide which rows are read."""
+        window = self.window.columns if self.window else ()
+        return [*window, *(self.filter.columns if self.filter else ())]
+
+    def rows(
+        self, found: SourceRows, keys: Sequence[str], file: PlannedFile
+    ) -> Iterator[pa.RecordBatch | bytes]:
+        """Yield the rows to read, in batches or as lines."""
+        rows, count = found.rows, len(found.rows)
+        if not count:
+            return
+        if keys:
+            values = dict(zip(keys, found.keys, strict=True))
+            keep = self._keeps(values, count, file.name.path)
+            if isinstance(rows, pa.RecordBatch):
+                rows = rows.filter(keep)
+            else:
+                rows = [row for row, keeps in zip(rows, keep.to_pylist(), strict=True) if keeps]
+        if not isinstance(rows, pa.RecordBatch):
+            if rows:
+                yield b"".join(line + b"\n" for line in rows)
+            return
+        for start in range(0, rows.num_rows, _BATCH_ROWS):
+            yield rows.slice(start, _BATCH_ROWS)
+
+    def _keeps(self, values: Mapping[str, pa.Array], count: int, where: str) -> pa.Array:
+        found = pa.repeat(pa.scalar(value=True), count)
+        if self.window is not None:
+            found = mask(self.window, values, count, where)
+        return found if self.filter is None else pc.and_(found, self.filter.keeps(values))
+
+    def lacks_watermark(self, found: SourceRows) -> bool:
+        """Return whether the file has none of the watermark's columns."""
+        names = set(found.schema.names)
+        return self.window is not None and bool(names) and not names & set(self.window.columns)
+
+    def unusable(self, found: SourceRows) -> bytes:
+        """Return the line for a file whose rows cannot be assigned to a window."""
+        columns = ", ".join(self.window.columns if self.window else ())
+        names = ",".join(found.schema.names)
+        return self._line(
+            f"no row is read: the file has no column {columns}; correct its header or set the"
+            f" option delimiter; the header is: {names}".encode("utf-8", "surrogateescape")
+        )
+
+    def bad_line(self, bad: BadRecord) -> bytes:
+        """Return a bad line as it is, another record as a line that is bad to the line parser."""
+        if self.has_lines:
+            return bad.head + b"\n"
+        return self._line(f"{bad.reason}: ".encode() + bad.head)
+
+    def _line(self, text: bytes) -> bytes:
+        shown = text[:_BAD_BYTES].replace(b"\n", b" ").replace(b"\r", b" ")
+        return f"{self.driver} row, ".encode() + shown + b"\n"
+
+
+def _sampled(lines: Sequence[bytes], where: str) -> pa.Schema:
+    """Return names and types of a file's first lines."""
+    import pyarrow.json as pj  # noqa: PLC0415  # for this alone
+
+    sample: list[bytes] = []
+    size = 0
+    try:
+        for line in lines:
+            size += len(line)
+            if sample and size > _SAMPLE_BYTES:
+                break
+            # Arrow recurses as deep as a line is nested, and ends the process if its stack is too
+            # small. This decoder stops at a thousand levels.
+            if line and not line.isspace():
+                _json.decode(line)
+            sample.append(line)
+        return pj.read_json(pa.BufferReader(b"".join(line + b"\n" for line in sample))).schema
+    except (pa.ArrowInvalid, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SourceError(f"{where}: its first lines are not NDJSON") from error

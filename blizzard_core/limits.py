@@ -303,14 +303,8 @@ Test: test_request_windows.py::test_too_many_ranges_are_refused
 """
 CSV_COLUMNS = 10_000
 """Columns of a CSV file
-Beyond: the source stops with the file's name
+Beyond: the file is quarantined; of a table the source stops with the file's name
 Test: test_text_files.py::test_a_header_of_too_many_columns_is_refused_at_once
-"""
-CSV_BAD_ROWS = 100_000
-"""Rows of a CSV file with another number of fields than its header, in 8 MiB or without a good
-one in 8 MiB
-Beyond: the source stops with the file's name; the delimiter is probably wrong
-Test: test_text_files.py::test_a_file_of_bad_rows_alone_is_not_held
 """
 TABLE_ROW_BYTES = 64 << 20
 """A row of a Parquet file of a table

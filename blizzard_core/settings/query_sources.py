@@ -243,14 +243,15 @@ class TableSourceSettings(QuerySource):
             form = self.files_of(connection)
         except ValidationError as error:
             problem = error.errors(include_url=False)[0]
-            yield "format", f"{'.'.join(map(str, problem['loc'][1:]))}: {problem['msg']}"
+            reason = problem["msg"].removeprefix("Value error, ")
+            yield "format", f"{problem['loc'][-1]}: {reason}"
             return
         delimiter = connection.options.get("delimiter")
         if isinstance(form, CsvOptions) and delimiter not in {None, form.delimiter}:
+            other = f"options.delimiter of connection {self.connection!r} is {delimiter!r}"
             yield (
                 "format.delimiter",
-                f"is {form.delimiter!r}, and options.delimiter of connection {self.connection!r} is"
-                f" {delimiter!r}; leave one of them out",
+                f"is {form.delimiter!r}, and {other}; leave one of them out",
             )
 
     def files_of(self, connection: ConnectionSettings) -> FormatSettings | None:

@@ -273,7 +273,8 @@ def _sections(
         shown_models |= {nested for nested, _ in here}
         there = [_link(each[0], places) for each in found if each not in here]
         key = field.alias or name
-        row = _row(model, name, " or ".join(["see below"] * bool(here) + there))
+        linked = dict.fromkeys(["see below"] * bool(here) + there)
+        row = _row(model, name, " or ".join(linked))
         if path and here and not there and not field.is_required() and not _default(field):
             blocks.append(f"`{key}`")
         elif row in before:

@@ -40,8 +40,7 @@ DRIVERS: dict[str, Driver] = {
     "delta": _own_driver("lakes.tables.delta:DeltaConnection", "lakes.window_rows:read"),
     "iceberg": _own_driver("lakes.tables.iceberg:IcebergConnection", "lakes.window_rows:read"),
     "parquet": _own_driver("lakes.parquet:connect", "lakes.window_rows:read"),
-    "csv": _SCANNED,
-    "json": _SCANNED,
+    **dict.fromkeys(("csv", "json", "avro", "orc", "xml", "excel"), _SCANNED),
     "http": _own_driver("http.connection:connect", "http.reader:read"),
 }
 

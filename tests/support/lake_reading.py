@@ -30,7 +30,7 @@ def rows_of(
         for rows in reader(access, task.spec, fields):
             if isinstance(rows, bytes):
                 assert rows.endswith(b"\n")
-                found += [json.loads(line) for line in rows.splitlines()]
+                found += [json.loads(line) for line in rows.split(b"\n")[:-1]]
                 continue
             assert isinstance(rows, pa.RecordBatch)
             assert 0 < rows.num_rows <= 1 << 16

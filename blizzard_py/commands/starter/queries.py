@@ -33,7 +33,7 @@ from blizzard_py.connections.sql.connection import SqlConnection
 from blizzard_py.reading import Access, BoundKind
 from blizzard_py.schema.types import field_document
 
-_TEXT_TIMES = frozenset({"sqlite", "csv", "json"})
+_TEXT_TIMES = frozenset({"sqlite", "csv", "json", "excel"})
 _SETTLE_SECS = 60.0
 # Any column: questions before the choice of a column do not depend on it.
 _NO_COLUMN = "id"
@@ -74,7 +74,10 @@ def describe(target: StarterTarget, since: str | None, column: str | None) -> De
     else:
         there = ", ".join(each.name for each in columns)
         raise ConfigError("--column", [f"there is no column {column!r}; there are: {there}"])
-    chosen = replace(_selection(target), columns=(proposal.column,))
+    # The type of a watermark in files is the declared one.
+    declared = (each.field for each in columns if each.name == proposal.column)
+    fields = tuple(declared) if target.driver in LAKES else ()
+    chosen = replace(_selection(target), fields=fields, columns=(proposal.column,))
     with closing(connect(_access(target, since, proposal.column), chosen)) as connection:
         kind, why_bound = _bound(connection)
         warnings = dict.fromkeys([*why_bound.warnings, *connection.warnings()])

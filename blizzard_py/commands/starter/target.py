@@ -12,7 +12,8 @@ from blizzard_core.errors import ConfigError
 from blizzard_core.redact import SECRET_NAME
 from blizzard_py.commands.starter.yaml_text import Secret
 
-LAKES = ("delta", "iceberg", "parquet", "csv", "json")
+# Files of XML need an option that cannot be found in them.
+LAKES = ("delta", "iceberg", "parquet", "csv", "json", "avro", "orc", "excel")
 _SCHEMES = {
     "postgresql": "postgresql",
     "postgres": "postgresql",

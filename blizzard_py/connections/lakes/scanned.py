@@ -11,7 +11,9 @@ columns is one such record.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -31,7 +33,7 @@ from blizzard_py.connections.lakes.locations import StorageCache, storage_option
 from blizzard_py.connections.lakes.window import RowWindow, mask
 from blizzard_py.connections.lakes.window_rows import check_unchanged
 from blizzard_py.connections.protocol import ReadSelection
-from blizzard_py.formats.names import format_of
+from blizzard_py.formats.names import check_installed, format_of
 from blizzard_py.formats.protocol import BadRecord, SourceRows, TableDecoder
 from blizzard_py.formats.source_file import SourceFile
 from blizzard_py.job import FieldSpec, JobFile, RowSchema
@@ -50,6 +52,8 @@ _NO_ORDER = frozenset({"struct", "list", "map", "json", "binary"})
 # A number beyond the declared width has its place among others, although its row is bad.
 _WIDER: Mapping[str, Any] = {"int32": "int64", "float32": "float64"}
 _json = msgspec.json.Decoder()
+# A daemon scans several files at a time, and a format that does not stream takes much memory.
+_ONE_AT_A_TIME = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -77,8 +81,12 @@ class ScannedFiles:
 
     def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> FileFacts:
         """Scan the keys once; without columns read only the beginning, for names and types."""
-        if not columns:
+        with nullcontext() if self.options.streams else _ONE_AT_A_TIME:
+            if columns:
+                return self._facts(storage, file, columns)
             return FileFacts(self._first_schema(storage, file), {}, {})
+
+    def _facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> FileFacts:
         tally = RangeCollector(self.keys)
         schema = pa.schema([])
         check_unchanged(storage, file)
@@ -94,7 +102,7 @@ class ScannedFiles:
     def _first_schema(self, storage: Storage, file: PlannedFile) -> pa.Schema:
         for found in scan(storage, file, self.options, self.fields, (), ()):
             if isinstance(found.rows, pa.RecordBatch):
-                return found.schema
+                return pa.schema([_plain(each) for each in found.schema])
             if found.rows:
                 return _sampled(found.rows, f"{storage.uri}/{file.name.path}")
         return pa.schema([])
@@ -105,7 +113,12 @@ class ScannedFiles:
 
 
 def connect(access: Access, selection: ReadSelection) -> DirectoryConnection:
-    """Return the files of a directory. Raises `SourceError` for columns that cannot be compared."""
+    """Return the files of a directory.
+
+    Raises `SourceError` for columns that cannot be compared, `ConfigError` if the format's package
+    is not installed.
+    """
+    check_installed(_options(access))
     condition = parse(selection.filter)
     key_fields(condition.columns if condition else (), selection.fields)
     keys = key_fields(selection.columns, selection.fields)
@@ -273,6 +286,11 @@ class _RowChoice:
     def _line(self, text: bytes) -> bytes:
         shown = text[:_BAD_BYTES].replace(b"\n", b" ").replace(b"\r", b" ")
         return f"{self.driver} row, ".encode() + shown + b"\n"
+
+
+def _plain(column: pa.Field) -> pa.Field:
+    """Return a column of values that each have a type of their own as one of text."""
+    return column.with_type(pa.string()) if isinstance(column.type, pa.JsonType) else column
 
 
 def _sampled(lines: Sequence[bytes], where: str) -> pa.Schema:

@@ -16,7 +16,14 @@ from blizzard_py.formats.conform import Conformer
 from blizzard_py.formats.looks import json_value_of
 from blizzard_py.formats.ndjson.parse import row_shape
 from blizzard_py.formats.ndjson.unexpected import SAMPLE, first, shown_name
-from blizzard_py.formats.protocol import BadLine, BadRecord, OpenFile, Parsed, RecordBytes
+from blizzard_py.formats.protocol import (
+    BadLine,
+    BadRecord,
+    OpenFile,
+    Parsed,
+    RecordBytes,
+    SourceRows,
+)
 from blizzard_py.formats.texts import TextOptions
 from blizzard_py.formats.xml.columns import Columns, Notation, left_over, paths
 from blizzard_py.formats.xml.elements import ElementNames, Row, read_elements
@@ -24,7 +31,7 @@ from blizzard_py.formats.xml.encoding import as_utf8
 from blizzard_py.formats.xml.framing import XmlFraming
 from blizzard_py.formats.xml.json_text import json_text, repeated_paths
 from blizzard_py.formats.xml.markup import RowNames, RowScanner, row_places
-from blizzard_py.job import RowSchema
+from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.framing import Piece, RefusedRecord
 
 
@@ -115,8 +122,8 @@ class XmlDecoder:
         )
         trims = options.ignore_surrounding_spaces
         self._notation = Notation(options.value_tag, tuple(options.null_value), trims)
-        texts = TextOptions.of(options)
-        self._conformer = Conformer(schema.fields, rescued=self._rescues, texts=texts)
+        self._texts = TextOptions.of(options)
+        self._conformer = Conformer(schema.fields, rescued=self._rescues, texts=self._texts)
 
     def decode(self, piece: Piece) -> Parsed:
         """Return the records that fit as rows; see `Decoder.decode`."""
@@ -156,6 +163,21 @@ class XmlDecoder:
             found,
             unexpected,
         )
+
+    def source_rows(
+        self, piece: Piece, columns: Sequence[str], keys: Sequence[FieldSpec]
+    ) -> SourceRows:
+        """Return columns of text, nested as declared, as `TableDecoder.source_rows`."""
+        read = self._read(piece)
+        found = Columns(read.rows, self._notation)
+        batch = found.batch(self._schema.fields)
+        fits = np.ones(len(read.rows), np.bool_)
+        fits[list(found.bad)] = False
+        batch = batch.filter(pa.array(fits))
+        bad = read.bad | {int(read.numbers[row]): reason for row, reason in found.bad.items()}
+        values, unread = Conformer(keys, texts=self._texts).values(batch)
+        rows, letters = batch.select(list(columns)), self._bad_records(piece, bad)
+        return SourceRows(batch.schema, rows, values, len(unread), letters)
 
     def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
         """Return the elements by their number, with the namespaces around them."""

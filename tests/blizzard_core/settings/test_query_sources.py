@@ -19,7 +19,9 @@ from blizzard_core.settings.connections import (
     LakeDriver,
 )
 from blizzard_core.settings.document import Config
+from blizzard_core.settings.formats import CsvOptions
 from blizzard_core.settings.load import load_config
+from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.sources import SourceSettings
 
 GOOD: dict[str, Any] = yaml.safe_load("""
@@ -76,6 +78,7 @@ pipelines:
 """)
 ERP = "pipelines.orders.sources.erp"
 CRM = "pipelines.orders.sources.crm"
+LAKE = "pipelines.orders.sources.versions"
 
 
 def changed(**places: Any) -> dict[str, Any]:
@@ -107,6 +110,17 @@ def crm(**places: Any) -> dict[str, Any]:
     return changed(**{f"pipelines__orders__sources__crm__{k}": v for k, v in places.items()})
 
 
+def lake(driver: str, options: Any = None, **places: Any) -> dict[str, Any]:
+    """The good document with a table of a lake by columns."""
+    document = changed(
+        connections__lake__driver=driver,
+        connections__lake__options=options or {},
+        pipelines__orders__sources__versions__watermark={"columns": ["updated_at"]},
+    )
+    document["pipelines"]["orders"]["sources"]["versions"] |= places
+    return document
+
+
 def test_the_example_loads_and_the_default_kind_is_files(tmp_path: Path) -> None:
     document = changed(pipelines__orders__sources__files={"source_uri": "/data/raw"})
     config = load(tmp_path, document)
@@ -135,6 +149,17 @@ WRONG = [
         "replace needs exactly one column",
     ),
     (erp(watermark__reread=...), f"{ERP}.watermark.reread", "required with a look-back"),
+    (erp(format="csv"), f"{ERP}.format", "driver postgresql has none, so leave it out"),
+    (lake("parquet", format="csv"), f"{LAKE}.format", "driver parquet has none"),
+    (lake("csv", format="excel"), f"{LAKE}.format", "no files of the format excel; use csv"),
+    (lake("json", format="csv"), f"{LAKE}.format", "use ndjson or json"),
+    (lake("xml"), f"{LAKE}.format", "row_tag: Field required"),
+    (lake("csv", {"delimiter": ";;"}), f"{LAKE}.format", "delimiter: must be one character"),
+    (
+        lake("csv", {"delimiter": ";"}, format={"type": "csv", "delimiter": "|"}),
+        f"{LAKE}.format.delimiter",
+        "is '|', and options.delimiter of connection 'lake' is ';'; leave one of them out",
+    ),
     (erp(watermark__backward=0), f"{ERP}.watermark.reread", "is only for a look-back"),
     (erp(watermark__key=["nr"]), f"{ERP}.watermark.reread", "'nr', which is not a field"),
     (erp(units={"partition": "monthly"}, watermark=...), ERP, "leave split out"),
@@ -301,3 +326,24 @@ def test_every_database_driver_has_read_bounds(driver: DatabaseDriver) -> None:
 @pytest.mark.parametrize("driver", get_args(LakeDriver))
 def test_every_lake_driver_has_read_bounds(driver: LakeDriver) -> None:
     assert LakeConnectionSettings(driver=driver, uri="x").bounds
+
+
+@pytest.mark.parametrize(
+    ("options", "form", "delimiter"),
+    [
+        ({}, None, ","),
+        ({"delimiter": ";"}, None, ";"),
+        ({"delimiter": ";"}, "csv", ";"),
+        ({}, {"type": "csv", "delimiter": "|"}, "|"),
+        ({"delimiter": "|"}, {"type": "csv", "delimiter": "|"}, "|"),
+    ],
+)
+def test_delimiter_of_a_csv_table(
+    tmp_path: Path, options: dict[str, str], form: Any, delimiter: str
+) -> None:
+    config = load(tmp_path, lake("csv", options, format=form))
+    source = config.pipelines["orders"].query_sources["versions"]
+    assert isinstance(source, TableSourceSettings)
+    found = source.files_of(config.connections["lake"])
+    assert isinstance(found, CsvOptions)
+    assert found.delimiter == delimiter

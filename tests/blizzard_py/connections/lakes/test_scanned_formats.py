@@ -1,0 +1,262 @@
+"""Folders of files in each format that is scanned: windows, bad records, filters, digests."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from blizzard_core.errors import SourceError
+from blizzard_core.settings.document import Config
+from blizzard_py.connections.lakes import scanned
+from blizzard_py.connections.protocol import ReadSelection, WindowSplit
+from blizzard_py.job import FieldSpec
+from blizzard_py.reading import Window
+from tests.support.lake_pipelines import poll
+from tests.support.lake_reading import Poller, rows_of, through_json
+from tests.support.scanned_files import SCANNED, Row, moment
+from tests.support.text_lakes import AT, ID, access_to, field, ids
+
+DAY = field("day", "date")
+FIELDS = (ID, AT, DAY)
+
+
+def source(
+    name: str,
+    folder: Path,
+    fields: tuple[FieldSpec, ...] = FIELDS,
+    columns: tuple[str, ...] = ("at",),
+    **selection: Any,
+) -> Poller:
+    access = access_to(SCANNED[name].driver, folder, form=SCANNED[name].format)
+    chosen = ReadSelection(columns=columns, fields=fields, **selection)
+    connection = scanned.connect(access, chosen)
+    return Poller(lambda: connection, scanned.read, access, "rows", columns, fields)
+
+
+def row(number: int, secs: float, **more: Any) -> Row:
+    return {"id": number, "at": moment(secs), "day": dt.date(2026, 5, 4), **more}
+
+
+def window_of(found: Poller, low: float | None, up_to: float) -> list[Any]:
+    """Return the batches and lines of one window."""
+    after = {} if low is None else {"at": moment(low)}
+    window = Window(after, {"at": moment(up_to)}, after, nulls_first=low is None)
+    return [
+        some
+        for task in found.connect().tasks(window, WindowSplit())
+        for some in found.reader(found.access, through_json(task).spec, found.fields)
+    ]
+
+
+def lines_in(found: list[Any], name: str) -> list[bytes]:
+    """Return the lines for records that are no rows."""
+    lines = [line for some in found if isinstance(some, bytes) for line in some.split(b"\n")[:-1]]
+    return [line for line in lines if not (SCANNED[name].driver == "json" and b'"id"' in line)]
+
+
+@pytest.mark.parametrize("name", SCANNED)
+def test_each_row_comes_once(tmp_path: Path, name: str) -> None:
+    found = source(name, tmp_path)
+    seen = []
+    for number in range(4):
+        rows = [row(number * 10 + n, number + n / 4) for n in range(3)]
+        SCANNED[name].write(tmp_path / str(number), rows)
+        seen.append(ids(found.poll()))
+    assert seen == [[n * 10, n * 10 + 1, n * 10 + 2] for n in range(4)]
+    assert found.poll() == []
+    assert found.stored == {"at": moment(3.5)}
+
+
+@pytest.mark.parametrize("name", SCANNED)
+def test_a_window_has_its_rows_of_a_file(tmp_path: Path, name: str) -> None:
+    SCANNED[name].write(tmp_path / "a", [row(n, n) for n in range(10)])
+    found = source(name, tmp_path)
+    tasks = found.connect().tasks(
+        Window({"at": moment(2)}, {"at": moment(5)}, {"at": moment(2)}), WindowSplit()
+    )
+    assert ids(rows_of(found.reader, found.access, tasks, FIELDS)) == [3, 4, 5]
+
+
+@pytest.mark.parametrize("name", ["csv", "ndjson", "json", "avro", "xml", "excel"])
+def test_a_bad_record_comes_once_with_the_highest_value(tmp_path: Path, name: str) -> None:
+    form = SCANNED[name]
+    path = form.write(tmp_path / "a", [row(1, 1), row(2, 2) | form.bad, row(3, 3)])
+    if name == "csv":
+        path.write_bytes(path.read_bytes() + b"2\n")
+    elif form.driver == "json":
+        path.write_bytes(path.read_bytes().replace(b'"id": 2', b'"no" 2'))
+    clock = [field("clock", "string")] if name == "avro" else []
+    found = source(name, tmp_path, (*FIELDS, *clock))
+    windows = [(None, 1), (1, 2), (2, 3)]
+    lines = [lines_in(window_of(found, low, up_to), name) for low, up_to in windows]
+    assert [len(each) for each in lines] == [0, 0, 1]
+    if form.driver != "json":
+        assert lines[2][0].startswith(f"{form.driver} row, ".encode())
+
+
+@pytest.mark.parametrize("name", ["csv", "avro", "orc", "excel"])
+def test_a_file_without_the_watermark_is_one_bad_record(tmp_path: Path, name: str) -> None:
+    form = SCANNED[name]
+    form.write(tmp_path / "a", [row(1, 1)])
+    form.write(tmp_path / "b", [{"id": 2}])
+    found = source(name, tmp_path)
+    bound = found.connect().bound("rows", 0)
+    assert "1 file without any value of at, such as b." in bound.warnings[0]
+    [line] = lines_in(window_of(found, None, 1), name)
+    assert line.startswith(f"{form.driver} row, no row is read: the file has no column at".encode())
+    assert lines_in(window_of(found, 1, 2), name) == []
+
+
+@pytest.mark.parametrize("name", ["avro", "orc", "excel", "xml"])
+def test_columns_that_a_file_lacks_are_null(tmp_path: Path, name: str) -> None:
+    SCANNED[name].write(tmp_path / "a", [{"at": moment(1), "id": 1}])
+    SCANNED[name].write(tmp_path / "b", [row(2, 2)])
+    required = FieldSpec("day", "date", nullable=False)
+    rows = source(name, tmp_path, (ID, AT, required)).poll()
+    assert [each["day"] is None for each in sorted(rows, key=lambda r: int(r["id"]))] == [
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize("name", SCANNED)
+def test_rows_without_a_watermark_are_first_and_reported(tmp_path: Path, name: str) -> None:
+    SCANNED[name].write(tmp_path / "a", [row(1, 1), {**row(2, 1), "at": None}])
+    found = source(name, tmp_path)
+    assert (
+        "1 file with rows that have no value of at" in found.connect().bound("rows", 0).warnings[0]
+    )
+    assert ids(found.poll()) == [1, 2]
+
+
+@pytest.mark.parametrize("name", SCANNED)
+def test_a_filter_keeps_rows(tmp_path: Path, name: str) -> None:
+    SCANNED[name].write(tmp_path / "a", [row(n, n) for n in range(5)])
+    for columns in ((), ("at",)):
+        found = source(name, tmp_path, columns=columns, filter="id >= 2 AND id <> 3")
+        window = Window(up_to={"at": moment(9)}) if columns else Window()
+        tasks = found.connect().tasks(window, WindowSplit())
+        assert ids(rows_of(found.reader, found.access, tasks, FIELDS)) == [2, 4]
+
+
+@pytest.mark.parametrize("name", SCANNED)
+def test_a_replaced_file_raises_source_error(tmp_path: Path, name: str) -> None:
+    path = SCANNED[name].write(tmp_path / "a", [row(1, 1)])
+    found = source(name, tmp_path)
+    _, tasks = found.plan()
+    status = path.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000))
+    with pytest.raises(SourceError, match="replaced by another"):
+        rows_of(found.reader, found.access, tasks, FIELDS)
+
+
+@pytest.mark.parametrize("name", ["avro", "orc", "excel", "json", "xml"])
+def test_a_damaged_file_stops_the_source_by_name(tmp_path: Path, name: str) -> None:
+    path = SCANNED[name].write(tmp_path / "a", [row(n, n) for n in range(100)])
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(SourceError, match=f"a{SCANNED[name].ending}: "):
+        source(name, tmp_path).plan()
+
+
+@pytest.mark.parametrize("name", ["csv", "ndjson", "xml"])
+def test_archives_are_read(tmp_path: Path, name: str) -> None:
+    form = SCANNED[name]
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(2):
+            archive.writestr(f"{number}{form.ending}", form.content([row(number, number)]))
+    (tmp_path / f"a{form.ending}.zip").write_bytes(packed.getvalue())
+    assert ids(source(name, tmp_path).poll()) == [0, 1]
+
+
+TYPES = {
+    "csv": {"id": "string", "at": "string", "day": "string"},
+    "ndjson": {"id": "int64", "at": "timestamp", "day": "timestamp"},
+    "avro": {"id": "int64", "at": "timestamp", "day": "date"},
+    "orc": {"id": "int64", "at": "timestamp", "day": "date"},
+    "excel": {"id": "string", "at": "string", "day": "string"},
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_columns_are_proposed(tmp_path: Path, name: str) -> None:
+    SCANNED[name].write(tmp_path / "a", [row(1, 1)])
+    found = source(name, tmp_path, (), ()).connect().columns()
+    assert {each.name: each.field.type for each in found} == TYPES[name]
+
+
+def test_options_of_csv_count_for_rows_and_watermarks(tmp_path: Path) -> None:
+    form = {
+        "type": "csv",
+        "delimiter": ";",
+        "decimal": ",",
+        "date_format": "%d.%m.%Y",
+        "encoding": "cp1252",
+        "comment": "#",
+    }
+    amount = field("amount", "decimal", precision=9, scale=2)
+    config = config_of(tmp_path, "csv", form, {"columns": ["day", "amount"]}, (ID, DAY, amount))
+    for name, line in {"a": "1;31.12.2025;1,50", "b": "2;01.01.2026;0,5", "c": "3;#;é"}.items():
+        text = f"# a comment\nid;day;amount\n{line}\n"
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / "in" / f"{name}.csv").write_text(text, encoding="cp1252")
+        poll(config)
+    rows = table(tmp_path)
+    assert [(r["id"], r["day"].isoformat(), str(r["amount"])) for r in rows] == [
+        (1, "2025-12-31", "1.50"),
+        (2, "2026-01-01", "0.50"),
+    ]
+
+
+def config_of(
+    folder: Path, driver: str, form: Any, watermark: Any, fields: tuple[FieldSpec, ...]
+) -> Config:
+    def document(spec: FieldSpec) -> dict[str, Any]:
+        kind = f"decimal({spec.precision},{spec.scale})" if spec.precision else spec.type
+        return {"name": spec.name, "type": kind}
+
+    of = {"kind": "table", "connection": "lake", "table": "in", "watermark": watermark}
+    return Config.model_validate(
+        {
+            "connections": {"lake": {"driver": driver, "uri": str(folder)}},
+            "pipelines": {
+                "p": {
+                    "sources": {"s": {**of, **({"format": form} if form else {})}},
+                    "sink": {"table_uri": str(folder / "table")},
+                    "schema": {"fields": [document(spec) for spec in fields]},
+                }
+            },
+        }
+    )
+
+
+def table(folder: Path) -> list[Row]:
+    files = (folder / "table").glob("*.parquet")
+    rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+    return sorted(rows, key=lambda each: int(each["id"]))
+
+
+@pytest.mark.parametrize("name", SCANNED)
+def test_a_look_back_publishes_late_rows_alone(tmp_path: Path, name: str) -> None:
+    """Rows that are read again are recognised by digests, new ones among them are published."""
+    form = SCANNED[name]
+    marks = {"columns": ["at"], "backward": "1d", "reread": "new_only"}
+    config = config_of(tmp_path, form.driver, form.format, marks, FIELDS)
+    form.write(tmp_path / "in" / "a", [row(1, 1), row(2, 50)])
+    poll(config)
+    form.write(tmp_path / "in" / "b", [row(3, 2), row(4, 60)])
+    poll(config)
+    poll(config)
+    assert [(each["id"], each["at"]) for each in table(tmp_path)] == [
+        (1, moment(1)),
+        (2, moment(50)),
+        (3, moment(2)),
+        (4, moment(60)),
+    ]

@@ -236,7 +236,7 @@ class TableSourceSettings(QuerySource):
                 f"connection {self.connection!r} of driver {driver} has no files of the format"
                 f" {self.format.type}; use {' or '.join(known)}"
                 if known
-                else f"is for folders of files; driver {driver} has none, so leave it out",
+                else f"is for files that are scanned, not for driver {driver}; leave it out",
             )
             return
         try:

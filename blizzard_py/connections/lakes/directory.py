@@ -8,7 +8,7 @@ after planning fails its task.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -73,9 +73,6 @@ class Form(Protocol):
 
     def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> FileFacts:
         """Read the facts of a file for these watermark columns. Raises `SourceError`."""
-
-    def extra(self) -> Mapping[str, Any]:
-        """Return further values that tasks need."""
 
 
 class DirectoryConnection:
@@ -175,7 +172,7 @@ class DirectoryConnection:
         ]
         columns = undeclared(self._selection, united_schema(facts).names)
         return tasks_of(
-            FilePlan(chosen, columns, rows, self._selection.filter, self._form.extra()),
+            FilePlan(chosen, columns, rows, self._selection.filter),
             split,
             self._directory.root,
         )
@@ -194,7 +191,7 @@ class DirectoryConnection:
             typed = schema if self._form.has_schema else pa.schema([])
             check_instants((self._template.filter,), units, instants_in(typed))
         columns = undeclared(self._selection, schema.names)
-        plan = FilePlan(files, columns, None, self._template.filter, self._form.extra())
+        plan = FilePlan(files, columns, None, self._template.filter)
         return unit_plans(plan, units, self._directory.root)
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:

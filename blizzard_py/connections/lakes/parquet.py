@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.connections.lakes.column_ranges import column_range, highest
@@ -37,10 +36,6 @@ class ParquetForm:
                 ranges[name] = replace(known, high=high, values=high is not None)
             there = {name: order for name, order in orders.items() if order is not None}
             return FileFacts(parquet.schema_arrow.remove_metadata(), there, ranges)
-
-    def extra(self) -> Mapping[str, Any]:
-        """Return nothing."""
-        return {}
 
 
 def connect(access: Access, selection: ReadSelection) -> DirectoryConnection:

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from blizzard_core.errors import SourceError, Unavailable
 from blizzard_core.settings.formats import FormatSettings
 from blizzard_core.storage.protocol import Storage
+from blizzard_py.connections.lakes.bounds import plain_selection
 from blizzard_py.connections.lakes.directory import DirectoryConnection
 from blizzard_py.connections.lakes.file_facts import FileFacts, RangeCollector
 from blizzard_py.connections.lakes.file_plan import PlannedFile, files_of, window_of
@@ -107,10 +108,6 @@ class ScannedFiles:
                 return _sampled(found.rows, f"{storage.uri}/{file.name.path}")
         return pa.schema([])
 
-    def extra(self) -> Mapping[str, Any]:
-        """Return nothing."""
-        return {}
-
 
 def connect(access: Access, selection: ReadSelection) -> DirectoryConnection:
     """Return the files of a directory.
@@ -119,7 +116,7 @@ def connect(access: Access, selection: ReadSelection) -> DirectoryConnection:
     is not installed.
     """
     check_installed(_options(access))
-    condition = parse(selection.filter)
+    condition = parse(plain_selection(access.driver, selection).filter)
     key_fields(condition.columns if condition else (), selection.fields)
     keys = key_fields(selection.columns, selection.fields)
     for key in keys:
@@ -146,11 +143,14 @@ def read(
         storage = stores.at(file.name.root)
         with translate_errors("a planned file"):
             check_unchanged(storage, file)
+            is_known = False
             for found in scan(storage, file, options, declared, wanted, keys):
-                if choice.lacks_watermark(found):
+                if not is_known and choice.lacks_watermark(found):
                     if file.has_bad:
                         yield choice.unusable(found)
                     break
+                # Members of an archive have headers of their own; the first one decides.
+                is_known = is_known or len(found.schema) > 0
                 if found.bad and file.has_bad:
                     yield b"".join(map(choice.bad_line, found.bad))
                 yield from choice.rows(found, [key.name for key in keys], file)
@@ -280,7 +280,7 @@ class _RowChoice:
     def bad_line(self, bad: BadRecord) -> bytes:
         """Return a bad line as it is, another record as a line that is bad to the line parser."""
         if self.has_lines:
-            return bad.head + b"\n"
+            return bad.head.replace(b"\n", b" ") + b"\n"
         return self._line(f"{bad.reason}: ".encode() + bad.head)
 
     def _line(self, text: bytes) -> bytes:

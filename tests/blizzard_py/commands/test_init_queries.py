@@ -31,6 +31,7 @@ from tests.support.iceberg_catalog import FolderCatalog
 from tests.support.mariadb_server import PASSWORD as MARIADB_PASSWORD
 from tests.support.mariadb_server import mariadb_server
 from tests.support.postgresql_server import PASSWORD, PostgresqlServer, postgresql_server
+from tests.support.scanned_files import SCANNED, moment
 
 
 @pytest.fixture(scope="module")
@@ -300,6 +301,25 @@ def test_init_reads_parquet_files_by_a_time_column(here: Path) -> None:
     init("--connection", str(here / "in"), "--driver", "parquet", "--table", "a")
     assert (table_source().watermark.columns, table_source().watermark.bound) == (["at"], "max")
     assert "at: a time; it finds new rows if it is set when they come." in written()
+    assert list(planned()["window"]["up_to"]) == ["at"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("csv", "string"),
+        ("ndjson", "timestamp"),
+        ("avro", "timestamp"),
+        ("orc", "timestamp"),
+        ("excel", "string"),
+    ],
+)
+def test_init_reads_scanned_files_by_a_time_column(here: Path, name: str, kind: str) -> None:
+    form = SCANNED[name]
+    form.write(here / "in" / "a" / "1", [{"id": 1, "at": moment(1)}])
+    init("--connection", str(here / "in"), "--driver", form.driver, "--table", "a")
+    assert (table_source().watermark.columns, table_source().watermark.bound) == (["at"], "rows")
+    assert field_types()["at"] == kind
     assert list(planned()["window"]["up_to"]) == ["at"]
 
 

@@ -38,6 +38,7 @@ from blizzard_py.reading import Access, Reading, ReadTask, Window
 from tests.support.mariadb_server import PASSWORD as MARIADB_PASSWORD
 from tests.support.mariadb_server import mariadb_server
 from tests.support.postgresql_server import PostgresqlServer, postgresql_server
+from tests.support.scanned_files import SCANNED, moment
 
 FIELDS = (
     FieldSpec("id", "int64", nullable=True),
@@ -197,6 +198,31 @@ def test_versions_of_a_delta_table_come_once_through_spark(
     deltalake.DeltaTable(table).delete("n = 3")
     with pytest.raises(SourceError, match="deletes or changes rows"):
         numbers()
+
+
+@pytest.mark.parametrize("name", ["excel", "avro", "xml"])
+def test_windows_of_scanned_files_come_once_through_spark(
+    spark_engine: SparkEngine, tmp_path: Path, name: str
+) -> None:
+    form = SCANNED[name]
+    where = {"driver": form.driver, "uri": str(tmp_path / "in")}
+    source = {
+        "table": "orders",
+        "watermark": {"columns": ["at"], "backward": "1d", "reread": "new_only", "key": ["id"]},
+        "filter": "id <> 3",
+        **({"format": form.format} if form.format else {}),
+    }
+    fields = {"id": "int64", "at": "timestamp", "day": "date"}
+
+    def row(number: int, secs: int) -> dict[str, Any]:
+        return {"id": number, "at": moment(secs), "day": dt.date(2026, 5, 4)}
+
+    form.write(tmp_path / "in" / "orders" / "a", [row(1, 10), row(2, 20), row(3, 20)])
+    rows = polled(spark_engine, tmp_path, where, source, fields)
+    assert sorted(rows, key=lambda each: each["id"]) == [row(1, 10), row(2, 20)]
+    form.write(tmp_path / "in" / "orders" / "b", [row(4, 15), row(5, 30)])
+    rows = polled(spark_engine, tmp_path, where, source, fields)
+    assert sorted(each["id"] for each in rows) == [1, 2, 4, 5]
 
 
 def trace(kind: str, message: str) -> Exception:

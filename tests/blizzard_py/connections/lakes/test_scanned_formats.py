@@ -11,17 +11,20 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from blizzard_core.errors import SourceError
 from blizzard_core.settings.document import Config
 from blizzard_py.connections.lakes import scanned
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
+from blizzard_py.formats.json_documents.records import read_records
 from blizzard_py.job import FieldSpec
-from blizzard_py.reading import Window
+from blizzard_py.reading import ReadTask, Window
 from tests.support.lake_pipelines import poll
 from tests.support.lake_reading import Poller, rows_of, through_json
 from tests.support.scanned_files import SCANNED, Row, moment
-from tests.support.text_lakes import AT, ID, access_to, field, ids
+from tests.support.text_lakes import AT, ID, access_to, at, field, ids
+from tests.support.workbooks import saved
 
 DAY = field("day", "date")
 FIELDS = (ID, AT, DAY)
@@ -176,6 +179,39 @@ def test_archives_are_read(tmp_path: Path, name: str) -> None:
     assert ids(source(name, tmp_path).poll()) == [0, 1]
 
 
+def test_the_first_member_of_an_archive_decides_about_the_watermark(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.csv.zip", "w") as archive:
+        archive.writestr("a.csv", f"id,at\n1,{at(1)}\n")
+        archive.writestr("b.csv", "id\n2\n")
+        archive.writestr("c.csv", f"id,at\n3,{at(3)}\n")
+    found = source("csv", tmp_path, (ID, AT))
+    assert ids(found.poll()) == [1, 2, 3]
+
+
+def test_a_long_record_of_a_document_invents_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(read_records.__kwdefaults__ or {}, "limit", 200)
+    long = '{"v": "' + "x" * 300 + '",\n"inner": [\n{"id": 7}\n]}'
+    document = f'{{"data": [{{"id": 1}}, {long}]}}'
+    (tmp_path / "a.json").write_text(document)
+    found = source("json", tmp_path, (ID,), ())
+    [task] = found.connect().tasks(Window(), WindowSplit())
+    lines = b"".join(found.reader(found.access, task.spec, (ID,))).split(b"\n")  # type: ignore[arg-type]  # all are lines
+    assert [line[-1:] for line in lines] == [b"}", b"\0", b""]
+
+
+@pytest.mark.parametrize("name", SCANNED)
+def test_units_have_their_rows_of_all_files(tmp_path: Path, name: str) -> None:
+    for number in range(2):
+        SCANNED[name].write(tmp_path / str(number), [row(n, n) for n in range(number, 6, 2)])
+    found = source(name, tmp_path, columns=(), filter="at >= {from} AND at < {to}")
+    ends = [{"from": moment(low), "to": moment(low + 3)} for low in (0, 3)]
+    tasks = [task for task in found.connect().unit_tasks(ends) if isinstance(task, ReadTask)]
+    rows = [ids(rows_of(found.reader, found.access, [task], FIELDS)) for task in tasks]
+    assert rows == [[0, 1, 2], [3, 4, 5]]
+
+
 TYPES = {
     "csv": {"id": "string", "at": "string", "day": "string"},
     "ndjson": {"id": "int64", "at": "timestamp", "day": "timestamp"},
@@ -259,4 +295,24 @@ def test_a_look_back_publishes_late_rows_alone(tmp_path: Path, name: str) -> Non
         (2, moment(50)),
         (3, moment(2)),
         (4, moment(60)),
+    ]
+
+
+def test_the_configuration_of_the_documentation_works(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "reference" / "tables.md").read_text()
+    [block] = [each for each in page.split("```") if "driver: excel" in each]
+    document = yaml.safe_load(block.removeprefix("yaml").replace("s3://lake", str(tmp_path)))
+    document["pipelines"] = {"p": document["pipelines"]["budget"]}
+    header = ["id", "amount", "changed_on"]
+    rows = [["1", 1.5, "04.05.2026"], [2, 0, dt.date(2026, 5, 5)], [3, 2, dt.date(2026, 5, 6)]]
+    path = tmp_path / "reports" / "budget" / "a.xlsx"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(saved([["Plan of the year"], [], header, *rows], "Plan"))
+    config = Config.model_validate(document)
+    for _ in range(2):
+        poll(config)
+    files = (tmp_path / "plan").glob("*.parquet")
+    assert sorted(each["id"] for file in files for each in pq.read_table(file).to_pylist()) == [
+        1,
+        3,
     ]

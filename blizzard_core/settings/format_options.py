@@ -132,7 +132,7 @@ class ValueOptions(FormatOptions):
 
     @property
     def trims(self) -> tuple[bool, bool]:
-        """Whether blanks before and after text are dropped."""
+        """True for blanks before text, and for those after it, that are dropped."""
         return False, False
 
     @model_validator(mode="after")

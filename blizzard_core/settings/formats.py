@@ -108,7 +108,7 @@ class CsvOptions(ValueOptions):
 
     @property
     def trims(self) -> tuple[bool, bool]:
-        """Whether blanks before and after text are dropped."""
+        """True for blanks before text, and for those after it, that are dropped."""
         return self.ignore_leading_white_space, self.ignore_trailing_white_space
 
     @field_validator("delimiter", mode="before")
@@ -169,7 +169,7 @@ class XmlOptions(ValueOptions):
 
     @property
     def trims(self) -> tuple[bool, bool]:
-        """Whether blanks before and after text are dropped."""
+        """True for blanks before text, and for those after it, that are dropped."""
         return self.ignore_surrounding_spaces, self.ignore_surrounding_spaces
 
     @field_validator("row_tag")

@@ -179,7 +179,7 @@ def test_archives_are_read(tmp_path: Path, name: str) -> None:
     assert ids(source(name, tmp_path).poll()) == [0, 1]
 
 
-def test_the_first_member_of_an_archive_decides_about_the_watermark(tmp_path: Path) -> None:
+def test_first_member_of_archive_decides_about_watermark(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.csv.zip", "w") as archive:
         archive.writestr("a.csv", f"id,at\n1,{at(1)}\n")
         archive.writestr("b.csv", "id\n2\n")

@@ -1,5 +1,7 @@
 """``make bench-formats``: files of each format to Parquet, beside duckdb, polars, Spark, fastavro.
 
+"row groups" are Parquet files whose row groups are copied, beside the same files decoded.
+
 Each contender runs alone in a fresh process with one thread, in turn, so that all see the same
 load of the machine. What counts is CPU seconds of the process and its children without imports,
 the median of the rounds, and the peak memory of the process and its children (Spark's is in its
@@ -73,6 +75,7 @@ SETTINGS: dict[str, FormatSettings] = {
     "parquet": ParquetOptions(type="parquet"),
     "orc": OrcOptions(type="orc"),
     "xml": XmlOptions(type="xml", row_tag="event"),
+    "row groups": ParquetOptions(type="parquet", row_groups="copy"),
 }
 # How many times as fast as the contender we want to be.
 GOALS = {
@@ -84,8 +87,11 @@ GOALS = {
     ("parquet", "duckdb"): 0.7,
     ("parquet", "spark"): 10.0,
     ("xml", "spark"): 1.0,
+    ("row groups", "decoded"): 6.0,
 }
 ORC_GOAL = 0.7  # how many times as fast as our Parquet
+# How often the rows of a file are repeated, which makes row groups that are worth copying.
+REPEATED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +115,7 @@ def write_files(folder: Path, kind: str, files: int, rows: int) -> None:
             path.write_text(json.dumps(events))
         elif kind == "xml":
             path.write_text(f"<events>\n{''.join(map(_element, events))}</events>\n")
-        elif kind in {"avro", "parquet", "orc"}:
+        elif kind in {"avro", "parquet", "orc", "row groups"}:
             _write_typed(path, kind, [_typed(event) for event in events])
         else:
             path.write_text("".join(json.dumps(event) + "\n" for event in events))
@@ -126,6 +132,9 @@ def _write_typed(path: Path, kind: str, events: list[dict[str, object]]) -> None
         return
     schema = table_schema(FIELDS)
     table = pa.Table.from_pylist(events, schema)
+    if kind == "row groups":
+        pq.write_table(pa.concat_tables([table] * REPEATED), path.with_suffix(".parquet"))
+        return
     (pq.write_table if kind == "parquet" else orc.write_table)(table, path)
 
 
@@ -175,6 +184,11 @@ def blizzard_run(kind: str, source: Path, sink: Path) -> int:
     [task] = tasks_of(job, [paths])
     report = run_task(task, open_source(str(source), {}), open_storage(str(sink), {}), 1)
     return sum(file.rows for file in report.files)
+
+
+def decoded_run(kind: str, source: Path, sink: Path) -> int:  # noqa: ARG001  # there is one kind
+    """Ingest the files of which row groups are copied by decoding them."""
+    return blizzard_run("parquet", source, sink)
 
 
 def duckdb_run(kind: str, source: Path, sink: Path) -> int:
@@ -251,6 +265,7 @@ CONTENDERS: Mapping[str, Callable[[str, Path, Path], int]] = {
     "polars": polars_run,
     "spark": spark_run,
     "fastavro": fastavro_run,
+    "decoded": decoded_run,
 }
 _TEXTS = frozenset({"ndjson", "csv", "json"})
 # Of Avro and ORC, duckdb, polars and Spark read what their packages can read without a download.
@@ -260,6 +275,7 @@ READ = {
     "polars": _TEXTS | {"parquet"},
     "spark": _TEXTS | {"parquet", "orc", "xml"},
     "fastavro": frozenset({"avro"}),
+    "decoded": frozenset({"row groups"}),
 }
 
 
@@ -320,10 +336,11 @@ def main() -> int:
                 for name in names:
                     found[name].append(_alone(name, kind, Path(folder)))
         ours = our_seconds[kind] = median(run.cpu for run in found[OURS])
-        print(f"\n{kind}: {chosen.files} files of {chosen.rows:,} rows")
+        rows = chosen.rows * (REPEATED if kind == "row groups" else 1)
+        print(f"\n{kind}: {chosen.files} files of {rows:,} rows")
         print(f"  {'':10} {'CPU s':>7} {'times ours':>11} {'peak MB':>8}")
         for name, runs in found.items():
-            assert {run.rows for run in runs} == {chosen.files * chosen.rows}, (name, runs)
+            assert {run.rows for run in runs} == {chosen.files * rows}, (name, runs)
             cpu = median(run.cpu for run in runs)
             peak = max(run.peak_mb for run in runs)
             memory = "in JVM" if name == "spark" else f"{peak:.0f}"

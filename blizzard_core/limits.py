@@ -327,6 +327,11 @@ TABLE_READER_MOST_BYTES = 2 << 30
 Beyond: the same
 Test: test_hostile_parquet.py::test_the_memory_limit_follows_the_size_of_the_file
 """
+COPIED_ENTRY_BYTES = 1 << 20
+"""A row group's part of a Parquet footer, to be copied
+Beyond: the row group is decoded
+Test: test_row_group_copies.py::test_a_broken_condition_decodes
+"""
 TABLE_FOOTER_BYTES = 8 << 20
 """The footer of a Parquet file of a table
 Beyond: the source stops with the file's name

@@ -281,7 +281,8 @@ class FinishedFile:
 
     ``bytes_read`` counts decompressed bytes. ``stage`` says where it failed:
     ``read``, ``decompress``, ``parse``, ``partition``, ``transform``, ``late``, ``publish``,
-    ``rows_unknown``. ``error`` of an ingested file is that of its first bad line.
+    ``rows_unknown``. ``error`` of an ingested file is that of its first bad line. ``row_groups``
+    says how many were copied, and why others were decoded; empty unless the source copies them.
     """
 
     path: str
@@ -291,6 +292,7 @@ class FinishedFile:
     error: str = ""
     stage: str = ""
     bad_rows: int = 0
+    row_groups: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -253,6 +253,9 @@ class ParquetOptions(FormatOptions):
 
     type: Literal["parquet"]
     """Parquet files."""
+    row_groups: Literal["decode", "copy"] = "decode"
+    """`copy`: row groups like those of the table are copied with their pages and statistics, which
+    are believed."""
     nanoseconds: Literal["bad", "cut"] = "bad"
     """Times with nanoseconds: the record is bad, or they are cut."""
     datetime_rebase_mode: Literal["error", "corrected", "legacy"] = "error"

@@ -123,19 +123,26 @@ def encode_int(number: int) -> bytes:
 
 
 def rewrite_struct(
-    data: bytes, at: int, known: Container[int], changes: Mapping[int, Change]
+    data: bytes,
+    at: int,
+    known: Container[int],
+    changes: Mapping[int, Change],
+    dropped: Container[int] = (),
 ) -> tuple[bytes, int]:
-    """Rewrite some fields of a struct; return it and where the original ends.
+    """Rewrite some fields of a struct and leave out others; return it and where the original ends.
 
     Raises `SchemaMismatch` for an unknown field, since its content may become wrong.
     """
-    found, number = bytearray(), 0
+    found, number, before = bytearray(), 0, 0
     while data[at]:
-        begin = at
         number, kind, at = read_field(data, at, number)
         if number not in known:
             raise unreadable(f"it has an unknown field {number}")
-        found += data[begin:at]
+        if number in dropped:
+            at = skip_value(data, at, kind)
+            continue
+        found += _field_head(number - before, number, kind)
+        before = number
         if number in changes:
             value, at = changes[number](data, at)
             found += value
@@ -143,6 +150,11 @@ def rewrite_struct(
             begin, at = at, skip_value(data, at, kind)
             found += data[begin:at]
     return bytes(found) + b"\0", at + 1
+
+
+def _field_head(step: int, number: int, kind: int) -> bytes:
+    """Encode the header of a field that is ``step`` numbers behind the one before."""
+    return bytes([step << 4 | kind]) if 0 < step < 16 else bytes([kind]) + encode_int(number)
 
 
 def encode_list_head(items: int, kind: int) -> bytes:

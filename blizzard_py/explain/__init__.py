@@ -12,7 +12,8 @@ The answer as JSON; what does not apply is null, times are epoch seconds::
      "compared_with": {"state", "depth", "watermark", "scan_start", "floor", "source_watermark"},
      "batch": {"batch", "attempt", "started_ts", "finished_ts", "rows", "bad_rows",
                "request",                  # of an operator, that it was for (null: of none)
-               "group"},                   # its number, if it replaces (null: it adds)
+               "group",                    # its number, if it replaces (null: it adds)
+               "row_groups"},              # which were copied (null: its source copies none)
      "outputs": [{"path", "rows", "delta_status", "delta_version", "refusal"}, …],
      "records_replayed": 0,                # rows from single records of it, of an ingested file
      "dead_letter": {"object", "stage", "error", "timestamp", "retry_count"},

@@ -148,6 +148,7 @@ def _explain_processed(
         found.bad_rows,
         found.request or None,
         found.group,
+        found.row_groups or None,
     )
     notes = _notes(parts, found, story, again=again)
     base = replace(base, batch=batch)
@@ -213,6 +214,8 @@ def _notes(parts: SourceContext, found: Journaled, story: Story, *, again: bool)
         notes += f", which replaces what it had before by group {found.group}"
     elif found.group is not None:
         notes += "; its earlier rows stay"
+    if found.row_groups:
+        notes += f"; {found.row_groups}"
     entry = story.entry
     if entry is None:
         notes += "; the file has been deleted since"

@@ -26,7 +26,8 @@ from blizzard_py.state.state_paths import StatePaths
 class Journaled:
     """A batch of the journal and what it says of one file. ``outputs``: final path and rows.
 
-    ``request`` is the id of the operator's request that it was of, if it was.
+    ``request`` is the id of the operator's request that it was of, if it was. ``row_groups`` is as
+    in `FinishedFile`.
     """
 
     batch: str
@@ -39,6 +40,7 @@ class Journaled:
     outputs: tuple[tuple[str, int], ...]
     group: int | None = None
     request: str = ""
+    row_groups: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ def _journaled(
                 tuple((output.final, output.rows) for output in found.outputs),
                 None if found.group is None else found.group.seq,
                 found.request,
+                file.row_groups,
             )
 
 

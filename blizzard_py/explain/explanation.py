@@ -42,7 +42,8 @@ class InBatch:
     """The batch that processed the file; ``rows`` and ``bad_rows`` are the file's own.
 
     ``request`` is the id of the operator's request, if it was for one. ``group`` is its number
-    among the groups of its source, if it is one (`blizzard_core.handover.groups`).
+    among the groups of its source, if it is one (`blizzard_core.handover.groups`). ``row_groups``
+    says which of its row groups were copied, if its source copies them.
     """
 
     batch: str
@@ -53,6 +54,7 @@ class InBatch:
     bad_rows: int
     request: str | None
     group: int | None = None
+    row_groups: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from blizzard_core.table.extent import leaves
 
 
 def null_mask(array: pa.Array) -> pa.Array | None:
@@ -48,3 +50,17 @@ def map_leaves(array: pa.Array, leaf: Callable[[pa.Array], pa.Array]) -> pa.Arra
         keys, items = map_leaves(keys, leaf), map_leaves(items, leaf)
         return pa.MapArray.from_arrays(offsets, keys, items, mask=null_mask(array))
     return leaf(array)
+
+
+def nan_leaves(values: pa.Array, at: int) -> Iterator[int]:
+    """Yield the numbers of Parquet columns, outside lists and maps, that hold NaN.
+
+    ``at`` is the number of the array's first one.
+    """
+    if pa.types.is_floating(values.type):
+        if pc.any(pc.is_nan(values)).as_py():
+            yield at
+    elif pa.types.is_struct(values.type):
+        for field, child in zip(values.type, values.flatten(), strict=True):
+            yield from nan_leaves(child, at)
+            at += leaves(field.type)

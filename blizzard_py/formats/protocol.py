@@ -58,6 +58,13 @@ class BadRecord:
     header: bytes = b""
     member: str = ""
 
+    @classmethod
+    def of(cls, record: RefusedRecord) -> BadRecord:
+        """Return a record that was not even decoded."""
+        return cls(
+            0, record.offset, record.length, record.head, record.reason, header=record.header
+        )
+
     def moved(self, numbers: int, offset: int, member: str = "") -> BadRecord:
         """Return the record so many numbers and bytes further; one without an offset stays so."""
         there = NO_OFFSET if self.offset == NO_OFFSET else self.offset + offset

@@ -75,7 +75,7 @@ class SourceFile:
             yield from form.pieces(self, schema)
         except ArchiveFound:
             yield from self._pieces_of_members(form, schema)
-        self._check_unchanged()
+        self.check_unchanged()
 
     def _pieces_of_members(
         self, form: Format, schema: RowSchema
@@ -137,7 +137,8 @@ class SourceFile:
     def _ranges(self) -> ObjectRanges:
         return ObjectRanges(self._storage, self._file)
 
-    def _check_unchanged(self) -> None:
+    def check_unchanged(self) -> None:
+        """Raise `FileFailed` for a retry if the object changed under `read_range`."""
         if "_ranges" in self.__dict__:
             self._ranges.check_unchanged()
 
@@ -147,4 +148,4 @@ class SourceFile:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._opened.close()
         if isinstance(error, FileFailed) and error.outcome != "retry":
-            self._check_unchanged()
+            self.check_unchanged()

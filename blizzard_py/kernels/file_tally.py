@@ -44,6 +44,7 @@ class FileTally:
     """``chunks`` come from `Format.pieces`; ``lines``, ``rows`` and ``bad`` count what was parsed.
 
     ``unlettered`` counts bad lines without a letter; ``directories`` are those of the rows.
+    ``copied_rows`` are in ``rows``, too; ``row_groups`` is the outcome of `FinishedFile`.
     """
 
     file: JobFile
@@ -56,6 +57,8 @@ class FileTally:
     bad: int = 0
     first_bad: str = ""
     unlettered: int = 0
+    copied_rows: int = 0
+    row_groups: str = ""
     directories: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -75,7 +78,8 @@ class FileTally:
 
     def recount(self) -> None:
         """Return to the start of the file."""
-        self.lines = self.rows = self.bad = self.unlettered = 0
+        self.lines = self.bad = self.unlettered = 0
+        self.rows = self.copied_rows
         self.first_bad = ""
         self.directories.clear()
 
@@ -124,6 +128,7 @@ class FileTally:
             bytes_read=self.bytes_read,
             error=self.first_bad + rest,
             bad_rows=self.bad,
+            row_groups=self.row_groups,
         )
 
     def failed(self, error: FileFailed) -> FinishedFile:
@@ -135,6 +140,26 @@ class FileTally:
             error=error.reason,
             stage=error.stage,
         )
+
+
+def within_tolerance(
+    files: Sequence[FileTally], found: Sequence[FileShare], max_bad_fraction: float
+) -> tuple[list[tuple[FileTally, FileShare]], list[tuple[FileTally, FileFailed]]]:
+    """Return the files with their rows, and those of which too much is bad."""
+    kept: list[tuple[FileTally, FileShare]] = []
+    lost: list[tuple[FileTally, FileFailed]] = []
+    for content, share in zip(files, found, strict=True):
+        content.recount()
+        content.rows = share.rows
+        if share.bad:
+            content.note_bad(share.bad[0].index + 1, share.bad[0].reason, len(share.bad))
+        try:
+            content.check(max_bad_fraction)
+        except FileFailed as error:
+            lost.append((content, error))
+        else:
+            kept.append((content, share))
+    return kept, lost
 
 
 def check_directories(places: RowDirectories, kept: Sequence[tuple[FileTally, FileShare]]) -> None:

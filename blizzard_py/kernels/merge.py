@@ -169,7 +169,8 @@ def _written_again(
                 if outputs is None:
                     form = output_format(task.settings.layout, table.schema)
                     outputs = OutputSet(sink, names, form, output.unit)
-                outputs.add(output.partition, table)
+                # Copied row groups may hold a column as nullable that has no nulls.
+                outputs.add(output.partition, table.cast(form.schema))
         return outputs.close() if outputs is not None else []
     except BaseException:
         if outputs is not None:

@@ -38,11 +38,13 @@ from blizzard_py.kernels.file_tally import (
     bytes_of,
     check_directories,
     outcome_of,
+    within_tolerance,
 )
 from blizzard_py.kernels.job_tasks import IngestTask
 from blizzard_py.kernels.new_fields import NewFields
 from blizzard_py.kernels.prefetch import prefetch
 from blizzard_py.kernels.report import TaskReport
+from blizzard_py.kernels.row_groups import RowGroupCopier
 from blizzard_py.kernels.write.metadata import Metadata
 from blizzard_py.kernels.write.parquet_file import output_format
 from blizzard_py.kernels.write.partition import (
@@ -124,6 +126,7 @@ class _Run:
         table = RecordSchema(schema.fields, schema.unexpected_fields).table
         self._output_form = output_format(self._layout, self._metadata.schema(table))
         self._shared = self._output_set()
+        self._copier = RowGroupCopier(task.settings, sink, self._names, self._output_form)
         self._outputs: list[StagedOutput] = []
         self._finished: dict[str, FinishedFile] = {}
         self._group: list[tuple[FileTally, Piece]] = []
@@ -140,7 +143,7 @@ class _Run:
             if self._group_bytes >= group_bytes:
                 self._ingest_group()
         self._ingest_group()
-        outputs = [*self._outputs, *self._shared.close()]
+        outputs = [*self._outputs, *self._shared.close(), *self._copier.close()]
         staged = self._letters.stage(self._sink, self._letters_path)
         return TaskReport(
             task=self._task.index,
@@ -153,6 +156,7 @@ class _Run:
 
     def discard(self) -> None:
         self._shared.discard()
+        self._copier.discard()
 
     def _output_set(self) -> OutputSet:
         return OutputSet(self._sink, self._names, self._output_form)
@@ -163,6 +167,8 @@ class _Run:
             source = self._task.settings.source
             check_readable(self._nursery, source, content.file, content.limits)
         with SourceFile(self._source, content.file, content.expansion, content.read) as file:
+            if self._ingest_copies(content, file):
+                return
             pieces = content.weighed(file.pieces(self._format, self._rows))
             first = list(itertools.islice(pieces, 2))
             only = small_piece(first, SMALL_FILE_BYTES)
@@ -175,6 +181,20 @@ class _Run:
             self._ingest_group()  # rows stay in path order
             content.chunks = itertools.chain(first, pieces)
             self._ingest(content)
+
+    def _ingest_copies(self, content: FileTally, file: SourceFile) -> bool:
+        """Ingest a file of which row groups are copied; return whether it is one."""
+        plan = self._copier.plan(file)
+        content.row_groups = plan.story
+        if not plan.groups:
+            return False
+        with self._copier.copied(file, plan, content.file.partition):
+            content.copied_rows = plan.rows
+            file.check_unchanged()
+            if plan.rest is not None:
+                content.chunks = content.weighed(file.pieces(plan.rest, self._rows))
+            self._ingest(content)
+        return True
 
     def _ingest(self, content: FileTally) -> None:
         """Add all records of a file to the outputs, or raise `FileFailed` and add none."""
@@ -220,15 +240,7 @@ class _Run:
                 content.lines += outcome.skipped
                 if not self._tolerant:
                     raise FileFailed("parse", f"line {content.lines + 1}: {outcome.reason}")
-                bad = BadRecord(
-                    0,
-                    outcome.offset,
-                    outcome.length,
-                    outcome.head,
-                    outcome.reason,
-                    header=outcome.header,
-                )
-                self._bad_lines(content, letters, [bad], 0, outcome.member)
+                self._bad_lines(content, letters, [BadRecord.of(outcome)], 0, outcome.member)
                 content.lines += 1
                 continue
             if isinstance(outcome, BadLine):
@@ -336,7 +348,9 @@ class _Run:
                 for (content, _), share in zip(group, found, strict=True)
             ]
             table = self._metadata.added(parsed.table, rows_of, numbers)
-            kept, lost = self._weighed(group, found)
+            kept, lost = within_tolerance(
+                [content for content, _ in group], found, self._tolerance.max_bad_fraction
+            )
             pieces = list(self._pieces_of(table, kept))
         except (BadLine, FileFailed):
             return False
@@ -356,25 +370,6 @@ class _Run:
         for content, failure in lost:
             self._fail(content, failure)
         return True
-
-    def _weighed(
-        self, group: Sequence[tuple[FileTally, Piece]], found: Sequence[FileShare]
-    ) -> tuple[list[tuple[FileTally, FileShare]], list[tuple[FileTally, FileFailed]]]:
-        """Return the files with their rows, and those of which too much is bad."""
-        kept: list[tuple[FileTally, FileShare]] = []
-        lost: list[tuple[FileTally, FileFailed]] = []
-        for (content, _), share in zip(group, found, strict=True):
-            content.recount()
-            content.rows = share.rows
-            if share.bad:
-                content.note_bad(share.bad[0].index + 1, share.bad[0].reason, len(share.bad))
-            try:
-                content.check(self._tolerance.max_bad_fraction)
-            except FileFailed as error:
-                lost.append((content, error))
-            else:
-                kept.append((content, share))
-        return kept, lost
 
     def _pieces_of(
         self, table: pa.Table, kept: Sequence[tuple[FileTally, FileShare]]

@@ -333,6 +333,9 @@ def _batch_to_json(batch: Batch) -> dict[str, Any]:
     if batch.phase == "running":
         for key in ("outputs", "finished", "letters", "committed_ts"):
             del document[key]
+    for file in document.get("finished", ()):
+        if not file["row_groups"]:
+            del file["row_groups"]
     if not results.marks:
         del document["marks"]
     if results.group is None:

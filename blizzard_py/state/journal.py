@@ -23,7 +23,7 @@ the listing. With ``staged`` and ``letters`` the object describes the complete b
 checkpoint of a batch in publication can be rebuilt (`blizzard_py.edits.rebuild`). Optional keys:
 ``names_root`` if rows name their file, ``group`` if rows replace others (`BatchResults`), and
 ``request`` for a batch of a request. ``event_time`` is present if a query over event time processed
-the batch (`QueryBatch`).
+the batch (`QueryBatch`), ``row_groups`` of a file if its source copies them (`FinishedFile`).
 
 A process that takes a batch over gives its outputs new final names. It also writes the object as
 ``{batch}~{number of take-overs}.json``: a delayed write of the earlier process cannot undo that
@@ -178,6 +178,7 @@ class Journal:
                     "stage": f.stage,
                     "size": listed[f.path].size,
                     "modified": listed[f.path].modified,
+                    **({"row_groups": f.row_groups} if f.row_groups else {}),
                 }
                 for f in batch.results.finished
             ],
@@ -369,7 +370,14 @@ def _batch(found: BatchDocument) -> Batch:
 
 def _finished(file: FileDocument) -> FinishedFile:
     return FinishedFile(
-        file.path, file.outcome, file.rows, file.bytes_read, file.error, file.stage, file.bad_rows
+        file.path,
+        file.outcome,
+        file.rows,
+        file.bytes_read,
+        file.error,
+        file.stage,
+        file.bad_rows,
+        file.row_groups,
     )
 
 

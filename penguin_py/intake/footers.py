@@ -28,6 +28,7 @@ from blizzard_core.handover import outputs as handover
 from blizzard_core.limits import FOOTER_BYTES, FOOTER_ITEMS, FOOTERS_DECODED_BYTES, OUTPUT_ID_BYTES
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.table.extent import check_extent
+from blizzard_core.table.footer_check import FooterCheck
 from blizzard_core.table.schema_fit import SchemaMismatch, check_note
 from penguin_py.intake.file_contract import (
     ARROW_KEY,
@@ -39,7 +40,6 @@ from penguin_py.intake.file_contract import (
     noted,
 )
 from penguin_py.intake.naming import is_grouped
-from penguin_py.intake.raw_footer import FooterCheck
 from penguin_py.model import Footer, Rejection
 
 TAIL_BYTES = 1 << 16

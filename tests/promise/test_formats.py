@@ -6,6 +6,7 @@ import datetime as dt
 import gzip
 import io
 import json
+import random
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
@@ -52,6 +53,15 @@ def columnar(write: Callable[..., None], *ids: int) -> bytes:
     return target.getvalue()
 
 
+def row_groups(*ids: int) -> bytes:
+    """Records in a row group that is worth copying, with texts that do not compress."""
+    text = [random.Random(number).randbytes(300_000).hex() for number in ids]
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("text", pa.string())])
+    target = io.BytesIO()
+    pq.write_table(pa.table({"id": ids, "text": text}, schema), target, compression="zstd")
+    return target.getvalue()
+
+
 FORMATS: dict[str, tuple[dict[str, str], Callable[..., bytes]]] = {
     "csv": ({"type": "csv", "delimiter": ";"}, csv),
     "json": ({"type": "json", "records": "data"}, document),
@@ -59,6 +69,7 @@ FORMATS: dict[str, tuple[dict[str, str], Callable[..., bytes]]] = {
     "avro": ({"type": "avro"}, avro),
     "parquet": ({"type": "parquet"}, partial(columnar, pq.write_table)),
     "orc": ({"type": "orc"}, partial(columnar, orc.write_table)),
+    "copy.parquet": ({"type": "parquet", "row_groups": "copy"}, row_groups),
 }
 POINTS = ("2-ingested", "3-prepared", "4-one-renamed")
 # Every point with one format, and every format with one point; both stores with streams and ranges.
@@ -66,6 +77,7 @@ CASES = [
     *(("csv", point, store) for point in POINTS for store in ("local", "s3")),
     *((name, "3-prepared", "local") for name in ("json", "xml", "avro", "orc")),
     *((name, "3-prepared", "s3") for name in ("json", "parquet")),
+    *(("copy.parquet", point, "s3") for point in POINTS),
 ]
 
 
@@ -80,7 +92,7 @@ def scenario(request: pytest.FixtureRequest, tmp_path: Path, store: str) -> Scen
 def fill(scenario: Scenario, name: str) -> None:
     """Put two files of each of three days, the second one packed if the format allows it."""
     settings, content = FORMATS[name]
-    packs = name not in {"parquet", "orc"}
+    packs = not name.endswith(("parquet", "orc"))
     scenario.main_source["format"] = settings
     scenario.write_config()
     for day in (1, 2, 3):
@@ -100,6 +112,10 @@ def test_rows_come_once_after_a_kill(scenario: Scenario, name: str, point: str) 
     scenario.ingest()
     scenario.commit()
     assert scenario.ids() == IDS
+    if name == "copy.parquet":
+        uri = f"{scenario.place}/raw/date=2024-01-02/b.{name}"
+        found = scenario.run("blizzard", "explain", str(scenario.config), uri).stdout
+        assert "; 1 of 1 row groups were copied" in found
 
 
 @pytest.mark.parametrize("point", [*POINTS, "1-planned"])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from blizzard_core.settings.formats import ParquetOptions
 from blizzard_py.formats.columnar.batches import (
@@ -24,12 +25,13 @@ from blizzard_py.lines.framing import Piece
 
 @dataclass(frozen=True, slots=True)
 class ParquetFiles(BatchFormat):
-    """Parquet files as a `Format`."""
+    """Parquet files as a `Format`, without row groups that are ``copied``."""
 
     options: ParquetOptions
+    copied: frozenset[int] = frozenset()
 
     def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece]:
-        """Yield the batches of all row groups."""
+        """Yield the batches of the row groups."""
         stored = StoredFile(OpenRanges(file), file.path, file.size, file.path)
         with file_failures(file.path), opened(stored) as parquet:
             about = parquet.metadata
@@ -38,8 +40,15 @@ class ParquetFiles(BatchFormat):
             columns = FileColumns(parquet.schema_arrow.remove_metadata(), calendar)
             check_names(columns.schema.names, schema)
             wanted = columns.wanted(schema)
-            every = range(about.num_row_groups)
-            yield from pieces_of(file, batches(parquet, every, wanted), columns)
+            skipped = 0
+            for is_copied, run in groupby(range(about.num_row_groups), self.copied.__contains__):
+                numbers = list(run)
+                if is_copied:
+                    skipped = sum(about.row_group(number).num_rows for number in numbers)
+                    continue
+                for piece in pieces_of(file, batches(parquet, numbers, wanted), columns):
+                    yield replace(piece, skipped=skipped)
+                    skipped = 0
 
     @property
     def cuts_nanoseconds(self) -> bool:

@@ -16,6 +16,7 @@ from blizzard_core.settings.tables import ParquetCompression
 from blizzard_core.storage.file_sink import FileSink
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.extent import leaves
+from blizzard_py.formats.nested_arrays import nan_leaves
 from blizzard_py.job import OutputLayout, SortKey
 
 # Enough to distinguish a column of some thousand values from one that never repeats.
@@ -204,16 +205,6 @@ def nan_columns(rows: pa.Table) -> set[int]:
     at = 0
     for column in rows.columns:
         for chunk in column.chunks:
-            found.update(_nan_places(chunk, at))
+            found.update(nan_leaves(chunk, at))
         at += leaves(column.type)
     return found
-
-
-def _nan_places(values: pa.Array, at: int) -> Iterator[int]:
-    if pa.types.is_floating(values.type):
-        if pc.any(pc.is_nan(values)).as_py():
-            yield at
-    elif pa.types.is_struct(values.type):
-        for field, child in zip(values.type, values.flatten(), strict=True):
-            yield from _nan_places(child, at)
-            at += leaves(field.type)

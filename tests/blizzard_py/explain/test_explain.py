@@ -569,6 +569,7 @@ def test_the_command_tells_the_way_into_the_table(
         "bad_rows",
         "request",
         "group",
+        "row_groups",
     }
     assert found["batch"]["rows"] == 2
     assert found["batch"]["started_ts"] <= found["batch"]["finished_ts"]

@@ -16,11 +16,11 @@ import pytest
 
 from blizzard_core.handover.outputs import NAN_COLUMNS_KEY, nan_columns_of
 from blizzard_core.storage.local import LocalStorage
+from blizzard_core.table.footer_check import FooterCheck
 from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.kernels.write.joined_file import JoinedFile
 from blizzard_py.kernels.write.parquet_file import ParquetFormat
-from penguin_py.intake.raw_footer import FooterCheck
 from tests.support.thrift_tree import Tree, edited
 
 SCHEMA = pa.schema(

@@ -51,7 +51,7 @@ demo-event-time: ## edits per five minutes and channel, arriving out of order, b
 
 test: ## the whole test suite, in random order, by two processes; seconds in build/junit.xml
 	$(DEV) python -m tests.support.compiled_pyspark
-	$(DEV) python -m tests.support.class_archive
+	$(DEV) python -m blizzard_py.app.class_archive
 	$(DEV) pytest -n 2 --dist worksteal --junitxml=build/junit.xml --durations=25 $(ARGS)
 
 check: ## format, lint, types, import layers, names, generated files

@@ -14,11 +14,11 @@ import structlog
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.gateway import forget_gateway, quick_start_settings
 from tests.support.azurite_server import AzuriteServer, azurite_server
-from tests.support.class_archive import shorten_starts
 from tests.support.event_time_harness import CONTRARY, EAGER_SNAPSHOTS
 from tests.support.gcs_server import GcsServer, gcs_server
 from tests.support.pipe import PIPES
 from tests.support.s3_server import S3Server, s3_server
+from tests.support.short_lived_java import shorten_starts
 from tests.support.table_bench import Bench, copied, tables_below
 from tests.support.table_harness import HARNESSES, footer_pool, unsound
 

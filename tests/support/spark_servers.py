@@ -17,9 +17,9 @@ from pathlib import Path
 import pyspark
 
 from blizzard_py.engines.spark.security import SECURE_DEFAULTS
-from tests.support.class_archive import SHORT_LIVED
 from tests.support.own_process import free_port
 from tests.support.pipe import PIPES
+from tests.support.short_lived_java import SHORT_LIVED
 
 HOME = Path(pyspark.__file__).parent
 _SMALL = f"-XX:+UseSerialGC {SHORT_LIVED}"

@@ -24,6 +24,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from blizzard_core.log import get_logger
+from blizzard_py.engines.spark.class_archive import archive_options
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
@@ -89,11 +90,13 @@ def _files(folder: Path, conf: Mapping[str, str], scratch: Path) -> Path:
     log4j = folder / "log4j2.properties"
     log4j.write_text(_LOG4J)
     # The user's options come last and take precedence.
+    default, own = conf.get(_DEFAULT_JAVA_OPTIONS, ""), conf.get(JAVA_OPTIONS, "")
     options = [
-        *shlex.split(conf.get(_DEFAULT_JAVA_OPTIONS, "")),
+        *archive_options(f"{default} {own}", os.environ),
+        *shlex.split(default),
         f"-Dlog4j2.configurationFile={log4j.as_uri()}",
         f"-Djava.io.tmpdir={scratch}",
-        *shlex.split(conf.get(JAVA_OPTIONS, "")),
+        *shlex.split(own),
     ]
     arguments = folder / "jvm.options"
     arguments.write_text("".join(f"{_argument(option)}\n" for option in options))
@@ -168,6 +171,15 @@ def release_context() -> None:
         with contextlib.suppress(Py4JError, OSError):
             context.stop()
     if not answers():
+        forget_gateway()
+
+
+def end_gateway() -> None:
+    """Have the JVM end by itself, as it does after its process, and wait for it."""
+    gateway = SparkContext._gateway  # noqa: SLF001  # no public name
+    if gateway is not None and gateway.proc.stdin is not None:
+        gateway.proc.stdin.close()
+        gateway.proc.wait()
         forget_gateway()
 
 

@@ -1,0 +1,90 @@
+"""Java's archive of the classes that Spark loads. A JVM maps it instead of reading the jars.
+
+Half of the CPU time of a start of Spark goes into reading and checking classes. The image is built
+with an archive (`blizzard_py.app.class_archive`). On another machine the first JVM that ends by
+itself writes one, after its daemon has ended.
+
+Java compares the archive with its own build and with the jars, and ignores one that does not fit.
+It writes the head last, so an unfinished one is recognised. Nothing here is a reason to fail.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyspark
+
+# Words in a JVM's options by which the user, or a test, decides about archives.
+_DECIDED = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare")
+_OPTIONS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+# Java says on stdout what does not fit, which may be the result of a command.
+_QUIET = "-Xlog:cds*=off"
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def archive_options(given: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the options by which a JVM uses an archive, or writes one when it ends.
+
+    None if the options ``given``, or those in the environment, already say something about it, and
+    if no archive can be found or written.
+    """
+    options = " ".join([given, *(environment.get(name, "") for name in _OPTIONS)])
+    name = None if any(word in options for word in _DECIDED) else archive_name(environment)
+    if name is None:
+        return []
+    own = _own_folder(environment)
+    for folder in (image_folder(), own):
+        if is_complete(folder / name):
+            return [f"-XX:SharedArchiveFile={folder / name}", _QUIET]
+    try:
+        own.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return []
+    return [f"-XX:ArchiveClassesAtExit={own / name}", _QUIET] if os.access(own, os.W_OK) else []
+
+
+def archive_name(environment: Mapping[str, str]) -> str | None:
+    """Return the file name for this Java and these jars; None if there is no Java."""
+    home = environment.get("JAVA_HOME")
+    java = Path(home, "bin", "java") if home else Path(shutil.which("java") or "")
+    try:
+        files = [java.resolve(strict=True), *sorted(_jars().glob("*.jar"))]
+        if not java.is_file():
+            return None
+        # Whole seconds, as in the layers of an image.
+        facts = [(str(file), file.stat().st_size, int(file.stat().st_mtime)) for file in files]
+    except OSError:
+        return None
+    return f"spark-classes-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}.jsa"
+
+
+def image_folder() -> Path:
+    """Return where the build of an image keeps its archive."""
+    return Path(sys.prefix)
+
+
+def is_complete(archive: Path) -> bool:
+    """Return whether it is whole, and no other user can have written it: Java runs what it has."""
+    try:
+        with archive.open("rb") as file:
+            facts = os.fstat(file.fileno())
+            is_whole = any(file.read(4))
+    except OSError:
+        return False
+    is_ours = facts.st_uid in {0, os.geteuid()} and not facts.st_mode & _OTHERS_MAY_WRITE
+    return is_whole and is_ours
+
+
+def _own_folder(environment: Mapping[str, str]) -> Path:
+    cache = environment.get("XDG_CACHE_HOME")
+    return Path(cache or Path.home() / ".cache") / "blizzard-penguin"
+
+
+def _jars() -> Path:
+    return Path(pyspark.__file__).parent / "jars"

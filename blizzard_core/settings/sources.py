@@ -67,7 +67,7 @@ class PartitionFilter(Settings):
 class CheckpointSettings(Settings):
     """Limits of one batch. A batch exceeds none of them."""
 
-    interval_files: int = Field(default=100, ge=1)
+    interval_files: int = Field(default=1000, ge=1)
     """Maximum number of files."""
     interval: Seconds = Field(default=MINUTE, gt=0)
     """Maximum duration, estimated from the previous batch of the process."""

@@ -255,6 +255,9 @@ class SparkSettings(Settings):
     `sc://host:15002`; docs/design/engine.md."""
     conf: dict[str, str] = Field(default_factory=dict, repr=False)
     """Spark's configuration; it overrides Blizzard's."""
+    idle_stop: Seconds | None = Field(default=None, gt=0, examples=["15m"])
+    """Time without a job after which a daemon ends Spark, for its memory; the next job starts it
+    again. Not with `event_time`, which keeps Spark."""
 
     @property
     def zone(self) -> str:

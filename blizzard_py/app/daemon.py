@@ -43,7 +43,7 @@ def run_daemon(
     if not config.pipelines:
         raise ConfigError("configuration", ["pipelines: is required to run blizzard"])
     log = get_logger()
-    engine = LazyEngine(partial(spark_engine, config, "blizzard"))
+    engine = LazyEngine(partial(spark_engine, config, "blizzard"), config.spark.idle_stop)
     stop = threading.Event()
     limits = config.global_
     loop = Loop(

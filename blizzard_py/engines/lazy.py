@@ -1,4 +1,4 @@
-"""An engine that is made with its first job.
+"""An engine that is made with its first job, and may be released when there is no work.
 
 Importing Spark takes longer than a poll, and a daemon with idle sources never needs it. Until there
 is work, neither the import nor a JVM costs anything.
@@ -6,12 +6,15 @@ is work, neither the import nor a JVM costs anything.
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from blizzard_core.log import get_logger
 from blizzard_py.job import Engine, IngestJob, IngestResult, IngestSettings
 from blizzard_py.reading import Access
 
@@ -36,41 +39,69 @@ class StoppableEngine(Engine, HasSession, Protocol):
         """Return the columns of a pipeline's query. Raises `ConfigError` if it cannot be used."""
 
     def stop(self) -> None:
-        """Release everything; running jobs fail."""
+        """Stop; running jobs fail. A later job starts it again."""
+
+    def release(self) -> None:
+        """Stop, and end the process in which it runs, for the memory that it holds."""
+
+
+class Timer(Protocol):
+    """A call that waits, as `threading.Timer`."""
+
+    daemon: bool
+
+    def start(self) -> None: ...
 
 
 class LazyEngine:
-    """A proxy for the engine that ``make`` returns; ``make`` is called once, with the first job.
+    """A proxy for the engine that ``make`` returns; ``make`` is called with the first job.
 
-    A failed ``make`` fails only that job; the next job tries again.
+    A failed ``make`` fails only that job; the next job tries again. After ``idle_secs`` without a
+    job the engine is released, and made again by the next one. A query keeps its `session`, so an
+    engine whose session was asked for stays.
     """
 
-    def __init__(self, make: Callable[[], StoppableEngine]) -> None:
+    def __init__(
+        self,
+        make: Callable[[], StoppableEngine],
+        idle_secs: float | None = None,
+        timer: Callable[[float, Callable[[], None]], Timer] = threading.Timer,
+    ) -> None:
         self._make = make
+        self._idle_secs = idle_secs
+        self._timer = timer
         self._making = threading.Lock()
         self._made: StoppableEngine | None = None
         self._ended: dict[str, threading.Event] = {}
+        self._users = 0
+        self._uses = 0
 
     def ingest(self, job: IngestJob) -> IngestResult:
         """See `Engine.ingest`."""
         ended = self._ended[job.output_prefix] = threading.Event()
         try:
-            return self._engine().ingest(job)
+            with self._in_use() as engine:
+                return engine.ingest(job)
         finally:
             del self._ended[job.output_prefix]
             ended.set()
 
     def ask(self, access: Access, statement: str) -> pa.Table:
         """See `StoppableEngine.ask`."""
-        return self._engine().ask(access, statement)
+        with self._in_use() as engine:
+            return engine.ask(access, statement)
 
     def session(self) -> Any:
         """See `HasSession`."""
-        return self._engine().session()
+        with self._making:
+            self._idle_secs = None
+        with self._in_use() as engine:
+            return engine.session()
 
     def columns(self, pipeline: str, settings: IngestSettings) -> pa.Schema:
         """See `StoppableEngine.columns`."""
-        return self._engine().columns(pipeline, settings)
+        with self._in_use() as engine:
+            return engine.columns(pipeline, settings)
 
     def cancel(self, output_prefix: str) -> None:
         """Cancel as `Engine.cancel` does, including a job that still waits for its engine."""
@@ -92,8 +123,29 @@ class LazyEngine:
         if made is not None:
             made.stop()
 
-    def _engine(self) -> StoppableEngine:
+    @contextlib.contextmanager
+    def _in_use(self) -> Iterator[StoppableEngine]:
         with self._making:
             if self._made is None:
                 self._made = self._make()
-            return self._made
+            engine = self._made
+            self._users += 1
+            self._uses += 1
+        try:
+            yield engine
+        finally:
+            with self._making:
+                self._users -= 1
+                if not self._users and self._idle_secs is not None:
+                    timer = self._timer(self._idle_secs, partial(self._release, self._uses))
+                    timer.daemon = True
+                    timer.start()
+
+    def _release(self, uses: int) -> None:
+        """Release the engine if it was not used again."""
+        with self._making:
+            if self._uses == uses and not self._users and self._idle_secs is not None:
+                made, self._made = self._made, None
+                if made is not None:
+                    made.release()
+                    get_logger().info("spark_released", idle_secs=self._idle_secs)

@@ -22,7 +22,6 @@ import pyspark
 
 # Words in a JVM's options by which the user, or a test, decides about archives.
 _DECIDED = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare")
-_OPTIONS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 # Java says on stdout what does not fit, which may be the result of a command.
 _QUIET = "-Xlog:cds*=off"
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -31,11 +30,10 @@ _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 def archive_options(given: str, environment: Mapping[str, str]) -> list[str]:
     """Return the options by which a JVM uses an archive, or writes one when it ends.
 
-    None if the options ``given``, or those in the environment, already say something about it, and
-    if no archive can be found or written.
+    None if the user's options, ``given``, already say something about it, and if no archive can be
+    found or written.
     """
-    options = " ".join([given, *(environment.get(name, "") for name in _OPTIONS)])
-    name = None if any(word in options for word in _DECIDED) else archive_name(environment)
+    name = None if any(word in given for word in _DECIDED) else archive_name(environment)
     if name is None:
         return []
     own = _own_folder(environment)

@@ -29,7 +29,7 @@ from blizzard_py.engines.spark.failures import (
     reading_error,
     reason_of,
 )
-from blizzard_py.engines.spark.gateway import quick_start_settings
+from blizzard_py.engines.spark.gateway import end_gateway, quick_start_settings
 from blizzard_py.engines.spark.masters import is_connect
 from blizzard_py.engines.spark.running import RunningJob, collected, on_ids, read_items
 from blizzard_py.engines.spark.session import Session, open_driver
@@ -149,6 +149,12 @@ class SparkEngine:
             session, self._session = self._session, None
         if session is not None:
             session.stop()
+
+    def release(self) -> None:
+        """Stop Spark and end its JVM."""
+        self.stop()
+        if not is_connect(self._master):
+            end_gateway()
 
     def session(self) -> SparkSession:
         """Return the session, started if there is none."""

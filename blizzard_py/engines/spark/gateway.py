@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import struct
 import sys
@@ -30,6 +31,9 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _QUICK = "-XX:TieredStopAtLevel=1"
+# One thread collects a small heap as fast, and gives more of it back.
+_SMALL_HEAP = "-XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20"
+_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 
 # A task's failure is returned as an exception; Spark would also print its trace, once
 # per attempt. ``spark.log.level: WARN`` in the configuration's ``spark.conf`` shows it all.
@@ -50,13 +54,25 @@ appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c: %m%n
 """
 
 
-def quick_start_settings(conf: Mapping[str, str]) -> dict[str, str]:
+def quick_start_settings(
+    conf: Mapping[str, str], environment: Mapping[str, str] = os.environ
+) -> dict[str, str]:
     """Return Spark's settings for a driver that distributes tasks and computes nothing itself.
 
     Its JVM uses only the quick compiler: half of a start's cost is optimised code that is not used
-    afterwards (see docs/design/engine.md). The user's own options take precedence.
+    afterwards (see docs/design/engine.md). Its heap is small. The user's own options take
+    precedence, and two collectors would keep a JVM from starting.
     """
-    return {_DEFAULT_JAVA_OPTIONS: _QUICK, **conf}
+    has_collector = _COLLECTOR.search(_user_options(conf, environment)) is not None
+    options = _QUICK if has_collector else f"{_QUICK} {_SMALL_HEAP}"
+    return {_DEFAULT_JAVA_OPTIONS: options, **conf}
+
+
+def _user_options(conf: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    """Return the options of the JVM that are the user's."""
+    variables = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+    given = [conf.get(_DEFAULT_JAVA_OPTIONS, ""), conf.get(JAVA_OPTIONS, "")]
+    return " ".join([*given, *(environment.get(name, "") for name in variables)])
 
 
 def open_gateway(conf: Mapping[str, str], scratch: Path) -> Any:
@@ -90,13 +106,12 @@ def _files(folder: Path, conf: Mapping[str, str], scratch: Path) -> Path:
     log4j = folder / "log4j2.properties"
     log4j.write_text(_LOG4J)
     # The user's options come last and take precedence.
-    default, own = conf.get(_DEFAULT_JAVA_OPTIONS, ""), conf.get(JAVA_OPTIONS, "")
     options = [
-        *archive_options(f"{default} {own}", os.environ),
-        *shlex.split(default),
+        *archive_options(_user_options(conf, os.environ), os.environ),
+        *shlex.split(conf.get(_DEFAULT_JAVA_OPTIONS, "")),
         f"-Dlog4j2.configurationFile={log4j.as_uri()}",
         f"-Djava.io.tmpdir={scratch}",
-        *shlex.split(own),
+        *shlex.split(conf.get(JAVA_OPTIONS, "")),
     ]
     arguments = folder / "jvm.options"
     arguments.write_text("".join(f"{_argument(option)}\n" for option in options))

@@ -107,6 +107,7 @@ class Recording:
         self.waits = waits
         self.running: dict[str, threading.Event] = {}
         self.stopped = 0
+        self.released = 0
 
     def ingest(self, job: IngestJob) -> IngestResult:
         cancelled = self.running[job.output_prefix] = threading.Event()
@@ -123,6 +124,12 @@ class Recording:
 
     def stop(self) -> None:
         self.stopped += 1
+
+    def release(self) -> None:
+        self.released += 1
+
+    def session(self) -> str:
+        return "session"
 
 
 def counted(engine: Recording, made: list[Recording]) -> Callable[[], Recording]:
@@ -192,6 +199,79 @@ def test_a_job_is_cancelled_while_its_engine_is_being_made() -> None:
     assert [type(found) for found in outcome] == [Cancelled]
 
 
+class Timers:
+    """Timers that end when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+        self.daemon = False
+
+    def __call__(self, secs: float, call: Callable[[], None]) -> Timers:
+        assert secs == 900
+        self.waiting.append(call)
+        return self
+
+    def start(self) -> None:
+        assert self.daemon  # it does not hold up the end of the process
+
+    def end(self) -> None:
+        calls, self.waiting = self.waiting, []
+        for call in calls:
+            call()
+
+
+def test_an_idle_engine_is_released_and_made_again() -> None:
+    engine, made, timers = Recording(), list[Recording](), Timers()
+    late = LazyEngine(counted(engine, made), 900, timers)
+    late.ingest(job())
+    timers.end()
+    assert engine.released == 1
+    late.ingest(job())
+    assert made == [engine, engine]
+
+
+def test_an_engine_that_is_used_again_is_not_released() -> None:
+    engine, made, timers = Recording(), list[Recording](), Timers()
+    late = LazyEngine(counted(engine, made), 900, timers)
+    late.ingest(job())
+    first = timers.waiting.pop()
+    late.ingest(job())
+    first()
+    assert engine.released == 0
+    timers.end()
+    assert engine.released == 1
+
+
+def test_an_engine_with_a_running_job_is_not_released() -> None:
+    engine, timers = Recording(), Timers()
+
+    class Meeting(Recording):
+        """An engine whose job outlives the timer of another one."""
+
+        def ingest(self, job: IngestJob) -> IngestResult:
+            if job.output_prefix.endswith("/1/1"):
+                late.ingest(IngestJob(SETTINGS, "staging", "events/main/2/1", ()))
+                timers.end()
+                assert self.released == 0
+            return IngestResult((), (), 0)
+
+    engine = Meeting()
+    late = LazyEngine(lambda: engine, 900, timers)
+    late.ingest(job())
+    timers.end()
+    assert engine.released == 1
+
+
+def test_a_query_keeps_its_session() -> None:
+    engine, made, timers = Recording(), list[Recording](), Timers()
+    late = LazyEngine(counted(engine, made), 900, timers)
+    late.ingest(job())
+    assert late.session() == "session"
+    late.ingest(job())
+    timers.end()
+    assert engine.released == 0
+
+
 def config_of(pipeline: dict[str, Any], connections: dict[str, Any] | None = None) -> Config:
     source = {"source_uri": "/raw"}
     whole = {
@@ -217,6 +297,20 @@ def test_a_driver_that_computes_compiles_all_it_can(
     pipeline: dict[str, Any], connections: dict[str, Any] | None
 ) -> None:
     assert computes_in_driver(config_of(pipeline, connections))
+
+
+@pytest.mark.parametrize(
+    ("conf", "environment"),
+    [
+        ({"spark.driver.extraJavaOptions": "-ea -XX:+UseZGC"}, {}),
+        ({}, {"JAVA_TOOL_OPTIONS": "-XX:+UseG1GC"}),
+    ],
+)
+def test_a_driver_has_one_collector(conf: dict[str, str], environment: dict[str, str]) -> None:
+    given = quick_start_settings({}, {})["spark.driver.defaultJavaOptions"]
+    assert "-XX:+UseSerialGC" in given
+    given = quick_start_settings(conf, environment)["spark.driver.defaultJavaOptions"]
+    assert "-XX:+UseSerialGC" not in given
 
 
 def test_a_driver_starts_quickly_and_user_options_win(

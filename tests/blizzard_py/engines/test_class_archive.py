@@ -66,18 +66,11 @@ def test_another_java_has_another_archive(environment: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "variables"),
-    [
-        ("-Xshare:off", {}),
-        ("-XX:SharedArchiveFile=/mine.jsa", {}),
-        ("", {"SPARK_SUBMIT_OPTS": "-XX:ArchiveClassesAtExit=/mine.jsa"}),
-        ("", {"JAVA_TOOL_OPTIONS": "-Xshare:off"}),
-    ],
+    "given",
+    ["-Xshare:off", "-XX:SharedArchiveFile=/mine.jsa", "-ea -XX:ArchiveClassesAtExit=/mine.jsa"],
 )
-def test_the_options_of_the_user_decide(
-    environment: dict[str, str], given: str, variables: dict[str, str]
-) -> None:
-    assert archive_options(given, {**environment, **variables}) == []
+def test_the_options_of_the_user_decide(environment: dict[str, str], given: str) -> None:
+    assert archive_options(given, environment) == []
 
 
 def test_without_a_java_or_a_folder_there_is_no_option(

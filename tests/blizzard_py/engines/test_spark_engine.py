@@ -337,6 +337,16 @@ def test_a_driver_that_was_killed_while_nothing_ran_costs_no_job(
     assert world.ids(world.ingest(engine=spark_engine)) == [1]
 
 
+def test_released_spark_leaves_no_jvm_and_starts_again(
+    world: IngestJobHarness, spark_engine: SparkEngine
+) -> None:
+    world.put("a.ndjson", lines(1))
+    gateway: Any = spark_engine.session().sparkContext._gateway  # noqa: SLF001  # no public name
+    spark_engine.release()
+    assert gateway.proc.poll() == 0
+    assert world.ids(world.ingest(engine=spark_engine)) == [1]
+
+
 def test_nothing_of_a_job_stays_with_its_thread(
     world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:

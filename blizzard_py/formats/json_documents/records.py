@@ -1,9 +1,10 @@
 """The records of a JSON document as lines, at their place in the file.
 
 No byte moves: between two records the last byte becomes a line end and the others blanks. A line
-end within a record becomes a carriage return, which is a blank outside of strings, and not allowed
-in them as the line end was not. So offsets are those of the file, and `as_written` restores the
-record. Objects with nothing between them get a line end in a `Piece` with the context `Unspaced`.
+end within a record becomes a carriage return, and one of two bytes a tab and a carriage return.
+Outside of strings these are blanks, and in strings they are not allowed, as line ends are not. So
+offsets are those of the file, and `as_written` restores the record. Objects with nothing between
+them get a line end in a `Piece` with the context `Unspaced`.
 """
 
 from __future__ import annotations
@@ -36,8 +37,11 @@ class Unspaced:
 
 
 def as_written(record: bytes) -> bytes:
-    """Return a record with the line ends that the file has, unless it has empty lines."""
-    return record.replace(b"\r", b"\n").replace(b"\n\n", b"\r\n")
+    r"""Return a record with the line ends that the file has, unless a tab stands before one.
+
+    A lone carriage return becomes a line end.
+    """
+    return b"\r\n".join(part.replace(b"\r", b"\n") for part in record.split(b"\t\r"))
 
 
 def read_records(
@@ -80,7 +84,7 @@ class _Lines:
     def read(self, text: DocumentText) -> Iterator[Piece | RefusedRecord]:
         elements = self._elements
         for part in text.slices():
-            data = bytearray(part.replace(b"\n", b"\r"))
+            data = bytearray(part.replace(b"\r\n", b"\t\r").replace(b"\n", b"\r"))
             offset = elements.offset
             found = elements.scan(data)
             starts = found.starts

@@ -40,6 +40,7 @@ class DocumentText:
     def __init__(self, blocks: Iterable[bytes], target: int = SLICE_BYTES) -> None:
         self._blocks = iter(blocks)
         self._target = target
+        self._held = b""
         self._data = self._joined(4)
         self._at = 0
         self._base = 0
@@ -67,7 +68,7 @@ class DocumentText:
         self._at += 1
 
     def slices(self) -> Iterator[bytes]:
-        """Yield the rest; its last slice may be given back in part."""
+        """Yield the rest, no line end cut in two; its last slice may be given back in part."""
         while self._at < len(self._data) or self._advance():
             rest = self._data[self._at :]
             self._at = len(self._data)
@@ -146,14 +147,21 @@ class DocumentText:
         return bool(data)
 
     def _joined(self, target: int) -> bytes:
-        parts: list[bytes] = []
-        size = 0
+        """Return the next slice; a carriage return at its end comes with the following one."""
+        parts, size = [self._held], len(self._held)
+        self._held = b""
         for block in self._blocks:
             parts.append(block)
             size += len(block)
             if size >= target:
                 break
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        else:
+            return b"".join(parts)
+        data = b"".join(parts)
+        if not data.endswith(b"\r"):
+            return data
+        self._held = b"\r"
+        return data[:-1] or self._joined(target)
 
 
 def enter_array(text: DocumentText, keys: Sequence[str]) -> None:

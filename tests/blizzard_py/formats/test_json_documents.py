@@ -178,6 +178,23 @@ def check_bad_records_are_found_at_their_bytes(seed: int) -> None:
             assert verdicts(content, form, block, fast=False) == whole
 
 
+@pytest.mark.parametrize("size", [1, 2, 7, 64, 1 << 20])
+def test_letters_show_line_ends_as_they_stand(size: int) -> None:
+    bad = [
+        b'{\n\n"id": "x"\n \n\n}',
+        b'{\r\n\r\n"id":\r\n"x"}',
+        b'{\r\n\n"id": "x"\n\r\n}',
+        b'{"id": "a\nb"}',
+        b'{"id": "a\r\n\r\nb"}',
+    ]
+    content = b"[\r\n%s\n]\r\n" % b",\n\r\n".join([*bad, b'{\n\r\n"id": 1}'])
+    for block in (1, 3, 1 << 20):
+        found = verdicts(content, JsonFormat(slice_bytes=size), block)
+        assert [raw for _, _, raw, _ in found.bad] == bad
+        assert rows_of(found) == [{"id": 1, "s": None, "j": None}]
+    assert verdicts(b"\r" * 3000).failure
+
+
 @pytest.mark.parametrize("start", range(0, 300, 75))
 def test_bad_records_are_found_at_their_bytes(start: int) -> None:
     for seed in range(start, start + 75):

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blizzard_py.formats.xml.elements import Attributed, Repeated, Row, Value, is_blank
+from blizzard_py.formats.xml.elements import Attributed, Nil, Repeated, Row, Value, is_blank
 from blizzard_py.formats.xml.json_text import json_text
 from blizzard_py.job import FieldSpec
 
@@ -96,8 +96,9 @@ class Columns:
         if value is None or isinstance(value, str):
             return value
         if isinstance(value, Attributed):
-            inner = value.get(self._notation.value_tag, "")
-            if isinstance(inner, str):
+            empty = None if isinstance(value, Nil) else ""
+            inner = value.get(self._notation.value_tag, empty)
+            if inner is None or isinstance(inner, str):
                 return inner
         if spec.coerce:
             return self._json(value)

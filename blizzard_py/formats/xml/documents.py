@@ -26,7 +26,7 @@ from blizzard_py.formats.protocol import (
 )
 from blizzard_py.formats.texts import TextOptions
 from blizzard_py.formats.xml.columns import Columns, Notation, left_over, paths
-from blizzard_py.formats.xml.elements import ElementNames, Row, read_elements
+from blizzard_py.formats.xml.elements import ElementNames, Row, nil_names, read_elements
 from blizzard_py.formats.xml.encoding import as_utf8
 from blizzard_py.formats.xml.framing import XmlFraming
 from blizzard_py.formats.xml.json_text import json_text, repeated_paths
@@ -248,8 +248,10 @@ class XmlDecoder:
         bad: dict[int, str] = {}
         places: list[tuple[int, int]] = []
         start = number = 0
+        nils = nil_names(_header(piece))
         while number < piece.lines:
-            found = read_elements(piece.data[start:] if start else piece.data, self._naming)
+            data = piece.data[start:] if start else piece.data
+            found = read_elements(data, self._naming, nils)
             bad |= {number + at: reason for at, reason in found.bad.items()}
             rows += found.rows
             number += len(found.rows)

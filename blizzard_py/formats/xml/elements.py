@@ -3,11 +3,17 @@
 An element without attributes and child elements is its text. Another one is a dictionary: child
 elements by name, attributes by name with a prefix, text that is not blank under the value tag. What
 occurs several times is `Repeated`. `Attributed` elements have text and attributes alone.
+
+An element with the attribute ``nil`` of XML Schema is null, or `Nil` with its other attributes. If
+it has content all the same, this counts. The prefix of the attribute is ``xsi``, or one that is
+declared around it.
 """
 
 from __future__ import annotations
 
 import pyexpat
+import re
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -19,6 +25,10 @@ _PART_BYTES = 256 << 10
 _XML_BLANKS = " \t\r\n"
 # Levels outside of a record: the element around all records.
 _OUTSIDE = 1
+_SCHEMA_INSTANCE = "http://www.w3.org/2001/XMLSchema-instance"
+_DECLARED = re.compile(rf"""xmlns:([^\s=]+)\s*=\s*["']{re.escape(_SCHEMA_INSTANCE)}["']""")
+_USUAL_NILS = frozenset({"xsi:nil"})
+_NIL = {"true": True, "1": True, "false": False, "0": False}
 
 
 class Repeated(list["Value"]):
@@ -29,7 +39,11 @@ class Attributed(dict[str, "Value"]):
     """An element without child elements."""
 
 
-Value: TypeAlias = "str | dict[str, Value] | Repeated"
+class Nil(Attributed):
+    """An element without a value."""
+
+
+Value: TypeAlias = "str | dict[str, Value] | Repeated | None"
 Row: TypeAlias = dict[str, Value]
 
 
@@ -55,15 +69,28 @@ class RecordTrees:
     error: str = ""
 
 
-def read_elements(data: bytes, naming: ElementNames) -> RecordTrees:
-    """Return the records of whole elements with blanks between them; a bad one is an empty row."""
-    reader = _Reader(naming)
+def nil_names(header: bytes) -> frozenset[str]:
+    """Return the attributes that say nil where ``header`` declares the namespaces."""
+    prefixes = _DECLARED.findall(header.decode(errors="replace"))
+    return _USUAL_NILS | {f"{prefix}:nil" for prefix in prefixes}
+
+
+def read_elements(
+    data: bytes, naming: ElementNames, nils: frozenset[str] = _USUAL_NILS
+) -> RecordTrees:
+    """Return the records of whole elements with blanks between them; a bad one is an empty row.
+
+    ``nils`` are names that `nil_names` returns.
+    """
+    reader = _Reader(naming, nils)
     return RecordTrees(reader.rows, reader.bad, reader.read(data))
 
 
 class _Reader:
-    def __init__(self, naming: ElementNames) -> None:
+    def __init__(self, naming: ElementNames, nils: frozenset[str]) -> None:
         self._naming = naming
+        self._outer_nils: AbstractSet[str] = nils
+        self._nils: AbstractSet[str] = nils
         self.rows: list[Row] = []
         self.bad: dict[int, str] = {}
 
@@ -87,6 +114,7 @@ class _Reader:
         naming = self._naming
         value_tag, is_local = naming.value_tag, naming.ignore_namespace
         rows, bad, attributes = self.rows, self.bad, self._attributes
+        outer_nils = self._outer_nils
         node: dict[str, Value] | None = None
         text = ""
         outer: list[tuple[dict[str, Value] | None, str]] = []
@@ -106,12 +134,13 @@ class _Reader:
             nonlocal node, text
             value: Value = text
             if node is not None:
-                value = node
                 if text and text.strip(_XML_BLANKS):
                     _add(node, value_tag, text)
+                value = node or None
             node, text = outer.pop()
             if len(outer) == _OUTSIDE:
                 rows.append(_as_row(value, value_tag))
+                self._nils = outer_nils
                 node, text = None, ""
                 return
             if is_local:
@@ -134,25 +163,43 @@ class _Reader:
         """Return an element with its attributes; None if there is none that counts."""
         naming = self._naming
         if len(given) > XML_ATTRIBUTES:
-            self.bad.setdefault(
-                len(self.rows), f"has an element of more than {XML_ATTRIBUTES:,} attributes"
-            )
+            self._refuse(f"has an element of more than {XML_ATTRIBUTES:,} attributes")
             return None
+        self._declare_nils(given)
+        is_nil = False
         found = Attributed()
-        if naming.exclude_attribute:
-            return None
         for name, text in given.items():
             if name == "xmlns" or name.startswith("xmlns:"):
                 continue
+            if name in self._nils and (says := _NIL.get(text.strip(_XML_BLANKS))) is not None:
+                is_nil = says
+                continue
+            if naming.exclude_attribute:
+                continue
             shown = name.rpartition(":")[2] if naming.ignore_namespace else name
             _add(found, naming.attribute_prefix + shown, text)
-        return found or None
+        return Nil(found) if is_nil else found or None
+
+    def _declare_nils(self, given: dict[str, str]) -> None:
+        """Take further prefixes, which count up to the end of the record."""
+        for name, text in given.items():
+            if text == _SCHEMA_INSTANCE and name.startswith("xmlns:"):
+                if not isinstance(self._nils, set):
+                    self._nils = set(self._nils)
+                self._nils.add(f"{name.removeprefix('xmlns:')}:nil")
+
+    def _refuse(self, why: str) -> None:
+        """Make the record a bad one."""
+        self.bad.setdefault(len(self.rows), why)
 
 
 def _add(node: dict[str, Value], name: str, value: Value) -> None:
-    known = node.get(name)
-    if known is None:
+    if name not in node:
         node[name] = value
+        return
+    known = node[name]
+    if known is None:
+        node[name] = Repeated([None, value])
     elif isinstance(known, Repeated):
         known.append(value)
     else:

@@ -24,6 +24,8 @@ def json_text(
 
     What comes several times is an array, and so is what does elsewhere, at the ``lists``.
     """
+    if value is None:
+        return "null"
     if isinstance(value, str):
         text = value.strip(_BLANKS) if trims else value
         return json.dumps(text, ensure_ascii=False) if plain is None else plain(text)

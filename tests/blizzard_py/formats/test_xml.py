@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,72 @@ VALUES: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("inside", "row"), VALUES)
 def test_elements_are_values_of_their_types(inside: str, row: dict[str, Any]) -> None:
     assert row_of(inside) == row
+
+
+INSTANCE = "http://www.w3.org/2001/XMLSchema-instance"
+NILS: list[tuple[str, dict[str, Any]]] = [
+    ("<note xsi:nil='true'/>", {"note": None}),
+    ("<note xsi:nil=' 1 '> </note>", {"note": None}),
+    ("<note xsi:nil='false'/>", {"note": ""}),
+    ("<note xsi:nil='0'>x</note>", {"note": "x"}),
+    ("<note xsi:nil='true'>x</note>", {"note": "x"}),
+    ("<price xsi:nil='true'/>", {"price": None}),
+    ("<item xsi:nil='true'/>", {"item": None}),
+    ("<item n='3' xsi:nil='true'/>", {"item": {"sku": None, "_n": 3}}),
+    ("<item xsi:nil='true'><sku>a</sku></item>", {"item": {"sku": "a", "_n": None}}),
+    ("<item><sku xsi:nil='true'/></item>", {"item": {"sku": None, "_n": None}}),
+    ("<tag xsi:nil='true'/>", {"tag": None}),
+    ("<tag xsi:nil='true'/><tag>a</tag><tag xsi:nil='true'/>", {"tag": [None, "a", None]}),
+    ("<codes><a xsi:nil='true'/></codes>", {"codes": {"a": None}}),
+    ("<any xsi:nil='true'/>", {"any": None}),
+    ("<any k='1' xsi:nil='true'/>", {"any": '{"_k":"1"}'}),
+    ("<any><a xsi:nil='true'/><b>x</b></any>", {"any": '{"a":null,"b":"x"}'}),
+    (f"<note i:nil='true' xmlns:i='{INSTANCE}'/>", {"note": None}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("inside", "row"), NILS)
+@pytest.mark.parametrize("excludes", [False, True])
+def test_an_element_that_is_nil_is_null(
+    inside: str, row: dict[str, Any], *, excludes: bool
+) -> None:
+    given = {"unexpected_fields": "fail", "form": options(exclude_attribute=excludes)}
+    if excludes and "='3'" in inside:
+        row = {"item": None}
+    elif excludes and "k='1'" in inside:
+        row = {"any": None}
+    parsed = decoded(f"<event>{inside}</event>", **given)
+    assert not parsed.bad
+    [found] = parsed.table.to_pylist(maps_as_pydicts="strict")
+    assert {name: found[name] for name in row} == row
+
+
+def test_the_prefix_of_nil_is_one_that_is_declared_around_it() -> None:
+    nil = "<note i:nil='true'/>"
+    records = [
+        f"<event xmlns:i='{INSTANCE}'><id>1</id>{nil}</event>",
+        f"<event xmlns:i='urn:i'><id>2</id>{nil}</event>",
+        "<event><id>3</id><note xsi:nil='maybe'/></event>",
+    ]
+    decoder = format_of(options()).decoder(RowSchema(FIELDS), tolerant=True, fast=True)
+    piece = piece_of(*records)
+    parsed = decoder.decode(piece)
+    assert parsed.table["note"].to_pylist() == [None, "", ""]
+    assert parsed.unexpected == {"note._i:nil", "note._xsi:nil"}
+    header = f"xmlns:a='urn:a' xmlns:i=\"{INSTANCE}\"".encode()
+    around = replace(piece_of(f"<event>{nil}</event>"), context=header)
+    parsed = decoder.decode(around)
+    assert (parsed.table["note"].to_pylist(), parsed.unexpected) == ([None], frozenset())
+
+
+def test_what_has_no_column_is_null_if_it_is_nil() -> None:
+    record = "<event><id>1</id><more xsi:nil='true'/></event>"
+    [row] = decoded(record, unexpected_fields="capture").table.to_pylist()
+    assert row["_rescued"] == '{"more":null}'
+    decoder = format_of(options()).decoder(
+        RowSchema(specs(id="int64"), evolves=True), tolerant=True, fast=True
+    )
+    assert decoder.as_lines(piece_of(record)) == b'{"more":null}\n'
 
 
 def test_attributes_and_text_of_a_record_are_columns() -> None:

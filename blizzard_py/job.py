@@ -301,13 +301,14 @@ class UnexpectedField:
 
     ``path`` is a file that has it. Where columns are made of such fields, ``values`` are JSON texts
     of its values, all that a type can be told from. If files name its type, ``types`` are columns
-    of it, several only if no column holds the values of all.
+    of it, several only if no column holds the values of all. None is of files in which only the
+    values have one.
     """
 
     name: str
     path: str
     values: tuple[str, ...] = ()
-    types: tuple[FieldSpec, ...] = ()
+    types: tuple[FieldSpec | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

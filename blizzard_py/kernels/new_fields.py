@@ -34,15 +34,16 @@ _CONFLICT = 2
 class _Found:
     path: str
     values: list[str] = field(default_factory=list)
-    types: list[FieldSpec] = field(default_factory=list)
+    types: list[FieldSpec | None] = field(default_factory=list)
 
-    def add_type(self, spec: FieldSpec) -> None:
+    def add_type(self, spec: FieldSpec | None) -> None:
         """Unite the type with one that is known; two without a union are a conflict already."""
         for at, known in enumerate(self.types):
-            if (wider := united(known, spec)) is not None:
+            wider = united(known, spec) if known and spec else None
+            if wider is not None or known == spec:
                 self.types[at] = wider
                 return
-        if len(self.types) < _CONFLICT:
+        if spec is None or len(self.types) < _CONFLICT:
             self.types.append(spec)
 
 
@@ -80,13 +81,13 @@ class NewFields:
         """
         if not self._evolves or not columns:
             return True
-        types = {shown_name(name): spec for name, spec in named_columns(columns).items()}
+        named = {shown_name(name): spec for name, spec in named_columns(columns).items()}
+        names = set(map(shown_name, columns))
         has_others = False
         for name in sorted(parsed.unexpected - self._left_out if len(parsed.rows_at) else ()):
-            if name in types and types[name] is None:
-                has_others = True
-            elif (known := self._known(name, path)) and (spec := types.get(name)):
-                known.add_type(spec)
+            has_others |= name in names and named.get(name) is None
+            if (known := self._known(name, path)) and name in named:
+                known.add_type(named[name])
         return has_others
 
     def take(self, fields: Iterable[UnexpectedField]) -> None:

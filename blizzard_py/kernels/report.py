@@ -58,7 +58,7 @@ class TaskReport:
                     item["name"],
                     item["path"],
                     tuple(item["values"]),
-                    tuple(map(_spec, item["types"])),
+                    tuple(each and _spec(each) for each in item["types"]),
                 )
                 for item in data["unexpected"]
             ),

@@ -70,7 +70,7 @@ def evolved(
     names = {spec.name.lower(): spec.name for spec in columns}
     exact = {spec.name for spec in columns}
     for each in found:
-        if each.name in exact or not (each.values or each.types):
+        if each.name in exact or not (each.values or any(each.types)):
             continue  # another source was first, or nothing is known of it yet
         spec, reason = _column(each, replace(rules, taken=frozenset()), takes.kind(each.name))
         other = names.get(each.name.lower())

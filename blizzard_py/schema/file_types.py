@@ -30,12 +30,12 @@ _INTEGER_DIGITS: Mapping[FieldType, int] = {"int32": 10, "int64": 19}
 def named_columns(types: Mapping[str, pa.DataType | None]) -> dict[str, FieldSpec | None]:
     """Return the columns of a file by name, None for those that only values give a type.
 
-    A column that is always null is left out: any type fits it.
+    A column that is null, or whose items are, is left out: its type may be that of other files.
     """
     return {
-        name: None if kind is None or _has_null(kind) else _column(name, kind)
+        name: None if kind is None else _column(name, kind)
         for name, kind in types.items()
-        if kind is None or not pa.types.is_null(kind)
+        if kind is None or not _has_null(kind)
     }
 
 

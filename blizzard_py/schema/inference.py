@@ -204,14 +204,29 @@ class Inference:
             elif is_odd(name):
                 left_out[name] = "a column cannot have this name"
             else:
-                is_named = seen.named and None not in seen.named
-                found = self._named(name, seen) if is_named else self._field(name, seen, name)
+                found = self._column(name, seen)
                 if values + _values(found) > INFERRED_VALUES and found.children:
                     found = _spec(name, "json")
                 values += _values(found)
                 fields.append(found)
         nulls = frozenset(self._nulls)
         return Inferred(tuple(fields), left_out, self._records, self._skipped, nulls)
+
+    def _column(self, name: str, seen: _Seen) -> FieldSpec:
+        """Return a column for the types that files name, and for values without one."""
+        types = {spec: where for spec, where in seen.named.items() if spec is not None}
+        if not types:
+            return self._field(name, seen, name)
+        if None in seen.named and seen.kinds:
+            types.setdefault(self._field(name, seen, name), seen.named[None])
+        first, *others = types
+        found: FieldSpec | None = first
+        for other in others:
+            found = united(found, other) if found else None
+        if found is not None:
+            return found
+        named = (f"{field_document(spec)['type']} ({where})" for spec, where in types.items())
+        return self._conflict(name, name, named)
 
     def _field(self, name: str, seen: _Seen, path: str) -> FieldSpec:
         kinds = seen.kinds.keys()
@@ -229,21 +244,6 @@ class Inference:
                 return _spec(name, kind, precision=MAX_DECIMAL_DIGITS if kind == "decimal" else 0)
         return self._conflict(
             name, path, (f"{_TOLD.get(k, k)} ({w})" for k, w in seen.kinds.items())
-        )
-
-    def _named(self, name: str, seen: _Seen) -> FieldSpec:
-        """Return a column that holds the values of all types that files name."""
-        types = {spec: where for spec, where in seen.named.items() if spec is not None}
-        first, *others = types
-        found: FieldSpec | None = first
-        for other in others:
-            found = united(found, other) if found else None
-        if found is not None:
-            return found
-        return self._conflict(
-            name,
-            name,
-            (f"{field_document(spec)['type']} ({where})" for spec, where in types.items()),
         )
 
     def _conflict(self, name: str, path: str, places: Iterator[str]) -> FieldSpec:

@@ -29,6 +29,10 @@ from blizzard_py.lines.framing import Piece
 NUMBERS = ""
 _NONE = pa.scalar(None, pa.string())
 _MIDNIGHT = r"T00:00(?::00(?:\.0+)?)?Z?$"
+_MOMENT_TYPES = {
+    r"^\d{4}-\d\d-\d\d$": pa.date32(),
+    r"^\d{4}-\d\d-\d\d(?:T|$)": pa.timestamp("us"),
+}
 # Arrow's decimals may have so many.
 _DECIMAL_DIGITS = 38
 _JSON = pa.json_(pa.string())
@@ -40,14 +44,13 @@ class ExcelDecoder(TypedDecoder):
     def __init__(self, schema: RowSchema, options: ExcelOptions, *, tolerant: bool) -> None:
         super().__init__(schema, tolerant=tolerant)
         texts = TextOptions.of(options)
-        self._readers = {
-            spec.name: _Reader(spec, texts, options.null_value) for spec in schema.fields
-        }
+        self._nulls = pa.array(options.null_value, pa.string())
+        self._readers = {spec.name: _Reader(spec, texts, self._nulls) for spec in schema.fields}
         self._writers: dict[frozenset[str], Conformer] = {}
 
     def rows(self, piece: Piece) -> _Rows:
         """Return the rows of a piece."""
-        return _Rows(_batch(piece), self._readers)
+        return _Rows(_batch(piece), self._readers, self._nulls)
 
     def decode(self, piece: Piece) -> Parsed:
         """Decode as `Decoder.decode`; blank rows have numbers, and are no records."""
@@ -86,8 +89,16 @@ class ExcelDecoder(TypedDecoder):
         )
 
     def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:
-        """Return the names of the header; each cell has a type of its own."""
-        return dict.fromkeys(name for name in _batch(piece).schema.names if name != NUMBERS)
+        """Return the columns of the header, those of dates and times with the type.
+
+        In others each cell has a type of its own.
+        """
+        rows = _batch(piece)
+        return {
+            name: _moment_type(rows.column(name), self._nulls)
+            for name in rows.schema.names
+            if name != NUMBERS
+        }
 
     def as_lines(self, piece: Piece) -> bytes:
         """Return a line of JSON for each number, with the columns that are not declared."""
@@ -134,19 +145,17 @@ class _ByNumber(Mapping[int, RecordBytes]):
 class _Reader:
     """Reads the cells of one declared column."""
 
-    def __init__(self, spec: FieldSpec, texts: TextOptions, nulls: list[str]) -> None:
+    def __init__(self, spec: FieldSpec, texts: TextOptions, nulls: pa.StringArray) -> None:
         nullable = (replace(spec, nullable=True),)
         self._spec = spec
-        self._nulls = pa.array(nulls, pa.string())
+        self._nulls = nulls
         self._of_texts = Conformer(nullable, texts=texts)
         self._of_others = Conformer(nullable, texts=TextOptions(time_zone=texts.time_zone))
 
     def read(self, cells: pa.Array) -> tuple[pa.Array, dict[int, str]]:
         """Return the column, with null in rows whose cell does not fit, and their reasons."""
         kinds, bodies = _split(cells)
-        is_text, is_error = pc.equal(kinds, TEXT), pc.equal(kinds, ERROR)
-        is_null = pc.and_(pc.is_in(bodies, self._nulls), pc.or_(is_text, is_error))
-        kinds = pc.if_else(is_null, _NONE, kinds)
+        kinds = pc.if_else(_are_null(kinds, bodies, self._nulls), _NONE, kinds)
         bad = {}
         is_bad = pc.is_in(kinds, pa.array([ERROR, NO_VALUE]))
         for row in np.flatnonzero(is_bad.to_numpy(zero_copy_only=False)).tolist():
@@ -182,8 +191,11 @@ class _Reader:
 class _Rows:
     """The rows of a piece as `TypedRows`."""
 
-    def __init__(self, batch: pa.RecordBatch, readers: Mapping[str, _Reader]) -> None:
+    def __init__(
+        self, batch: pa.RecordBatch, readers: Mapping[str, _Reader], nulls: pa.StringArray
+    ) -> None:
         self._batch = batch
+        self._nulls = nulls
         self._readers = readers
         self._columns: dict[str, pa.Array] = {}
         self._failed: dict[int, set[str]] = {}
@@ -201,6 +213,7 @@ class _Rows:
                     self.bad.setdefault(row, reason)
                     self._failed.setdefault(row, set()).add(name)
             else:
+                cells = pc.if_else(_are_null(*_split(cells), self._nulls), _NONE, cells)
                 texts = [None if cell is None else _json_text(cell) for cell in cells.to_pylist()]
                 found = pa.ExtensionArray.from_storage(_JSON, pa.array(texts, pa.string()))
             self._columns[name] = found
@@ -225,6 +238,33 @@ class _Rows:
 
 def _split(cells: pa.StringArray) -> tuple[pa.StringArray, pa.StringArray]:
     return pc.utf8_slice_codeunits(cells, 0, 1), pc.utf8_slice_codeunits(cells, 1)
+
+
+def _are_null(
+    kinds: pa.StringArray, bodies: pa.StringArray, nulls: pa.StringArray
+) -> pa.BooleanArray:
+    """Return which cells mean that there is no value."""
+    is_written = pc.or_(pc.equal(kinds, TEXT), pc.equal(kinds, ERROR))
+    return pc.and_(pc.is_in(bodies, nulls), is_written)
+
+
+def _moment_type(cells: pa.StringArray, nulls: pa.StringArray) -> pa.DataType | None:
+    """Return the type of a column whose values are dates or times, None for other values.
+
+    Errors are left out, since they fit no column.
+    """
+    kinds, bodies = _split(cells.drop_null())
+    is_value = pc.invert(pc.is_in(kinds, pa.array([ERROR, NO_VALUE])))
+    is_value = pc.and_not(is_value, _are_null(kinds, bodies, nulls))
+    kinds, bodies = kinds.filter(is_value), bodies.filter(is_value)
+    if not len(kinds):
+        return pa.null()
+    if not pc.all(pc.equal(kinds, MOMENT)).as_py():
+        return None
+    for pattern, kind in _MOMENT_TYPES.items():
+        if pc.all(pc.match_substring_regex(bodies, pattern)).as_py():
+            return kind
+    return None  # times of a day
 
 
 def _json_text(cell: str) -> str:

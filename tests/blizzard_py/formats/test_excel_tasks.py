@@ -21,7 +21,7 @@ from blizzard_py.kernels import task
 from blizzard_py.lines import source
 from blizzard_py.schema.inference import Inference, Rules
 from blizzard_py.sources.files.lines import read_records
-from blizzard_py.sources.files.sampling import first_records
+from blizzard_py.sources.files.sampling import add_sample
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
 from tests.support.workbooks import Written, named, row, saved
 
@@ -153,14 +153,50 @@ def test_a_sample_shows_types(tmp_path: Path) -> None:
         1, "007", DAY, dt.datetime(2024, 5, 6, 12), True, 1.5,  # noqa: DTZ001  # cells have no zone
     ]  # fmt: skip
     (tmp_path / "a.xlsx").write_bytes(saved([rows[0], [], rows[1]]))
-    lines = first_records(LocalStorage(str(tmp_path)), Entry("a.xlsx", 40, 0.0), 1000, EXCEL).lines
-    inference = Inference(Rules(timestamps=True))
-    for line in lines:
-        inference.add(line, "a.xlsx")
-    assert {field.name: field.type for field in inference.result().fields} == {
-        "id": "int64", "code": "string", "day": "string", "when": "timestamp", "ok": "boolean",
+    assert inferred(tmp_path, EXCEL) == {
+        "id": "int64", "code": "string", "day": "date", "when": "timestamp", "ok": "boolean",
         "price": "float64",
     }  # fmt: skip
+
+
+def inferred(root: Path, form: ExcelOptions) -> dict[str, str]:
+    """Return the types of the columns that the files show."""
+    inference = Inference(Rules())
+    for path in sorted(root.glob("*.xlsx")):
+        entry = Entry(path.name, path.stat().st_size, 0.0)
+        add_sample(inference, LocalStorage(str(root)), entry, 1 << 20, form)
+    return {field.name: field.type for field in inference.result().fields}
+
+
+NOON = dt.datetime(2024, 5, 6, 12)  # noqa: DTZ001  # cells have no zone
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        ([DAY, None, "#DIV/0!"], "date"),
+        ([DAY, NOON], "timestamp"),
+        ([DAY, "none"], "date"),
+        ([DAY, "x"], "string"),
+        ([DAY, 5], "string"),
+        ([dt.time(7, 8)], "string"),
+        ([dt.timedelta(hours=36)], "string"),
+        ([NOON, dt.time(7, 8)], "string"),
+        ([None, "none"], "string"),
+        ([5, "none"], "int64"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("parts", [False, True], ids=["one file", "a file each"])
+def test_a_column_of_dates_is_inferred_as_one(
+    tmp_path: Path, cells: list[Any], kind: str, *, parts: bool
+) -> None:
+    form = ExcelOptions(type="excel", null_value=["none"])
+    rows = [[at, cell] for at, cell in enumerate(cells)]
+    files = [[row] for row in rows] if parts else [rows]
+    for number, content in enumerate(files):
+        (tmp_path / f"{number}.xlsx").write_bytes(saved([["id", "c"], *content]))
+    assert inferred(tmp_path, form)["c"] == kind
 
 
 def test_the_configuration_of_the_page_reads_a_workbook(tmp_path: Path) -> None:

@@ -180,6 +180,22 @@ def test_a_union_of_an_avro_schema_is_text(tmp_path: Path) -> None:
     assert table_of(scenario)["u"].to_list() == ["7", '"x"', None]
 
 
+def test_a_new_column_of_dates_in_a_workbook_is_one(tmp_path: Path) -> None:
+    scenario, day = scenario_of(tmp_path, "excel"), dt.date(2024, 5, 6)
+    noon = dt.datetime(2024, 5, 6, 12)  # noqa: DTZ001  # cells have no zone
+    header = ["id", "day", "at", "mixed"]
+    scenario.put(f"{DAY}1/1.xlsx", saved([header, [1, day, day, day], [2, day, noon, None]]))
+    scenario.put(f"{DAY}1/2.xlsx", saved([header, [3, None, day, "x"]]))
+    scenario.ingest()
+    found = table_of(scenario).select(header)
+    moments = [moment.replace(tzinfo=dt.UTC) for moment in (noon.replace(hour=0), noon)]
+    assert found.rows() == [
+        (1, day, moments[0], "2024-05-06"),
+        (2, day, moments[1], None),
+        (3, None, moments[0], "x"),
+    ]
+
+
 HEADER = ["id", "price", "count", "at", "code", "flag", "note"]
 TEXTS = ["2", "1.5", "7", "2024-05-06T07:08:09Z", "007", "true", "x"]
 Maker = Callable[[list[str], list[str]], bytes]

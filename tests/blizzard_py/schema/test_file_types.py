@@ -78,7 +78,7 @@ def test_columns_of_hostile_schemas_are_json() -> None:
 
 def test_null_fits_any_type_and_values_tell_what_has_none() -> None:
     empty = pa.list_(pa.null())
-    assert named_columns({"n": pa.null(), "v": None, "l": empty}) == {"v": None, "l": None}
+    assert named_columns({"n": pa.null(), "v": None, "l": empty}) == {"v": None}
 
 
 LIST, OTHER = (
@@ -155,6 +155,15 @@ def test_inference_takes_named_types_before_values() -> None:
         ("v", "string"),
         ("n", "date"),
     ]
+
+
+@pytest.mark.parametrize(("value", "kind"), [("1", "int64"), ("null", "int32"), ('"x"', "string")])
+def test_values_without_a_type_count_beside_named_types(value: str, kind: str) -> None:
+    inference = Inference(Rules())
+    inference.add_columns({"a": None}, "1")
+    inference.add_columns(named_columns({"a": pa.int32()}), "2")
+    inference.add(f'{{"a": {value}}}'.encode(), "1, line 1")
+    assert [spec.type for spec in inference.result().fields] == [kind]
 
 
 def test_types_without_a_union_are_a_conflict() -> None:

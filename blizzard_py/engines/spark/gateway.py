@@ -32,7 +32,7 @@ _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _QUICK = "-XX:TieredStopAtLevel=1"
 # One thread collects a small heap as fast, and gives more of it back.
-_SMALL_HEAP = "-XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20"
+_SMALL_HEAP = "-Xms32m -XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20"
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 
 # A task's failure is returned as an exception; Spark would also print its trace, once

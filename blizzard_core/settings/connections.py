@@ -157,7 +157,7 @@ class AuthSettings(Settings):
     """For `oauth2_client_credentials`."""
     client_secret: str | None = Field(default=None, repr=False, examples=["${CRM_SECRET:-}"])
     """For `oauth2_client_credentials`."""
-    advanced: AuthAdvanced = AuthAdvanced()
+    advanced: AuthAdvanced = Field(default_factory=AuthAdvanced)
     """Rarely needed."""
 
     @model_validator(mode="after")
@@ -196,7 +196,7 @@ class HttpConnectionSettings(WithBackward):
     """Credentials; default: none."""
     headers: Options = Field(default_factory=dict, repr=False, examples=[{"Accept-Language": "en"}])
     """Sent with each request."""
-    advanced: HttpAdvanced = HttpAdvanced()
+    advanced: HttpAdvanced = Field(default_factory=HttpAdvanced)
     """Rarely needed."""
 
     source_kind: ClassVar[str] = "http"

@@ -71,7 +71,7 @@ class ErrorSettings(Settings):
     Deleted files do not count."""
     dlq_path: Uri | None = Field(default=None, examples=["s3://lake/dlq"])
     """Directory of dead letters; default: `_blizzard/dlq` in the table."""
-    advanced: ErrorAdvanced = ErrorAdvanced()
+    advanced: ErrorAdvanced = Field(default_factory=ErrorAdvanced)
     """Rarely needed."""
 
 
@@ -97,7 +97,7 @@ class PipelineSettings(Settings):
     event_time: EventTimeSettings | None = Field(default=None, examples=[EVENT_TIME])
     """Windows, deduplication and joins by event time, or only its watermark;
     docs/reference/event-time.md."""
-    error_handling: ErrorSettings = ErrorSettings()
+    error_handling: ErrorSettings = Field(default_factory=ErrorSettings)
     """Handling of bad records and files."""
 
     @model_validator(mode="after")
@@ -279,7 +279,7 @@ class GlobalSettings(Settings):
 
     shutdown_grace: Seconds = Field(default=25, ge=0)
     """Time for a batch to end after SIGTERM; keep it below the container's grace period."""
-    advanced: GlobalAdvanced = GlobalAdvanced()
+    advanced: GlobalAdvanced = Field(default_factory=GlobalAdvanced)
     """Rarely needed."""
 
 
@@ -305,7 +305,7 @@ class Config(Settings):
     """Pipelines, by names of your choice."""
     tables: dict[Name, TableSettings] = Field(default_factory=dict, examples=["events"])
     """Tables that Penguin commits to; default: every sink."""
-    spark: SparkSettings = SparkSettings()
+    spark: SparkSettings = Field(default_factory=SparkSettings)
     """The Spark session; docs/design/engine.md."""
     global_: GlobalSettings = Field(default=GlobalSettings(), alias="global")
     """Limits that all pipelines of a process share."""

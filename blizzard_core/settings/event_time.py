@@ -238,7 +238,7 @@ class EventTimeSettings(Settings):
     """Publish closed windows, changed ones, or all of them each time."""
     join: JoinSettings | None = Field(default=None, examples=[_JOIN])
     """A join of two sources; not with the keys that group rows."""
-    advanced: EventTimeAdvanced = EventTimeAdvanced()
+    advanced: EventTimeAdvanced = Field(default_factory=EventTimeAdvanced)
     """Rarely needed."""
 
     @property

@@ -69,7 +69,7 @@ class PagesSettings(Settings):
     """Records per page."""
     in_: Literal["params", "body"] = Field(default="params", alias="in")
     """The part of the request that carries `param` and `limit_param`."""
-    advanced: PagesAdvanced = PagesAdvanced()
+    advanced: PagesAdvanced = Field(default_factory=PagesAdvanced)
     """Rarely needed."""
 
     @model_validator(mode="after")
@@ -191,11 +191,11 @@ class HttpSourceSettings(QuerySource):
 
     kind: Literal["http"] = Field(examples=["http"])
     """An API."""
-    request: RequestSettings = RequestSettings()
+    request: RequestSettings = Field(default_factory=RequestSettings)
     """The request."""
     records: str = Field(examples=["data.items"])
     """Path to the records in the response, with dots; `""` is the root."""
-    pages: PagesSettings = PagesSettings()
+    pages: PagesSettings = Field(default_factory=PagesSettings)
     """The way to read further pages."""
     watermark: HttpWatermark | None = Field(default=None, examples=[{"columns": ["time"]}])
     """The way to find new rows."""

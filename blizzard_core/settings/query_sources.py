@@ -67,7 +67,7 @@ class QueryWatermark(WithBackward):
     """For rows that the look-back reads again: replace the published ones, or skip them."""
     key: list[str] = Field(default_factory=list, examples=[["id"]])
     """Columns that identify a row for `new_only`; default: all."""
-    advanced: WatermarkAdvanced = WatermarkAdvanced()
+    advanced: WatermarkAdvanced = Field(default_factory=WatermarkAdvanced)
     """Rarely needed."""
 
     _columns = field_validator("columns", "key")(_checked_columns)
@@ -200,7 +200,7 @@ class TableSourceSettings(QuerySource):
     """Format of the files in a folder, with options; default: by the driver."""
     watermark: TableWatermark | None = Field(default=None, examples=[{"columns": ["updated_at"]}])
     """The way to find new rows."""
-    split: SplitSettings = SplitSettings()
+    split: SplitSettings = Field(default_factory=SplitSettings)
     """Parallel tasks of a window."""
 
     @property

@@ -200,7 +200,7 @@ class SchemaSettings(Settings):
     """add: new fields of file sources become columns."""
     infer: bool = False
     """true: infer columns that are not in `fields` from a sample."""
-    advanced: SchemaAdvanced = SchemaAdvanced()
+    advanced: SchemaAdvanced = Field(default_factory=SchemaAdvanced)
     """Rarely needed."""
 
     @model_validator(mode="after")

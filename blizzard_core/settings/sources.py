@@ -215,13 +215,13 @@ class SourceSettings(CommonSource):
         examples=[{"fields": [{"name": "amount", "type": "decimal(10,2)"}]}],
     )
     """Fields that only this source has, in a query over `event_time` with several sources."""
-    checkpoint: CheckpointSettings = CheckpointSettings()
+    checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)
     """Limits of one batch."""
     storage_options: Options = Field(
         default_factory=dict, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
     )
     """Options of the store."""
-    advanced: SourceAdvanced = SourceAdvanced()
+    advanced: SourceAdvanced = Field(default_factory=SourceAdvanced)
     """Rarely needed."""
 
     has_files: ClassVar[bool] = True

@@ -224,7 +224,7 @@ class SinkSettings(Settings):
         default_factory=dict, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
     )
     """Options of the store."""
-    advanced: SinkAdvanced = SinkAdvanced()
+    advanced: SinkAdvanced = Field(default_factory=SinkAdvanced)
     """Rarely needed."""
 
     @property
@@ -327,5 +327,5 @@ class TableSettings(Settings):
         default_factory=dict, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
     )
     """Default: those of the pipeline with this `table_uri`."""
-    advanced: TableAdvanced = TableAdvanced()
+    advanced: TableAdvanced = Field(default_factory=TableAdvanced)
     """Rarely needed."""

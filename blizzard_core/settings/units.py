@@ -125,7 +125,7 @@ class UnitSettings(Settings):
     rows in one commit. docs/reference/units.md says when units are read.
     """
 
-    range: UnitRangeSettings = UnitRangeSettings()
+    range: UnitRangeSettings = Field(default_factory=UnitRangeSettings)
     """The time range."""
     partition: str | list[UnitPartSettings] = "none"
     """none, hourly, daily, weekly, monthly, yearly; or a list of parts."""
@@ -137,5 +137,5 @@ class UnitSettings(Settings):
     """Re-read a unit from this long before its high watermark."""
     cooldown: Seconds = Field(default=0, ge=0)
     """Do not read a unit within this time after its high watermark."""
-    advanced: UnitAdvanced = UnitAdvanced()
+    advanced: UnitAdvanced = Field(default_factory=UnitAdvanced)
     """Rarely needed."""

@@ -1,0 +1,274 @@
+"""``make bench-light``: what both daemons cost while they do little.
+
+    python -m benchmarks.light
+    python -m benchmarks.light --before ../older-checkout --only commands tiny
+
+CPU seconds are those of a command with all its descendants, Java and workers included. Memory is
+the proportional set size (PSS) of a daemon and its descendants. Each figure is the median of the
+rounds. With ``--before`` another checkout runs in turn with this one, so that both see the same
+load of the machine. The folder of each case is new; its rows are counted at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import pyarrow.parquet as pq
+
+from tests.support.scenario import ROOT
+
+_SUBREAPER = 36  # prctl(2): descendants whose parents end become children of this process
+_WARM_SECS = 75.0  # Spark's idle workers end after a minute
+_CONFIG = """
+pipelines:
+  events:
+    sources:
+      main: { source_uri: ./raw, poll_interval: 1s }
+    sink: { table_uri: ./lake/events }
+    schema:
+      fields: [{ name: id, type: int64 }, { name: text, type: string }]
+"""
+_SOURCE = ("--pipeline", "events", "--source", "main")
+COMMANDS: Mapping[str, Sequence[str]] = {
+    "blizzard --version": ("blizzard_py", "--version"),
+    "blizzard --help": ("blizzard_py", "--help"),
+    "blizzard backfill --help": ("blizzard_py", "backfill", "--help"),
+    "penguin --help": ("penguin_py", "--help"),
+    "blizzard status": ("blizzard_py", "status", "a.yaml"),
+    "blizzard checkpoint show": ("blizzard_py", "checkpoint", "show", "a.yaml", *_SOURCE),
+}
+# What the product promises, in CPU seconds or MB; None: it is only shown.
+GOALS: dict[str, float | None] = {
+    "blizzard --version": 0.15,
+    "blizzard --help": 0.3,
+    "blizzard backfill --help": 0.3,
+    "penguin --help": 0.3,
+    "blizzard status": 0.6,
+    "blizzard checkpoint show": 0.6,
+    "5,000 files of three rows": 8.0,
+    "idle, warm: both daemons": 350.0,
+    "idle, without Spark: blizzard": 110.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A figure: how it is measured in a new folder by the code of a checkout."""
+
+    name: str
+    unit: str
+    measure: Callable[[Path, Path], float]
+
+
+def program(checkout: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start a command of a checkout in the working directory, without its output."""
+    return subprocess.Popen(
+        [sys.executable, "-m", *arguments],
+        env={**os.environ, "PYTHONPATH": str(checkout)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def cpu_secs(checkout: Path, *arguments: str) -> float:
+    """Return the CPU seconds of a command and of all that it started. Raises if it fails."""
+    before = _used()
+    code = program(checkout, *arguments).wait()
+    assert code == 0, f"{' '.join(arguments)}: exit code {code}"
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()  # Java ends after the command
+    return _used() - before
+
+
+def _used() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def command(arguments: Sequence[str]) -> Callable[[Path, Path], float]:
+    """Return the measure of a command on a source without files."""
+
+    def measure(checkout: Path, folder: Path) -> float:
+        write_files(folder, 0, 0)
+        return cpu_secs(checkout, *arguments)
+
+    return measure
+
+
+def write_files(folder: Path, files: int, rows: int, text: str = "") -> None:
+    """Write the configuration, and files of so many rows."""
+    (folder / "a.yaml").write_text(_CONFIG)
+    (folder / "raw").mkdir()
+    for number in range(files):
+        ids = range(number * rows, (number + 1) * rows)
+        lines = (f'{{"id":{id_},"text":"{text}"}}\n' for id_ in ids)
+        (folder / f"raw/{number:06}.json").write_text("".join(lines))
+
+
+def ingest(files: int, rows: int, text: str = "") -> Callable[[Path, Path], float]:
+    """Return the measure of one run over such files, start included."""
+
+    def measure(checkout: Path, folder: Path) -> float:
+        write_files(folder, files, rows, text)
+        spent = cpu_secs(checkout, "blizzard_py", "run", "a.yaml", "--once")
+        found = sum(
+            pq.read_metadata(path).num_rows for path in folder.glob("lake/events/*.parquet")
+        )
+        assert found == files * rows, f"{found:,} rows"
+        return spent
+
+    return measure
+
+
+def once_wall(checkout: Path, folder: Path) -> float:
+    """Return the seconds until a run over one small file has ended."""
+    write_files(folder, 1, 1)
+    began = time.perf_counter()
+    running = program(checkout, "blizzard_py", "run", "a.yaml", "--once")
+    assert running.wait() == 0
+    secs = time.perf_counter() - began
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
+    return secs
+
+
+def restart(checkout: Path, folder: Path) -> float:
+    """Return the CPU seconds of a run that finds 20,000 done files and nothing new."""
+    write_files(folder, 20_000, 1)
+    cpu_secs(checkout, "blizzard_py", "run", "a.yaml", "--once")
+    return cpu_secs(checkout, "blizzard_py", "run", "a.yaml", "--once")
+
+
+@contextmanager
+def daemons(checkout: Path, *packages: str) -> Iterator[list[int]]:
+    """Run daemons until the block ends; yield their process numbers."""
+    running = [program(checkout, package, "run", "a.yaml") for package in packages]
+    try:
+        yield [each.pid for each in running]
+    finally:
+        for each in running:
+            each.terminate()
+        for each in running:
+            each.wait()
+        with suppress(ChildProcessError):
+            while True:
+                os.wait()
+
+
+def idle_cold(checkout: Path, folder: Path) -> float:
+    """Return the memory of a Blizzard that has found nothing yet."""
+    write_files(folder, 0, 0)
+    with daemons(checkout, "blizzard_py") as pids:
+        _wait(lambda: list(folder.glob("lake/events/_blizzard/**/*.json")))
+        return memory_mb(pids)
+
+
+def idle_warm(checkout: Path, folder: Path) -> float:
+    """Return the memory of both daemons that have ingested and committed a file."""
+    write_files(folder, 1, 20_000)
+    with daemons(checkout, "blizzard_py", "penguin_py") as pids:
+        _wait((folder / "lake/events/_delta_log/00000000000000000000.json").exists)
+        time.sleep(_WARM_SECS)
+        return memory_mb(pids)
+
+
+def _wait(is_there: Callable[[], object], secs: float = 180.0) -> None:
+    until = time.monotonic() + secs
+    while not is_there():
+        assert time.monotonic() < until, "the daemon does not get there"
+        time.sleep(0.2)
+
+
+def memory_mb(pids: Sequence[int]) -> float:
+    """Return the proportional set size of processes and all their descendants."""
+    return sum(map(_pss_mb, {pid for each in pids for pid in _tree(each)}))
+
+
+def _tree(pid: int) -> Iterator[int]:
+    yield pid
+    with suppress(OSError):
+        for path in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in path.read_text().split():
+                yield from _tree(int(child))
+
+
+def _pss_mb(pid: int) -> float:
+    with suppress(OSError):
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:"))
+    return 0.0  # it has ended
+
+
+GROUPS: Mapping[str, Sequence[Case]] = {
+    "commands": [Case(name, "CPU s", command(given)) for name, given in COMMANDS.items()],
+    "start": [
+        Case("run --once of one small file", "CPU s", ingest(1, 1)),
+        Case("run --once of one small file, wall", "s", once_wall),
+    ],
+    "tiny": [Case("5,000 files of three rows", "CPU s", ingest(5_000, 3))],
+    "plain": [Case("one plain file of 300 MB", "CPU s", ingest(1, 1_300_000, "x" * 200))],
+    "restart": [Case("restart with 20,000 done files", "CPU s", restart)],
+    "memory": [
+        Case("idle, without Spark: blizzard", "MB", idle_cold),
+        Case("idle, warm: both daemons", "MB", idle_warm),
+    ],
+}
+
+
+def measured(case: Case, checkouts: Sequence[Path], rounds: int) -> list[float]:
+    """Return the median for each checkout, which run in turn."""
+    found: list[list[float]] = [[] for _ in checkouts]
+    for _ in range(rounds):
+        for place, checkout in enumerate(checkouts):
+            folder = Path(tempfile.mkdtemp())
+            here = Path.cwd()
+            os.chdir(folder)
+            try:
+                found[place].append(case.measure(checkout, folder))
+            finally:
+                os.chdir(here)
+                shutil.rmtree(folder, ignore_errors=True)
+    return [median(each) for each in found]
+
+
+def main() -> int:
+    """Print a line for each figure; return 1 if a goal is missed."""
+    parser = argparse.ArgumentParser(description="Measure starts, small work and idle memory.")
+    parser.add_argument("--before", type=Path, help="a checkout to compare with")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", default=list(GROUPS), choices=list(GROUPS))
+    chosen = parser.parse_args()
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    checkouts = [ROOT, *([chosen.before.resolve()] if chosen.before else [])]
+    print(f"{'':36} {'':6} {'now':>8} {'goal':>8}{'before':>9}{'ratio':>7}")
+    missed = []
+    for case in (case for group in chosen.only for case in GROUPS[group]):
+        now, *before = measured(case, checkouts, chosen.rounds)
+        goal = GOALS.get(case.name)
+        cells = f"{now:8.2f} {'-' if goal is None else f'{goal:g}':>8}"
+        cells += "".join(f"{each:9.2f}{now / each:7.2f}" for each in before)
+        print(f"{case.name:36} {case.unit:6} {cells}", flush=True)
+        if goal is not None and now > goal:
+            missed.append(f"{case.name}: {now:.2f} {case.unit}, wanted {goal:g}")
+    print("\n".join(["", *(missed or ["all goals are met"])]))
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -70,6 +70,9 @@ bench-ingest: ## one batch in five shapes, beside bare processes, Spark, duckdb 
 bench-formats: ## files of each format to Parquet, beside duckdb, polars and Spark
 	$(DEV) python -m benchmarks.formats $(ARGS)
 
+bench-light: ## starts, small work and idle memory (ARGS="--before ../older-checkout")
+	$(DEV) python -m benchmarks.light $(ARGS)
+
 bench-discovery: ## LIST requests, keys and seconds of a poll, beside listing everything
 	$(DEV) python -m benchmarks.discovery $(ARGS)
 

@@ -14,20 +14,21 @@ from blizzard_core.settings.schema import FieldType
 from blizzard_py.job import FieldSpec
 
 # What inference calls values that fit a column of the type. What takes anything is not here.
+# Only files name the types int32, float32, date, binary and map.
 _FITS: Mapping[FieldType, frozenset[FieldType]] = {
-    "string": frozenset({"string", "timestamp"}),
-    "int32": frozenset({"int64"}),
-    "int64": frozenset({"int64"}),
-    "float32": frozenset({"float64", "int64", "decimal"}),
-    "float64": frozenset({"float64", "int64", "decimal"}),
+    "string": frozenset({"string", "timestamp", "int32", "float32", "date"}),
+    "int32": frozenset({"int64", "int32"}),
+    "int64": frozenset({"int64", "int32"}),
+    "float32": frozenset({"float64", "int64", "decimal", "int32", "float32"}),
+    "float64": frozenset({"float64", "int64", "decimal", "int32", "float32"}),
     "boolean": frozenset({"boolean"}),
-    "timestamp": frozenset({"timestamp", "string"}),
-    "date": frozenset({"string"}),
-    "binary": frozenset({"string", "timestamp"}),
-    "decimal": frozenset({"decimal", "int64", "float64", "string"}),
+    "timestamp": frozenset({"timestamp", "string", "date"}),
+    "date": frozenset({"string", "date"}),
+    "binary": frozenset({"string", "timestamp", "binary"}),
+    "decimal": frozenset({"decimal", "int64", "float64", "string", "int32", "float32"}),
     "struct": frozenset({"struct"}),
     "list": frozenset({"list"}),
-    "map": frozenset({"struct", "json"}),
+    "map": frozenset({"struct", "json", "map"}),
 }
 _EPOCH = frozenset[FieldType]({"int64", "float64", "string"})
 

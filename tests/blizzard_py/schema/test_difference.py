@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from blizzard_py.job import FieldSpec
 from blizzard_py.schema.difference import difference
+from blizzard_py.schema.file_types import named_columns
 from blizzard_py.schema.inference import Inference, Rules
 from tests.support.schema_columns import column
 
@@ -53,6 +55,39 @@ def test_a_column_has_changed_if_values_of_the_kind_do_not_fit(
 def test_units_and_coercion_count(options: dict[str, Any]) -> None:
     kind = options.pop("kind")
     assert found([column("c", kind, **options)], '{"c":1706450500000}') == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "fits", "others"),
+    [
+        ("string", [pa.int32(), pa.date32(), pa.large_string()], [pa.binary()]),
+        ("int64", [pa.int32(), pa.uint8(), pa.int64()], [pa.float32(), pa.date32()]),
+        ("float64", [pa.float32(), pa.int32()], [pa.date32()]),
+        ("timestamp", [pa.date32(), pa.timestamp("ns")], [pa.int32()]),
+        ("date", [pa.date32()], [pa.timestamp("ms")]),
+        ("binary", [pa.binary(), pa.binary(3)], [pa.int32()]),
+        ("decimal(9,2)", [pa.decimal128(5, 2), pa.int32(), pa.float32()], [pa.date32()]),
+    ],
+)
+def test_types_that_files_name_are_compared(
+    kind: str, fits: list[pa.DataType], others: list[pa.DataType]
+) -> None:
+    def changes(named: pa.DataType) -> int:
+        inference = Inference(Rules())
+        inference.add_columns(named_columns({"c": named}), "x")
+        return len(difference([column("c", kind)], inference.result().fields, ()).changed)
+
+    assert [changes(named) for named in fits] == [0] * len(fits)
+    assert [changes(named) for named in others] == [1] * len(others)
+
+
+def test_maps_of_files_are_compared_by_their_values() -> None:
+    inference = Inference(Rules())
+    inference.add_columns(named_columns({"c": pa.map_(pa.string(), pa.date32())}), "x")
+    [named] = inference.result().fields
+    for values, paths in (("date", []), ("int64", ["c.value"])):
+        found = difference([column("c", "map", values=values)], [named], ())
+        assert [each.name for each in found.changed] == paths
 
 
 def test_values_of_several_kinds_are_a_change_where_not_all_fit() -> None:

@@ -81,12 +81,15 @@ class NewFields:
         """
         if not self._evolves or not columns:
             return True
-        named = {shown_name(name): spec for name, spec in named_columns(columns).items()}
-        names = set(map(shown_name, columns))
-        has_others = False
-        for name in sorted(parsed.unexpected - self._left_out if len(parsed.rows_at) else ()):
-            has_others |= name in names and named.get(name) is None
-            if (known := self._known(name, path)) and name in named:
+        if not len(parsed.rows_at):
+            return False
+        named, has_others = named_columns(columns), False
+        top = {shown_name(name): name for name in columns if name not in self._columns}
+        inner = sorted(parsed.unexpected - top.keys())
+        for shown in (each for each in [*top, *inner] if each not in self._left_out):
+            name = top.get(shown)
+            has_others |= name is not None and named.get(name) is None
+            if (known := self._known(shown, path)) and name in named:
                 known.add_type(named[name])
         return has_others
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import io
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from blizzard_core.limits import UNEXPECTED_FIELDS, UNEXPECTED_VALUES_BYTES
+from blizzard_core.settings.formats import ParquetOptions
 from blizzard_py.formats.ndjson.columns import RecordSchema
 from blizzard_py.formats.ndjson.fast.scanner import scanner
 from blizzard_py.formats.ndjson.parse import LineParser
 from blizzard_py.formats.ndjson.unexpected import MOST
 from blizzard_py.job import FieldSpec, UnexpectedField
 from blizzard_py.kernels.report import TaskReport, merged
+from blizzard_py.schema.file_types import named_columns
 from tests.support.ingest_job_harness import IngestJobHarness, specs
 
 FLAT = specs(id="int64", s="string")
@@ -147,6 +154,52 @@ def test_unexpected_values_are_limited_in_bytes(tmp_path: Path) -> None:
     )
     found = new_fields(world)
     assert {name: len(field.values) for name, field in found.items()} == {"a": 1, "b": 0, "c": 1}
+
+
+PARQUET = ParquetOptions(type="parquet")
+
+
+def parquet(columns: dict[str, Any]) -> bytes:
+    target = io.BytesIO()
+    pq.write_table(pa.table(columns), target)
+    return target.getvalue()
+
+
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_types_that_files_name_are_reported(tmp_path: Path, attempt: int) -> None:
+    world = IngestJobHarness(tmp_path, FLAT, evolves=True, format=PARQUET, left_out=("out",))
+    struct = pa.array([{"b": 1, "a": [Decimal("1.5")]}])
+    world.put("a.parquet", parquet({"id": [1], "z": struct, "out": [1], "n": pa.nulls(1)}))
+    world.put("b.parquet", parquet({"id": [2], "y": pa.array([1], pa.int8()), "l": [[None]]}))
+    world.put("c.parquet", parquet({"id": [3], "y": ["x"], "n": [dt.date(2024, 5, 6)]}))
+    world.put("d.parquet", parquet({"id": ["no"], "of_a_letter": [1]}))
+    found = new_fields(world, attempt=attempt)
+    assert list(found) == ["z", "n", "y", "l"]
+    assert found["z"].types == named("z", struct.type)
+    assert found["n"] == UnexpectedField("n", "a.parquet", (), specs(n="date"))
+    assert found["y"].types == (*specs(y="int32"), *specs(y="string"))
+    assert found["l"] == UnexpectedField("l", "b.parquet", ("[null]",))
+
+
+def named(name: str, kind: pa.DataType) -> tuple[FieldSpec | None, ...]:
+    return (named_columns({name: kind})[name],)
+
+
+def test_all_columns_of_a_file_are_reported_in_its_order(tmp_path: Path) -> None:
+    world = IngestJobHarness(tmp_path, FLAT, evolves=True, format=PARQUET)
+    names = [f"c{number}" for number in range(UNEXPECTED_FIELDS + 5, 0, -1)]
+    world.put("a.parquet", parquet({"id": [1], **{name: [1] for name in names}}))
+    assert list(new_fields(world)) == names[:UNEXPECTED_FIELDS]
+
+
+def test_types_of_tasks_are_reported_once() -> None:
+    def report(task: int, *types: FieldSpec | None) -> TaskReport:
+        fields = (UnexpectedField("a", "x", types=types),)
+        return TaskReport(task, 1, (), (), unexpected=fields)
+
+    [wide], [text] = specs(a="int64"), specs(a="string")
+    [found] = merged([report(0, wide), report(1, None), report(2, wide, text)]).unexpected
+    assert found.types == (wide, None, text)
 
 
 def test_reports_of_tasks_become_one_of_each_field() -> None:

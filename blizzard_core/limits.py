@@ -121,6 +121,11 @@ AVRO_COLUMNS = 10_000
 Beyond: the same
 Test: test_avro.py::test_a_schema_beyond_a_limit_is_refused
 """
+AVRO_COMPARISONS = 100_000
+"""Its types compared with those of `avro_schema`
+Beyond: the same
+Test: test_avro_resolution.py::test_comparing_schemas_takes_limited_time
+"""
 AVRO_BLOCK_BYTES = 64 << 20
 """An Avro block, unpacked
 Beyond: the same

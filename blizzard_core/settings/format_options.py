@@ -9,10 +9,12 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
+from blizzard_core.limits import AVRO_SCHEMA_BYTES
 from blizzard_core.settings.base import Settings
 from blizzard_core.settings.time_formats import check_time_format
 
@@ -84,6 +86,24 @@ def known_encoding(name: str) -> str:
 
 Encoding = Annotated[str, AfterValidator(known_encoding)]
 OneCharacter = Annotated[str, StringConstraints(max_length=1)]
+
+
+def _schema_text(value: str) -> str:
+    """Return a schema in JSON, read from its file if a path is given."""
+    text = value.strip()
+    if text.startswith("/"):
+        try:
+            with Path(text).open("rb") as file:
+                text = file.read(AVRO_SCHEMA_BYTES + 1).decode().strip()
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else "no text in UTF-8"
+            raise ValueError(f"{value}: cannot be read ({why})") from error
+    elif text and not text.startswith(("{", "[")):
+        raise ValueError("must be a schema in JSON, or a path that begins with /")
+    return text
+
+
+AvroSchema = Annotated[str, AfterValidator(_schema_text)]
 
 
 def _as_list(value: Any) -> Any:

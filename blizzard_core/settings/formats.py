@@ -18,6 +18,7 @@ from pydantic import (
 from blizzard_core.limits import RECORDS_LEVELS, XML_LEVELS
 from blizzard_core.settings.data_address import parse_address
 from blizzard_core.settings.format_options import (
+    AvroSchema,
     Encoding,
     FormatOptions,
     OneCharacter,
@@ -195,12 +196,24 @@ class AvroOptions(FormatOptions):
 
     type: Literal["avro"]
     """Avro object container files; takes the extra `avro`."""
+    avro_schema: AvroSchema = Field(default="", examples=["/etc/blizzard/order.avsc"])
+    """Schema that all files are read as: JSON, or the path of a file with it. Default: each file's
+    own."""
     nanoseconds: Literal["bad", "cut"] = "bad"
     """Times with nanoseconds: the record is bad, or they are cut."""
     union: Literal["json", "string"] = "json"
     """Unions of several types: JSON text, or texts as they are and JSON for other values."""
 
     endings: ClassVar[tuple[str, ...]] = (".avro",)
+    spark_names: ClassVar[Mapping[str, str]] = {
+        "avro_schema_url": "avro_schema",
+        "ignore_extension": "use path_glob_filter",
+        "datetime_rebase_mode": "not needed, since dates are read as stored",
+        "record_name": "not needed, since names of records do not matter",
+        "record_namespace": "not needed, since names of records do not matter",
+        "enable_stable_identifiers_for_union_type": "use union",
+        "recursive_field_max_depth": "not read, since recursive types are refused",
+    }
 
 
 class TextFileOptions(FormatOptions):

@@ -28,7 +28,7 @@ from blizzard_py.app.queries.query_spec import query_spec_of
 from blizzard_py.app.request_effects import effects_of
 from blizzard_py.app.source_kinds import kind_of
 from blizzard_py.engines.lazy import HasSession, LazyEngine, StoppableEngine
-from blizzard_py.formats.names import check_installed
+from blizzard_py.formats.names import check_format
 from blizzard_py.ingest.inferred_schema import InferredSchema
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
 from blizzard_py.ingest.source_pipeline import SourcePipeline
@@ -64,7 +64,7 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
     sink, schema, errors = pipeline.sink, pipeline.schema_, pipeline.error_handling
     by = sink.partition_by
     own = [] if source.schema_ is None else source.schema_.fields
-    check_installed(source.file_format)
+    check_format(source.file_format)
     return IngestSettings(
         source=Place(source.uri, dict(source.storage_options)),
         sink=Place(sink.table_uri, sink.storage_options),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import cast
 
-from blizzard_core.settings.formats import FormatSettings
+from blizzard_core.settings.formats import AvroOptions, FormatSettings
 from blizzard_py.formats.optional_package import optional_package
 from blizzard_py.formats.protocol import Format
 
@@ -29,13 +29,19 @@ _MODULES = {
 _PACKAGES = {"avro": "fastavro"}
 
 
-def check_installed(settings: FormatSettings) -> None:
-    """Raise `ConfigError` with the install command if the format's package is missing."""
+def check_format(settings: FormatSettings) -> None:
+    """Raise `ConfigError` for a reader's schema that is not read, or a missing package.
+
+    It names the install command.
+    """
     if settings.type in _PACKAGES:
         optional_package(_PACKAGES[settings.type], settings.type)
+    if isinstance(settings, AvroOptions) and settings.avro_schema:
+        format_of(settings)
 
 
 def format_of(settings: FormatSettings) -> Format:
-    """Return the format with its options. Raises `ConfigError` as `check_installed` does."""
-    check_installed(settings)
+    """Return the format with its options. Raises `ConfigError` as `check_format` does."""
+    if settings.type in _PACKAGES:
+        optional_package(_PACKAGES[settings.type], settings.type)
     return cast("Format", import_module(_MODULES[settings.type]).format_of(settings))

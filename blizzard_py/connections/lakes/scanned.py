@@ -34,7 +34,7 @@ from blizzard_py.connections.lakes.locations import StorageCache, storage_option
 from blizzard_py.connections.lakes.window import RowWindow, mask
 from blizzard_py.connections.lakes.window_rows import check_unchanged
 from blizzard_py.connections.protocol import ReadSelection
-from blizzard_py.formats.names import check_installed, format_of
+from blizzard_py.formats.names import check_format, format_of
 from blizzard_py.formats.protocol import BadRecord, SourceRows, TableDecoder
 from blizzard_py.formats.source_file import SourceFile
 from blizzard_py.job import FieldSpec, JobFile, RowSchema
@@ -115,7 +115,7 @@ def connect(access: Access, selection: ReadSelection) -> DirectoryConnection:
     Raises `SourceError` for columns that cannot be compared, `ConfigError` if the format's package
     is not installed.
     """
-    check_installed(_options(access))
+    check_format(_options(access))
     condition = parse(plain_selection(access.driver, selection).filter)
     key_fields(condition.columns if condition else (), selection.fields)
     keys = key_fields(selection.columns, selection.fields)

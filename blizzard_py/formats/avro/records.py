@@ -8,13 +8,17 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from blizzard_core.errors import ConfigError
 from blizzard_core.limits import AVRO_RECORD_VALUES
 from blizzard_core.settings.formats import AvroOptions
 from blizzard_py.formats.avro.container import Container
+from blizzard_py.formats.avro.defaults import check_defaults
 from blizzard_py.formats.avro.fast_reader import parsed_schema, read_records
-from blizzard_py.formats.avro.schema import AvroType, record_type
+from blizzard_py.formats.avro.resolution import Change, resolved_fields
+from blizzard_py.formats.avro.schema import FILE_SCHEMA, AvroType, record_type
 from blizzard_py.formats.avro.values import (
     Meaning,
     column,
@@ -28,7 +32,7 @@ from blizzard_py.formats.protocol import (
 )
 from blizzard_py.formats.typed_rows import TypedDecoder, TypedFormat, check_names, rows_of
 from blizzard_py.job import RowSchema
-from blizzard_py.lines.failure import bounded
+from blizzard_py.lines.failure import FileFailed, bounded
 from blizzard_py.lines.framing import CHUNK_BYTES, Piece, RefusedRecord
 
 # Values of a piece. fastavro makes Python objects of them, of 100 bytes and more.
@@ -40,26 +44,35 @@ _REASON_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class AvroFormat(TypedFormat):
-    """Object container files as a `Format`."""
+    """Object container files as a `Format`; ``reader`` is a reader's schema, or empty."""
 
     meaning: Meaning
+    reader: str = ""
 
     def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece | RefusedRecord]:
         """Yield pieces of one or several blocks, decompressed; their context is the schema."""
         container = Container(file)
         header = container.header()
         records = record_type(header.schema)
-        check_names(records.names, schema)
+        if self.reader:
+            resolved_fields(header.schema, self.reader)
+        check_names(record_type(self.reader or header.schema).names, schema)
         return _joined(_portions(records, container.blocks(header.codec)), header.schema)
 
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> AvroDecoder:  # noqa: ARG002  # there is no compiled code
         """Return the decoder of these columns."""
-        return AvroDecoder(schema, self.meaning, tolerant=tolerant)
+        return AvroDecoder(schema, self.meaning, self.reader, tolerant=tolerant)
 
 
 def format_of(settings: AvroOptions) -> AvroFormat:
-    """Return the format with its options."""
-    return AvroFormat(Meaning(settings.nanoseconds, settings.union))
+    """Return the format with its options. Raises `ConfigError` for a schema that is not read."""
+    if settings.avro_schema:
+        try:
+            check_defaults(record_type(settings.avro_schema))
+        except (FileFailed, ValueError) as error:
+            why = str(getattr(error, "reason", error)).removeprefix(f"{FILE_SCHEMA} ")
+            raise ConfigError("format", [f"avro_schema: {why}"]) from error
+    return AvroFormat(Meaning(settings.nanoseconds, settings.union), settings.avro_schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,19 +154,22 @@ def blocks_of(data: bytes) -> Iterator[tuple[int, bytes]]:
 class AvroDecoder(TypedDecoder):
     """The second half of the format, for one source's columns; fastavro decodes."""
 
-    def __init__(self, schema: RowSchema, meaning: Meaning, *, tolerant: bool) -> None:
+    def __init__(self, schema: RowSchema, meaning: Meaning, reader: str, *, tolerant: bool) -> None:
         super().__init__(schema, tolerant=tolerant)
         self._meaning = meaning
+        self._reader = reader
 
     def rows(self, piece: Piece) -> _Rows:
         """Decode the blocks. Raises `FileFailed` for a damaged one."""
-        return _Rows(piece, self._meaning)
+        return _Rows(piece, self._meaning, self._reader)
 
     def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:
         """Return the columns of the schema; a union of several types has one for each value."""
         return {
             name: None if isinstance(kind, pa.JsonType) else kind
-            for name, kind in _types_of(_records_of(piece)).items()
+            for name, kind in _types_of(
+                record_type(self._reader) if self._reader else _records_of(piece)
+            ).items()
         }
 
     def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
@@ -184,8 +200,8 @@ class AvroDecoder(TypedDecoder):
 class _Rows:
     """The decoded records of a piece; ``bad`` are those with a value that its type cannot have."""
 
-    def __init__(self, piece: Piece, meaning: Meaning) -> None:
-        records = _records_of(piece)
+    def __init__(self, piece: Piece, meaning: Meaning, reader: str) -> None:
+        records = record_type(reader) if reader else _records_of(piece)
         self._names = records.names
         self.types = _types_of(records)
         self.count = piece.lines
@@ -193,8 +209,14 @@ class _Rows:
         self._meaning = meaning
         self._nodes = dict(zip(records.names, records.children, strict=True))
         self._failed: set[tuple[int, str]] = set()
-        stored = _decoded(piece)
-        self._stored = dict(zip(records.names, stored.flatten(), strict=True))
+        stored = _decoded(piece).flatten()
+        self._changes: dict[str, Change] = {}
+        if reader:
+            fields = resolved_fields(str(piece.context), reader)
+            self._changes = dict(zip(records.names, (each.change for each in fields), strict=True))
+            missing = pa.nulls(piece.lines)
+            stored = [missing if each.source is None else stored[each.source] for each in fields]
+        self._stored = dict(zip(records.names, stored, strict=True))
         self._columns: dict[str, pa.Array] = {}
 
     def column(self, name: str) -> pa.Array:
@@ -207,10 +229,14 @@ class _Rows:
             reason = bounded(f"column {name!r}: {error}", _REASON_CHARACTERS)
             self.bad.setdefault(row, reason)
 
-        node = self._nodes[name]
-        found = rows_of(
-            self._stored[name], lambda array: column(node, array, self._meaning), failed
-        )
+        node, change = self._nodes[name], self._changes.get(name)
+
+        def values(array: pa.Array) -> pa.Array:
+            if change is not None:
+                array = change(array, pa.array(np.ones(len(array), np.bool_)))
+            return column(node, array, self._meaning)
+
+        found = rows_of(self._stored[name], values, failed)
         self._columns[name] = found
         return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
 from typing import Any
@@ -33,9 +33,20 @@ _LOGICAL = {
     "bytes": {"decimal"},
     "fixed": {"decimal", "uuid"},
 }
+# Begins the reason for a file whose schema is not read.
+FILE_SCHEMA = "the file's Avro schema"
 _UUID_BYTES, _DURATION_BYTES = 16, 12
 _DECIMAL_DIGITS = 76
 _SHOWN_CHARACTERS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRule:
+    """The aliases and the default of a record's field in a reader's schema; the default is JSON."""
+
+    aliases: tuple[str, ...] = ()
+    has_default: bool = False
+    default: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +56,9 @@ class AvroType:
     ``names`` are a record's fields or an enum's symbols. ``children`` are a record's fields, a
     union's branches, or the one item. ``size`` is that of a fixed, ``digits`` and ``scale`` are a
     decimal's.
+
+    ``name`` is that of a named type, without its namespace, and ``aliases`` are its others.
+    ``rules`` are of a record's fields, ``default`` is an enum's.
 
     A value takes ``least`` bytes or more. It has ``cells`` values without repeated ones. Those are
     at most ``density`` for each byte.
@@ -60,6 +74,10 @@ class AvroType:
     least: int = 1
     cells: int = 1
     density: float = 0.0
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    rules: tuple[FieldRule, ...] = ()
+    default: str | None = None
 
     @property
     def branch(self) -> AvroType | None:
@@ -85,7 +103,7 @@ def record_type(text: str) -> AvroType:
 
 def refused(why: str) -> FileFailed:
     """Return the failure of a file whose schema is not read."""
-    return FileFailed("parse", f"the file's Avro schema is {why}")
+    return FileFailed("parse", f"{FILE_SCHEMA} is {why}")
 
 
 class _Schema:
@@ -154,10 +172,13 @@ class _Schema:
     def _defined(
         self, schema: Mapping[str, Any], full: str, space: str, level: int, within: tuple[str, ...]
     ) -> AvroType:
+        name, aliases = _unqualified(full), _aliases(schema)
         if schema["type"] == "enum":
-            return AvroType("enum", names=_names(schema.get("symbols"), full))
+            symbols, default = _names(schema.get("symbols"), full), schema.get("default")
+            default = default if isinstance(default, str) else None
+            return AvroType("enum", names=symbols, name=name, aliases=aliases, default=default)
         if schema["type"] == "fixed":
-            return _fixed(schema, full)
+            return replace(_fixed(schema, full), name=name, aliases=aliases)
         fields = schema.get("fields")
         if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
             raise refused(f"invalid: the record {_shown(full)} has no list of fields")
@@ -173,6 +194,12 @@ class _Schema:
             least=sum(child.least for child in children),
             cells=1 + sum(child.cells for child in children),
             density=sum(child.density for child in children),
+            name=name,
+            aliases=aliases,
+            rules=tuple(
+                FieldRule(_aliases(field), "default" in field, field.get("default"))
+                for field in fields
+            ),
         )
 
     def _union(
@@ -188,6 +215,16 @@ class _Schema:
             cells=1 + sum(child.cells for child in children),
             density=sum(child.density for child in children),
         )
+
+
+def _aliases(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    found = schema.get("aliases")
+    names = found if isinstance(found, list) else []
+    return tuple(_unqualified(name) for name in names if isinstance(name, str))
+
+
+def _unqualified(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 def _full(name: str, space: str) -> str:

@@ -134,10 +134,15 @@ def column(node: AvroType, stored: pa.Array, meaning: Meaning) -> pa.Array:
     return found
 
 
-def _symbols(node: AvroType, stored: pa.Array) -> pa.Array:
+def check_symbols(node: AvroType, stored: pa.Array) -> None:
+    """Raise `FileFailed` for a number that is no symbol of an enum."""
     lowest, highest = pc.min_max(stored).as_py().values()
     if lowest is not None and not 0 <= lowest <= highest < len(node.names):
         raise damaged_block("an enum has no such symbol")
+
+
+def _symbols(node: AvroType, stored: pa.Array) -> pa.Array:
+    check_symbols(node, stored)
     return pa.array(node.names, pa.string()).take(stored)
 
 

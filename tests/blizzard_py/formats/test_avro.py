@@ -13,8 +13,7 @@ import sys
 import time
 import uuid
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -38,13 +37,11 @@ from blizzard_py.formats.names import format_of
 from blizzard_py.formats.ndjson.lines import NdjsonFormat
 from blizzard_py.formats.protocol import BadLine, Parsed
 from blizzard_py.job import FieldSpec, FileLimits, RowSchema
-from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece, RefusedRecord
+from tests.support.avro_files import AVRO, SYNC, MemoryFile, container, parsed_of, varint, written
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
 
-AVRO = AvroOptions(type="avro")
-SYNC = b"S" * 16
 ID = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]}
 EVENT = {
     "type": "record",
@@ -76,71 +73,10 @@ def events(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def written(
-    schema: Any, rows: Sequence[Any], codec: str = "null", block_bytes: int = 16_000
-) -> bytes:
-    out = io.BytesIO()
-    fastavro.writer(out, schema, rows, codec=codec, sync_interval=block_bytes, sync_marker=SYNC)
-    return out.getvalue()
-
-
-def varint(number: int) -> bytes:
-    number = (number << 1) ^ (number >> 63)
-    found = bytearray()
-    while number & ~127:
-        found.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*found, number])
-
-
-def container(schema: Any, blocks: Sequence[tuple[int, bytes]], codec: bytes = b"null") -> bytes:
-    text = schema if isinstance(schema, bytes) else json.dumps(schema).encode()
-    out = b"Obj\x01" + varint(2)
-    for part in (b"avro.schema", text, b"avro.codec", codec):
-        out += varint(len(part)) + part
-    out += varint(0) + SYNC
-    for count, data in blocks:
-        out += varint(count) + varint(len(data)) + data + SYNC
-    return out
-
-
-@dataclass
-class MemoryFile:
-    """A source file in memory, read in blocks of a size."""
-
-    data: bytes
-    block: int = 1 << 20
-    path: str = "a.avro"
-    expansion: Expansion = field(default_factory=lambda: Expansion(1, 1))
-
-    @property
-    def size(self) -> int:
-        return len(self.data)
-
-    def blocks(self) -> Iterator[bytes]:
-        for at in range(0, len(self.data), self.block):
-            yield self.data[at : at + self.block]
-
-    def count_unpacked(self, size: int) -> None:
-        pass
-
-
 def pieces_of(
     data: bytes, fields: tuple[FieldSpec, ...], block: int = 1 << 20
 ) -> list[Piece | RefusedRecord]:
     return list(format_of(AVRO).pieces(MemoryFile(data, block), RowSchema(fields)))
-
-
-def parsed_of(
-    data: bytes,
-    fields: tuple[FieldSpec, ...],
-    options: AvroOptions = AVRO,
-    **schema: Any,
-) -> list[Parsed]:
-    form = format_of(options)
-    decoder = form.decoder(RowSchema(fields, **schema), tolerant=True, fast=True)
-    found = form.pieces(MemoryFile(data), RowSchema(fields))
-    return [decoder.decode(piece) for piece in found if isinstance(piece, Piece)]
 
 
 def rows_of(data: bytes, fields: tuple[FieldSpec, ...], **options: Any) -> list[Any]:

@@ -1,0 +1,82 @@
+"""Avro object container files in memory, and what the format makes of them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import fastavro
+
+from blizzard_core.settings.formats import AvroOptions
+from blizzard_py.formats.names import format_of
+from blizzard_py.formats.protocol import Parsed
+from blizzard_py.job import FieldSpec, RowSchema
+from blizzard_py.lines.expansion import Expansion
+from blizzard_py.lines.framing import Piece
+
+AVRO = AvroOptions(type="avro")
+SYNC = b"S" * 16
+
+
+def written(
+    schema: Any, rows: Sequence[Any], codec: str = "null", block_bytes: int = 16_000
+) -> bytes:
+    out = io.BytesIO()
+    fastavro.writer(out, schema, rows, codec=codec, sync_interval=block_bytes, sync_marker=SYNC)
+    return out.getvalue()
+
+
+def varint(number: int) -> bytes:
+    number = (number << 1) ^ (number >> 63)
+    found = bytearray()
+    while number & ~127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
+
+
+def container(schema: Any, blocks: Sequence[tuple[int, bytes]], codec: bytes = b"null") -> bytes:
+    text = schema if isinstance(schema, bytes) else json.dumps(schema).encode()
+    out = b"Obj\x01" + varint(2)
+    for part in (b"avro.schema", text, b"avro.codec", codec):
+        out += varint(len(part)) + part
+    out += varint(0) + SYNC
+    for count, data in blocks:
+        out += varint(count) + varint(len(data)) + data + SYNC
+    return out
+
+
+@dataclass
+class MemoryFile:
+    """A source file in memory, read in blocks of a size."""
+
+    data: bytes
+    block: int = 1 << 20
+    path: str = "a.avro"
+    expansion: Expansion = field(default_factory=lambda: Expansion(1, 1))
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def blocks(self) -> Iterator[bytes]:
+        for at in range(0, len(self.data), self.block):
+            yield self.data[at : at + self.block]
+
+    def count_unpacked(self, size: int) -> None:
+        pass
+
+
+def parsed_of(
+    data: bytes,
+    fields: tuple[FieldSpec, ...],
+    options: AvroOptions = AVRO,
+    **schema: Any,
+) -> list[Parsed]:
+    form = format_of(options)
+    decoder = form.decoder(RowSchema(fields, **schema), tolerant=True, fast=True)
+    found = form.pieces(MemoryFile(data), RowSchema(fields))
+    return [decoder.decode(piece) for piece in found if isinstance(piece, Piece)]

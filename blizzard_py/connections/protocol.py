@@ -20,6 +20,8 @@ on another machine. It has only the `Access`, the task's ``spec`` and the declar
   the kernel.
 * ``bytes``: NDJSON lines, each ended by a newline, whole lines only. They go through the line
   parser, as lines of files do.
+* ``BadRecord``: a record that is no row, with the reason and one line of text for its letter. The
+  kernel numbers it. A replay reads the text as NDJSON, so it must not become another row.
 
 A reader raises `Unavailable` for a temporary failure, else `SourceError`. In both cases nothing of
 the task counts. Memory is limited however much there is to read: a batch has at most 64 Ki rows or
@@ -39,9 +41,11 @@ import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.placeholders import Values
+from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, Nulls, ReadTask, Window
 
+Rows: TypeAlias = pa.RecordBatch | bytes | BadRecord
 ColumnKind = Literal["time", "date", "number", "text", "other"]
 
 
@@ -166,7 +170,4 @@ class Reader(Protocol):
 
     def __call__(
         self, access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
-    ) -> Iterator[pa.RecordBatch | bytes]: ...
-
-
-Rows: TypeAlias = pa.RecordBatch | bytes
+    ) -> Iterator[Rows]: ...

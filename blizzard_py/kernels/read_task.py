@@ -29,6 +29,7 @@ from blizzard_core.limits import ROW_BYTES
 from blizzard_core.settings.format_options import ValueOptions
 from blizzard_core.settings.formats import FormatSettings
 from blizzard_core.storage.protocol import Storage, join
+from blizzard_py.connections.protocol import Rows
 from blizzard_py.formats.conform import Conformer
 from blizzard_py.formats.ndjson.columns import RecordSchema
 from blizzard_py.formats.ndjson.parse import LineParser
@@ -103,7 +104,7 @@ def _notation_of(form: FormatSettings | None) -> TextOptions | None:
 
 
 # The result of a reader for a task's spec.
-Reads: TypeAlias = Callable[[Mapping[str, Any]], Iterable[pa.RecordBatch | bytes]]
+Reads: TypeAlias = Callable[[Mapping[str, Any]], Iterable[Rows]]
 
 
 def read_item(task: ReadingTask, read: Reads, sink: Storage, attempt_id: int) -> TaskReport:
@@ -116,7 +117,7 @@ def read_item(task: ReadingTask, read: Reads, sink: Storage, attempt_id: int) ->
 
 
 def run_read_task(
-    task: ReadingTask, rows: Iterable[pa.RecordBatch | bytes], sink: Storage, attempt_id: int
+    task: ReadingTask, rows: Iterable[Rows], sink: Storage, attempt_id: int
 ) -> TaskReport:
     """Ingest the reader's rows for the task's only slice and report its item as ingested.
 
@@ -149,7 +150,7 @@ def _report(
             raise
 
 
-_Part: TypeAlias = tuple[UnitSlice, Iterable[pa.RecordBatch | bytes]]
+_Part: TypeAlias = tuple[UnitSlice, Iterable[Rows]]
 
 
 class _NotRead(Exception):  # not an error of the task
@@ -161,8 +162,8 @@ class _NotRead(Exception):  # not an error of the task
 
 
 def _mark_source_errors(
-    rows: Iterable[pa.RecordBatch | bytes],
-) -> Iterator[pa.RecordBatch | bytes]:
+    rows: Iterable[Rows],
+) -> Iterator[Rows]:
     try:
         yield from rows
     except (SourceError, StorageError) as error:
@@ -230,12 +231,15 @@ class _Run:
         for outputs in self._begun:
             outputs.discard()
 
-    def _ingest(self, rows: Iterable[pa.RecordBatch | bytes]) -> None:
+    def _ingest(self, rows: Iterable[Rows]) -> None:
         for some in rows:
             if isinstance(some, bytes):
                 self._bytes += len(some)
                 for chunk in framed([some]):
                     self._lines(chunk)
+            elif isinstance(some, BadRecord):
+                self._bytes += some.length
+                self._refuse(some)
             else:
                 self._bytes += some.nbytes
                 self._batch(some)
@@ -270,6 +274,13 @@ class _Run:
     def _bad_row(self, batch: pa.RecordBatch, row: int, number: int, reason: str) -> None:
         text = self._conformer.text_of(batch, row)
         self._letter(BadRecord(number, 0, len(text), text, reason))
+
+    def _refuse(self, bad: BadRecord) -> None:
+        """Add the letter of a record that the reader could not make a row of, unless it has one."""
+        number = self._read
+        self._read += 1
+        if not self._filter.needs_check or self._filter.fresh_lines([bad.head]).all():
+            self._letter(replace(bad, index=number))
 
     def _lines(self, chunk: Piece | RefusedRecord) -> None:
         if isinstance(chunk, RefusedRecord):

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_py.connections.protocol import Reader, SourceConnection, WindowSplit
+from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 
@@ -24,13 +25,15 @@ def through_json(task: ReadTask) -> ReadTask:
 def rows_of(
     reader: Reader, access: Access, tasks: Sequence[ReadTask], fields: Sequence[FieldSpec] = ()
 ) -> list[dict[str, Any]]:
-    """Return the rows of these tasks, one dictionary each; lines of NDJSON too."""
+    """Return the rows of these tasks, one dictionary each; lines of NDJSON too, no bad records."""
     found: list[dict[str, Any]] = []
     for task in map(through_json, tasks):
         for rows in reader(access, task.spec, fields):
             if isinstance(rows, bytes):
                 assert rows.endswith(b"\n")
                 found += [json.loads(line) for line in rows.split(b"\n")[:-1]]
+                continue
+            if isinstance(rows, BadRecord):
                 continue
             assert isinstance(rows, pa.RecordBatch)
             assert 0 < rows.num_rows <= 1 << 16

@@ -17,6 +17,7 @@ from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_py.app.queries.table import TableQueries
 from blizzard_py.connections.lakes import scanned
 from blizzard_py.connections.protocol import ReadSelection
+from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 from tests.support.lake_reading import Poller, through_json
@@ -84,4 +85,6 @@ def lines_of(source: Poller) -> list[bytes]:
         for rows in source.reader(source.access, through_json(task).spec, source.fields):
             if isinstance(rows, bytes):
                 found += rows.splitlines()
+            if isinstance(rows, BadRecord):
+                found.append(rows.head)
     return found

@@ -33,7 +33,7 @@ from blizzard_py.connections.lakes.filters import Filter, parse
 from blizzard_py.connections.lakes.locations import StorageCache, storage_options, translate_errors
 from blizzard_py.connections.lakes.window import RowWindow, mask
 from blizzard_py.connections.lakes.window_rows import check_unchanged
-from blizzard_py.connections.protocol import ReadSelection
+from blizzard_py.connections.protocol import ReadSelection, Rows
 from blizzard_py.formats.names import check_format, format_of
 from blizzard_py.formats.protocol import BadRecord, SourceRows, TableDecoder
 from blizzard_py.formats.source_file import SourceFile
@@ -125,17 +125,15 @@ def connect(access: Access, selection: ReadSelection) -> DirectoryConnection:
     return DirectoryConnection(access, selection, form)
 
 
-def read(
-    access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
-) -> Iterator[pa.RecordBatch | bytes]:
-    """Yield the rows of the window, unconverted, and lines for records that are no rows.
+def read(access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]) -> Iterator[Rows]:
+    """Yield the rows of the window, unconverted, and the records that are no rows.
 
     A `Reader` of `blizzard_py.connections.protocol`.
     """
     stores = StorageCache(storage_options(access))
     options = _options(access)
-    has_lines = _has_lines(options)
-    choice = _RowChoice(access.driver, has_lines, window_of(spec), parse(spec["filter"]))
+    choice = _RowChoice(window_of(spec), parse(spec["filter"]))
+    letters = _Letters(access.driver, options)
     keys = key_fields(choice.columns, fields)
     wanted = [each.name for each in fields] or list(spec["columns"])
     declared = tuple(fields) or tuple(FieldSpec(name, "string", nullable=True) for name in wanted)
@@ -145,14 +143,14 @@ def read(
             check_unchanged(storage, file)
             is_known = False
             for found in scan(storage, file, options, declared, wanted, keys):
-                if not is_known and choice.lacks_watermark(found):
+                if not is_known and (missing := choice.missing_watermark(found)):
                     if file.has_bad:
-                        yield choice.unusable(found)
+                        yield letters.unusable(found, missing)
                     break
                 # Members of an archive have headers of their own; the first one decides.
                 is_known = is_known or len(found.schema) > 0
-                if found.bad and file.has_bad:
-                    yield b"".join(map(choice.bad_line, found.bad))
+                if file.has_bad:
+                    yield from map(letters.of, found.bad)
                 yield from choice.rows(found, [key.name for key in keys], file)
             check_unchanged(storage, file)
 
@@ -223,10 +221,8 @@ def _refused(record: RefusedRecord, options: FormatSettings) -> SourceRows:
 
 @dataclass(frozen=True, slots=True)
 class _RowChoice:
-    """The rows of a window that a filter keeps, and lines for what is no row."""
+    """The rows of a window that a filter keeps."""
 
-    driver: str
-    has_lines: bool
     window: RowWindow | None
     filter: Filter | None
 
@@ -263,29 +259,46 @@ class _RowChoice:
             found = mask(self.window, values, count, where)
         return found if self.filter is None else pc.and_(found, self.filter.keeps(values))
 
-    def lacks_watermark(self, found: SourceRows) -> bool:
-        """Return whether the file has none of the watermark's columns."""
+    def missing_watermark(self, found: SourceRows) -> tuple[str, ...]:
+        """Return the watermark's columns if the file has none of them, else nothing."""
         names = set(found.schema.names)
-        return self.window is not None and bool(names) and not names & set(self.window.columns)
+        columns = self.window.columns if self.window and names else ()
+        return () if names & set(columns) else columns
 
-    def unusable(self, found: SourceRows) -> bytes:
-        """Return the line for a file whose rows cannot be assigned to a window."""
-        columns = ", ".join(self.window.columns if self.window else ())
-        names = ",".join(found.schema.names)
-        return self._line(
-            f"no row is read: the file has no column {columns}; correct its header or set the"
-            f" option delimiter; the header is: {names}".encode("utf-8", "surrogateescape")
-        )
 
-    def bad_line(self, bad: BadRecord) -> bytes:
-        """Return a bad line as it is, another record as a line that is bad to the line parser."""
-        if self.has_lines:
+@dataclass(frozen=True, slots=True)
+class _Letters:
+    """Records that are no rows, for their letters.
+
+    Lines of JSON are left to the line parser. Rows of formats with types are JSON that becomes a
+    row once it fits. Other text might be another row to a replay, so it gets words before it.
+    """
+
+    driver: str
+    options: FormatSettings
+
+    def of(self, bad: BadRecord) -> Rows:
+        """Return a record for its letter."""
+        if _has_lines(self.options):
             return bad.head.replace(b"\n", b" ") + b"\n"
-        return self._line(f"{bad.reason}: ".encode() + bad.head)
+        if bad.head and self.options.type not in {"csv", "xml"}:
+            return BadRecord(0, 0, len(bad.head), bad.head, bad.reason)
+        return self._text(bad.reason, f"{bad.reason}: ".encode() + bad.head)
 
-    def _line(self, text: bytes) -> bytes:
+    def unusable(self, found: SourceRows, columns: Sequence[str]) -> BadRecord:
+        """Return the record for a file whose rows cannot be assigned to a window."""
+        lacks = ", ".join(columns)
+        reason = (
+            f"no row is read: the file has no column {lacks}; correct its header or set the option"
+            " delimiter"
+        )
+        names = ",".join(found.schema.names).encode("utf-8", "surrogateescape")
+        return self._text(reason, reason.encode() + b"; the header is: " + names)
+
+    def _text(self, reason: str, text: bytes) -> BadRecord:
         shown = text[:_BAD_BYTES].replace(b"\n", b" ").replace(b"\r", b" ")
-        return f"{self.driver} row, ".encode() + shown + b"\n"
+        head = f"{self.driver} row, ".encode() + shown
+        return BadRecord(0, 0, len(head), head, reason)
 
 
 def _plain(column: pa.Field) -> pa.Field:

@@ -9,6 +9,7 @@ import pytest
 
 from blizzard_py.connections.protocol import WindowSplit
 from blizzard_py.formats.csv.decode import table_names
+from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Window
 from tests.support.text_lakes import AT, ID, at, field, ids, lines_of, poller, put
@@ -24,8 +25,8 @@ def read(folder: Path, *fields: FieldSpec) -> tuple[list[tuple[Any, ...]], list[
     lines: list[bytes] = []
     for task in source.connect().tasks(everything, WindowSplit()):
         for found in source.reader(source.access, task.spec, source.fields):
-            if isinstance(found, bytes):
-                lines += found.splitlines()
+            if isinstance(found, BadRecord):
+                lines.append(found.head)
             else:
                 rows += [tuple(row.values()) for row in found.to_pylist()]
     return rows, lines

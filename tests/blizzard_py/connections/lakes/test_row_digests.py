@@ -15,6 +15,7 @@ import pytest
 
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.connections.protocol import WindowSplit
+from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.row_deduplication import RowFilter
 from blizzard_py.reading import DedupSpec, RowFingerprint, Window
@@ -112,7 +113,9 @@ def read(form: str, folder: Path, columns: tuple[str, ...], fields: tuple[FieldS
     tasks = connection.tasks(window, WindowSplit())
     return [
         # The words of this reason have changed. A record that is no row is never read again.
-        some.replace(b"not valid UTF-8", b"not UTF-8") if isinstance(some, bytes) else some
+        some.head.replace(b"not valid UTF-8", b"not UTF-8") + b"\n"
+        if isinstance(some, BadRecord)
+        else some
         for task in tasks
         for some in source.reader(source.access, task.spec, source.fields)
     ]
@@ -131,6 +134,13 @@ def recorded(form: str, data: bytes, folder: Path) -> dict[str, Any]:
         "whole": digests(everything, RowFingerprint(("at", "id", "v"), whole=True), folder),
         "key": digests(everything, RowFingerprint(("at", "id"), whole=False), folder),
     }
+
+
+def test_an_empty_last_field_is_null_behind_quotes(tmp_path: Path) -> None:
+    """Before, it was the empty text at the end of a file without a final line end."""
+    (tmp_path / "a.csv").write_bytes(b'id,at,v\n1,"%b",' % _AT)
+    [batch] = read("csv", tmp_path, (), (ID, AT, V))
+    assert batch.to_pylist() == [{"id": "1", "at": at(1), "v": None}]
 
 
 @pytest.mark.parametrize(("form", "name", "data"), CASES, ids=[f"{c[0]}-{c[1]}" for c in CASES])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import json
 import os
 import zipfile
 from pathlib import Path
@@ -18,6 +19,7 @@ from blizzard_core.settings.document import Config
 from blizzard_py.connections.lakes import scanned
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.formats.json_documents.records import read_records
+from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import ReadTask, Window
 from tests.support.lake_pipelines import poll
@@ -58,10 +60,11 @@ def window_of(found: Poller, low: float | None, up_to: float) -> list[Any]:
     ]
 
 
-def lines_in(found: list[Any], name: str) -> list[bytes]:
-    """Return the lines for records that are no rows."""
-    lines = [line for some in found if isinstance(some, bytes) for line in some.split(b"\n")[:-1]]
-    return [line for line in lines if not (SCANNED[name].driver == "json" and b'"id"' in line)]
+def bad_in(found: list[Any]) -> list[BadRecord]:
+    """Return the records that are no rows; of lines those without an id."""
+    lines = b"".join(some for some in found if isinstance(some, bytes)).split(b"\n")[:-1]
+    bad = [BadRecord(0, 0, len(line), line, "") for line in lines if b'"id"' not in line]
+    return bad + [some for some in found if isinstance(some, BadRecord)]
 
 
 @pytest.mark.parametrize("name", SCANNED)
@@ -87,7 +90,25 @@ def test_a_window_has_its_rows_of_a_file(tmp_path: Path, name: str) -> None:
     assert ids(rows_of(found.reader, found.access, tasks, FIELDS)) == [3, 4, 5]
 
 
-@pytest.mark.parametrize("name", ["csv", "ndjson", "json", "avro", "xml", "excel"])
+REASONS = {
+    "csv": "1 fields instead of 3",
+    "ndjson": "",
+    "json": "",
+    "avro": "column 'clock': 1000000000000000 is no time of a day",
+    "xml": "column 'id': comes several times; declare a list",
+    "excel": "column 'id': the error #DIV/0!; correct the sheet",
+}
+HEADS = {
+    "csv": b"csv row, 1 fields instead of 3: 2",
+    "ndjson": b"{",
+    "json": b"{",
+    "avro": b'{"id": 2,',
+    "xml": b"xml row, column 'id': comes several times; declare a list: <row>",
+    "excel": b'{"id": {"error": "#DIV/0!"},',
+}
+
+
+@pytest.mark.parametrize("name", REASONS)
 def test_a_bad_record_comes_once_with_the_highest_value(tmp_path: Path, name: str) -> None:
     form = SCANNED[name]
     path = form.write(tmp_path / "a", [row(1, 1), row(2, 2) | form.bad, row(3, 3)])
@@ -98,10 +119,10 @@ def test_a_bad_record_comes_once_with_the_highest_value(tmp_path: Path, name: st
     clock = [field("clock", "string")] if name == "avro" else []
     found = source(name, tmp_path, (*FIELDS, *clock))
     windows = [(None, 1), (1, 2), (2, 3)]
-    lines = [lines_in(window_of(found, low, up_to), name) for low, up_to in windows]
-    assert [len(each) for each in lines] == [0, 0, 1]
-    if form.driver != "json":
-        assert lines[2][0].startswith(f"{form.driver} row, ".encode())
+    bad = [bad_in(window_of(found, low, up_to)) for low, up_to in windows]
+    assert [len(each) for each in bad] == [0, 0, 1]
+    assert REASONS[name] in bad[2][0].reason
+    assert bad[2][0].head.startswith(HEADS[name])
 
 
 @pytest.mark.parametrize("name", ["csv", "avro", "orc", "excel"])
@@ -112,9 +133,10 @@ def test_a_file_without_the_watermark_is_one_bad_record(tmp_path: Path, name: st
     found = source(name, tmp_path)
     bound = found.connect().bound("rows", 0)
     assert "1 file without any value of at, such as b." in bound.warnings[0]
-    [line] = lines_in(window_of(found, None, 1), name)
-    assert line.startswith(f"{form.driver} row, no row is read: the file has no column at".encode())
-    assert lines_in(window_of(found, 1, 2), name) == []
+    [bad] = bad_in(window_of(found, None, 1))
+    assert bad.reason.startswith("no row is read: the file has no column at; correct its header")
+    assert bad.head.startswith(f"{form.driver} row, no row is read".encode())
+    assert bad_in(window_of(found, 1, 2)) == []
 
 
 @pytest.mark.parametrize("name", ["avro", "orc", "excel", "xml"])
@@ -316,3 +338,22 @@ def test_the_configuration_of_the_documentation_works(tmp_path: Path) -> None:
         1,
         3,
     ]
+
+
+@pytest.mark.parametrize("name", ["csv", "avro", "xml", "excel"])
+def test_a_bad_record_has_one_letter_with_its_reason(tmp_path: Path, name: str) -> None:
+    form = SCANNED[name]
+    marks = {"columns": ["at"], "backward": "1d", "reread": "new_only"}
+    clock = [field("clock", "string")] if name == "avro" else []
+    config = config_of(tmp_path, form.driver, form.format, marks, (*FIELDS, *clock))
+    path = form.write(tmp_path / "in" / "a", [row(1, 1), row(2, 2) | form.bad, row(3, 3)])
+    if name == "csv":
+        path.write_bytes(path.read_bytes() + b"2,2,2,2\r\n")
+    poll(config)
+    form.write(tmp_path / "in" / "b", [row(4, 4)])
+    poll(config)
+    paths = (tmp_path / "table" / "_blizzard" / "dlq").rglob("*.records.ndjson")
+    [letter] = [json.loads(line) for path in paths for line in path.read_bytes().splitlines()]
+    assert REASONS[name].replace("1 fields", "4 fields") in letter["error"]
+    good = [1, 2, 3, 4] if name == "csv" else [1, 3, 4]
+    assert [each["id"] for each in table(tmp_path)] == good

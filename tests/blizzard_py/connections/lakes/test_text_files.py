@@ -424,9 +424,8 @@ def test_a_file_of_bad_rows_alone_is_not_held(tmp_path: Path) -> None:
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"id,at\n" + b"1\n" * 600_000, 9))
     source = poller("csv", tmp_path, ())
     [task] = source.connect().tasks(Window(), WindowSplit())
-    found = [len(lines) for lines in source.reader(source.access, task.spec, source.fields)]
-    assert sum(found) == 600_000 * len("csv row, 1 fields instead of 2: 1\n")
-    assert max(found) <= 16 << 20
+    heads = {bad.head for bad in source.reader(source.access, task.spec, source.fields)}  # type: ignore[union-attr]  # all are bad
+    assert heads == {b"csv row, 1 fields instead of 2: 1"}
 
 
 def test_samples_of_deeply_nested_json_end_no_process(tmp_path: Path) -> None:

@@ -70,11 +70,16 @@ def footer_with(head: bytes, groups: list[bytes], rows: int) -> bytes:
     return rewrite_struct(head, 0, _FILE, {_ROWS: all_rows, _GROUPS: all_groups})[0]
 
 
+def file_without_pages(footer: bytes) -> pa.BufferReader:
+    """Return a file with this footer and no pages."""
+    parts = [PARQUET_MAGIC, footer, len(footer).to_bytes(4, "little"), PARQUET_MAGIC]
+    return pa.BufferReader(b"".join(parts))
+
+
 def metadata_of(footer: bytes) -> pq.FileMetaData:
     """Return the metadata that a reader finds in the footer. Raises `SchemaMismatch`."""
-    file = b"".join([PARQUET_MAGIC, footer, len(footer).to_bytes(4, "little"), PARQUET_MAGIC])
     try:
-        return pq.read_metadata(pa.BufferReader(file))
+        return pq.read_metadata(file_without_pages(footer))
     except (pa.ArrowException, OSError) as error:
         raise unreadable(str(error)) from None
 

@@ -143,7 +143,7 @@ class CopyRules:
             except (_Decode, SchemaMismatch) as error:
                 why = why or f"; row group {number + 1} was decoded: {error}"
         story = f"{len(groups)} of {found.num_row_groups:,} row groups were copied{why}"
-        with_nan = tuple(self._with_nan(file, found, groups))
+        with_nan = tuple(self._with_nan(file, footer, groups))
         copied = frozenset(group.number for group in groups)
         rest = ParquetFiles(self._options, copied) if why else None
         return CopyPlan(story, with_nan, schema, rest)
@@ -219,7 +219,7 @@ class CopyRules:
         return group
 
     def _with_nan(
-        self, file: OpenFile, found: pq.FileMetaData, groups: list[RowGroup]
+        self, file: OpenFile, footer: bytes, groups: list[RowGroup]
     ) -> Iterator[RowGroup]:
         """Yield the row groups with their columns that hold NaN.
 
@@ -232,7 +232,7 @@ class CopyRules:
             return
         stored = StoredFile(OpenRanges(file), file.path, file.size, file.path)
         numbers = tuple(group.number for group in groups)
-        order = DecodeCommand(found, file.size, numbers, names, allowed(file.size))
+        order = DecodeCommand(footer, file.size, numbers, names, allowed(file.size))
         with file_failures(file.path):
             batches = decoded(stored, order)
             for group in groups:

@@ -13,6 +13,7 @@ from blizzard_core.errors import SourceError
 from blizzard_core.limits import TABLE_FOOTER_BYTES
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.storage.range_file import Ranged, RangeFile
+from blizzard_core.table.row_groups import footer_of
 from blizzard_py.slices.column_order import Range
 
 
@@ -48,11 +49,12 @@ class StoredFile:
 
 
 class _FooterFile(RangeFile):
-    """A `RangeFile` that refuses a footer beyond its limit."""
+    """A `RangeFile` that refuses a footer beyond its limit, and keeps the file's ``tail``."""
 
     def __init__(self, stored: StoredFile) -> None:
         super().__init__(stored.source, stored.path, stored.size)
         self._where = stored.where
+        self.tail = b""
 
     def read(self, size: int | None = -1) -> bytes:
         if size is None or not 0 <= size <= TABLE_FOOTER_BYTES:
@@ -60,15 +62,23 @@ class _FooterFile(RangeFile):
                 f"{self._where}: has a Parquet footer of more than {TABLE_FOOTER_BYTES >> 20} MiB;"
                 " rewrite the file with larger row groups, or as several files"
             )
-        return super().read(size)
+        start = self.tell()
+        data = super().read(size)
+        known = self._size - len(self.tail)
+        if start < known <= start + len(data):
+            self.tail = data[: known - start] + self.tail
+        return data
 
 
 class ParquetFooter(pq.ParquetFile):  # type: ignore[misc]  # pyarrow ships no types
     """A Parquet file's footer, and where its rows are."""
 
     def __init__(self, stored: StoredFile) -> None:
-        super().__init__(pa.PythonFile(_FooterFile(stored), mode="r"), pre_buffer=False)
+        file = _FooterFile(stored)
+        super().__init__(pa.PythonFile(file, mode="r"), pre_buffer=False)
         self.stored = stored
+        # Another process reads it again: pyarrow dies of writing some that it has read.
+        self.footer = footer_of(file.tail)
         self.ranges: dict[str, list[Range]] = {}  # cached results
 
 

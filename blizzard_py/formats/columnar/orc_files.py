@@ -31,7 +31,7 @@ class OrcFiles(BatchFormat):
     def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece]:
         """Yield the batches of all stripes."""
         stored = StoredFile(OpenRanges(file), file.path, file.size, file.path, "ORC")
-        command = DecodeCommand(None, file.size, (), (), allowed(file.size), "orc schema")
+        command = DecodeCommand(b"", file.size, (), (), allowed(file.size), "orc schema")
         with file_failures(file.path):
             [nothing] = decoded(stored, command)
             columns = FileColumns(nothing.schema)

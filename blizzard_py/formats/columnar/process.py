@@ -21,13 +21,14 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from blizzard_core.limits import TABLE_ROW_BYTES
 from blizzard_core.storage.range_file import RangeFile
+from blizzard_core.table.row_groups import file_without_pages
 from blizzard_py.formats.columnar.int96 import exact_times, int96_columns
 from blizzard_py.formats.columnar.statistics import as_batch, group_ranges
 from blizzard_py.slices.digests import with_leaves
@@ -50,11 +51,11 @@ _VIEW_IDS = frozenset(kind.id for kind in _VIEWS)
 class DecodeCommand(NamedTuple):
     """The columns to decode of a file, within ``allowed`` bytes.
 
-    ``metadata`` and ``groups`` are of Parquet. ``ranges`` asks for the footer's ranges of the one
+    ``footer`` and ``groups`` are of Parquet. ``ranges`` asks for the footer's ranges of the one
     column instead of rows, ``orc schema`` for a batch without rows.
     """
 
-    metadata: Any
+    footer: bytes
     size: int
     groups: tuple[int, ...]
     columns: tuple[str, ...]
@@ -130,7 +131,7 @@ class _Parquet:
     def __init__(self, opened: Callable[[], RangeFile], order: DecodeCommand) -> None:
         piece = _PIECES_BYTES // max(1, len(order.columns))
         self._opened = opened
-        self._metadata = order.metadata
+        self._metadata = pq.read_metadata(file_without_pages(order.footer))
         self._buffer = max(_LEAST_PIECE, min(_LARGEST_PIECE, piece))
         self.coarse = self._open("us")
         self.metadata = self.coarse.metadata

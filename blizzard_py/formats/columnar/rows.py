@@ -95,7 +95,7 @@ def batches(
     present = set(file.schema_arrow.names)
     wanted = tuple(name for name in columns if name in present)
     size = file.stored.size
-    order = process.DecodeCommand(file.metadata, size, tuple(groups), wanted, allowed(size))
+    order = process.DecodeCommand(file.footer, size, tuple(groups), wanted, allowed(size))
     yield from decoded(file.stored, order)
 
 
@@ -120,7 +120,7 @@ def ranges(file: ParquetFooter, name: str) -> list[Range]:
     Raises `SourceError` if the footer contradicts itself.
     """
     size = file.stored.size
-    order = process.DecodeCommand(file.metadata, size, (), (name,), allowed(size), "ranges")
+    order = process.DecodeCommand(file.footer, size, (), (name,), allowed(size), "ranges")
     try:
         return [one for batch in _answers(file.stored, order) for one in from_batch(batch)]
     except _Ended as error:

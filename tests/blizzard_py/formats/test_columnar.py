@@ -129,6 +129,15 @@ def test_a_file_whose_columns_cannot_fit_is_quarantined_alone(tmp_path: Path, ki
     assert "column 'at' is bool, which cannot be timestamp" in found[f"c.{kind}"]
 
 
+def test_a_footer_that_pyarrow_cannot_write_is_read(tmp_path: Path) -> None:
+    """It ends the process that tries, so no footer is handed on in pyarrow's form."""
+    world = harness(tmp_path, "parquet")
+    data = written("parquet", pa.table({"id": [1, 2], "note": ["a", "b"]}))
+    world.put("a.parquet", edited(data, lambda tree: tree.update({8: (12, {})})))
+    world.put("b.parquet", written("parquet", pa.table({"id": [3], "note": ["c"]})))
+    assert world.ids(world.run_task()) == [1, 2, 3]
+
+
 def test_a_file_without_a_known_column_names_those_it_has(tmp_path: Path) -> None:
     world = harness(tmp_path, "parquet")
     world.put("a.parquet", written("parquet", pa.table({"ID": [1], "Note": ["x"]})))

@@ -528,3 +528,23 @@ def test_copied_and_decoded_outputs_merge(tmp_path: Path) -> None:
     result = world.ingest(engine=DirectEngine())
     assert [output.rows for output in result.outputs] == [12]
     assert world.ids(result) == [*range(1, 6), *range(10, 15), 20, 21]
+
+
+def test_random_footers_cost_only_their_file(tmp_path: Path) -> None:
+    """Penguin takes what is copied of them, and rows of a good file in the same output."""
+    data, good = written(table()), written(table(20, seed=3))
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    outcomes = set()
+    for seed in range(60):
+        draw, changed_data = random.Random(seed), bytearray(data)
+        changed_data[draw.randrange(footer, len(data) - 4)] ^= 1 << draw.randrange(8)
+        world = harness(tmp_path / str(seed))
+        world.put("a.parquet", bytes(changed_data))
+        world.put("b.parquet", good)
+        report = world.run_task()
+        statistics(world, report)
+        files = by_path(report)
+        assert files["b.parquet"].rows == 20
+        outcomes.add((files["a.parquet"].outcome, story(report)[:1]))
+    assert ("ingested", "2") in outcomes
+    assert "quarantined" in {outcome for outcome, _ in outcomes}

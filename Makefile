@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-dev demo demo-tables demo-units demo-event-time test check bench-ingest bench-formats bench-discovery bench-penguin bench-tables bench-units bench-event-time chaos chaos-groups simulate fuzz soak audit sbom pins image image-test docs docs-site lock clean kernel fuzz-fast chaos-event-time
+.PHONY: help setup setup-dev demo demo-tables demo-units demo-event-time test check bench-ingest bench-formats bench-light bench-discovery bench-penguin bench-tables bench-units bench-event-time chaos chaos-groups simulate fuzz soak audit sbom pins image image-test docs docs-site lock clean kernel fuzz-fast chaos-event-time
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."

@@ -54,6 +54,13 @@ class Archive:
                 raise FileFailed("parse", f"the part {name!r} has more than {most:,} bytes")
             yield block
 
+    def count_unpacked(self, size: int) -> None:
+        """Count bytes that its reader copies from what was unpacked, as `blocks` counts its own.
+
+        Raises `FileFailed` if the file becomes too much for its size.
+        """
+        self._file.count_unpacked(size)
+
     def _unpacked(self, name: str, member: Member) -> Iterator[bytes]:
         try:
             for block in member_blocks(member, self._read):

@@ -36,8 +36,10 @@ _BUILT_IN = {
     22: "both",
     46: "elapsed",
 }
-_LITERALS = re.compile(r'"[^"]*"?|\\.|_.|\*.|[Ee][+-](?=[0#?])', re.DOTALL)
-_ELAPSED = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
+_LITERALS = re.compile(r'"[^"]*"?|\\.|_.|\*.', re.DOTALL)
+_ELAPSED = re.compile(r"\[(?:h+|m+|s+)\]")
+# Digits of a number, which no date has; a time has some behind its seconds.
+_DIGITS = re.compile(r"(?<!s)[.,]0|(?<![.,0])0|[#?]")
 _BRACKETS = re.compile(r"\[[^\]]*\]?")
 _AM_PM = re.compile(r"am/pm|a/p")
 
@@ -46,12 +48,12 @@ def moment_kind(number: int, code: str | None) -> str:
     """Return what a number format shows: ``date``, ``time``, ``both``, ``elapsed``, or nothing."""
     if code is None:
         return _BUILT_IN.get(number, "")
-    plain = _LITERALS.sub("", code.partition(";")[0])
-    if _ELAPSED.search(plain):
-        return "elapsed"
-    plain = _BRACKETS.sub("", plain).lower()
-    if "general" in plain:
+    first = _LITERALS.sub("", code).partition(";")[0].lower()
+    plain = _BRACKETS.sub("", _ELAPSED.sub("s", first))
+    if _DIGITS.search(plain) or "general" in plain:
         return ""
+    if _ELAPSED.search(first):
+        return "elapsed"
     rest = _AM_PM.sub("h", plain)
     has_time = "h" in rest or "s" in rest
     has_date = bool(set("ydge") & set(rest)) or ("m" in rest and not has_time) or "mmm" in rest
@@ -60,17 +62,25 @@ def moment_kind(number: int, code: str | None) -> str:
     return "time" if has_time else ""
 
 
-@lru_cache(4096)
 def number_cell(text: str) -> str:
     """Return a number as Excel shows the plain number: ``1``, never ``1.0``.
 
     A binary fraction has its shortest digits, an integer all of its digits.
     """
+    return _number_cell(text) if len(text) <= _NUMBER_CHARACTERS else _no_number(text)
+
+
+def _no_number(text: str) -> str:
+    return f"{NO_VALUE}{text[:40]!r} is no number"
+
+
+@lru_cache(4096)  # only short texts come here, since all of them are kept
+def _number_cell(text: str) -> str:
     if _SIMPLE.fullmatch(text):
         return LITERAL + text
     text = text.strip()
-    if len(text) > _NUMBER_CHARACTERS or not _NUMBER.fullmatch(text):
-        return f"{NO_VALUE}{text[:40]!r} is no number"
+    if not _NUMBER.fullmatch(text):
+        return _no_number(text)
     if abs(float(text)) == float("inf"):
         return f"{NO_VALUE}{text[:40]} is beyond Excel's numbers"
     value = Decimal(text)
@@ -86,14 +96,23 @@ def number_cell(text: str) -> str:
     return LITERAL + (plain.rstrip("0").rstrip(".") if "." in plain else plain)
 
 
-@lru_cache(4096)
 def moment_cell(text: str, kind: str, *, is_1904: bool) -> str:
     """Return the date or time that a number is, as ISO 8601 with milliseconds, Excel's finest."""
-    found = number_cell(text)
+    if len(text) > _NUMBER_CHARACTERS:
+        return _no_number(text)
+    return _moment_cell(text, kind, is_1904=is_1904)
+
+
+@lru_cache(4096)
+def _moment_cell(text: str, kind: str, *, is_1904: bool) -> str:
+    found = _number_cell(text)
     if found[0] != LITERAL:
         return found
     shown = found[1:]
-    millis = round(max(-_FAR, min(_FAR, float(shown))) * _DAY)
+    serial = max(-_FAR, min(_FAR, float(shown)))
+    millis = round(serial * _DAY)
+    if kind == "time" and serial < 1 and millis == _DAY:
+        millis -= 1  # no time of a day is rounded to the next one
     days, rest = divmod(millis, _DAY)
     if kind == "elapsed":
         return f"{MOMENT}{'-' if millis < 0 else ''}{_clock(abs(millis))}"

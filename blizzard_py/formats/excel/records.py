@@ -50,7 +50,7 @@ class ExcelFormat(TypedFormat):
             given = self.options.columns or [spec.name for spec in schema.fields]
             names = dict(enumerate(given, address.first_column))
         check_names(list(names.values()), schema)
-        yield from _pieces(filled, names, file, len(schema.fields))
+        yield from _pieces(filled, names, len(schema.fields))
 
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> ExcelDecoder:  # noqa: ARG002  # there is no compiled code
         """Return the decoder of these columns."""
@@ -89,13 +89,13 @@ def _header_names(header: Row, schema: RowSchema) -> dict[int, str]:
 
 
 def _pieces(
-    rows: Iterator[Row], names: Mapping[int, str], file: OpenFile, fields: int
+    rows: Iterator[Row], names: Mapping[int, str], fields: int
 ) -> Iterator[Piece | RefusedRecord]:
     last = 0  # the row before
     part = _Part(names)
     for row in rows:
         if part.numbers and (part.is_full or row.size > EXCEL_ROW_BYTES):
-            yield part.piece(last, file, fields)
+            yield part.piece(last, fields)
             last, part = part.numbers[-1], _Part(names)
         if row.size > EXCEL_ROW_BYTES:
             reason = f"longer than {EXCEL_ROW_BYTES:,} characters"
@@ -105,7 +105,7 @@ def _pieces(
         else:
             part.add(row)
     if part.numbers:
-        yield part.piece(last, file, fields)
+        yield part.piece(last, fields)
 
 
 class _Part:
@@ -135,9 +135,8 @@ class _Part:
         self.numbers.append(row.number)
         self._size += row.size
 
-    def piece(self, last: int, file: OpenFile, fields: int) -> Piece:
-        """Return the rows, which follow row ``last``. Raises `FileFailed` for too many."""
-        file.count_unpacked(self._size)
+    def piece(self, last: int, fields: int) -> Piece:
+        """Return the rows, which follow row ``last``."""
         rows = len(self.numbers)
         arrays, names = [pa.array(self.numbers, pa.int64())], [NUMBERS]
         for column, cells in sorted(self._columns.items()):

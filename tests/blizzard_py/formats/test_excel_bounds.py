@@ -144,13 +144,20 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
 """
 
 
-@pytest.mark.parametrize("shape", ["texts", "small texts", "names", "wide"])
+@pytest.mark.parametrize("shape", ["texts", "small texts", "one text", "numbers", "names", "wide"])
 def test_memory_is_bounded_whatever_a_workbook_holds(tmp_path: Path, shape: str) -> None:
     rows, texts = ONE, ""
     if shape == "texts":
         texts = f"<si><t>{'x' * 1000}</t></si>" * 200_000
     elif shape == "small texts":
         texts = "<si><t>x</t></si>" * 1_000_000
+    elif shape == "one text":
+        texts = f"<si><t>{'x' * (8 << 20)}</t></si>"
+        rows = named("id") + row('<c t="s"><v>0</v></c>') * 60
+    elif shape == "numbers":
+        rows = named("id") + "".join(
+            row(f"<c><v>{at}{'1' * (8 << 20)}</v></c>") for at in range(60)
+        )
     elif shape == "names":
         rows = named("id") + "".join(f"<a{at} b{at}='1'/>" for at in range(300_000))
     else:

@@ -45,6 +45,8 @@ class TextFormat:
         if self.options.whole_text:
             yield _one_piece(blocks, file.path)
             return
+        if not self.options.line_sep:
+            blocks = _with_last_return(blocks)
         for item in framed(blocks, end=self._end):
             yield from [item] if isinstance(item, RefusedRecord) else _portions(item, self._end)
 
@@ -146,6 +148,16 @@ class TextDecoder:
 
     def _stripped(self, line: bytes) -> bytes:
         return line.removesuffix(b"\r") if self._drops_returns else line
+
+
+def _with_last_return(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    r"""End a last line that ends with `\r` alone, so that `\r` stays text."""
+    last = b""
+    for block in blocks:
+        last = block[-1:] or last
+        yield block
+    if last == b"\r":
+        yield b"\r\n"
 
 
 def _one_piece(blocks: Iterator[bytes], path: str) -> Piece:

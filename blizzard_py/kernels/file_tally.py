@@ -20,13 +20,13 @@ Outcome = tuple[Piece, Parsed] | BadLine | RefusedRecord  # for an item of `Form
 
 
 def outcome_of(decoder: Decoder | IsolatedDecoder, item: Piece | RefusedRecord) -> Outcome:
-    """Return the piece with its rows, or its error."""
+    """Return the piece with its rows, or its error, whose number counts from before the piece."""
     if isinstance(item, RefusedRecord):
         return item
     try:
         return item, decoder.decode(item)
     except BadLine as error:
-        return error
+        return BadLine(item.skipped + error.index, error.reason)
     except FileFailed as error:
         raise error.within(item.member) from error
 

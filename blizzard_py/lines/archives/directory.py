@@ -2,7 +2,8 @@
 
 Readers of zip differ in what they make of archives that contradict themselves. Here each field that
 is written twice must be equal, and nothing is searched for or repaired: another reading would have
-other rows. Bytes that no entry names are allowed, since tools leave them when they replace members.
+other rows. Bytes that no entry names are allowed, such as a program in front. A member there is
+not: its rows would be missing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _ENTRY = struct.Struct("<4s6H3I5H2I")
 _LOCAL = struct.Struct("<4s5H3I2H")
 _END_MARK, _LOCATOR_MARK, _WIDE_END_MARK = b"PK\5\6", b"PK\6\7", b"PK\6\6"
 _ENTRY_MARK, _LOCAL_MARK = b"PK\1\2", b"PK\3\4"
+# A member's sizes may follow it, with a mark and in 64 bits.
+_SIZES_BYTES = 24
 _MOST_TAIL = _WIDE_END.size + _LOCATOR.size + _END.size + 0xFFFF
 # Values that stand in a field of 64 bits elsewhere.
 _WIDE, _WIDE_COUNT = 0xFFFFFFFF, 0xFFFF
@@ -36,6 +39,7 @@ _SIZES_FOLLOW = 1 << 3
 _UTF8 = 1 << 11
 # The type of a Unix file, in an entry's attributes.
 _LINK = 0xA
+_UNLISTED = "it holds a member that its directory lacks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,12 @@ class Member:
     def is_folder(self) -> bool:
         """True for a directory."""
         return self.name.endswith("/") and not self.size
+
+    @property
+    def may_hide_another(self) -> bool:
+        """True if another member fits behind it."""
+        least = _LOCAL.size + len(self.raw_name) + self.stored
+        return self.end - self.offset > least + _LOCAL.size
 
     @property
     def is_encrypted(self) -> bool:
@@ -90,6 +100,8 @@ def read_directory(read: ReadRange, size: int) -> list[Member]:
     starts = sorted({member.offset for member in members})
     if len(starts) < len(members) or (starts and starts[-1] >= offset):
         raise damaged("zip", "its members overlap")
+    if starts[:1] != [0] and offset and read(0, len(_LOCAL_MARK)) == _LOCAL_MARK:
+        raise damaged("zip", _UNLISTED)
     ends = dict(pairwise([*starts, offset]))
     members.sort(key=lambda member: member.offset)
     return [replace(member, end=ends[member.offset]) for member in members]
@@ -98,7 +110,8 @@ def read_directory(read: ReadRange, size: int) -> list[Member]:
 def data_range(member: Member, read: ReadRange) -> tuple[int, int]:
     """Return where a member's stream begins and ends.
 
-    Raises `FileFailed` if its own header differs from the directory's entry.
+    Raises `FileFailed` if its own header differs from the directory's entry, or if a member
+    follows that has no entry.
     """
     data = read(member.offset, member.offset + _LOCAL.size)
     if len(data) < _LOCAL.size or not data.startswith(_LOCAL_MARK):
@@ -120,6 +133,10 @@ def data_range(member: Member, read: ReadRange) -> tuple[int, int]:
     stop = start + member.stored
     if stop > member.end:
         raise damaged("zip", "its members overlap")
+    if member.end - stop > _LOCAL.size:
+        behind = read(stop, min(member.end, stop + _SIZES_BYTES + len(_LOCAL_MARK)))
+        if _LOCAL_MARK in behind:
+            raise damaged("zip", _UNLISTED)
     return start, stop
 
 

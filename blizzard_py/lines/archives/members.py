@@ -65,6 +65,9 @@ def member_streams(
     note_names([member.name for member in members])
     for member in members:
         _check_kind(member)
+    for entry in entries:
+        if entry.may_hide_another and (entry.is_folder or is_hidden(entry.name)):
+            data_range(entry, ahead.read)
     for member in members:
         try:
             blocks = _checked(member, ahead.read)

@@ -148,3 +148,22 @@ def test_a_sample_shows_records_as_json(tmp_path: Path) -> None:
     assert lines == [
         b'{"id":1,"note":"x","ok":true}', b'{"id":"007","note":null,"ok":false}',
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("attempt", [0, 1, 2])
+@pytest.mark.parametrize("choice", ["quarantine_file", "fail"])
+@pytest.mark.parametrize(
+    ("content", "skip", "line"),
+    [
+        (b"id,note\n1,a\nx,b\n", 0, 3),
+        (b"id,note\n1,a\n\n\nx,b\n", 0, 5),
+        (b"t\n\nid,note\n1,a\nx,b\n", 2, 5),
+        (b'id,note\n1,"a\nb"\n2,c\nx,b\n', 0, 5),
+    ],
+)
+def test_a_failure_names_the_line_of_the_file(
+    tmp_path: Path, content: bytes, skip: int, line: int, choice: str, attempt: int
+) -> None:
+    world = harness(tmp_path, options(skip_rows=skip), on_bad_record=choice)
+    world.put("a.csv", content)
+    assert by_path(world.run_task(attempt=attempt))["a.csv"].error.startswith(f"line {line}: ")

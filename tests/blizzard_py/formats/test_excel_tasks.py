@@ -221,3 +221,11 @@ def test_the_configuration_of_the_page_reads_a_workbook(tmp_path: Path) -> None:
         ),
     )
     assert [each["id"] for each in world.rows(world.run_task())] == [5]
+
+
+@pytest.mark.parametrize("attempt", [0, 1, 2])
+@pytest.mark.parametrize("choice", ["quarantine_file", "fail"])
+def test_a_failure_names_the_row_of_the_sheet(tmp_path: Path, choice: str, attempt: int) -> None:
+    world = harness(tmp_path, on_bad_record=choice)
+    world.put("a.xlsx", saved([["id"], [1], [], ["x"], [2]]))
+    assert by_path(world.run_task(attempt=attempt))["a.xlsx"].error.startswith("line 4: ")

@@ -113,6 +113,23 @@ def test_lines_end_with_another_character(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [(b"a\nb\r", ["a", "b\r"]), (b"\r", ["\r"]), (b"a\r\n", ["a"]), (b"a\rb", ["a\rb"])],
+)
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_a_lone_return_is_text(
+    tmp_path: Path, content: bytes, lines: list[str], attempt: int
+) -> None:
+    world = texts(tmp_path)
+    world.put("a.log", content)
+    world.put("b.log", b"c\n\xff\r")
+    report = world.run_task(attempt=attempt)
+    assert [text for path, _, text in rows_of(world, report) if path == "a.log"] == lines
+    [letter] = world.letters(report)
+    assert (letter["line"], letter["length"]) == (2, 2)
+
+
 @pytest.mark.parametrize("end", [b"\n", b";"])
 def test_lines_do_not_depend_on_blocks(end: bytes) -> None:
     lines = [b"a" * 60, b"", b"b" * 7, b"c" * 60, b"d"]

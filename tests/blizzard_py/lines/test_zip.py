@@ -7,7 +7,7 @@ import json
 import random
 import struct
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -207,7 +207,13 @@ def verdict(data: bytes) -> dict[str, bytes] | tuple[str, str]:
         (lambda data: with_field(data, entry_at(data) + 10, "H", 0), "own header differs"),
         (lambda data: with_field(data, 6, "H", 1), "own header differs"),
         (lambda data: data.replace(b"a.csv", b"b.csv", 1), "own header differs"),
-        (lambda data: with_field(data, entry_at(data) + 42, "I", 3), "a place without a member"),
+        (
+            lambda data: with_field(
+                data, entry_at(data, 1) + 42, "I", data.index(b"PK\3\4", 4) + 1
+            ),
+            "a place without a member",
+        ),
+        (lambda data: with_field(data, entry_at(data) + 42, "I", 3), "its directory lacks"),
         (lambda data: with_field(data, entry_at(data) + 34, "H", 1), "is in another file"),
         (lambda data: data + b"\n", "does not end with its directory"),
         (lambda data: b"#!" + data, "other bytes stand before it"),
@@ -254,6 +260,42 @@ def test_members_that_overlap_are_refused() -> None:
         longer = with_field(longer, at, "I", second + 100)
     with pytest.raises(FileFailed, match="its members overlap"):
         read(longer)
+
+
+def with_directory(entries: Sequence[bytes], data: bytes) -> bytes:
+    """Return an archive's members with this directory."""
+    found = b"".join(entries)
+    end = struct.pack(
+        "<4s4H2IH", b"PK\5\6", 0, 0, len(entries), len(entries), len(found), len(data), 0
+    )
+    return data + found + end
+
+
+@pytest.mark.parametrize("pack", [archive, streamed])
+@pytest.mark.parametrize(
+    "missing", [{"a"}, {"_b"}, {"c"}, {"d"}, {"c", "d"}, {"a", "_b", "c", "d"}]
+)
+def test_a_member_that_the_directory_lacks_is_refused(
+    pack: Callable[[Mapping[str, bytes]], bytes], missing: set[str]
+) -> None:
+    names = ["a", "_b", "c", "d"]
+    data = pack({name: b"id\n%d\n" % at for at, name in enumerate(names)})
+    begin, end = entry_at(data), data.rindex(b"PK\5\6")
+    entries = [b"PK\1\2" + entry for entry in data[begin:end].split(b"PK\1\2")[1:]]
+    listed = [entry for name, entry in zip(names, entries, strict=True) if name not in missing]
+    assert len(read(with_directory(entries, data[:begin]))) == 3
+    with pytest.raises(FileFailed, match="holds a member that its directory lacks"):
+        read(with_directory(listed, data[:begin]))
+
+
+def test_a_program_before_the_members_is_skipped() -> None:
+    program = b"#!/bin/sh\nPK\3\4\n" * 9
+    begin, end = entry_at(SMALL), SMALL.rindex(b"PK\5\6")
+    entries = [b"PK\1\2" + entry for entry in SMALL[begin:end].split(b"PK\1\2")[1:]]
+    for at, entry in enumerate(entries):
+        [offset] = struct.unpack_from("<I", entry, 42)
+        entries[at] = with_field(entry, 42, "I", offset + len(program))
+    assert read(with_directory(entries, program + SMALL[:begin])) == GOOD
 
 
 def test_an_archive_above_a_limit_is_quarantined() -> None:

@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote, urlsplit
 
 from benchmarks.discovery_cases import EDGE_HISTORY, NOW, BucketHistory, edge_cases
+from benchmarks.discovery_small import HEADER, measure_small
 from benchmarks.s3_stand_in import Counters, StandIn, stand_in
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Entry, Storage
@@ -283,6 +284,7 @@ def broken(rows: Sequence[Row]) -> list[str]:
         for row in rows
         if row.ours.requests > request_bound(row.active, row.new)
     ]
+    rows = [row for row in rows if BucketHistory(row.old, row.active).has_large_partitions]
     for active, new in dict.fromkeys((row.active, row.new) for row in rows):
         seen = {
             row.old: row.ours.requests for row in rows if (row.active, row.new) == (active, new)
@@ -363,6 +365,7 @@ def main() -> None:
                 done = f"{row.old:,} old, {row.active} active, {row.new} new"
                 print(f"\r{done:40}", end="", file=sys.stderr, flush=True)
         edges = measure_edges(server, EDGE_HISTORY)
+        small = list(measure_small(server, CONCURRENCY, 64 if options.quick else 2_000))
 
     print(f"\n{os.cpu_count()} cores, {CONCURRENCY} listings at once, medians of 3 polls")
     print("\nRequests, keys and answers (kB) of one poll\n")
@@ -383,6 +386,7 @@ def main() -> None:
         for label, new, cost in edges
     ]
     print(table(["poll", "new", "LIST", "tracked + 1 + new/1000", "keys"], lines))
+    print(f"\nSmall partitions: each range alone, and a poll\n\n{table(HEADER, small)}")
     print(f"\n{time.perf_counter() - start:.0f} s in all")
     problems = broken(rows)
     for problem in problems:

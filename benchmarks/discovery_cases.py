@@ -32,6 +32,11 @@ class BucketHistory:
         hours = (NEWEST_HOUR - timedelta(hours=back) for back in reversed(range(count)))
         return [hour.strftime("date=%Y-%m-%d/hour=%H") for hour in hours]
 
+    @property
+    def has_large_partitions(self) -> bool:
+        """Return whether no page reaches over a partition and the next one."""
+        return self.old >= self.active * FILES_PER_PARTITION
+
     def old_files(self) -> list[Entry]:
         partitions = self.partitions
         share, rest = divmod(self.old, len(partitions))
@@ -63,9 +68,14 @@ class BucketHistory:
             cut = max(0, len(names) - in_grace)
             old_names += names[:cut]
             recent += names[cut:]
-        known = mark_done(Progress(depth=2, floor=active[0]), old_names, NOW - 3600, _none_waits)
-        known = expire_grace(known, ScanTimes(NOW, NOW), GRACE_SECS, _none_waits)
+        known = all_done(Progress(depth=2, floor=active[0]), old_names)
         return mark_done(known, recent, NOW, _none_waits)
+
+
+def all_done(progress: Progress, paths: Sequence[str]) -> Progress:
+    """Return the progress with these files done longer ago than the grace period."""
+    done = mark_done(progress, paths, NOW - 3600, _none_waits)
+    return expire_grace(done, ScanTimes(NOW, NOW), GRACE_SECS, _none_waits)
 
 
 def _none_waits(_partition: str) -> None:

@@ -19,8 +19,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ from benchmarks.penguin_table import (
     sample_stats,
 )
 from blizzard_core.storage.opening import open_storage
-from blizzard_core.storage.protocol import Entry, ListingPage
+from blizzard_core.storage.protocol import Entry, ListingPage, Range
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.model import Rejection
 
@@ -124,11 +125,18 @@ class Full(Counting):
     files = 0
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
-        files = 0 if after.startswith("_penguin/") else self.files
-        for start in range(0, files, 1000):
+        if not after.startswith("_penguin/"):
+            yield from self._made()
+        yield from super().list_range(after, until)
+
+    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
+        pages = super().list_ranges(ranges)
+        return None if pages is None else chain(self._made(), pages)
+
+    def _made(self) -> Iterator[ListingPage]:
+        for start in range(0, self.files, 1000):
             paths = (path_of(number, self.files) for number in range(start, start + 1000))
             yield ListingPage(tuple(Entry(path, 1000, 0.0) for path in paths), 1, 1000)
-        yield from super().list_range(after, until)
 
 
 def sweep(root: Path, files: int, _rounds: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import open_storage
-from blizzard_core.storage.protocol import ListingPage, Storage
+from blizzard_core.storage.protocol import ListingPage, Range, Storage
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.file_statistics import file_statistics
 from penguin_py.pipeline import TablePipeline
@@ -97,11 +97,18 @@ class Counting:
         return found
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
+        yield from self._timed(self._inner.list_range(after, until))
+
+    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
+        pages = self._inner.list_ranges(ranges)
+        return None if pages is None else self._timed(pages)
+
+    def _timed(self, pages: Iterator[ListingPage]) -> Iterator[ListingPage]:
         began = time.perf_counter()
-        pages = list(self._inner.list_range(after, until))
+        listed = list(pages)
         self.listings.append((began, time.perf_counter()))
-        self.requests += sum(page.requests for page in pages)
-        yield from pages
+        self.requests += sum(page.requests for page in listed)
+        yield from listed
 
     def listing_secs(self) -> float:
         """Time since it was asked last in which at least one listing was under way."""

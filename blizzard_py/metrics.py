@@ -25,7 +25,7 @@ FILES_DISCOVERED = Counter(
 )
 TRACKED_PARTITIONS = Gauge(
     "blizzard_tracked_partitions",
-    "Partitions that a poll looks into; each costs a LIST request.",
+    "Partitions that a poll looks into; each costs at most one LIST request.",
     ["target"],
 )
 REFUSED_OUTPUTS = Gauge(

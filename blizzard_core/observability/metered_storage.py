@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import BinaryIO, TypeVar
 
@@ -11,7 +11,7 @@ from prometheus_client import Counter, Histogram
 
 from blizzard_core.errors import AccessDenied, Conflict, NotFound, Unavailable
 from blizzard_core.observability.metrics import STORAGE_REQUESTS, STORAGE_SECS
-from blizzard_core.storage.protocol import Entry, ListingPage, Storage
+from blizzard_core.storage.protocol import Entry, ListingPage, Range, Storage
 
 T = TypeVar("T")
 
@@ -78,7 +78,14 @@ class Metered:
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """List page by page and time each request; the caller's work in between is not counted."""
-        pages = self._storage.list_range(after, until)
+        return self._timed_pages(self._storage.list_range(after, until))
+
+    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
+        """See `list_range`."""
+        pages = self._storage.list_ranges(ranges)
+        return None if pages is None else self._timed_pages(pages)
+
+    def _timed_pages(self, pages: Iterator[ListingPage]) -> Iterator[ListingPage]:
         while True:
             started = perf_counter()
             try:

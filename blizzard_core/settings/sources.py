@@ -158,7 +158,7 @@ class SourceAdvanced(Settings):
     """Leading folders in a partition; default: as in the template, or in the first file."""
     max_tracked_partitions: int = Field(default=64, ge=1)
     """Dated partitions that are listed, for each key before the date. Older ones are closed. Each
-    costs one LIST a poll."""
+    costs at most one LIST a poll."""
     min_age: Seconds = Field(default=0, ge=0)
     """Minimum age of a file."""
     max_ahead: Seconds = Field(default=2 * DAY, ge=0)

@@ -274,7 +274,8 @@ class TableAdvanced(Settings):
     app_id: Name | None = Field(default=None, examples=["backfill"])
     """For a second instance (a backfill): it keeps its own progress and quarantine."""
     max_tracked_partitions: int = Field(default=64, ge=1)
-    """Dated partitions that are listed; older ones are closed. Each costs one LIST a poll."""
+    """Dated partitions that are listed; older ones are closed. Each costs at most one LIST
+    a poll."""
     grace_period: Seconds = Field(default=5 * MINUTE, ge=0)
     """Time in which files may still appear below the watermark."""
     reconcile_interval: Seconds = Field(default=HOUR, ge=0)

@@ -12,8 +12,9 @@ watermarks.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -33,13 +34,15 @@ from fsspec.asyn import sync
 
 from blizzard_core.errors import Unavailable, UnreadableName
 from blizzard_core.storage.objects import ExactPaths, FileSystem, Patience, bounded
-from blizzard_core.storage.protocol import Entry, ListingPage, order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, Range, order_key
+from blizzard_core.storage.ranges import Ranges
 from blizzard_core.storage.stored_bytes import ObjectPart, StoredBytes
 
 T = TypeVar("T")
 
 PAGE_NAMES = 5000  # the most that Azure sends
 _COPY_POLL_SECS = 0.2
+_LEVELS_TOGETHER = 8
 
 
 class BlobFileSystem(FileSystem, Protocol):
@@ -136,53 +139,86 @@ class AzureStorage(StoredBytes):
         The storage's own root is always read as a level of its own, so that a
         caller may leap over a directory there.
         """
-        start = "" if until is None else _common_folder(after, until)
-        high = None if until is None else order_key(until)
-        yield from self._walk(start, order_key(after), high)
+        return self._list(Ranges([(after, until)]), after, until, together=1)
 
-    def _walk(self, folder: str, low: bytes, high: bytes | None) -> Iterator[ListingPage]:
-        inside = bool(folder) and _wholly_inside(order_key(folder), low, high)
-        level = self._call("", lambda: self._level(folder, flat=inside))
+    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage]:
+        """List each level that a range reaches into once; neighbouring ones at the same time."""
+        if not ranges:
+            return iter(())
+        return self._list(Ranges(ranges), ranges[0][0], ranges[-1][1], together=_LEVELS_TOGETHER)
+
+    def _list(
+        self, wanted: Ranges, after: str, until: str | None, together: int
+    ) -> Iterator[ListingPage]:
+        """List the ranges, all of them between two bounds."""
+        start = "" if until is None else _common_folder(after, until)
+        flat = bool(start) and wanted.hold_all_of(order_key(start))
+        level = self._call("", lambda: self._level(start, flat=flat))
+        yield from self._walk(level, wanted, together)
+
+    def _walk(self, level: _Level, wanted: Ranges, together: int) -> Iterator[ListingPage]:
         entries: list[Entry] = []
         requests, keys = level.requests, level.keys
-        children: list[tuple[str, Entry | None]] = [(path, None) for path in level.folders]
-        children += [(entry.path, entry) for entry in level.files]
-        for path, entry in sorted(children, key=lambda child: order_key(child[0])):
-            key = order_key(path)
-            if high is not None and key >= high:
-                break
+        children: list[tuple[bytes, str, Entry | None]] = [
+            (order_key(path), path, None)
+            for path in level.folders
+            if wanted.reach_into(order_key(path))
+        ]
+        children += [
+            (order_key(entry.path), entry.path, entry)
+            for entry in level.files
+            if wanted.has_file(order_key(entry.path))
+        ]
+        children.sort(key=lambda child: child[0])
+        # Directories that lie wholly inside may be large, and are listed one at a time.
+        partly = [
+            path for key, path, entry in children if entry is None and not wanted.hold_all_of(key)
+        ]
+        ahead: dict[str, _Level] = {}
+        for key, path, entry in children:
             if entry is not None:
-                if key > low:
-                    entries.append(entry)
-            elif key > low or low.startswith(key):
-                yield ListingPage(tuple(entries), requests, keys)
-                entries, requests, keys = [], 0, 0
-                yield from self._walk(path, low, high)
+                entries.append(entry)
+                continue
+            yield ListingPage(tuple(entries), requests, keys)
+            entries, requests, keys = [], 0, 0
+            if wanted.hold_all_of(key):
+                below = self._call("", lambda: self._level(path, flat=True))  # noqa: B023  # called at once
+            else:
+                if path not in ahead:
+                    some, partly = partly[:together], partly[together:]
+                    ahead = dict(zip(some, self._call("", lambda: self._levels(some)), strict=True))  # noqa: B023  # called at once
+                below = ahead.pop(path)
+            yield from self._walk(below, wanted, together)
         yield ListingPage(tuple(entries), requests, keys)
+
+    def _levels(self, folders: Sequence[str]) -> list[_Level]:
+        """List several directories at the same time."""
+
+        async def fetch() -> list[_Level]:
+            return await asyncio.gather(*(self._fetch(folder, flat=False) for folder in folders))
+
+        return self._run(fetch)
 
     def _level(self, folder: str, *, flat: bool) -> _Level:
         """List ``folder``; with ``flat``, everything below it."""
+        return self._run(lambda: self._fetch(folder, flat=flat))
+
+    async def _fetch(self, folder: str, *, flat: bool) -> _Level:
         container = self._azure.service_client.get_container_client(self._container)
-        prefix = self._prefix + folder
         cut = len(self._prefix)
-
-        async def fetch() -> _Level:
-            pages = _pages(container, prefix, flat=flat)
-            folders: list[str] = []
-            files: list[Entry] = []
-            requests = keys = 0
-            async for page in pages:
-                requests += 1
-                async for item in page:
-                    keys += 1
-                    if isinstance(item, BlobPrefix):
-                        folders.append(item.name[cut:])
-                    elif not _marks_a_folder(item):
-                        modified = item.last_modified.timestamp()
-                        files.append(Entry(item.name[cut:], int(item.size), modified))
-            return _Level(tuple(folders), tuple(files), requests, keys)
-
-        return self._run(fetch)
+        folders: list[str] = []
+        files: list[Entry] = []
+        requests = keys = 0
+        async for page in _pages(container, self._prefix + folder, flat=flat):
+            requests += 1
+            async for item in page:
+                keys += 1
+                if isinstance(item, BlobPrefix):
+                    folders.append(item.name[cut:])
+                elif not _marks_a_folder(item):
+                    modified = item.last_modified.timestamp()
+                    files.append(Entry(item.name[cut:], int(item.size), modified))
+        return _Level(tuple(folders), tuple(files), requests, keys)
 
     def _get(
         self, key: str, span: tuple[int, int] | None = None, version: str | None = None
@@ -267,10 +303,3 @@ def _common_folder(after: str, until: str) -> str:
             break
         same += 1
     return after[: after.rfind("/", 0, same) + 1]
-
-
-def _wholly_inside(folder: bytes, low: bytes, high: bytes | None) -> bool:
-    """Return whether every path below ``folder`` (with ``/``) lies strictly between the bounds."""
-    above = folder >= low  # a path below is longer than `folder`
-    below = high is None or (folder < high and not high.startswith(folder))
-    return above and below

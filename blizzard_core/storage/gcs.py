@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from os import SEEK_END
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ from blizzard_core.limits import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.storage.failures import bucket_missing
 from blizzard_core.storage.objects import FileSystem, Patience, bounded, modified_of
 from blizzard_core.storage.order import Ascending
-from blizzard_core.storage.protocol import Entry, ListingPage, order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, Range, order_key
 from blizzard_core.storage.stored_bytes import ObjectPart, StoredBytes
 
 _FIELDS = "items(name,size,updated),nextPageToken"
@@ -120,6 +120,9 @@ class GCSStorage(StoredBytes):
                 return
             order.check_goes_on(paths, token)
             arguments |= {"maxResults": PAGE_KEYS, "pageToken": token}
+
+    def list_ranges(self, ranges: Sequence[Range]) -> None:
+        """Return None: a listing begins at any key."""
 
     def _list(self, **arguments: Any) -> dict[str, Any]:
         try:

@@ -13,7 +13,7 @@ import io
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from errno import EISDIR, ENAMETOOLONG, ENOENT
 from itertools import accumulate
 from pathlib import Path
@@ -30,7 +30,8 @@ from blizzard_core.storage.local_entries import (
     sync_directory,
     wrapped,
 )
-from blizzard_core.storage.protocol import Entry, ListingPage, is_hidden, order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, Range, is_hidden, order_key
+from blizzard_core.storage.ranges import Ranges
 from blizzard_core.storage.writeback import EarlyWriteback
 from blizzard_core.text import shortened
 
@@ -77,13 +78,16 @@ class LocalStorage:
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """Yield one page per directory; directories outside the range are not read."""
+        return self.list_ranges([(after, until)])
+
+    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage]:
+        """Yield one page per directory, each read once; those outside all ranges are not read."""
         if not self._root.is_dir():
             wrong = "no such directory; create it, or correct the path"
             if self._root.is_file():
                 wrong = "is a file, and not a directory; name the one it is in"
             raise NotFound(f"{self.uri}: {wrong}")
-        low = order_key(after)
-        high = None if until is None else order_key(until)
+        wanted = Ranges(ranges)
         # The directories being read, each inside the previous one. Writers decide the depth, so
         # there is no recursion.
         reading: list[tuple[str, Iterator[tuple[str, os.DirEntry[str]]]]] = []
@@ -95,7 +99,7 @@ class LocalStorage:
                 children = self._children(waiting)
                 requests, keys = requests + 1, keys + len(children)
                 reading.append((waiting, iter(children)))
-            waiting = self._take(*reading[-1], low, high, entries)
+            waiting = self._take(*reading[-1], wanted, entries)
             yield ListingPage(tuple(entries), requests, keys)
             entries, requests, keys = [], 0, 0
             if waiting is None:
@@ -105,23 +109,20 @@ class LocalStorage:
         self,
         folder: str,
         children: Iterator[tuple[str, os.DirEntry[str]]],
-        low: bytes,
-        high: bytes | None,
+        wanted: Ranges,
         entries: list[Entry],
     ) -> str | None:
         """Collect files up to the next directory, which is returned; None at the end."""
         for path, child in children:
             key = order_key(path)
-            if high is not None and key >= high:
+            if wanted.end is not None and key >= wanted.end:
                 return None
             if path.endswith("/"):
                 if child.is_symlink() and not self._is_followed(folder, path):
                     self._warn_of_link(path)
-                # All keys below start with `key`: skip them if even those
-                # cannot reach above the lower bound.
-                elif key > low or low.startswith(key):
+                elif wanted.reach_into(key):
                     return path
-            elif key > low:
+            elif wanted.has_file(key):
                 if child.is_symlink() and not self._is_inside(path):
                     self._warn_of_link(path)
                     continue

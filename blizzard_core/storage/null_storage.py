@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO, NoReturn
 
 from blizzard_core.errors import NotFound
-from blizzard_core.storage.protocol import Entry, ListingPage
+from blizzard_core.storage.protocol import Entry, ListingPage, Range
 
 
 class NullStorage:
@@ -18,6 +18,9 @@ class NullStorage:
         self.uri = uri
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:  # noqa: ARG002  # the protocol gives it
+        return iter(())
+
+    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage]:  # noqa: ARG002  # the protocol gives it
         return iter(())
 
     def stat(self, path: str) -> Entry | None:  # noqa: ARG002  # the protocol gives it

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import hashlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, Self, TypeVar, cast
@@ -19,7 +19,8 @@ from typing import Any, BinaryIO, Protocol, Self, TypeVar, cast
 from blizzard_core.errors import Conflict, NotFound, StorageError
 from blizzard_core.limits import PAGE_KEYS
 from blizzard_core.storage.failures import bucket_missing, wrap_error
-from blizzard_core.storage.protocol import Entry, ListingPage, join, order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, Range, join, order_key
+from blizzard_core.storage.ranges import Ranges
 
 T = TypeVar("T")
 
@@ -110,16 +111,21 @@ class ObjectStorage:
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """Yield one page with everything below the root, filtered here."""
+        yield from self._list_all(Ranges([(after, until)]))
+
+    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
+        """Yield one page with everything below the root, filtered here."""
+        return self._list_all(Ranges(ranges))
+
+    def _list_all(self, ranges: Ranges) -> Iterator[ListingPage]:
         found = self._call("", lambda: self._fs.find(self._root, detail=True))
-        low = order_key(after)
-        high = None if until is None else order_key(until)
         cut = len(self._root) + 1
         named = ((name.lstrip("/")[cut:], info) for name, info in found.items())
         entries = sorted(
             (
                 Entry(path, int(info.get("size") or 0), modified_of(info))
                 for path, info in named
-                if order_key(path) > low and (high is None or order_key(path) < high)
+                if ranges.has_file(order_key(path))
             ),
             key=lambda entry: order_key(entry.path),
         )

@@ -16,13 +16,16 @@ fsspec file system by listing below the root and filtering.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeAlias
 
 from blizzard_core.errors import NotFound, StorageError
+
+# ``after < path < until``, both exclusive; no ``until`` means no end.
+Range: TypeAlias = tuple[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,13 @@ class Listing(Protocol):
         page is small (100 keys), because most polls find little. The caller may
         stop early. A missing local
         root or bucket raises `NotFound`; an empty prefix yields nothing.
+        """
+
+    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
+        """List several ranges in one pass, each directory once. None: list each alone.
+
+        For stores on which each listing reads the directories above, or everything. The ranges are
+        as for `list_range`, and the order is the same. None where a listing begins at any key.
         """
 
 

@@ -11,7 +11,7 @@ Other servers list in another order than UTF-8 bytes (SeaweedFS: ``a/`` before `
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ from blizzard_core.errors import Conflict, StorageError, Unavailable
 from blizzard_core.limits import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.storage.objects import ExactPaths, FileSystem, ObjectStorage, Patience, bounded
 from blizzard_core.storage.order import Ascending
-from blizzard_core.storage.protocol import Entry, ListingPage, order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, Range, order_key
 
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERRORS = 500
@@ -160,6 +160,9 @@ class S3Storage(ObjectStorage):
                 "MaxKeys": PAGE_KEYS,
                 "ContinuationToken": answer["NextContinuationToken"],
             }
+
+    def list_ranges(self, ranges: Sequence[Range]) -> None:
+        """Return None: a listing begins at any key."""
 
     def _get_versioned(self, key: str) -> tuple[bytes, str]:
         async def fetch() -> tuple[bytes, str]:

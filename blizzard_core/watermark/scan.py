@@ -1,7 +1,7 @@
 """Skip-scan: list only the ranges that can hold new files.
 
-A poll costs one request per gap plus the pages of new names, whatever lies below the watermarks.
-Gaps are listed concurrently, up to a limit. Hidden top-level directories (``_delta_log/``,
+A poll costs at most one request per gap plus the pages of new names, whatever lies below the
+watermarks; `gap_listing` takes fewer where it can. Hidden top-level directories (``_delta_log/``,
 ``_blizzard/``) may hold far more names than the data: a listing jumps over them.
 
 The result is filtered again by `is_new`. So a store that ignores bounds costs requests and never
@@ -13,21 +13,18 @@ depend on the store's content. It reports how far it went; later names count as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from blizzard_core.limits import FIRST_PAGE_KEYS
-from blizzard_core.storage.protocol import Entry, Listing, ListingPage, is_hidden, order_key
+from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
+from blizzard_core.watermark.gap_listing import Behind, ListingBounds, list_gaps
 from blizzard_core.watermark.paths import depth_of
-from blizzard_core.watermark.progress import Gap, Progress, gaps, is_new
+from blizzard_core.watermark.progress import Progress, gaps, is_new
 
 # A source with more files at its root than this and no directory has no partitions,
 # whether they are new or done. Up to there the root is listed whole, so that the first
 # directory decides the depth.
 FLAT_KEYS = 1000
-# Returns the end of the names to skip together with a path; None: do not skip it.
-Behind = Callable[[str], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ def scan(
             files.add(entry.path)
         return is_new(progress, entry.path)
 
-    listed = _listed(storage, ranges, concurrency, wanted, _Bounds(limit, behind))
+    listed = list_gaps(storage, ranges, concurrency, wanted, ListingBounds(limit, behind))
     if progress.depth is None:
         depth = depth_of(path for part in listed for path in part.entries)
         if depth is None and len(files) > FLAT_KEYS:
@@ -91,93 +88,3 @@ def scan(
         progress,
         next((part.until for part in listed if part.until is not None), None),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    """The limit of a listing, and the names that it jumps over."""
-
-    limit: int | None
-    behind: Behind | None
-
-    def jump(self, page: ListingPage) -> str | None:
-        """Return where to continue instead of right after this page; None to continue there."""
-        if not page.entries:
-            return None
-        last = page.entries[-1].path
-        hidden = _past_hidden(last)
-        if hidden is not None or self.behind is None or page.keys < FIRST_PAGE_KEYS:
-            return hidden  # a short page is the last one, and to ask again would cost a request
-        return self.behind(last)
-
-
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    entries: dict[str, Entry]
-    requests: int
-    keys: int
-    until: str | None = None
-
-
-def _listed(
-    storage: Listing,
-    ranges: Sequence[Gap],
-    concurrency: int,
-    wanted: Callable[[Entry], bool],
-    bounds: _Bounds,
-) -> list[_Listed]:
-    """List the ranges in order, up to the one that reaches ``limit``."""
-    if len(ranges) <= 1:
-        return [_list_gap(storage, gap, wanted, bounds) for gap in ranges]
-    limit = bounds.limit
-    parts: list[_Listed] = []
-    count = 0
-    with ThreadPoolExecutor(max_workers=min(concurrency, len(ranges))) as pool:
-        for start in range(0, len(ranges), concurrency):
-            some = ranges[start : start + concurrency]
-            for gap, part in zip(
-                some,
-                pool.map(lambda gap: _list_gap(storage, gap, wanted, bounds), some),
-                strict=True,
-            ):
-                count += len(part.entries)
-                full = limit is not None and count >= limit and gap is not ranges[-1]
-                parts.append(
-                    replace(part, until=gap.until) if full and part.until is None else part
-                )
-                if parts[-1].until is not None:
-                    return parts
-    return parts
-
-
-def _list_gap(
-    storage: Listing, gap: Gap, wanted: Callable[[Entry], bool], bounds: _Bounds
-) -> _Listed:
-    limit = bounds.limit
-    entries: dict[str, Entry] = {}
-    requests = keys = 0
-    after: str | None = gap.after
-    while after is not None:
-        start, after = after, None
-        for page in storage.list_range(start, gap.until):
-            requests += page.requests
-            keys += page.keys
-            entries |= {entry.path: entry for entry in page.entries if wanted(entry)}
-            if limit is not None and len(entries) >= limit:
-                return _Listed(entries, requests, keys, page.entries[-1].path)
-            jump = bounds.jump(page)
-            if jump is not None and order_key(jump) > order_key(start):
-                if gap.until is None or order_key(jump) < order_key(gap.until):
-                    after = jump
-                break
-    return _Listed(entries, requests, keys)
-
-
-def _past_hidden(path: str) -> str | None:
-    """Return the end of the range of hidden top-level names around ``path``, if it is hidden.
-
-    ``"`"`` follows ``_`` and ``/`` follows ``.`` in ASCII, so names that start with
-    ``_`` or ``.`` lie between those bounds and nothing else does.
-    """
-    head = path[:1]
-    return {"_": "`", ".": "/"}.get(head) if "/" in path else None

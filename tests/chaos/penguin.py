@@ -30,7 +30,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ from deltalake import DeltaTable
 
 from blizzard_core.errors import BlizzardError, Unavailable
 from blizzard_core.storage.opening import delta_options
-from blizzard_core.storage.protocol import ListingPage, Storage
+from blizzard_core.storage.protocol import ListingPage, Range, Storage
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from tests.support.fault_proxy import FaultProxy, Lost, fault_proxy
@@ -115,6 +115,10 @@ class Unreliable:
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         self._faults.before()
         return self._inner.list_range(after, until)
+
+    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
+        self._faults.before()
+        return self._inner.list_ranges(ranges)
 
     def read(self, path: str) -> bytes:
         self._faults.before()

@@ -11,7 +11,7 @@ import json
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ import pytest
 from blizzard_core.errors import Unavailable
 from blizzard_core.limits import SCAN_FILES
 from blizzard_core.settings.sources import CheckpointSettings, SourceSettings
-from blizzard_core.storage.protocol import Entry, ListingPage
+from blizzard_core.storage.protocol import Entry, ListingPage, Range
 from blizzard_core.watermark.progress import PartitionProgress, Progress, ScanTimes
 from blizzard_py.job import FinishedFile
 from blizzard_py.sources.files.advance import FileWork, FloorRules, end_scan, finish_batch
@@ -209,6 +209,9 @@ class Listing:
                 1,
                 1000,
             )
+
+    def list_ranges(self, ranges: Sequence[Range]) -> None:
+        """Return None: a listing begins at any key."""
 
 
 def traced(action: Callable[[], Any]) -> tuple[int, int]:

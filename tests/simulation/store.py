@@ -11,12 +11,12 @@ from __future__ import annotations
 import io
 import math
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from blizzard_core.errors import Conflict, NotFound, Unavailable
-from blizzard_core.storage.protocol import Entry, ListingPage, order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, Range, order_key
 from tests.simulation.faults import Faults, Shot
 from tests.simulation.scheduler import Scheduler
 
@@ -160,6 +160,9 @@ class Client:
             yield page
             if ended:
                 return
+
+    def list_ranges(self, ranges: Sequence[Range]) -> None:
+        """Return None: a listing begins at any key."""
 
     def _page(self, low: bytes, high: bytes | None) -> tuple[ListingPage, bytes, bool]:
         count = self.bucket.page_keys

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from blizzard_core.storage.protocol import ListingPage, Storage
+from blizzard_core.storage.protocol import ListingPage, Range, Storage
 
 
 class CountingStorage:
@@ -29,4 +29,13 @@ class CountingStorage:
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         for page in self._inner.list_range(after, until):
             self.asked.append(f"list {after}")
+            yield page
+
+    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
+        pages = self._inner.list_ranges(ranges)
+        return None if pages is None else self._counted(pages)
+
+    def _counted(self, pages: Iterator[ListingPage]) -> Iterator[ListingPage]:
+        for page in pages:
+            self.asked.append("list")
             yield page

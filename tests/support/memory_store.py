@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
 from blizzard_core.errors import Conflict, NotFound
-from blizzard_core.storage.protocol import Entry, ListingPage, order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, Range, order_key
 
 
 class Died(BaseException):
@@ -53,6 +53,9 @@ class MemoryStorage:
                 return
             low = order_key(page[-1])
             self.between_pages()
+
+    def list_ranges(self, ranges: Sequence[Range]) -> None:
+        """Return None: a listing begins at any key."""
 
     def stat(self, path: str) -> Entry | None:
         found = self.objects.get(path)

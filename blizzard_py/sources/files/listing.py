@@ -6,10 +6,11 @@ no request is made for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from blizzard_core.storage.protocol import Listing, ListingPage, Storage, order_key
+from blizzard_core.storage.protocol import Listing, ListingPage, Range, Storage, order_key
 from blizzard_core.watermark.name_range import NameRange
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.file_names import can_count
@@ -28,17 +29,38 @@ class RangeListing:
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """See `Listing`."""
-        first, last = self.names.first, self.names.end
-        if last is not None and (until is None or order_key(last) < order_key(until)):
-            until = last
-        start = max(after, first, key=order_key)
-        if until is not None and order_key(until) <= order_key(start):
-            return
-        if start != after and self.is_file(start):
-            # A listing begins behind a name, and this one is a file's.
-            entry = self.storage.stat(start)
+        yield from self._first_file([(after, until)])
+        for start, end in self._cut([(after, until)]):
+            yield from self.storage.list_range(start, end)
+
+    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
+        """See `Listing`."""
+        pages = self.storage.list_ranges(self._cut(ranges))
+        return None if pages is None else chain(self._first_file(ranges), pages)
+
+    def _cut(self, ranges: Sequence[Range]) -> list[Range]:
+        """Return the parts of the ranges that are the source's."""
+        last = self.names.end
+        cut: list[Range] = []
+        for after, until in ranges:
+            start, end = max(after, self.names.first, key=order_key), until
+            if last is not None and (end is None or order_key(last) < order_key(end)):
+                end = last
+            if end is None or order_key(start) < order_key(end):
+                cut.append((start, end))
+        return cut
+
+    def _first_file(self, ranges: Sequence[Range]) -> Iterator[ListingPage]:
+        """Yield the file with which the source's range begins: a listing begins behind a name."""
+        first = self.names.first
+        key = order_key(first)
+        is_asked = any(
+            order_key(after) < key and (until is None or key < order_key(until))
+            for after, until in ranges
+        )
+        if is_asked and self.is_file(first):
+            entry = self.storage.stat(first)
             yield ListingPage(() if entry is None else (entry,), 1, 0 if entry is None else 1)
-        yield from self.storage.list_range(start, until)
 
 
 def listing_of(parts: SourceContext) -> Listing:

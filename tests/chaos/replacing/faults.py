@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
 from blizzard_core.errors import Unavailable
-from blizzard_core.storage.protocol import Entry, ListingPage, Storage
+from blizzard_core.storage.protocol import Entry, ListingPage, Range, Storage
 
 T = TypeVar("T")
 
@@ -57,6 +57,10 @@ class Dying:
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         return iter(self._with_faults(lambda: list(self._inner.list_range(after, until))))
+
+    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
+        pages = self._inner.list_ranges(ranges)
+        return None if pages is None else iter(self._with_faults(lambda: list(pages)))
 
     def stat(self, path: str) -> Entry | None:
         return self._with_faults(lambda: self._inner.stat(path))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from blizzard_core.errors import CommitError, StateError, Unavailable
 from blizzard_core.handover.outputs import NAN_COLUMNS_KEY
-from blizzard_core.storage.protocol import ListingPage, Storage
+from blizzard_core.storage.protocol import ListingPage, Range, Storage
 from blizzard_core.text import MAX_SHOWN
 from penguin_py.delta.messages import clean_message
 from penguin_py.delta.table import DeltaLog
@@ -157,8 +157,15 @@ class Growing:
         return getattr(self._inner, name)
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
+        return self._growing(self._inner.list_range(after, until))
+
+    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
+        pages = self._inner.list_ranges(ranges)
+        return None if pages is None else self._growing(pages)
+
+    def _growing(self, pages: Iterator[ListingPage]) -> Iterator[ListingPage]:
         # Page by page: a listing that is left before it comes to the file has not listed it.
-        for page in self._inner.list_range(after, until):
+        for page in pages:
             if any(entry.path == self._path for entry in page.entries):
                 self._inner.put_atomic(self._path, self._data)
             yield page

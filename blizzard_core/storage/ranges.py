@@ -1,0 +1,57 @@
+"""Ranges of paths that one pass over directories lists. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+
+from blizzard_core.storage.protocol import Range, order_key
+
+
+class Ranges:
+    """Ascending, disjoint ranges of keys; overlapping ones are joined.
+
+    Keys are those of `order_key`. A folder's key ends with ``/``.
+    """
+
+    def __init__(self, ranges: Iterable[Range]) -> None:
+        self._lows: list[bytes] = []
+        self._highs: list[bytes | None] = []
+        keyed = [
+            (order_key(low), None if high is None else order_key(high)) for low, high in ranges
+        ]
+        for low, high in sorted(keyed, key=lambda keys: keys[0]):
+            if not self._highs or (self.end is not None and self.end <= low):
+                self._lows.append(low)
+                self._highs.append(high)
+            elif self.end is not None and (high is None or high > self.end):
+                self._highs[-1] = high
+
+    @property
+    def end(self) -> bytes | None:
+        """The key at which the last range ends; None if it has no end."""
+        return self._highs[-1] if self._highs else b""
+
+    def has_file(self, key: bytes) -> bool:
+        """Return whether a file lies in a range."""
+        at = bisect_left(self._lows, key) - 1
+        return at >= 0 and self._ends_above(at, key)
+
+    def reach_into(self, folder: bytes) -> bool:
+        """Return whether a path below the folder may lie in a range."""
+        at = bisect_left(self._lows, folder)
+        if at < len(self._lows) and self._lows[at].startswith(folder):
+            return True  # a range begins below it
+        return at > 0 and self._ends_above(at - 1, folder)
+
+    def hold_all_of(self, folder: bytes) -> bool:
+        """Return whether every path below the folder lies in one range."""
+        at = bisect_right(self._lows, folder) - 1
+        if at < 0 or not self._ends_above(at, folder):
+            return False
+        high = self._highs[at]
+        return high is None or not high.startswith(folder)
+
+    def _ends_above(self, at: int, key: bytes) -> bool:
+        high = self._highs[at]
+        return high is None or key < high

@@ -57,6 +57,12 @@ def parse_address(text: str) -> DataAddress:
     return found
 
 
+def is_cell(text: str) -> bool:
+    """Return whether a text is a cell with its row, such as `B2`."""
+    match = _RANGE.fullmatch(text)
+    return match is not None and match[2] is not None
+
+
 def column_number(letters: str) -> int:
     """Return the number of a column, from 1 for A."""
     number = 0

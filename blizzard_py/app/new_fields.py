@@ -148,6 +148,7 @@ def _diff_of(config: Config, name: str) -> dict[str, Any] | None:
         "files": [file.path for file in files],
         "records": records.records,
         "skipped_lines": records.skipped_lines,
+        "problem": records.problem,
         "known": known,
         "new": [{"path": path, **field_document(spec)} for path, spec in new.items()],
         "missing": found.missing,

@@ -304,7 +304,8 @@ def print_schema_diff(document: Mapping[str, Any]) -> None:
 def _lines(pipeline: str, found: Mapping[str, Any]) -> Iterator[str]:
     looked = f"{counted(found['records'], 'record')} of {counted(len(found['files']), 'file')}"
     if not found["records"]:
-        yield f"# {pipeline}: no record to compare with ({looked} of {found['source']})"
+        why = f": {found['problem']}" if found["problem"] else ""
+        yield f"# {pipeline}: no record to compare with ({looked} of {found['source']}){why}"
     elif not found["known"]:
         yield f"# {pipeline}: its columns are not inferred yet; `blizzard schema CONFIG` shows them"
     elif not found["differs"]:

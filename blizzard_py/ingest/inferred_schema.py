@@ -270,10 +270,11 @@ class InferredSchema:
 
     def _check(self, found: Inferred, files: int) -> None:
         if not found.fields and not self._declared:
+            why = f" ({found.problem})" if found.problem else ""
             raise SchemaUnknown(
                 f"{self._source.uri}: no field was found in {counted(files, 'file')} to infer a"
-                " schema from; correct them, raise schema.advanced.sample_bytes_per_file for longer"
-                " lines, or declare schema.fields"
+                f" schema from{why}; correct them, raise schema.advanced.sample_bytes_per_file for"
+                " longer lines, or declare schema.fields"
             )
 
     def _keep(self, found: StoredSchema) -> StoredSchema:

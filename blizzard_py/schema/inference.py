@@ -88,7 +88,8 @@ class Rules:
 class Inferred:
     """Fields in the order of their first appearance, and why others are none of them.
 
-    ``nulls`` are paths that never had a value, so that their types say nothing.
+    ``nulls`` are paths that never had a value, so that their types say nothing. ``problem`` is why
+    the first file that cannot be read has no records, or not all.
     """
 
     fields: tuple[FieldSpec, ...]
@@ -96,6 +97,7 @@ class Inferred:
     records: int
     skipped_lines: int
     nulls: frozenset[str] = frozenset()
+    problem: str = ""
 
 
 @dataclass(slots=True)
@@ -154,6 +156,7 @@ class Inference:
         self._nulls: set[str] = set()
         self._records = 0
         self._skipped = 0
+        self._problem = ""
 
     def add(self, line: bytes, where: str) -> None:
         """Add a line of a sample, or skip it if it is no record; ``where`` names it in errors."""
@@ -170,6 +173,10 @@ class Inference:
         for name, value in record.items():
             if (seen := self._seen(name)) is not None:
                 seen.add(value, where)
+
+    def add_problem(self, problem: str) -> None:
+        """Add why a file cannot be read; the first one is kept."""
+        self._problem = self._problem or problem
 
     def add_columns(self, columns: Mapping[str, FieldSpec | None], where: str) -> None:
         """Add the columns that a file names, as `file_types.named_columns` returns them."""
@@ -210,7 +217,8 @@ class Inference:
                 values += _values(found)
                 fields.append(found)
         nulls = frozenset(self._nulls)
-        return Inferred(tuple(fields), left_out, self._records, self._skipped, nulls)
+        counts = self._records, self._skipped
+        return Inferred(tuple(fields), left_out, *counts, nulls, self._problem)
 
     def _column(self, name: str, seen: _Seen) -> FieldSpec:
         """Return a column for the types that files name, and for values without one."""

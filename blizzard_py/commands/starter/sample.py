@@ -100,6 +100,7 @@ def sample(storage: Storage) -> Sample:
     problem = ""
     if not found.fields:
         problem = f"no record of {files[0].path}{_and_others(len(files))} can be read"
+        problem += f": {found.problem}" if found.problem else ""
     return Sample(
         found.fields, found.left_out, len(files), found.records, layout, problem, notes, form
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +10,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from blizzard_core.limits import EXCEL_ROW_BYTES
-from blizzard_core.settings.data_address import column_letters, parse_address
+from blizzard_core.settings.data_address import (
+    DataAddress,
+    column_letters,
+    column_number,
+    parse_address,
+)
 from blizzard_core.settings.formats import ExcelOptions
 from blizzard_py.formats.excel.archive import Archive
 from blizzard_py.formats.excel.cells import NO_VALUE
@@ -25,6 +31,7 @@ from blizzard_py.lines.framing import CHUNK_BYTES, Piece, RefusedRecord
 # Cells of a piece. Each is a Python object before it is Arrow's.
 _PIECE_CELLS = 256 << 10
 _NAME_CHARACTERS = 200
+_UNNAMED = re.compile(r"column_([A-Z]{1,3})_*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +50,24 @@ class ExcelFormat(TypedFormat):
         filled = (row for row in rows if not row.is_blank)
         if self.options.header_rows:
             header = next(filled, None)
+            if header is None and address != DataAddress(address.sheet):
+                shown = self.options.data_address
+                raise FileFailed("parse", f"has nothing at {shown!r}; correct format.data_address")
             if header is None:
                 return
             names = _header_names(header, schema)
         else:
             given = self.options.columns or [spec.name for spec in schema.fields]
             names = dict(enumerate(given, address.first_column))
-        check_names(list(names.values()), schema)
-        yield from _pieces(filled, names, len(schema.fields))
+        unnamed = _unnamed_fields(names, address, schema)
+        check_names([*names.values(), *unnamed], schema)
+        seen: set[str] = set()
+        for item in _pieces(filled, names, len(schema.fields)):
+            if unnamed and isinstance(item, Piece) and item.rows is not None:
+                seen.update(item.rows.schema.names)
+            yield item
+        if seen:
+            check_names([*names.values(), *(unnamed & seen)], schema)
 
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> ExcelDecoder:  # noqa: ARG002  # there is no compiled code
         """Return the decoder of these columns."""
@@ -85,6 +102,22 @@ def _header_names(header: Row, schema: RowSchema) -> dict[int, str]:
         if name in taken:
             del found[column]
         taken.add(name)
+    return found
+
+
+def _unnamed_fields(names: Mapping[int, str], address: DataAddress, schema: RowSchema) -> set[str]:
+    """Return the declared columns that the header may lack: those of the form ``column_C``.
+
+    Only the rows show whether they are there.
+    """
+    found = set()
+    for spec in schema.fields:
+        match = _UNNAMED.fullmatch(spec.name)
+        if match and spec.name not in names.values():
+            column = column_number(match[1])
+            is_inside = address.first_column <= column <= address.last_column
+            if is_inside and column not in names and _unnamed(column, names) == spec.name:
+                found.add(spec.name)
     return found
 
 

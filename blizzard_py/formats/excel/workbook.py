@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import posixpath
+import unicodedata
 from array import array
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from blizzard_core.limits import EXCEL_CELLS, EXCEL_PART_BYTES, EXCEL_TEXT_BYTES
+from blizzard_core.settings.data_address import is_cell
 from blizzard_py.formats.excel.archive import Archive, part_name
 from blizzard_py.formats.excel.cells import moment_kind, unescaped
 from blizzard_py.formats.excel.elements import PACKAGE, RELATION_IDS, full_names, walk
@@ -73,17 +75,23 @@ class Workbook:
     def sheet(self, name: str) -> Sheet:
         """Return a sheet by its name, or the first visible one. Raises `FileFailed`."""
         for sheet in self.sheets:
-            if sheet.name.casefold() == name.casefold() if name else sheet.is_visible:
+            if _folded(sheet.name) == _folded(name) if name else sheet.is_visible:
                 return sheet
         known = bounded(", ".join(repr(sheet.name) for sheet in self.sheets), _SHOWN_NAMES)
         if name:
             raise FileFailed(
                 "parse",
-                f"has no sheet {name!r}; set format.data_address to one of: {known or 'none'}",
+                f"has no sheet {name!r}; set format.data_address to one of: {known or 'none'}"
+                + (f"; a cell is written as Sheet!{name}" if is_cell(name) else ""),
             )
         raise FileFailed(
             "parse", f"has no visible sheet; set format.data_address to one of: {known or 'none'}"
         )
+
+
+def _folded(name: str) -> str:
+    """Return a name by which equal ones are found: capitals and composed letters do not count."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def open_workbook(archive: Archive) -> Workbook:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from blizzard_core.errors import Unavailable
 from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
@@ -39,10 +39,12 @@ class FirstRecords:
     """Records from the beginning of a file as lines of JSON, and the columns that it names.
 
     ``columns`` are as `Inference.add_columns` takes them, once for each part that differs.
+    ``problem`` is why the file cannot be read on.
     """
 
     lines: list[bytes]
     columns: list[dict[str, FieldSpec | None]]
+    problem: str = ""
 
 
 def add_sample(
@@ -52,6 +54,8 @@ def add_sample(
     found = first_records(storage, file, limit, settings)
     for columns in found.columns:
         inference.add_columns(columns, file.path)
+    if found.problem:
+        inference.add_problem(f"{file.path}: {found.problem}")
     for number, line in enumerate(found.lines, 1):
         inference.add(line, f"{file.path}, line {number}")
 
@@ -62,8 +66,8 @@ def first_records(
     """Return the records within the first ``limit`` decompressed bytes of a file.
 
     There are none if the format has fixed columns. A file that is damaged or gone gives the records
-    that could be read, since its verdict is the ingest's. Raises `Unavailable` if the store does
-    not answer.
+    that could be read and the problem, since its verdict is the ingest's. Raises `Unavailable` if
+    the store does not answer.
     """
     found = FirstRecords([], [])
     if settings.fixed_columns:
@@ -76,6 +80,7 @@ def first_records(
     except FileFailed as error:
         if error.outcome == "retry":
             raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error
+        return replace(found, problem=error.reason)
     return found
 
 

@@ -14,6 +14,7 @@ from blizzard_core.daemon import DIFFERS
 from blizzard_py.__main__ import main as blizzard
 from penguin_py.__main__ import main as penguin
 from tests.support.scenario import Scenario, ndjson
+from tests.support.workbooks import saved
 
 DAY = "date=2024-01-0"
 
@@ -39,6 +40,33 @@ def explained(scenario: Scenario, path: str) -> tuple[dict[str, Any], str]:
     done = call("explain", str(scenario.config), uri, "--json")
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout), call("explain", str(scenario.config), uri).stdout
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw/a.xlsx").write_bytes(saved([["id", "v", "v"], [1, 2, 3]]))
+    reason = "a.xlsx: the header has 'v' twice; rename one"
+    document: dict[str, Any] = {
+        "pipelines": {
+            "events": {
+                "sources": {"main": {"source_uri": str(tmp_path / "raw"), "format": "excel"}},
+                "sink": {"table_uri": str(tmp_path / "lake/t")},
+                "schema": {"fields": [{"name": "id", "type": "int64"}]},
+            }
+        }
+    }
+    config = tmp_path / "c.yaml"
+    config.write_text(yaml.safe_dump(document))
+    done = call("schema", str(config), "--diff")
+    assert done.stdout.strip().endswith(f"(0 records of 1 file of events/main): {reason}")
+    document["pipelines"]["events"]["schema"] = {"infer": True}
+    config.write_text(yaml.safe_dump(document))
+    assert f"({reason})" in call("schema", str(config)).output
+    made = call(
+        "init", str(tmp_path / "new.yaml"), "--source-uri", str(tmp_path / "raw"),
+        "--table-uri", str(tmp_path / "lake/t"),
+    )  # fmt: skip
+    assert reason in made.output
 
 
 def test_explain_names_the_fields_without_a_column(scenario: Scenario) -> None:

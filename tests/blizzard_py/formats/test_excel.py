@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import zipfile
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -390,6 +391,20 @@ def test_headers_that_cannot_be_used_are_refused() -> None:
     assert [found["id"] for _, found in rows] == [1]
 
 
+def test_a_column_without_a_name_is_named_by_its_letter() -> None:
+    required = (FieldSpec("column_B", "string", nullable=False),)
+    data = saved([["id", None], [1, "x"], [2, None]])
+    rows, bad = numbered(data, required)
+    assert rows == [(2, {"column_B": "x"})]
+    assert bad == {3: "column 'column_B': is required, and null"}
+    assert numbered(data, specs(column_B="string"))[0][1] == (3, {"column_B": None})
+    assert "column 'column_B': is required, and" in failure(saved([["id"], [1]]), required)
+    assert "none of the columns" in failure(saved([["id"], [1]]), specs(column_B="string"))
+    assert "column 'column_A': is required" in failure(
+        data, (replace(required[0], name="column_A"),)
+    )
+
+
 def test_a_sheet_without_rows_is_no_error() -> None:
     assert numbered(saved([]), specs(id="int64")) == ([], {})
     assert numbered(saved([["id"]]), specs(id="int64")) == ([], {})
@@ -427,6 +442,19 @@ def test_an_address_chooses_sheet_and_cells() -> None:
     reason = failure(data, form=options(data_address="Orders"))
     assert reason == (
         "has no sheet 'Orders'; set format.data_address to one of: 'Hidden', 'My Orders!'"
+    )
+
+
+def test_a_range_with_nothing_in_it_is_refused() -> None:
+    data = saved([["id"], [1]], "Caf\u00e9")
+    reason = failure(data, form=options(data_address="Caf\u00e9!C5:F9"))
+    assert reason == "has nothing at 'Caf\u00e9!C5:F9'; correct format.data_address"
+    below = options(data_address="Caf\u00e9!A5", header_rows=0)
+    assert numbered(data, specs(id="int64"), below) == ([], {})
+    composed = options(data_address="CAFE\u0301")
+    assert numbered(data, specs(id="int64"), composed)[0] == [(2, {"id": 1})]
+    assert failure(data, form=options(data_address="A2")).endswith(
+        "; a cell is written as Sheet!A2"
     )
 
 

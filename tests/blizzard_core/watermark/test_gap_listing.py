@@ -217,6 +217,17 @@ def large(number: int) -> list[str]:
 
 
 @pytest.mark.promise("G-120")
+def test_many_new_files_behind_small_partitions_are_listed_once() -> None:
+    storage = Ordered()
+    paths = tree(500, 2)
+    new = [f"z/{number:05}" for number in range(5000)]
+    storage.objects = dict.fromkeys([*paths, *new], (b"", 0.0))
+    found = scan(storage, passed(Progress(depth=1), paths), lambda _path: True, 8)
+    assert len(found.entries) == 5000
+    assert found.requests == 1 + 6  # a page of 100, and 5,900 keys in thousands
+
+
+@pytest.mark.promise("G-120")
 @pytest.mark.parametrize("kind", ["local", "azure"])
 def test_a_poll_of_directories_lists_each_level_once(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -90,6 +90,11 @@ what was read before
 Beyond: the file is quarantined, stage `parse`
 Test: test_xml_framing.py::test_records_that_are_never_closed_cost_a_limited_time
 """
+XML_BROKEN_TAGS = 100_000
+"""Places in an XML file, outside of records, that begin like a tag and are none
+Beyond: the file is quarantined, stage `parse`
+Test: test_xml_framing.py::test_hostile_files_cost_bounded_memory_and_time
+"""
 PARSER_DEATHS = 500
 """Processes that die of a file's lines
 Beyond: the file is quarantined, stage `parse`

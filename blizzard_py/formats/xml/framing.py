@@ -4,6 +4,9 @@ What stands between two records of a piece is blank: comments and other elements
 with blanks, so no byte moves and offsets are those of the file. A record that is never closed is
 bad up to the next tag of a record or the end of its parent, and reading goes on there. What is read
 again for that is limited.
+
+If the path to records names parents, all tags behind damage must match, and no element of a
+record's name may stand elsewhere. This proves that damage hid no parent, hence no record.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from blizzard_core.limits import (
     CHUNK_CELLS,
     LINE_CELLS,
     RAW_BYTES,
+    XML_BROKEN_TAGS,
     XML_RECORD_BYTES,
     XML_REREAD_BYTES,
     XML_TOKEN_BYTES,
@@ -24,7 +28,13 @@ from blizzard_py.formats.xml.markup import (
     BLANKS,
     CDATA,
     CLOSING,
+    DECLARES,
     DOCTYPE,
+    DTD,
+    END_TAG,
+    LONGEST_MARK,
+    NAME,
+    SECTION_ENDS,
     RowNames,
     RowScanner,
     large_record_problem,
@@ -42,16 +52,6 @@ _LEAST_BLOCK = 64 << 10
 _READ_AGAIN = 2
 _SHOWN_NAMES = 20
 _NAME_CHARACTERS = 40
-_NAME = re.compile(rb"[A-Za-z_:\x80-\xff][^ \t\r\n<>/\"'=]*+(?=[ \t\r\n/>]|\Z)")
-_END_TAG = re.compile(rb"</([^ \t\r\n<>]++)[ \t\r\n]*+>")
-_DTD = re.compile(
-    rb"<!DOCTYPE(?:[^\[\]<>\"']++|\"[^\"]*+\"|'[^']*+')*+"
-    rb"(?:\[(?:[^\]\"'<]++|\"[^\"]*+\"|'[^']*+'|<!--.*?-->|<\?.*?\?>|<(?!!--|\?))*+\]"
-    rb"[ \t\r\n]*+)?+>",
-    re.DOTALL,
-)
-# Entities grow, and default values would have to be added to each element.
-_DECLARES = re.compile(rb"<!(?:ENTITY|ATTLIST)")
 
 
 class XmlFraming:
@@ -87,7 +87,8 @@ class XmlFraming:
         self._found = 0
         self._others: dict[bytes, None] = {}  # names of elements within the root
         self._has_root = False
-        self._broken = -1  # the offset of a tag that is none
+        self._broken = -1  # the offset of a tag that is none, since the last record
+        self._broken_tags = 0
         self._is_unsure = False  # whether damage may have hidden tags of parents
         self._again = 0
         self._out: list[Piece | RefusedRecord] = []
@@ -152,10 +153,10 @@ class XmlFraming:
 
     def _markup(self) -> None:
         head = bytes(self._data[self._at : self._at + len(CDATA)])
-        for opening, closing in CLOSING.items():
+        for opening in CLOSING:
             if head.startswith(opening):
                 self._at += len(opening)
-                self._pass_over(closing)
+                self._pass_over(opening)
                 return
         if head.startswith(DOCTYPE):
             self._doctype()
@@ -166,21 +167,23 @@ class XmlFraming:
         else:
             self._start_tag()
 
-    def _pass_over(self, closing: bytes) -> None:
+    def _pass_over(self, opening: bytes) -> None:
         start = self._offset(self._at)
-        while (found := self._data.find(closing, self._at)) < 0:
-            self._at = max(self._at, len(self._data) - len(closing) + 1)
+        while (match := SECTION_ENDS[opening].search(self._data, self._at)) is None:
+            self._at = max(self._at, len(self._data) - LONGEST_MARK + 1)
             if not self._more():
                 raise _damaged("the file ends in a comment or instruction that begins", start)
-        self._at = found + len(closing)
+        if match[0] == opening:
+            raise _damaged("a comment or instruction that is not closed begins", start)
+        self._at = match.end()
 
     def _doctype(self) -> None:
         if self._parents:
             raise _damaged("a DTD within the root element", self._offset(self._at))
         while True:
-            match = _DTD.match(self._data, self._at)
+            match = DTD.match(self._data, self._at)
             end = len(self._data) if match is None else match.end()
-            if _DECLARES.search(self._data, self._at, end):
+            if DECLARES.search(self._data, self._at, end):
                 raise FileFailed(
                     "parse",
                     "its DTD declares entities or attributes, which are not read; write the file"
@@ -194,41 +197,51 @@ class XmlFraming:
 
     def _start_tag(self) -> None:
         while True:
-            name = _NAME.match(self._data, self._at + 1)
+            name = NAME.match(self._data, self._at + 1)
             state, end = tag_end(self._data, self._at, name.end()) if name else ("broken", 0)
             if state != "cut" or not self._more():
                 break
         if name is None or state != "whole":
-            if self._broken < 0:
-                self._broken = self._offset(self._at)
-            self._at += 1
+            self._skip_broken()
             return
         tag = bytes(self._data[self._at : end])
         if len(self._parents) == 1 and len(self._others) < _SHOWN_NAMES:
             self._others[name[0]] = None
-        is_row = self._parents.fits and self._names.is_own(name[0])
         self._has_root = True
-        if is_row:
-            return  # its name was cut before; now it is held
+        if self._names.is_own(name[0]):
+            if self._parents.fits:
+                return  # its name was cut before; now it is held
+            if self._is_unsure:
+                what = "behind damage, an element of row_tag in another parent"
+                raise _damaged(what, self._offset(self._at))
+            self._parents.pass_row()
         self._at = end
         self._parents.open(name[0], tag)
         if tag.endswith(b"/>"):
             self._parents.close()
 
+    def _skip_broken(self) -> None:
+        if self._broken < 0:
+            self._broken = self._offset(self._at)
+        self._broken_tags += 1
+        if self._broken_tags > XML_BROKEN_TAGS:
+            raise _damaged("too many tags that are none, the last", self._offset(self._at))
+        self._at += 1
+
     def _end_tag(self) -> None:
-        match = _END_TAG.match(self._data, self._at)
+        match = END_TAG.match(self._data, self._at)
         while match is None:
             rest = self._data.find(b">", self._at)
             if rest >= 0 or len(self._data) - self._at > XML_TOKEN_BYTES or not self._more():
                 raise _damaged("an end tag that is none", self._offset(self._at))
-            match = _END_TAG.match(self._data, self._at)
+            match = END_TAG.match(self._data, self._at)
         name = match[1]
         start, self._at = self._at, match.end()
         if self._parents.innermost == name:
             self._parents.close()
         elif self._names.is_own(name):
             self._close_stray(match.end())
-        elif not self._is_unsure:
+        elif self._names.parents or not self._is_unsure:
             shown = bounded(name.decode("utf-8", "replace"), _NAME_CHARACTERS)
             raise _damaged(f"</{shown}> closes another element", self._offset(start))
         else:
@@ -236,16 +249,20 @@ class XmlFraming:
 
     def _close_stray(self, end: int) -> None:
         """Refuse a record whose start tag is damaged: all from the last record to its end."""
-        self._parents.close_unfit()
+        if not self._parents.close_unfit():
+            raise _damaged("the tag of a parent may be damaged, before", self._offset(end))
         start = max(self._gap, end - RAW_BYTES, 0)
         start += len(self._data[start:end]) - len(self._data[start:end].lstrip(BLANKS))
-        self._is_unsure, self._broken = True, -1
+        self._is_unsure = True
+        if self._broken >= self._offset(self._gap):
+            self._broken = -1  # it was the record's
         self._refuse(start, end, "its start tag is damaged")
 
     # --- records ---------------------------------------------------------------------------------
 
     def _take_row(self) -> None:
         """Add the record that begins here, or refuse it."""
+        self._check_tags()
         self._row = self._at
         scanner = RowScanner(self._names)
         head = b""
@@ -263,6 +280,8 @@ class XmlFraming:
         self._row, self._passes = -1, False
         if passes and not end:
             raise _damaged("a record that is never closed", self._offset(row))
+        if scanner.swallows:
+            self._check_swallowed(row, end)
         self._has_root = True
         if not end:
             self._at = row
@@ -270,8 +289,15 @@ class XmlFraming:
         elif passes or end - row > self._limit:
             head = head or bytes(self._data[row : row + RAW_BYTES])
             self._refuse(row, end, f"longer than {self._limit:,} bytes", head[: end - row])
+        elif scanner.problem:
+            self._refuse(row, end, scanner.problem)
         else:
             self._add(row, end)
+
+    def _check_swallowed(self, row: int, end: int) -> None:
+        """Fail where a letter would not show all that a CDATA section has swallowed."""
+        if end - row > RAW_BYTES:
+            raise _damaged("a CDATA section that is not closed, in the record", self._offset(row))
 
     def _add(self, row: int, end: int) -> None:
         problem = ""
@@ -345,12 +371,15 @@ class XmlFraming:
         self._at, self._is_unsure = end, True
         self._refuse(start, start + len(self._data[start:end].rstrip(BLANKS)), reason)
 
+    def _check_tags(self) -> None:
+        if self._broken >= 0:
+            raise _damaged("a tag that is none", self._broken)
+
     def _check_end(self) -> None:
         if self._parents:
             name = bounded(self._parents.innermost.decode("utf-8", "replace"), _NAME_CHARACTERS)
             raise _damaged(f"the file ends within <{name}>", self._offset(len(self._data)))
-        if self._broken >= 0:
-            raise _damaged("a tag that is none", self._broken)
+        self._check_tags()
         if not self._has_root:
             raise FileFailed("parse", "has no element; is it XML?")
         if not self._found and self._others and not self._parents.has_fitted:

@@ -17,6 +17,23 @@ from blizzard_core.limits import XML_ELEMENTS, XML_LEVELS, XML_TOKEN_BYTES
 BLANKS = b" \t\r\n"
 COMMENT, CDATA, INSTRUCTION, DOCTYPE = b"<!--", b"<![CDATA[", b"<?", b"<!DOCTYPE"
 CLOSING = {COMMENT: b"-->", CDATA: b"]]>", INSTRUCTION: b"?>"}
+# Where a comment, a section or an instruction ends. If another one begins in it, its own end was
+# destroyed: it would swallow records.
+SECTION_ENDS = {
+    opening: re.compile(re.escape(closing) + b"|" + re.escape(opening))
+    for opening, closing in CLOSING.items()
+}
+LONGEST_MARK = len(CDATA)
+NAME = re.compile(rb"[A-Za-z_:\x80-\xff][^ \t\r\n<>/\"'=]*+(?=[ \t\r\n/>]|\Z)")
+END_TAG = re.compile(rb"</([^ \t\r\n<>]++)[ \t\r\n]*+>")
+DTD = re.compile(
+    rb"<!DOCTYPE(?:[^\[\]<>\"']++|\"[^\"]*+\"|'[^']*+')*+"
+    rb"(?:\[(?:[^\]\"'<]++|\"[^\"]*+\"|'[^']*+'|<!--.*?-->|<\?.*?\?>|<(?!!--|\?))*+\]"
+    rb"[ \t\r\n]*+)?+>",
+    re.DOTALL,
+)
+# Entities grow, and default values would have to be added to each element.
+DECLARES = re.compile(rb"<!(?:ENTITY|ATTLIST)")
 # A namespace's prefix is not longer.
 _PREFIX_BYTES = 256
 _PREFIX = rb"(?:[^ \t\r\n<>/:\"'=]{1,%d}:)?" % _PREFIX_BYTES
@@ -28,6 +45,7 @@ _TOKEN = re.compile(
     rb"<(?:!--.*?-->|!\[CDATA\[.*?\]\]>|\?.*?\?>|(?P<tag>/?)" + _ATTRIBUTES + rb">)", re.DOTALL
 )
 _EMPTY, _CLOSE = b"/>"
+_OR_LONG = f"or of more than {XML_TOKEN_BYTES:,} bytes"
 
 
 class RowNames:
@@ -41,6 +59,10 @@ class RowNames:
         self.start = re.compile(b"<" + self.own + _BEHIND_NAME)
         self.within = re.compile(
             b"<(?:(/?)" + self.own + _BEHIND_NAME + rb"|!--|!\[CDATA\[|\?)",
+        )
+        # What stands in a CDATA section that swallows a tag of a record, and another section.
+        self.in_cdata = re.compile(
+            SECTION_ENDS[CDATA].pattern + b"|</?" + self.own + _BEHIND_NAME,
         )
         # A token whose name is not longer begins so near to the end of what was read.
         self.look_back = len(names[-1]) + _PREFIX_BYTES + len(CDATA)
@@ -86,34 +108,50 @@ def tag_end(data: bytes | bytearray, begin: int, at: int) -> tuple[Tag, int]:
     return ("cut" if len(data) - begin <= XML_TOKEN_BYTES else "broken"), end
 
 
+def section_end(data: bytes | bytearray, begin: int, opening: bytes) -> tuple[Tag, int]:
+    """Return the place behind a comment or an instruction within a record.
+
+    ``broken``: it is none, and the place is behind its first mark.
+    """
+    match = SECTION_ENDS[opening].search(data, begin + len(opening))
+    end = len(data) if match is None else match.end()
+    if end - begin > XML_TOKEN_BYTES or (match is not None and match[0] == opening):
+        return "broken", begin + len(opening)
+    return ("cut" if match is None else "whole"), end
+
+
 @dataclass(slots=True)
 class RowScanner:
-    """The search for the end of one record, which may go on when there is more data."""
+    """The search for the end of one record, which may go on when there is more data.
+
+    ``is_broken`` if its start tag is none. ``problem`` is why it is bad all the same, and
+    ``swallows`` whether other records may be in it.
+    """
 
     names: RowNames
     depth: int = 0
     is_broken: bool = False
-    _until: bytes = b""
+    problem: str = ""
+    swallows: bool = False
+    _in_cdata: bool = False
+    _has_tag: bool = False
 
     def scan(self, data: bytes | bytearray, at: int) -> tuple[int, int]:
-        """Return the end of the record, or 0, and the place where the search goes on.
-
-        ``is_broken`` if its start tag is none.
-        """
+        """Return the end of the record, or 0, and the place where the search goes on."""
         while True:
-            if self._until:
-                found = data.find(self._until, at)
-                if found < 0:
-                    return 0, max(at, len(data) - len(self._until) + 1)
-                at = found + len(self._until)
-                self._until = b""
+            if self._in_cdata:
+                at = self._leave_cdata(data, at)
+            if self._in_cdata:
+                return 0, at
             match = self.names.within.search(data, at)
             if match is None:
                 last = data.rfind(b"<", max(at, len(data) - self.names.look_back))
                 return 0, len(data) if last < 0 else last
             begin, at = match.span()
             if match[1] is None:
-                self._until = CLOSING[match[0]]
+                is_held, at = self._section(data, begin, match[0])
+                if not is_held:
+                    return 0, at
                 continue
             if data[at] == _CLOSE:
                 self.depth += -1 if match[1] else 1
@@ -124,6 +162,32 @@ class RowScanner:
                 return 0, at
             if not self.depth:
                 return at, at
+
+    def _section(self, data: bytes | bytearray, begin: int, opening: bytes) -> tuple[bool, int]:
+        """Return whether the search goes on without more data, and where."""
+        if opening == CDATA:
+            self._in_cdata, self._has_tag = True, False
+            return True, begin + len(CDATA)
+        state, end = section_end(data, begin, opening)
+        if state == "cut":
+            return False, begin
+        if state == "broken":
+            self.problem = f"has a comment or instruction that is not closed, {_OR_LONG}"
+        return True, end
+
+    def _leave_cdata(self, data: bytes | bytearray, at: int) -> int:
+        """Return the place behind a CDATA section, or where the search for its end goes on."""
+        while match := self.names.in_cdata.search(data, at):
+            at = match.end()
+            if match[0] == CLOSING[CDATA]:
+                self._in_cdata = False
+                return at
+            if match[0] != CDATA:
+                self._has_tag = True
+            elif self._has_tag:
+                self.swallows = True
+                self.problem = "has a CDATA section with a tag of a record and another section"
+        return max(at, len(data) - self.names.look_back)
 
     def _tag(
         self, data: bytes | bytearray, begin: int, at: int, *, is_end: bool

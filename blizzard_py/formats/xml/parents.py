@@ -26,6 +26,7 @@ class Parents:
         self._namespaces: list[dict[bytes, bytes]] = [{}]
         self.fits = names.fits(())
         self.has_fitted = False
+        self._passed = 0  # so many of the elements had a record's name in them
         self.header = b""
 
     def __len__(self) -> int:
@@ -59,16 +60,26 @@ class Parents:
         if name in self._names:
             self._close(len(self._names) - 1 - self._names[::-1].index(name))
 
-    def close_unfit(self) -> None:
-        """Close elements until a record may stand here; none if it never may."""
+    def pass_row(self) -> None:
+        """Take note of an element of a record's name where no record may stand."""
+        self._passed = len(self._names)
+
+    def close_unfit(self) -> bool:
+        """Close elements until a record may stand here; return whether this loses no record.
+
+        Elements of a record's name in a closed one might have been records.
+        """
         for levels in range(len(self._names), -1, -1):
             if self._row.fits(self._names[:levels]):
+                is_safe = self._passed <= levels
                 self._close(levels)
-                return
+                return is_safe
+        return False
 
     def _close(self, levels: int) -> None:
         """Keep so many elements."""
         del self._names[levels:], self._namespaces[levels + 1 :]
+        self._passed = min(self._passed, levels)
         self._changed()
 
     def _changed(self) -> None:

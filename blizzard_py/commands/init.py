@@ -98,6 +98,15 @@ def _from_files(path: Path, source_uri: str, table_uri: str) -> int:
         found = sample(open_source(source_uri, {}))
     except StorageError as error:
         found = Sample(problem=str(error))
+    if found.files and not found.fields:
+        raise ConfigError(
+            str(path),
+            [
+                f"not written: {found.problem}",
+                "correct the files, or see docs/reference/formats.md for options that read them",
+                *(f"{name}: {why}" for name, why in found.left_out.items()),
+            ],
+        )
     _write(path, configuration(source_uri, table_uri, found), {})
     if found.fields:
         summary = (
@@ -106,6 +115,13 @@ def _from_files(path: Path, source_uri: str, table_uri: str) -> int:
         )
     else:
         summary = f"The schema will be inferred from the first files ({found.problem})."
+    if found.trial.reasons:
+        summary += (
+            f" A trial gave {counted(found.trial.rows, 'row')} and"
+            f" {counted(found.trial.bad, 'bad record')}; {found.trial.reasons[0]}."
+        )
+    if found.doubts:
+        summary += f" {counted(len(found.doubts), 'doubt')}: see the comments at format."
     if found.left_out:
         summary += f" {counted(len(found.left_out), 'field')} left out, with the reason."
     if found.layout:

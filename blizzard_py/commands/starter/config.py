@@ -45,11 +45,13 @@ pipelines:
 
 def _format(found: Sample) -> str:
     """Return the format where it is not the default, as the sample shows it; check it."""
+    doubts = "".join(f"        # {commented(doubt)}\n" for doubt in found.doubts)
     if found.format.type == "ndjson":
-        return ""
+        return doubts
     options = found.format.model_dump(exclude_defaults=True, exclude={"type"})
     text = flow({"type": found.format.type, **options}) if options else found.format.type
-    return f"        format: {text}\n"
+    glob = f"        path_glob_filter: {quoted(found.glob)}\n" if found.glob else ""
+    return f"{doubts}        format: {text}\n{glob}"
 
 
 def _layout(template: str) -> str:
@@ -84,9 +86,12 @@ def _schema(found: Sample) -> str:
             "#   - { name: time, type: timestamp, nullable: false }",
         ]
     else:
+        rows = found.trial.rows
         seen = f"{counted(found.records, 'record')} of {counted(found.files, 'file')}"
         lines = [
             f"# From {seen}; check the types.",
+            f"# Tried: {counted(rows, 'row')}, {counted(found.trial.bad, 'bad record')}.",
+            *(f"#   {commented(each)}" for each in found.trial.reasons),
             "# infer: true              # find out what is not declared",
             "fields:                    # other fields are ignored",
             *(f"  - {flow(field_document(field))}" for field in found.fields),

@@ -21,7 +21,9 @@ def row_tag_of(text: str) -> str:
     """Return the ``row_tag``: the outermost element that comes several times in its parent.
 
     Of several such elements it is the one with most inside. Without any it is the first one in the
-    root. Empty if there is none, or if the file has entities, which are not read.
+    root. The root itself is the record if the element has nothing but text and stands beside other
+    texts, which would be lost. Empty if there is none, or if the file has entities, which are not
+    read.
     """
     if "<!ENTITY" in text:
         return ""
@@ -49,15 +51,18 @@ class _Elements:
         self.counts: Counter[Path] = Counter()
         self._repeated: dict[Path, None] = {}
         self._inside: Counter[Path] = Counter()
+        self._with_attributes: set[Path] = set()
         self._path: list[str] = []
         self._siblings: list[Counter[str]] = [Counter()]
 
-    def start(self, name: str, _attributes: dict[str, str]) -> None:
+    def start(self, name: str, attributes: dict[str, str]) -> None:
         """Take a start tag."""
         self._path.append(name)
         if len(self._path) <= _LEVELS:
             path = tuple(self._path)
             self.counts[path] += 1
+            if attributes:
+                self._with_attributes.add(path)
             self._siblings[-1][name] += 1
             self._siblings.append(Counter())
             if self._siblings[-2][name] == 2:
@@ -76,6 +81,16 @@ class _Elements:
         if self._repeated:
             least = min(map(len, self._repeated))
             outermost = [path for path in self._repeated if len(path) == least]
-            return max(outermost, key=lambda path: self._inside[path])
+            found = max(outermost, key=lambda path: self._inside[path])
+            return found[:1] if self._is_field(found) else found
         inner = [path for path in self.counts if len(path) == 2]
         return max(inner, key=lambda path: self._inside[path], default=None)
+
+    def _is_field(self, path: Path) -> bool:
+        """Return whether an element in the root is a text that stands beside other texts."""
+        texts = [
+            other
+            for other in self.counts
+            if len(other) == 2 and not self._inside[other] and other not in self._with_attributes
+        ]
+        return path in texts and len(texts) > 1

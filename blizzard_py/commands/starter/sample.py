@@ -6,7 +6,7 @@ A few files from all over the beginning of a source are looked at, as `blizzard 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from blizzard_core.errors import StorageError, Unavailable
@@ -18,14 +18,17 @@ from blizzard_core.settings.formats import (
     NdjsonOptions,
     OrcOptions,
     ParquetOptions,
+    TextFileOptions,
     XmlOptions,
 )
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Storage, is_hidden
 from blizzard_core.watermark.paths import depth_of
 from blizzard_core.watermark.progress import Progress
+from blizzard_py.commands.starter.heads import FileHead
 from blizzard_py.commands.starter.layout import layout_of
-from blizzard_py.commands.starter.recognize import FileHead, recognize
+from blizzard_py.commands.starter.recognize import recognize
+from blizzard_py.commands.starter.trial import Trial, tried
 from blizzard_py.formats.source_file import SourceFile
 from blizzard_py.job import FieldSpec, JobFile
 from blizzard_py.lines.failure import FileFailed
@@ -52,6 +55,7 @@ _ENDINGS = [ending for form in _RECOGNIZED for ending in form.endings]
 # How far a listing is followed: keys, and pages, of which a local directory is one.
 _KEYS = 10_000
 _PAGES = 2_000
+_NO_TRIAL = Trial()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,9 @@ class Sample:
     """A sample: columns from ``records`` of ``files``, or the ``problem`` why there are none.
 
     ``left_out`` are fields that cannot be columns, with the reason; ``layout`` is the template
-    of directories that are named by time, if they are. ``notes`` are remarks on the source.
+    of directories that are named by time, if they are. ``notes`` are remarks on the source, and
+    ``doubts`` what the sample does not prove. ``trial`` is what the format makes of the sample.
+    ``glob`` is the pattern of the files' names, where the format has none.
     """
 
     fields: tuple[FieldSpec, ...] = ()
@@ -70,6 +76,9 @@ class Sample:
     problem: str = ""
     notes: tuple[str, ...] = ()
     format: FormatSettings = _LINES
+    doubts: tuple[str, ...] = ()
+    trial: Trial = _NO_TRIAL
+    glob: str = ""
 
 
 def sample(storage: Storage) -> Sample:
@@ -89,20 +98,55 @@ def sample(storage: Storage) -> Sample:
         progress = Progress(depth=depth_of(paths))
         inference = Inference(Rules(timestamps=True))
         files = chosen(entries, SAMPLE_FILES)
-        form = recognize([_head(storage, file) for file in files])
-        source = SourceSettings(source_uri=storage.uri, format=form)
+        told = recognize([_head(storage, file) for file in files])
+        form = told.format
+        glob = "" if form.endings else _glob(files[0].path)
+        source = SourceSettings(source_uri=storage.uri, format=form, path_glob_filter=glob or None)
         notes = tuple(notes_of(source, progress, paths))
         for file in files:
-            add_sample(inference, storage, file, SAMPLE_BYTES, form)
+            if file.path not in told.odd_files:
+                add_sample(inference, storage, file, SAMPLE_BYTES, form)
         found = inference.result()
+        fields = _fields(form, found.fields, told.as_text)
+        trial = tried(storage, files, SAMPLE_BYTES, form, fields) if fields else _NO_TRIAL
     except StorageError as error:
         return Sample(problem=str(error))
     problem = ""
-    if not found.fields:
+    odd = tuple(f"{path} will be quarantined: {why}" for path, why in told.odd_files.items())
+    if not fields:
         problem = f"no record of {files[0].path}{_and_others(len(files))} can be read"
         problem += f": {found.problem}" if found.problem else ""
+        problem += "".join(f"; {each}" for each in odd[:1])
     return Sample(
-        found.fields, found.left_out, len(files), found.records, layout, problem, notes, form
+        fields,
+        found.left_out,
+        len(files),
+        found.records,
+        layout,
+        problem,
+        notes,
+        form,
+        (*told.doubts, *odd),
+        trial,
+        glob,
+    )
+
+
+def _glob(path: str) -> str:
+    """Return the pattern of names with the ending of a file, and that of any codec behind it."""
+    ending = next((each for each in _ENDINGS if each in path.lower()), "")
+    return f"*{ending}*"
+
+
+def _fields(
+    form: FormatSettings, inferred: Sequence[FieldSpec], as_text: Collection[str]
+) -> tuple[FieldSpec, ...]:
+    """Return the columns: those that the format fixes, or the inferred ones."""
+    if isinstance(form, TextFileOptions):
+        return tuple(FieldSpec(name, "string", nullable=True) for name in form.fixed_columns)
+    return tuple(
+        FieldSpec(spec.name, "string", nullable=True) if spec.name in as_text else spec
+        for spec in inferred
     )
 
 

@@ -39,6 +39,7 @@ from blizzard_py.formats.texts import TextOptions
 from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece
+from blizzard_py.schema.column_names import column_names
 
 # What a header may be taken for, if it has none of the columns.
 _DELIMITERS = ",;\t|"
@@ -121,7 +122,8 @@ class CsvDecoder:
         """Return the names of the header. Raises `FileFailed` if it cannot be read."""
         if piece.context is None:
             return {}
-        return dict.fromkeys(names_of(_context(piece), self._options, self._schema))
+        names = names_of(_context(piece), self._options, self._schema)
+        return dict.fromkeys(column_names(names, {spec.name for spec in self._schema.fields}))
 
     def as_lines(self, piece: Piece) -> bytes:
         """Return a line of JSON for each line of the piece, with the columns that are not declared.
@@ -268,17 +270,18 @@ class CsvDecoder:
             known = self._headers[piece.context] = self._checked(names)
         return known
 
-    def _checked(self, names: tuple[str, ...]) -> _Header:
+    def _checked(self, header: tuple[str, ...]) -> _Header:
         fields = {spec.name: spec for spec in self._schema.fields}
-        if len(names) > CSV_COLUMNS:
+        if len(header) > CSV_COLUMNS:
             raise FileFailed("parse", f"has more than {CSV_COLUMNS:,} columns; is it CSV?")
-        if self._schema.of_table:
-            names = table_names(names, list(fields))
+        of_table = self._schema.of_table
+        names = table_names(header, list(fields)) if of_table else column_names(header, fields)
         places = {name: place for place, name in enumerate(names) if name in fields}
         others = tuple(place for place, name in enumerate(names) if name not in fields)
         if not places and fields and not self._schema.of_table:
-            raise FileFailed("parse", _no_column(names, list(fields), self._options))
-        twice = {name for name, count in Counter(names).items() if count > 1}
+            raise FileFailed("parse", _no_column(header, list(fields), self._options))
+        # A blank name can be no column, so it may come often.
+        twice = {name for name, count in Counter(filter(None, names)).items() if count > 1}
         if not (self._rescues or self._schema.evolves):
             twice &= fields.keys()
         if twice:

@@ -506,8 +506,8 @@ def test_init_tells_what_it_cannot_use(tmp_path: Path) -> None:
     odd = invoke(
         "init", path, "--source-uri", str(tmp_path / "raw"), "--table-uri", f"{tmp_path}/t"
     )
-    assert odd.exit_code == 0
-    assert "no record of 1.json can be read" in odd.stdout
+    assert (odd.exit_code, Path(path).exists()) == (2, False)
+    assert "no record of 1.json can be read" in odd.stderr
     (tmp_path / "raw" / "1.json").rename(tmp_path / "raw" / "1.dat")
     source = str(tmp_path / "raw")
     other = invoke("init", path, "--source-uri", source, "--table-uri", f"{tmp_path}/t", "--force")

@@ -458,3 +458,15 @@ def test_letters_with_open_quotes_have_files_of_their_own() -> None:
     assert form.replay_contents(letters) == [
         b'a,b\ny,bad\n"z",q"\nw,"open"\n', b'a,b\nx,"open\n',
     ]  # fmt: skip
+
+
+def test_names_that_no_column_can_have_are_read_under_another() -> None:
+    data = b"Order ID,Net (EUR),x y,x_y,,\n1,2,3,4,5,\n"
+    schema = RowSchema(specs(Order_ID="int64", Net_EUR="int64", x_y="int64"))
+    form = CsvFormat(options())
+    [piece] = form.pieces(Bytes(data), schema)
+    assert isinstance(piece, Piece)
+    decoder = form.decoder(schema, tolerant=True, fast=False)
+    assert decoder.decode(piece).table.to_pylist() == [{"Order_ID": 1, "Net_EUR": 2, "x_y": 4}]
+    new = form.decoder(RowSchema((), evolves=True), tolerant=True, fast=False)
+    assert b'"Order_ID":1,"Net_EUR":2,"x y":3,"x_y":4' in new.as_lines(piece)

@@ -20,7 +20,8 @@ from blizzard_core.settings.load import load_config
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.wiring import ingest_settings
 from blizzard_py.commands.starter.config import configuration
-from blizzard_py.commands.starter.recognize import FileHead, recognize
+from blizzard_py.commands.starter.heads import FileHead, Recognized
+from blizzard_py.commands.starter.recognize import recognize
 from blizzard_py.commands.starter.sample import sample
 from tests.support.ingest_job_harness import IngestJobHarness
 from tests.support.workbooks import saved
@@ -53,6 +54,44 @@ CSV: dict[str, tuple[str, bytes, int]] = {
     "line ends in quotes": ("a.csv", b'id,note\n1,"a\nb, c"\n2,"d ""e"""\n', 2),
     "database export": ("a.csv", b'"id","at"\r\n"1","2024-01-01 10:00:00"\r\n"2",\r\n', 2),
     "title rows": ("a.csv", b"Report\n\nid,name,z\n1,x,\n2,y,\n3,w,\n", 3),
+    "hashtags": ("a.csv", b"tag,count\n#python,3\n#java,4\nrust,5\n", 3),
+    "header with a hash": ("a.csv", b"#name,city\nanna,rom\nbob,ulm\n", 2),
+    "title and a hash below": ("a.csv", b"# export\nid,name\n1,#1 fan\n#2,b\n", 2),
+    "comment and title": ("a.csv", b"#c\nTitle\nid,n,z\n1,a,b\n", 1),
+    "title of full width": ("a.csv", b"Report,,\n2024,,\nid,name,z\n1,a,b\n2,c,d\n", 2),
+    "separator line": ("a.csv", b"sep=;\nid;name\n1;a\n2;b\n", 2),
+    "times first": ("a.csv", b"2024-01-01 10:00:00,INFO,x\n2024-01-01 10:00:01,WARN,y\n", 2),
+    "german records": ("a.csv", b"Muller;1,50;01.02.2024\nMeier;2,50;02.02.2024\n", 2),
+    "exponents": ("a.csv", b"abc,1e5\ndef,2e5\n", 2),
+    "years as names": ("a.csv", b"country,2021,2022\nDE,1,2\nFR,3,4\n", 2),
+    "names without text": ("a.csv", b"Kunde;Betrag;;\nA;1;;\nB;2;;\n", 2),
+    "blanks in names": ("a.csv", b"Order ID,Net Amount\n1,2.5\n2,3.5\n", 2),
+    "a name twice": ("a.csv", b"id,v,v\n1,x,y\n2,z,w\n", 2),
+    "utf-16-be without a mark": ("a.csv", "id,name\n1,aaaa\n2,bbbb\n".encode("utf-16-be"), 2),
+    "no delimiter": ("a.txt", b"10.0.0.1 - GET / 200\n10.0.0.2 - GET /a 200\n", 2),
+    "lines of an array": ("a.json", b'{"total": 2, "items": [{"id": 1}, {"id": 2}]}', 2),
+    "geojson": (
+        "a.json",
+        b'{"type": "FeatureCollection", "features": [{"type": "Feature"}, {"type": "Feature"}]}',
+        2,
+    ),
+    "a record with a list": ("a.json", b'{\n"id": 1,\n"tags": [{"a": 1}, {"a": 2}]\n}', 1),
+    "records with lists": (
+        "a.json",
+        b'{\n"id": 1,\n"l": [{"a": 1}, {"a": 2}]\n}\n{\n"id": 2,\n"l": [{"a": 1}]\n}\n',
+        2,
+    ),
+    "errors beside data": (
+        "a.json",
+        b'{\n"errors": [{}, {}, {}],\n"data": [{"i": 1}, {"i": 2}]}',
+        2,
+    ),
+    "a long line": (
+        "a.json",
+        b'{"data":[' + b",".join(b'{"id":%d}' % number for number in range(120_000)) + b"]}",
+        120_000,
+    ),
+    "one element with a list": ("a.xml", b"<o><id>1</id><line>a</line><line>b</line></o>", 1),
     "no header": ("a.csv", b"1,x,2024-01-01\n2,y,2024-01-02\n", 2),
     "formatted dates": ("a.csv", b"id;d;t\n1;31.12.2024;31.12.2024 10:00\n", 1),
     "american dates": ("a.csv", b"id,d\n1,12/31/2024\n2,01/02/2024\n", 2),
@@ -110,21 +149,33 @@ def test_real_shapes_are_read_without_losing_a_row(tmp_path: Path, shape: str) -
         ("title rows", {"skip_rows": 2}),
         ("no header", {"header": False, "columns": ["column_1", "column_2", "column_3"]}),
         ("null words", {"null_value": ["", "NULL"]}),
+        ("hashtags", {}),
+        ("title and a hash below", {"skip_rows": 1}),
+        ("comment and title", {"skip_rows": 2}),
+        ("title of full width", {"skip_rows": 2}),
+        ("separator line", {"skip_rows": 1, "delimiter": ";"}),
+        ("exponents", {"header": False, "columns": ["column_1", "column_2"]}),
+        ("years as names", {}),
+        ("blanks in names", {}),
+        ("a name twice", {"header": False, "columns": ["id", "v", "v_3"], "skip_rows": 1}),
         ("american dates", {"date_format": ["%m/%d/%Y"]}),
         ("cp1252 export", {"delimiter": ";", "encoding": "cp1252"}),
     ],
 )
 def test_options_are_what_the_files_need(shape: str, options: dict[str, Any]) -> None:
     path, content, _ = CSV[shape]
-    found = recognize([FileHead(path, content, is_whole=True)])
+    found = recognize([FileHead(path, content, is_whole=True)]).format
     assert isinstance(found, CsvOptions)
     assert found.model_dump(exclude_defaults=True, exclude={"type"}) == options
 
 
 def test_the_array_of_a_long_document_is_found_by_its_beginning() -> None:
     for more in (b"", b', "' + b'\\"' * 400_000):
-        assert recognize([FileHead("a.json", b'{\n"a": 1' + more, is_whole=False)]).type == "json"
-    found = recognize([FileHead("a.json", PRETTY[:90], is_whole=False)])
+        assert (
+            recognize([FileHead("a.json", b'{\n"a": 1' + more, is_whole=False)]).format.type
+            == "json"
+        )
+    found = recognize([FileHead("a.json", PRETTY[:90], is_whole=False)]).format
     assert isinstance(found, JsonOptions)
     assert found.records == "data.items"
 
@@ -139,15 +190,117 @@ def test_the_array_of_a_long_document_is_found_by_its_beginning() -> None:
     ],
 )
 def test_a_record_of_xml_is_the_outermost_that_repeats(content: str, row_tag: str) -> None:
-    found = recognize([FileHead("a.xml", content.encode(), is_whole=True)])
+    found = recognize([FileHead("a.xml", content.encode(), is_whole=True)]).format
     assert isinstance(found, XmlOptions)
     assert found.row_tag == row_tag
 
 
 @pytest.mark.parametrize("content", ["<", "<a", "<!DOCTYPE r [<!ENTITY a 'b'>]><r><e/><e/></r>"])
 def test_xml_without_a_record_is_not_guessed(content: str) -> None:
-    assert recognize([FileHead("a.xml", content.encode(), is_whole=True)]).type == "ndjson"
+    assert recognize([FileHead("a.xml", content.encode(), is_whole=True)]).format.type == "ndjson"
 
 
 def test_empty_files_count_as_ndjson() -> None:
-    assert recognize([FileHead("a.csv", b" \n", is_whole=True)]).type == "ndjson"
+    assert recognize([FileHead("a.csv", b" \n", is_whole=True)]).format.type == "ndjson"
+
+
+def recognized(**files: bytes | str) -> Recognized:
+    """Return what CSV files are recognized as."""
+    heads = [
+        FileHead(f"{name}.csv", data.encode() if isinstance(data, str) else data, is_whole=True)
+        for name, data in files.items()
+    ]
+    return recognize(heads)
+
+
+def options(found: Recognized) -> dict[str, Any]:
+    """Return the options that are no defaults."""
+    return found.format.model_dump(exclude_defaults=True, exclude={"type"})
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected", "doubt"),
+    [
+        ("1,01/01/2024,01/31/2024\n2,02/01/2024,03/04/2024\n", ["%m/%d/%Y"], ""),
+        ("1,01/01/2024,31/01/2024\n2,02/01/2024,04/03/2024\n", ["%d/%m/%Y"], ""),
+        ("1,31/01/2024,01/31/2024\n", None, "counts for all columns"),
+        ("1,01/01/2024,02/03/2024\n", None, "no value shows"),
+    ],
+)
+def test_one_proven_order_of_dates_counts_for_all(
+    rows: str, expected: list[str] | None, doubt: str
+) -> None:
+    found = recognized(a=f"id,start,end\n{rows}")
+    assert options(found).get("date_format") == expected
+    assert [doubt in each for each in found.doubts] == ([True] if doubt else [])
+
+
+@pytest.mark.parametrize(
+    ("column", "nulls", "doubts"),
+    [
+        (("DE", "NA", "ZA"), None, 1),
+        (("1", "NA", "3"), ["", "NA"], 0),
+        (("-", "+", "-"), None, 1),
+        (("2024-01-01", "-", "2024-01-02"), ["", "-"], 0),
+    ],
+)
+def test_words_are_null_in_typed_columns_only(
+    column: tuple[str, ...], nulls: list[str] | None, doubts: int
+) -> None:
+    found = recognized(a="id,v\n" + "".join(f"{n},{text}\n" for n, text in enumerate(column)))
+    assert options(found).get("null_value") == nulls
+    assert len(found.doubts) == doubts
+
+
+def test_an_unproven_group_of_thousands_stays_text() -> None:
+    found = recognized(a="id;ver;q;n\n1;1.234;1,5;1.234.567\n2;2.100;2.002,5;12\n")
+    assert options(found) == {"delimiter": ";", "decimal": ",", "thousands": "."}
+    assert found.as_text == {"ver"}
+    comma = recognized(a="id;v\n1;1,234\n2;5,678\n")
+    assert options(comma) == {"delimiter": ";"}
+    assert "decimal" in comma.doubts[0]
+
+
+def test_files_that_differ_are_named_and_not_misread() -> None:
+    titled = recognized(a="Title\nid,name,z\n1,a,b\n", b="id,name,z\n2,a,b\n3,c,d\n")
+    assert options(titled) == {}
+    assert list(titled.odd_files) == ["a.csv"]
+    other = recognized(a="id,name\n1,a\n", b="id;name\n2;a\n")
+    assert options(other) == {}
+    assert list(other.odd_files) == ["b.csv"]
+    encoded = recognized(a="id,n\n1,\u00e9\n", b="id,n\n2,\u00e9\n".encode("cp1252"))
+    assert options(encoded) == {}
+    assert any("b.csv is not UTF-8" in doubt for doubt in encoded.doubts)
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("\u65e5\u672c\u8a9e", "shift_jis"),
+        ("\u041f\u0440\u0438\u0432\u0435\u0442", "cp1251"),
+        ("M\u00fcller", "cp1252"),
+        ("\u00e9t\u00e9", "cp1252"),
+    ],
+)
+def test_encodings_are_told_by_what_their_bytes_rule_out(text: str, encoding: str) -> None:
+    found = recognized(a=f"id,n\n1,{text}\n".encode(encoding))
+    assert options(found) == {"encoding": encoding}
+    assert "is a guess" in found.doubts[0]
+
+
+def test_mac_text_is_told_by_its_line_ends() -> None:
+    found = recognized(a="id,n\r1,\u00e9\r".encode("mac-roman"))
+    assert options(found) == {"encoding": "mac-roman"}
+
+
+def test_doubts_and_a_trial_stand_in_the_configuration(tmp_path: Path) -> None:
+    world = IngestJobHarness(tmp_path)
+    world.put("a.csv", b"id;name\n1;a\n2;b\n\n(2 rows)\n")
+    world.put("b.csv", b"Title\nid;name\n3;\xe4\n")
+    found = sample(LocalStorage(str(world.source)))
+    text = configuration(str(world.source), str(world.table), found)
+    assert (found.trial.rows, found.trial.bad) == (2, 1)
+    assert "# Tried: 2 rows, 1 bad record." in text
+    assert "#   a.csv: 1 fields instead of 2" in text
+    assert "# b.csv will be quarantined: its header follows 1 line" in text
+    assert "is a guess" in text

@@ -25,8 +25,10 @@ def member(one: pa.Array) -> str:
 
     Times are ISO text, in UTC if they have no zone; bytes are base64; numbers keep their digits.
     ``NaN`` is written as the line parser reads it in float columns. Values that Python does not
-    have (years beyond 9999) are text.
+    have (years beyond 9999) are text. JSON stays as it is, if it is any.
     """
+    if isinstance(one.type, pa.JsonType) and not one.null_count and (raw := _raw_json(one)):
+        return raw
     if isinstance(one, pa.ExtensionArray):
         return member(one.storage)
     if pa.types.is_decimal(one.type):
@@ -34,6 +36,16 @@ def member(one: pa.Array) -> str:
     if pa.types.is_timestamp(one.type):
         return _as_json(one) if one.null_count else json.dumps(_time_text(one))
     return _as_json(one)
+
+
+def _raw_json(one: pa.Array) -> str:
+    """Return JSON without line breaks, nothing for a text that is none."""
+    text: bytes = one.storage.cast(pa.binary())[0].as_py()
+    try:
+        msgspec.json.decode(text)  # `format` accepts truncated JSON
+        return str(msgspec.json.format(text, indent=-1), "utf-8")
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return ""
 
 
 def _as_json(one: pa.Array) -> str:

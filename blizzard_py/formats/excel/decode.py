@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from decimal import Decimal
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +49,7 @@ class ExcelDecoder(TypedDecoder):
 
     def rows(self, piece: Piece) -> _Rows:
         """Return the rows of a piece."""
-        return _Rows(_batch(piece), self._readers, self._nulls)
+        return _Rows(_batch(piece), self._readers, self._nulls, names_errors=self._rescues)
 
     def decode(self, piece: Piece) -> Parsed:
         """Decode as `Decoder.decode`; blank rows have numbers, and are no records."""
@@ -75,6 +74,10 @@ class ExcelDecoder(TypedDecoder):
             fits = [spec for spec in self._schema.fields if spec.name not in failed]
             self._writers[failed] = Conformer(fits)
         return self._writers[failed].text_of(rows.record(index), 0)
+
+    def _rescued(self, rows: TypedRows, bad: dict[int, str]) -> pa.Array:  # noqa: ARG002  # none of them is bad
+        """Return as `TypedDecoder._rescued`; cells that are not there are left out."""
+        return cast("_Rows", rows).left_over(is_sample=self._schema.evolves)
 
     def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
         """Return two pieces of half the rows each."""
@@ -192,7 +195,12 @@ class _Rows:
     """The rows of a piece as `TypedRows`."""
 
     def __init__(
-        self, batch: pa.RecordBatch, readers: Mapping[str, _Reader], nulls: pa.StringArray
+        self,
+        batch: pa.RecordBatch,
+        readers: Mapping[str, _Reader],
+        nulls: pa.StringArray,
+        *,
+        names_errors: bool,
     ) -> None:
         self._batch = batch
         self._nulls = nulls
@@ -201,6 +209,10 @@ class _Rows:
         self._failed: dict[int, set[str]] = {}
         self.types = {name: _JSON for name in batch.schema.names if name != NUMBERS}
         self.count = batch.num_rows
+        self._names_errors = names_errors
+        self._filled = [
+            name for name in self.types if batch.column(name).null_count < batch.num_rows
+        ]
         self.bad: dict[int, str] = {}
 
     def column(self, name: str) -> pa.Array:
@@ -214,10 +226,36 @@ class _Rows:
                     self._failed.setdefault(row, set()).add(name)
             else:
                 cells = pc.if_else(_are_null(*_split(cells), self._nulls), _NONE, cells)
-                texts = [None if cell is None else _json_text(cell) for cell in cells.to_pylist()]
+                texts = [cell and self._json_text(cell) for cell in cells.to_pylist()]
                 found = pa.ExtensionArray.from_storage(_JSON, pa.array(texts, pa.string()))
             self._columns[name] = found
         return self._columns[name]
+
+    def left_over(self, *, is_sample: bool) -> pa.StringArray:
+        """Return each row's cells without a declared column as JSON; null where there are none.
+
+        The first row of a sample has the empty columns, too.
+        """
+        parts: list[list[str]] = [[] for _ in range(self.count)]
+        filled = set(self._filled)
+        for name in self.types:
+            if name in self._readers or not (is_sample or name in filled):
+                continue
+            key = json.dumps(name, ensure_ascii=False)
+            texts = self.column(name).storage if name in filled else None
+            if texts is None or texts.null_count == self.count:
+                if is_sample:
+                    parts[0].append(f"{key}:null")
+                continue
+            for row in np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False)).tolist():
+                parts[row].append(f"{key}:{texts[row].as_py()}")
+        found = [f"{{{','.join(part)}}}" if part else None for part in parts]
+        return pa.array(found, pa.string())
+
+    def _json_text(self, cell: str) -> str:
+        """Return a cell as JSON. An error says so, unless only values count."""
+        is_value = cell[0] not in {ERROR, NO_VALUE}
+        return _as_json(cell) if is_value or self._names_errors else "null"
 
     def failed(self, index: int) -> frozenset[str]:
         """Return the declared columns that a row does not fit."""
@@ -226,14 +264,19 @@ class _Rows:
         return frozenset(self._failed.get(index, ()))
 
     def record(self, index: int) -> pa.RecordBatch:
-        """Return one row; a cell that does not fit, or has no column, stays as it is."""
-        failed, arrays = self.failed(index), []
-        for name in self.types:
+        """Return the cells of a row; one that does not fit, or has no column, stays as it is."""
+        failed = self.failed(index)
+        found: dict[str, pa.Array] = {}
+        for name in self._filled:
+            cell = self._batch.column(name)[index].as_py()
+            if cell is None:
+                continue
             if name in self._readers and name not in failed:
-                arrays.append(self._columns[name].slice(index, 1))
+                found[name] = self._columns[name].slice(index, 1)
             else:
-                arrays.append(_as_stored(self._batch.column(name)[index].as_py()))
-        return pa.RecordBatch.from_arrays(arrays, list(self.types))
+                text = pa.array([_as_json(cell)])
+                found[name] = pa.ExtensionArray.from_storage(_JSON, text)
+        return pa.RecordBatch.from_arrays(list(found.values()), list(found))
 
 
 def _split(cells: pa.StringArray) -> tuple[pa.StringArray, pa.StringArray]:
@@ -267,30 +310,10 @@ def _moment_type(cells: pa.StringArray, nulls: pa.StringArray) -> pa.DataType | 
     return None  # times of a day
 
 
-def _json_text(cell: str) -> str:
-    """Return an undeclared cell as JSON; null if it has no value."""
-    if cell[0] == NO_VALUE:
-        return "null"
-    return cell[1:] if cell[0] == LITERAL else json.dumps(cell[1:], ensure_ascii=False)
-
-
-def _as_stored(cell: str | None) -> pa.Array:
-    """Return a cell for a letter. One without a value is an object, so that its row stays bad."""
-    if cell is None:
-        return pa.nulls(1)
+def _as_json(cell: str) -> str:
+    """Return a cell as JSON. One without a value is an object, so that its row stays bad."""
     kind, text = cell[0], cell[1:]
-    value: Any = text
-    if kind in {ERROR, NO_VALUE}:
-        value = {"error": text}
-    elif kind == LITERAL:
-        value = _literal(text)
-    return pa.array([value])
-
-
-def _literal(text: str) -> bool | Decimal | float:
-    if text in {"true", "false"}:
-        return text == "true"
-    value = Decimal(text)
-    return (
-        value if "E" not in text and len(text) < 38 else float(text)
-    )  # digits of Arrow's decimals
+    if kind == LITERAL:
+        return text
+    value = {"error": text} if kind in {ERROR, NO_VALUE} else text
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

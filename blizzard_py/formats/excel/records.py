@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -62,7 +63,7 @@ class ExcelFormat(TypedFormat):
         unnamed = _unnamed_fields(names, address, schema)
         check_names([*names.values(), *unnamed], schema)
         seen: set[str] = set()
-        for item in _pieces(filled, names, len(schema.fields)):
+        for item in _pieces(filled, _Columns(names, schema)):
             if unnamed and isinstance(item, Piece) and item.rows is not None:
                 seen.update(item.rows.schema.names)
             yield item
@@ -121,15 +122,33 @@ def _unnamed_fields(names: Mapping[int, str], address: DataAddress, schema: RowS
     return found
 
 
-def _pieces(
-    rows: Iterator[Row], names: Mapping[int, str], fields: int
-) -> Iterator[Piece | RefusedRecord]:
+class _Columns:
+    """The names of a sheet's columns, and those that a piece has even without a cell in them."""
+
+    def __init__(self, names: Mapping[int, str], schema: RowSchema) -> None:
+        fields = {spec.name for spec in schema.fields}
+        self.fields = len(fields)
+        self.names = dict(names)
+        self.always = {
+            column for column, name in names.items() if schema.of_table or name in fields
+        }
+        self._header = names
+
+    def name(self, column: int) -> str:
+        """Return the name of a column, which may have none in the header."""
+        if column not in self.names:
+            self.names[column] = _unnamed(column, self._header)
+        return self.names[column]
+
+
+def _pieces(rows: Iterator[Row], columns: _Columns) -> Iterator[Piece | RefusedRecord]:
     last = 0  # the row before
-    part = _Part(names)
+    # The first piece shows the whole header. A cell that others lack costs nothing there.
+    part = _Part(columns, set(columns.names))
     for row in rows:
         if part.numbers and (part.is_full or row.size > EXCEL_ROW_BYTES):
-            yield part.piece(last, fields)
-            last, part = part.numbers[-1], _Part(names)
+            yield part.piece(last)
+            last, part = part.numbers[-1], _Part(columns, columns.always)
         if row.size > EXCEL_ROW_BYTES:
             reason = f"longer than {EXCEL_ROW_BYTES:,} characters"
             skipped = row.number - last - 1
@@ -138,48 +157,57 @@ def _pieces(
         else:
             part.add(row)
     if part.numbers:
-        yield part.piece(last, fields)
+        yield part.piece(last)
 
 
 class _Part:
-    """Rows on their way to a piece, by column."""
+    """Rows on their way to a piece, by column. ``always`` are columns that it has in any case."""
 
-    def __init__(self, names: Mapping[int, str]) -> None:
+    def __init__(self, columns: _Columns, always: AbstractSet[int]) -> None:
         self.numbers: list[int] = []
-        self._columns: dict[int, list[str | None]] = {column: [] for column in names}
-        self._names = names
+        self._cells: dict[int, list[str | None]] = {}  # of columns with one
+        self._columns = columns
+        self._always = always
         self._size = 0
 
     @property
     def is_full(self) -> bool:
         """True if it has enough for a piece."""
-        return self._size >= CHUNK_BYTES or len(self.numbers) * len(self._columns) >= _PIECE_CELLS
+        return self._size >= CHUNK_BYTES or len(self.numbers) * self._width >= _PIECE_CELLS
+
+    @property
+    def _width(self) -> int:
+        return max(1, len(self._cells), self._columns.fields)
 
     def add(self, row: Row) -> None:
         """Add a row."""
         rows = len(self.numbers)
         for column, cell in row.cells.items():
-            cells = self._columns.get(column)
+            cells = self._cells.get(column)
             if cells is None:
-                cells = self._columns[column] = []
+                cells = self._cells[column] = []
             if len(cells) < rows:
                 cells += [None] * (rows - len(cells))
             cells.append(cell)
         self.numbers.append(row.number)
         self._size += row.size
 
-    def piece(self, last: int, fields: int) -> Piece:
+    def piece(self, last: int) -> Piece:
         """Return the rows, which follow row ``last``."""
         rows = len(self.numbers)
         arrays, names = [pa.array(self.numbers, pa.int64())], [NUMBERS]
-        for column, cells in sorted(self._columns.items()):
-            arrays.append(pa.array(cells + [None] * (rows - len(cells)), pa.string()))
-            names.append(self._names.get(column) or _unnamed(column, self._names))
+        empty = pa.nulls(rows, pa.string())
+        for column in sorted(self._always | self._cells.keys()):
+            cells = self._cells.get(column)
+            if cells is not None:
+                cells += [None] * (rows - len(cells))
+            arrays.append(empty if cells is None else pa.array(cells, pa.string()))
+            names.append(self._columns.name(column))
         first = self.numbers[0]
         return Piece(
             b"",
             NO_OFFSET,
-            cells=rows * max(fields, len(self._columns)),
+            cells=rows * self._width,
             skipped=first - last - 1,
             lines=self.numbers[-1] - first + 1,
             rows=pa.RecordBatch.from_arrays(arrays, names),
@@ -188,7 +216,8 @@ class _Part:
 
 def _unnamed(column: int, names: Mapping[int, str]) -> str:
     """Return the name of a column without one in the header."""
+    taken = set(names.values())
     name = f"column_{column_letters(column)}"
-    while name in names.values():
+    while name in taken:
         name += "_"
     return name

@@ -52,6 +52,17 @@ def test_a_wide_sheet_is_read() -> None:
     assert [found["id"] for _, found in rows] == [1] * 9
 
 
+@pytest.mark.parametrize("unexpected", ["ignore", "capture"])
+def test_a_wide_header_costs_its_rows_nothing(unexpected: str) -> None:
+    names = [f"n{at}" for at in range(16_000)]
+    cells = row("<c><v>1</v></c>") * 1999 + row(inline("x"))
+    data = bytes(Written(named("id", *names) + cells))
+    began = time.process_time()
+    rows, bad = numbered(data, ID, unexpected_fields=unexpected)
+    assert (len(rows), list(bad)) == (1999, [2001])
+    assert time.process_time() - began < 8  # it was 20
+
+
 def test_a_row_that_is_too_long_is_a_bad_record(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (sheet, records):
         monkeypatch.setattr(module, "EXCEL_ROW_BYTES", 1000)

@@ -23,7 +23,7 @@ from blizzard_py.schema.inference import Inference, Rules
 from blizzard_py.sources.files.lines import read_records
 from blizzard_py.sources.files.sampling import add_sample
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
-from tests.support.workbooks import Written, named, row, saved
+from tests.support.workbooks import Written, inline, named, row, saved
 
 FIELDS = specs(id="int64", note="string", day="date")
 DAY = dt.date(2024, 5, 6)
@@ -67,7 +67,7 @@ def test_rows_and_letters_have_their_numbers(tmp_path: Path, attempt: int) -> No
     assert bad["raw"] == '{"id": "no", "note": "7", "day": "2024-05-06", "more": 2.5}'
     assert bad["error"] == "column 'id': 'no' is no int64"
     assert error["line"] == 5
-    assert error["raw"] == '{"id": 3, "note": {"error": "#DIV/0!"}, "day": null, "more": null}'
+    assert error["raw"] == '{"id": 3, "note": {"error":"#DIV/0!"}}'
     assert {each.name for each in report.unexpected} == {"more"}
 
 
@@ -91,6 +91,22 @@ def test_letters_come_again_as_the_rows_of_a_mended_sheet(tmp_path: Path) -> Non
     # An error of Excel stays a bad record, and does not become a text.
     [letter] = again.letters(report)
     assert letter["line"] == 2
+
+
+def test_letters_keep_cells_without_a_column(tmp_path: Path) -> None:
+    digits = "123456789012345678901234567890123456789012345"
+    error = '<c t="e"><v>#N/A</v></c>'
+    data = bytes(
+        Written(named("id", "n", "e") + row(inline("bad"), f"<c><v>{digits}</v></c>", error))
+    )
+    world = harness(tmp_path, unexpected_fields="capture")
+    world.put("a.xlsx", data)
+    [letter] = world.letters(world.run_task())
+    assert letter["raw"] == f'{{"id": "bad", "n": {digits}, "e": {{"error":"#N/A"}}}}'
+    mended = harness(tmp_path / "b", fields=specs(id="string"), unexpected_fields="capture")
+    mended.put("a.xlsx", data)
+    [found] = mended.rows(mended.run_task())
+    assert found["_rescued"] == f'{{"n":{digits},"e":{{"error":"#N/A"}}}}'
 
 
 def test_a_row_without_a_directory_is_a_letter(tmp_path: Path) -> None:
@@ -145,7 +161,7 @@ def test_records_are_read_again_by_their_number(tmp_path: Path) -> None:
     storage = LocalStorage(str(tmp_path))
     found = read_records(storage, JobFile("a.xlsx", len(data)), [1, 2, 3, 5, 99], EXPANSION, EXCEL)
     assert list(found) == [2, 5]
-    assert found[5] == b'{"id": 3, "note": {"error": "#DIV/0!"}, "day": null, "more": null}'
+    assert found[5] == b'{"id": 3, "note": {"error":"#DIV/0!"}}'
 
 
 def test_a_sample_shows_types(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ HEADS = {
     "json": b"{",
     "avro": b'{"id": 2,',
     "xml": b"xml row, column 'id': comes several times; declare a list: <row>",
-    "excel": b'{"id": {"error": "#DIV/0!"},',
+    "excel": b'{"id": {"error":"#DIV/0!"},',
 }
 
 

@@ -15,13 +15,13 @@ import pickle
 import resource
 import struct
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -135,6 +135,7 @@ class _Parquet:
         self._buffer = max(_LEAST_PIECE, min(_LARGEST_PIECE, piece))
         self.coarse = self._open("us")
         self.metadata = self.coarse.metadata
+        _check_total(self.metadata)
         self._int96 = frozenset(int96_columns(self.coarse)) & set(order.columns)
         self._fine = self._open("ns") if self._int96 else None
 
@@ -145,6 +146,7 @@ class _Parquet:
             pre_buffer=False,
             buffer_size=self._buffer,
             coerce_int96_timestamp_unit=unit,
+            page_checksum_verification=True,
         )
 
     def batches(self, group: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
@@ -171,8 +173,22 @@ def _batches(
         yield batch.select(names)  # a name with a dot selects a field of a struct, too
 
 
+def _check_total(about: pq.FileMetaData) -> None:
+    """Raise `_Refused` if the footer contradicts itself: some of the rows would be missing."""
+    rows = sum(about.row_group(group).num_rows for group in range(about.num_row_groups))
+    if rows != about.num_rows:
+        raise _Refused(
+            f"its footer says {about.num_rows:,} rows, but {rows:,} in its row groups; write the"
+            " file again"
+        )
+
+
 def _decode(file: _Parquet, order: DecodeCommand) -> Iterator[pa.RecordBatch]:
-    """Yield batches as large as memory allows. Raises `_Refused` if one row is too large."""
+    """Yield batches as large as memory allows.
+
+    Raises `_Refused` if one row is too large, or if a row group has other rows than the footer
+    says: pyarrow ends quietly where pages end.
+    """
     for group in order.groups:
         about, done = file.metadata.row_group(group), 0
         expected = max(1, about.total_byte_size // max(1, about.num_rows))
@@ -191,25 +207,24 @@ def _decode(file: _Parquet, order: DecodeCommand) -> Iterator[pa.RecordBatch]:
                 if rows == 1:
                     raise _Refused(_too_large(file, group, order, done)) from None
             rows = max(1, rows // _FEWER)
+        if done != about.num_rows:
+            raise _Refused(
+                f"row group {group + 1} has {about.num_rows:,} rows by the footer, but {done:,} can"
+                " be read; write the file again"
+            )
 
 
 def _serve_orc(parent: _Parent, order: DecodeCommand) -> None:
-    """Send the rows of an ORC file. A scanner needs a third of the memory of whole stripes."""
-    ds = import_module("pyarrow.dataset")
-    source = pa.PythonFile(RangeFile(parent, "", order.size), mode="r")
-    fragment = ds.OrcFileFormat().make_fragment(source)
+    """Send the rows of an ORC file. Raises `_Refused` if they are others than its footer says."""
+    orc = import_module("pyarrow.orc")
+    file = orc.ORCFile(pa.PythonFile(RangeFile(parent, "", order.size), mode="r"))
     if order.kind == "orc schema":
-        schema = fragment.physical_schema.remove_metadata()
-        parent.send(pa.RecordBatch.from_pylist([], schema))
+        parent.send(pa.RecordBatch.from_pylist([], file.schema.remove_metadata()))
         return
+    rows = 0
     try:
-        for batch in fragment.to_batches(
-            columns=list(order.columns),
-            batch_size=BATCH_ROWS,
-            use_threads=False,
-            batch_readahead=0,
-            fragment_readahead=0,
-        ):
+        for batch in _orc_batches(parent, file, order):
+            rows += batch.num_rows
             for each in cut(batch):
                 parent.send(each)
     except (MemoryError, pa.ArrowMemoryError):
@@ -217,6 +232,47 @@ def _serve_orc(parent: _Parent, order: DecodeCommand) -> None:
             f"its rows cannot be read in {order.allowed >> 20} MiB; write the file again with"
             " smaller stripes"
         ) from None
+    if rows != file.nrows:
+        raise _Refused(
+            f"its footer says {file.nrows:,} rows, but {rows:,} can be read; write the file again"
+        )
+
+
+def _orc_batches(parent: _Parent, file: Any, order: DecodeCommand) -> Iterator[pa.RecordBatch]:
+    names = list(order.columns)
+    if not set(_inner_paths(file.schema)).isdisjoint(names):
+        # Arrow selects by such paths, so it would read the field instead of the column.
+        for stripe in range(file.nstripes):
+            yield file.read_stripe(stripe).select(names)
+        return
+    # A scanner needs a third of the memory of whole stripes.
+    ds = import_module("pyarrow.dataset")
+    source = pa.PythonFile(RangeFile(parent, "", order.size), mode="r")
+    yield from (
+        ds.OrcFileFormat()
+        .make_fragment(source)
+        .to_batches(
+            columns=names,
+            batch_size=BATCH_ROWS,
+            use_threads=False,
+            batch_readahead=0,
+            fragment_readahead=0,
+        )
+    )
+
+
+def _inner_paths(fields: Iterable[pa.Field], before: str = "") -> Iterator[str]:
+    """Yield the paths of all fields within columns, as ORC spells them."""
+    for field in fields:
+        kind, path = field.type, before + field.name
+        inner = [kind.field(at) for at in range(kind.num_fields)]
+        if pa.types.is_list(kind):
+            inner = [kind.value_field.with_name("_elem")]
+        elif pa.types.is_map(kind):
+            inner = [kind.key_field.with_name("_key"), kind.item_field.with_name("_value")]
+        if before:
+            yield path
+        yield from _inner_paths(inner, f"{path}.")
 
 
 def _too_large(file: _Parquet, group: int, order: DecodeCommand, done: int) -> str:
@@ -299,6 +355,7 @@ def main(descriptor: int) -> None:
             if order.kind.startswith("orc"):  # what no Parquet file needs to wait for
                 without = _address_space_bytes()
                 import_module("pyarrow.dataset")
+                import_module("pyarrow.orc")
                 before += _address_space_bytes() - without
             goes_on = _answer(line, order, before)
 

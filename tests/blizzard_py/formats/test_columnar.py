@@ -6,6 +6,7 @@ import datetime as dt
 import io
 import json
 import random
+from collections.abc import Callable
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -443,6 +444,94 @@ def test_damage_costs_only_its_file(tmp_path: Path, kind: str) -> None:
     assert (found[f"good.{kind}"].outcome, found[f"good.{kind}"].rows) == ("ingested", 300)
     assert {file.outcome for file in report.files} == {"ingested", "quarantined"}
     assert all(file.error for file in report.files if file.outcome == "quarantined")
+
+
+def _one_row_more(rows: int) -> Callable[[Tree], None]:
+    """Return an edit that lets a footer and its first row group have another number of rows."""
+
+    def edit(footer: Tree) -> None:
+        footer[3] = (6, rows)
+        footer[4][1][1][0][3] = (6, rows)
+
+    return edit
+
+
+def _total(footer: Tree) -> None:
+    footer[3] = (6, 4)
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (_one_row_more(4), "row group 1 has 4 rows by the footer, but 3 can be read"),
+        (_total, "its footer says 4 rows, but 3 in its row groups"),
+    ],
+)
+def test_a_file_with_other_rows_than_its_footer_says_is_refused(
+    tmp_path: Path, edit: Callable[[Tree], None], reason: str
+) -> None:
+    world = harness(tmp_path, "parquet")
+    world.put("a.parquet", edited(written("parquet", pa.table({"id": [1, 2, 3]})), edit))
+    report = world.run_task()
+    assert reasons(report) == {"a.parquet": f"{reason}; write the file again"}
+    assert world.rows(report) == []
+
+
+def test_rows_that_pyarrow_leaves_out_refuse_the_file(tmp_path: Path) -> None:
+    """Its batches end early at tiny pages of empty lists, without an error."""
+    lists = pa.array([[]] * 2, pa.list_(pa.bool_()))
+    data = written(
+        "parquet",
+        pa.table({"id": [1, 2], "c": lists}),
+        version="2.6",
+        data_page_version="2.0",
+        data_page_size=1,
+    )
+    world = harness(
+        tmp_path, "parquet", fields=(*specs(id="int64"), nested("c", "list", element="boolean"))
+    )
+    world.put("a.parquet", data)
+    report = world.run_task()
+    assert len(world.rows(report)) == 2 or "can be read" in reasons(report)["a.parquet"]
+
+
+def test_an_orc_file_with_other_rows_than_its_footer_says_is_refused(tmp_path: Path) -> None:
+    data = written("orc", pa.table({"id": range(99)}), compression="uncompressed")
+    says, end = bytes([6 << 3, 99]), data.rindex(b"ORC")
+    at = data.rindex(says, 0, end)
+    world = harness(tmp_path, "orc")
+    world.put("a.orc", data[:at] + bytes([6 << 3, 100]) + data[at + 2 :])
+    report = world.run_task()
+    assert "its footer says 100 rows, but 99 can be read" in reasons(report)["a.orc"]
+    assert world.rows(report) == []
+
+
+def test_a_changed_byte_in_a_page_with_a_checksum_is_found(tmp_path: Path) -> None:
+    table = pa.table({"id": range(1000)})
+    plain = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
+    data = bytearray(written("parquet", table, write_statistics=False, **plain))
+    data[data.index((500).to_bytes(8, "little") + (501).to_bytes(8, "little"))] ^= 1
+    world = harness(tmp_path, "parquet")
+    world.put("a.parquet", bytes(data))
+    assert "CRC checksum" in reasons(world.run_task())["a.parquet"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_column_with_the_path_of_a_field_is_itself(tmp_path: Path, kind: str) -> None:
+    table = pa.table(
+        {
+            "a.b": ["x", "y"],
+            "a": [{"b": 10}, {"b": 20}],
+            "l": [[1], [2]],
+            "l._elem": [3, 4],
+        }
+    )
+    for columns in (specs(**{"a.b": "string"}), specs(**{"a.b": "string", "l._elem": "int64"})):
+        world = harness(tmp_path / str(len(columns)), kind, fields=columns)
+        world.put(f"a.{kind}", written(kind, table))
+        found = world.rows(world.run_task())
+        for column in columns:
+            assert [row[column.name] for row in found] == table[column.name].to_pylist()
 
 
 def test_rows_without_end_of_few_bytes_are_refused(tmp_path: Path) -> None:

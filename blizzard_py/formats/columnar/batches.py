@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -24,10 +25,10 @@ _REASON_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class FileColumns:
-    """A file's columns, and the calendar of its dates."""
+    """A file's columns, and the calendars of those that may have Julian dates."""
 
     schema: pa.Schema
-    calendar: Calendar = "gregorian"
+    calendars: Mapping[str, Sequence[Calendar]] = field(default_factory=dict)
 
     def wanted(self, schema: RowSchema) -> list[str]:
         """Return the columns to read: the declared ones, or all if others are used.
@@ -103,8 +104,8 @@ class BatchDecoder(TypedDecoder):
         """Return the columns of the file's schema. Each value of the type JSON has its own type."""
         columns: Any = piece.context
         return {
-            field.name: None if isinstance(field.type, pa.JsonType) else field.type
-            for field in columns.schema
+            column.name: None if isinstance(column.type, pa.JsonType) else column.type
+            for column in columns.schema
         }
 
     def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
@@ -121,10 +122,10 @@ class BatchDecoder(TypedDecoder):
 class _BatchRows:
     def __init__(self, piece: Piece, *, cuts_nanoseconds: bool) -> None:
         columns: Any = piece.context
-        self.types = {field.name: field.type for field in columns.schema}
+        self.types = {column.name: column.type for column in columns.schema}
         self.count = piece.lines
         self.bad: dict[int, str] = {}
-        self._calendar: Calendar = columns.calendar
+        self._calendars: Mapping[str, Sequence[Calendar]] = columns.calendars
         self._cuts = cuts_nanoseconds
         self._batch: pa.RecordBatch = piece.rows
 
@@ -135,12 +136,8 @@ class _BatchRows:
             self.bad.setdefault(row, bounded(f"column {name!r}: {error}", _REASON_CHARACTERS))
 
         found = self._batch.column(name)
-        if self._calendar != "gregorian" and has_times(found.type):
-            found = rows_of(
-                found,
-                lambda array: map_leaves(array, lambda leaf: in_gregorian(leaf, self._calendar)),
-                failed,
-            )
+        if name in self._calendars:
+            found = rows_of(found, partial(_in_gregorian, self._calendars[name]), failed)
         if self._cuts and has_times(found.type, "ns"):
             found = map_leaves(found, _without_nanoseconds)
         return found
@@ -148,6 +145,11 @@ class _BatchRows:
     def record(self, index: int) -> pa.RecordBatch:
         """Return one record as it is stored."""
         return self._batch.slice(index, 1)
+
+
+def _in_gregorian(calendars: Sequence[Calendar], array: pa.Array) -> pa.Array:
+    of_leaves = iter(calendars)
+    return map_leaves(array, lambda leaf: in_gregorian(leaf, next(of_leaves)))
 
 
 def has_times(kind: pa.DataType, unit: str = "") -> bool:

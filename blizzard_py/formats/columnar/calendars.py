@@ -7,13 +7,15 @@ date. The conversion keeps the date that their users saw, as Spark's ``datetimeR
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from blizzard_core.table.extent import children
 
 Calendar = Literal["gregorian", "julian", "unknown"]
 Mode = Literal["error", "corrected", "legacy"]
@@ -21,21 +23,77 @@ Mode = Literal["error", "corrected", "legacy"]
 _FIRST_GREGORIAN = -141_427  # the days from 1970 to 15 October 1582
 _JULIAN_DAY_OF_1970 = 2_440_588
 _DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
-_VERSION, _LEGACY = b"org.apache.spark.version", b"org.apache.spark.legacyDateTime"
+_VERSION = b"org.apache.spark.version"
+_LEGACY_DATES, _LEGACY_INT96 = b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"
+# Spark wrote Julian dates and times before these versions.
+_NEW_DATES, _NEW_INT96 = (3, 0), (3, 1)
 _DOUBTFUL = "parquet-mr"  # Hive and old Spark write with it, and so do others
 
 _Days = npt.NDArray[np.int64]
 
 
-def calendar_of(metadata: Mapping[bytes, bytes], created_by: str, mode: Mode) -> Calendar:
-    """Return the calendar of a Parquet file, by what its footer says; ``mode`` if it does not."""
-    if _LEGACY in metadata:
-        return "julian"
-    if _VERSION in metadata:
-        return "julian" if metadata[_VERSION].split(b".")[0] in {b"1", b"2"} else "gregorian"
-    if not created_by.startswith(_DOUBTFUL) or mode == "corrected":
-        return "gregorian"
-    return "julian" if mode == "legacy" else "unknown"
+class Calendars(NamedTuple):
+    """The calendars of a Parquet file: of dates and times in UTC, and of INT96.
+
+    Times without a zone came after Spark 3.0, so they are always Gregorian.
+    """
+
+    dates: Calendar
+    int96: Calendar
+
+    def of(self, kind: pa.DataType, physical_type: str) -> Calendar:
+        """Return the calendar of a column's values."""
+        if physical_type == "INT96":
+            return self.int96
+        is_local = pa.types.is_timestamp(kind) and kind.tz is None
+        return "gregorian" if is_local else self.dates
+
+
+def calendars_of(metadata: Mapping[bytes, bytes], created_by: str, mode: Mode) -> Calendars:
+    """Return the calendars of a Parquet file, by its footer; by ``mode`` if that says nothing."""
+    version = metadata.get(_VERSION)
+    default: Calendar = "gregorian"
+    if version is None and created_by.startswith(_DOUBTFUL):
+        by_mode: dict[Mode, Calendar] = {"corrected": "gregorian", "legacy": "julian"}
+        default = by_mode.get(mode, "unknown")
+
+    def calendar(key: bytes, new: tuple[int, int]) -> Calendar:
+        is_old = version is not None and _release(version) < new
+        return "julian" if key in metadata or is_old else default
+
+    return Calendars(calendar(_LEGACY_DATES, _NEW_DATES), calendar(_LEGACY_INT96, _NEW_INT96))
+
+
+def _release(version: bytes) -> tuple[int, int]:
+    """Return the first two numbers of a version; one that has none is a new one."""
+    major, _, rest = version.partition(b".")
+    minor = rest.partition(b".")[0]
+    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else _NEW_INT96
+
+
+def calendars_of_columns(
+    schema: pa.Schema, calendar: Callable[[int, pa.DataType], Calendar]
+) -> dict[str, tuple[Calendar, ...]]:
+    """Return the calendars of the values in each column that has others than the Gregorian one.
+
+    ``calendar`` gets the number of a flat column and its type. The order is that of `map_leaves`.
+    """
+    found, number = {}, 0
+    for field in schema:
+        kinds = list(_leaf_types(field.type))
+        known = tuple(calendar(at, kind) for at, kind in enumerate(kinds, number))
+        number += len(kinds)
+        if any(each != "gregorian" for each in known):
+            found[field.name] = known
+    return found
+
+
+def _leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:
+    inner = children(kind)
+    if not inner:
+        yield kind
+    for each in inner:
+        yield from _leaf_types(each)
 
 
 def in_gregorian(values: pa.Array, calendar: Calendar) -> pa.Array:
@@ -44,6 +102,8 @@ def in_gregorian(values: pa.Array, calendar: Calendar) -> pa.Array:
     Raises `ValueError` for an old date in an unknown calendar.
     """
     kind = values.type
+    if calendar == "gregorian":
+        return values
     if not pa.types.is_date(kind) and not pa.types.is_timestamp(kind):
         return values
     width = pa.int32() if pa.types.is_date32(kind) else pa.int64()

@@ -38,7 +38,7 @@ from blizzard_core.table.row_groups import (
 from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_core.table.thrift import unreadable
 from blizzard_py.formats.columnar.batches import OpenRanges, file_failures, has_times
-from blizzard_py.formats.columnar.calendars import calendar_of
+from blizzard_py.formats.columnar.calendars import calendars_of
 from blizzard_py.formats.columnar.file import StoredFile
 from blizzard_py.formats.columnar.parquet_files import ParquetFiles
 from blizzard_py.formats.columnar.process import DecodeCommand
@@ -177,8 +177,8 @@ class CopyRules:
         ):
             raise _Decode(f"the bounds that {bounded(writer, _NAMES_CHARACTERS)} wrote are unsafe")
         if any(has_times(field.type) for field in fields):
-            calendar = calendar_of(found.metadata or {}, writer, self._options.datetime_rebase_mode)
-            if calendar != "gregorian":
+            mode = self._options.datetime_rebase_mode
+            if calendars_of(found.metadata or {}, writer, mode).dates != "gregorian":
                 raise _Decode(
                     "dates may be of the Julian calendar; if not, set"
                     " format.datetime_rebase_mode: corrected"

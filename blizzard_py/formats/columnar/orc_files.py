@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from blizzard_core.settings.formats import OrcOptions
 from blizzard_py.formats.columnar.batches import (
     BatchFormat,
@@ -13,8 +15,9 @@ from blizzard_py.formats.columnar.batches import (
     file_failures,
     pieces_of,
 )
+from blizzard_py.formats.columnar.calendars import Calendar, calendars_of_columns
 from blizzard_py.formats.columnar.file import StoredFile
-from blizzard_py.formats.columnar.process import DecodeCommand
+from blizzard_py.formats.columnar.process import JULIAN, DecodeCommand
 from blizzard_py.formats.columnar.rows import allowed, decoded
 from blizzard_py.formats.protocol import OpenFile
 from blizzard_py.formats.typed_rows import check_names
@@ -34,7 +37,10 @@ class OrcFiles(BatchFormat):
         command = DecodeCommand(b"", file.size, (), (), allowed(file.size), "orc schema")
         with file_failures(file.path):
             [nothing] = decoded(stored, command)
-            columns = FileColumns(nothing.schema)
+            is_julian = JULIAN in (nothing.schema.metadata or {})
+            schema_alone = nothing.schema.remove_metadata()
+            calendars = calendars_of_columns(schema_alone, _julian_date) if is_julian else {}
+            columns = FileColumns(schema_alone, calendars)
             check_names(columns.schema.names, schema)
             command = command._replace(columns=tuple(columns.wanted(schema)), kind="orc")
             yield from pieces_of(file, decoded(stored, command), columns)
@@ -43,6 +49,11 @@ class OrcFiles(BatchFormat):
     def cuts_nanoseconds(self) -> bool:
         """True if the option says so."""
         return self.options.nanoseconds == "cut"
+
+
+def _julian_date(_number: int, kind: pa.DataType) -> Calendar:
+    """Return the calendar of a column; Arrow reads no times as old as those that differ."""
+    return "julian" if pa.types.is_date(kind) else "gregorian"
 
 
 def format_of(options: OrcOptions) -> OrcFiles:

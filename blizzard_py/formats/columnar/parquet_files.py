@@ -14,8 +14,13 @@ from blizzard_py.formats.columnar.batches import (
     file_failures,
     pieces_of,
 )
-from blizzard_py.formats.columnar.calendars import calendar_of
-from blizzard_py.formats.columnar.file import StoredFile, opened
+from blizzard_py.formats.columnar.calendars import (
+    Calendar,
+    Calendars,
+    calendars_of,
+    calendars_of_columns,
+)
+from blizzard_py.formats.columnar.file import ParquetFooter, StoredFile, opened
 from blizzard_py.formats.columnar.rows import batches
 from blizzard_py.formats.protocol import OpenFile
 from blizzard_py.formats.typed_rows import check_names
@@ -36,8 +41,10 @@ class ParquetFiles(BatchFormat):
         with file_failures(file.path), opened(stored) as parquet:
             about = parquet.metadata
             mode = self.options.datetime_rebase_mode
-            calendar = calendar_of(about.metadata or {}, about.created_by or "", mode)
-            columns = FileColumns(parquet.schema_arrow.remove_metadata(), calendar)
+            calendars = calendars_of(about.metadata or {}, about.created_by or "", mode)
+            columns = FileColumns(
+                parquet.schema_arrow.remove_metadata(), _of_columns(parquet, calendars)
+            )
             check_names(columns.schema.names, schema)
             wanted = columns.wanted(schema)
             skipped = 0
@@ -54,6 +61,15 @@ class ParquetFiles(BatchFormat):
     def cuts_nanoseconds(self) -> bool:
         """True if the option says so."""
         return self.options.nanoseconds == "cut"
+
+
+def _of_columns(file: ParquetFooter, known: Calendars) -> dict[str, tuple[Calendar, ...]]:
+    if set(known) == {"gregorian"}:
+        return {}
+    stored = file.metadata.schema
+    return calendars_of_columns(
+        file.schema_arrow, lambda at, kind: known.of(kind, stored.column(at).physical_type)
+    )
 
 
 def format_of(options: ParquetOptions) -> ParquetFiles:

@@ -15,7 +15,7 @@ import pickle
 import resource
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
 from multiprocessing.connection import Connection
@@ -30,6 +30,7 @@ from blizzard_core.limits import TABLE_ROW_BYTES
 from blizzard_core.storage.range_file import RangeFile
 from blizzard_core.table.row_groups import file_without_pages
 from blizzard_py.formats.columnar.int96 import exact_times, int96_columns
+from blizzard_py.formats.columnar.orc_footer import has_julian_dates, inner_paths
 from blizzard_py.formats.columnar.statistics import as_batch, group_ranges
 from blizzard_py.slices.digests import with_leaves
 
@@ -38,6 +39,8 @@ BATCH_BYTES = 16 << 20
 # The kinds of answer, and the format of a requested range.
 READ, BATCH, DAMAGED, REFUSED, END, MORE = b"R", b"B", b"D", b"L", b".", b"+"
 RANGE = struct.Struct(">QQ")
+# The mark of an ORC schema whose file has Julian dates.
+JULIAN = b"julian"
 _FEWER = 32
 # Each column is read in pieces; so much of all columns together is held.
 _PIECES_BYTES = 32 << 20
@@ -219,7 +222,8 @@ def _serve_orc(parent: _Parent, order: DecodeCommand) -> None:
     orc = import_module("pyarrow.orc")
     file = orc.ORCFile(pa.PythonFile(RangeFile(parent, "", order.size), mode="r"))
     if order.kind == "orc schema":
-        parent.send(pa.RecordBatch.from_pylist([], file.schema.remove_metadata()))
+        notes = {JULIAN: b""} if has_julian_dates(file) else None
+        parent.send(pa.RecordBatch.from_pylist([], file.schema.with_metadata(notes)))
         return
     rows = 0
     try:
@@ -240,7 +244,7 @@ def _serve_orc(parent: _Parent, order: DecodeCommand) -> None:
 
 def _orc_batches(parent: _Parent, file: Any, order: DecodeCommand) -> Iterator[pa.RecordBatch]:
     names = list(order.columns)
-    if not set(_inner_paths(file.schema)).isdisjoint(names):
+    if not set(inner_paths(file.schema)).isdisjoint(names):
         # Arrow selects by such paths, so it would read the field instead of the column.
         for stripe in range(file.nstripes):
             yield file.read_stripe(stripe).select(names)
@@ -259,20 +263,6 @@ def _orc_batches(parent: _Parent, file: Any, order: DecodeCommand) -> Iterator[p
             fragment_readahead=0,
         )
     )
-
-
-def _inner_paths(fields: Iterable[pa.Field], before: str = "") -> Iterator[str]:
-    """Yield the paths of all fields within columns, as ORC spells them."""
-    for field in fields:
-        kind, path = field.type, before + field.name
-        inner = [kind.field(at) for at in range(kind.num_fields)]
-        if pa.types.is_list(kind):
-            inner = [kind.value_field.with_name("_elem")]
-        elif pa.types.is_map(kind):
-            inner = [kind.key_field.with_name("_key"), kind.item_field.with_name("_value")]
-        if before:
-            yield path
-        yield from _inner_paths(inner, f"{path}.")
 
 
 def _too_large(file: _Parquet, group: int, order: DecodeCommand, done: int) -> str:

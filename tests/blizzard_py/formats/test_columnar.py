@@ -26,7 +26,7 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_py.commands.starter.sample import sample
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.columnar import rows as columnar_rows
-from blizzard_py.formats.columnar.calendars import Calendar, Mode, calendar_of, in_gregorian
+from blizzard_py.formats.columnar.calendars import Calendar, Mode, calendars_of, in_gregorian
 from blizzard_py.formats.names import format_of
 from blizzard_py.job import FieldSpec, JobFile, PartitionRule, UnexpectedField
 from blizzard_py.kernels.report import TaskReport
@@ -311,27 +311,96 @@ def test_julian_times_keep_their_time_of_day(unit: str) -> None:
     ]  # fmt: skip
 
 
+def _spark(version: str, *legacy: str) -> dict[bytes, bytes]:
+    keys = {f"org.apache.spark.legacy{name}".encode(): b"" for name in legacy}
+    return {b"org.apache.spark.version": version.encode(), **keys}
+
+
 @pytest.mark.parametrize(
-    ("metadata", "writer", "mode", "calendar"),
+    ("metadata", "writer", "mode", "dates", "int96"),
     [
-        ({}, "parquet-cpp-arrow version 26.0.1", "error", "gregorian"),
-        ({}, "parquet-mr version 1.10.1", "error", "unknown"),
-        ({}, "parquet-mr version 1.10.1", "legacy", "julian"),
-        ({}, "parquet-mr version 1.10.1", "corrected", "gregorian"),
-        ({b"org.apache.spark.version": b"2.4.8"}, "parquet-mr", "corrected", "julian"),
-        ({b"org.apache.spark.version": b"3.5.0"}, "parquet-mr", "legacy", "gregorian"),
-        (
-            {b"org.apache.spark.version": b"3.5.0", b"org.apache.spark.legacyDateTime": b""},
-            "parquet-mr",
-            "error",
-            "julian",
-        ),
+        ({}, "parquet-cpp-arrow version 26.0.1", "error", "gregorian", "gregorian"),
+        ({}, "parquet-mr version 1.10.1", "error", "unknown", "unknown"),
+        ({}, "parquet-mr version 1.10.1", "legacy", "julian", "julian"),
+        ({}, "parquet-mr version 1.10.1", "corrected", "gregorian", "gregorian"),
+        (_spark("2.4.8"), "parquet-mr", "corrected", "julian", "julian"),
+        (_spark("3.0.3"), "parquet-mr", "error", "gregorian", "julian"),
+        (_spark("3.5.0"), "parquet-mr", "legacy", "gregorian", "gregorian"),
+        (_spark("3.5.0", "DateTime"), "parquet-mr", "error", "julian", "gregorian"),
+        (_spark("4.0.0", "INT96"), "parquet-mr", "error", "gregorian", "julian"),
     ],
 )
-def test_a_footer_tells_the_calendar(
-    metadata: dict[bytes, bytes], writer: str, mode: Mode, calendar: Calendar
+def test_a_footer_tells_the_calendars(
+    metadata: dict[bytes, bytes], writer: str, mode: Mode, dates: Calendar, int96: Calendar
 ) -> None:
-    assert calendar_of(metadata, writer, mode) == calendar
+    assert calendars_of(metadata, writer, mode) == (dates, int96)
+
+
+@pytest.mark.parametrize("int96", [True, False])
+@pytest.mark.parametrize("key", ["INT96", "DateTime"])
+def test_each_kind_of_column_has_its_calendar(tmp_path: Path, key: str, int96: bool) -> None:
+    """The day is 1500-03-01 in the Julian calendar, 1500-03-11 in the Gregorian one."""
+    day, days = -171_595, 86_400_000_000
+    times = pa.StructArray.from_arrays(
+        [
+            pa.array([day * days], pa.timestamp("us", "UTC")),
+            pa.array([day * days], pa.timestamp("us")),
+        ],
+        ["t", "local"],
+    )
+    table = pa.table({"d": pa.array([day], pa.int32()).view(pa.date32()), "s": times})
+    if int96:
+        table = table.append_column("i", times.field(0))
+    data = written(
+        "parquet",
+        table.replace_schema_metadata(_spark("4.0.0", key)),
+        use_deprecated_int96_timestamps=int96,
+    )
+    fields = (
+        *specs(d="date"),
+        nested("s", "struct", t="timestamp", local="timestamp"),
+        *specs(i="timestamp"),
+    )
+    world = harness(tmp_path, "parquet", fields=fields)
+    world.put("a.parquet", data)
+    [row] = world.rows(world.run_task())
+    stored, moved = utc(1500, 3, 11), utc(1500, 3, 1)
+    of_dates, of_int96 = (moved, stored) if key == "DateTime" else (stored, moved)
+    assert row["d"] == of_dates.date()
+    found = (row["s"]["t"], row["s"]["local"], row["i"])
+    assert found == ((of_int96,) * 3 if int96 else (of_dates, stored, None))
+
+
+def _with_footer_fields(orc_file: bytes, added: bytes) -> bytes:
+    """Return an ORC file with fields added to its footer; the last of a number counts."""
+    tail = orc_file[-1]
+    head, postscript = orc_file[: -1 - tail], orc_file[-1 - tail : -1]
+    assert postscript[0] == 8
+    assert postscript[1] + len(added) < 128
+    changed = bytes([8, postscript[1] + len(added)]) + postscript[2:]
+    return head + added + changed + orc_file[-1:]
+
+
+WRITER, CALENDAR = 9 << 3, 11 << 3
+
+
+@pytest.mark.parametrize(
+    ("added", "year_1500"),
+    [
+        (b"", dt.date(1500, 3, 11)),
+        (bytes([CALENDAR, 1]), dt.date(1500, 3, 1)),
+        (bytes([CALENDAR, 2, WRITER, 0]), dt.date(1500, 3, 11)),
+        (bytes([WRITER, 0]), dt.date(1500, 3, 1)),
+    ],
+)
+def test_old_dates_of_orc_are_in_the_calendar_of_its_footer(
+    tmp_path: Path, added: bytes, year_1500: dt.date
+) -> None:
+    days = pa.array([-171_595, 19_000], pa.int32()).view(pa.date32())
+    data = written("orc", pa.table({"d": days}), compression="uncompressed")
+    world = harness(tmp_path, "orc", fields=specs(d="date"))
+    world.put("a.orc", _with_footer_fields(data, added))
+    assert [row["d"] for row in world.rows(world.run_task())] == [year_1500, dt.date(2022, 1, 8)]
 
 
 def _by_hive(footer: Tree) -> None:
@@ -467,7 +536,7 @@ def _total(footer: Tree) -> None:
         (_total, "its footer says 4 rows, but 3 in its row groups"),
     ],
 )
-def test_a_file_with_other_rows_than_its_footer_says_is_refused(
+def test_a_file_with_other_rows_than_promised_is_refused(
     tmp_path: Path, edit: Callable[[Tree], None], reason: str
 ) -> None:
     world = harness(tmp_path, "parquet")
@@ -495,7 +564,7 @@ def test_rows_that_pyarrow_leaves_out_refuse_the_file(tmp_path: Path) -> None:
     assert len(world.rows(report)) == 2 or "can be read" in reasons(report)["a.parquet"]
 
 
-def test_an_orc_file_with_other_rows_than_its_footer_says_is_refused(tmp_path: Path) -> None:
+def test_an_orc_file_with_other_rows_than_promised_is_refused(tmp_path: Path) -> None:
     data = written("orc", pa.table({"id": range(99)}), compression="uncompressed")
     says, end = bytes([6 << 3, 99]), data.rindex(b"ORC")
     at = data.rindex(says, 0, end)

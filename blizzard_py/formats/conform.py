@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.errors import SourceError
-from blizzard_py.formats.nested_arrays import list_offsets, map_entries
+from blizzard_py.formats.nested_arrays import is_list, list_offsets, map_entries
 from blizzard_py.formats.protocol import LineNumbers
 from blizzard_py.formats.row_text import joined, member, plain_value
 from blizzard_py.formats.scalars import NoSuchCast, cast_scalar
@@ -110,9 +110,14 @@ class Conformer:
         columns = [_one_chunk(_column(there, spec, self._texts, bad)) for spec in self._fields]
         return columns, bad
 
-    def text_of(self, batch: pa.RecordBatch, row: int) -> bytes:
-        """Return the row for a dead letter, as a line that becomes the same row once it fits."""
-        fields = {spec.name: spec for spec in self._fields}
+    def text_of(
+        self, batch: pa.RecordBatch, row: int, unread: frozenset[str] = frozenset()
+    ) -> bytes:
+        """Return the row for a dead letter, as a line that becomes the same row once it fits.
+
+        The columns ``unread`` are written as if they were not declared.
+        """
+        fields = {spec.name: spec for spec in self._fields if spec.name not in unread}
         one = batch.slice(row, 1)
         told = zip(one.schema.names, one.columns, strict=True)
         return joined({name: _member(fields.get(name), value, self._texts) for name, value in told})
@@ -240,10 +245,8 @@ def _nested(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.A
         return _json_text(array)
     if spec.type == "struct" and pa.types.is_struct(kind):
         return _struct(spec, array, texts)
-    if spec.type == "list" and (
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    ):
-        return _list(spec, array.cast(pa.list_(kind.value_type)), texts)
+    if spec.type == "list" and is_list(kind):
+        return _list(spec, array, texts)
     if spec.type == "map" and pa.types.is_map(kind):
         return _map(spec, array, texts)
     raise NoSuchCast
@@ -282,6 +285,7 @@ def _struct(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.A
 
 def _list(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.Array:
     item = spec.children[0]
+    # To cast lists of nulls to lists makes arrays that are not valid.
     values = _plain(array.flatten(), item)
     if not item.nullable and values.null_count:
         raise ValueError("an item in it is required, and null")

@@ -22,6 +22,12 @@ def list_offsets(array: pa.Array) -> pa.Array:
     return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
 
 
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether the values are lists, however Arrow stores them."""
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(holds(kind) for holds in kinds)
+
+
 def map_entries(array: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
     """Return the offsets, keys and values of maps."""
     array = pa.concat_arrays([array])  # the children of a slice would still be whole
@@ -42,7 +48,7 @@ def map_leaves(array: pa.Array, leaf: Callable[[pa.Array], pa.Array]) -> pa.Arra
     if pa.types.is_struct(kind) and kind.num_fields:
         parts = [map_leaves(part, leaf) for part in array.flatten()]
         return struct_of([field.name for field in kind], parts, array)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if is_list(kind):
         values = map_leaves(array.flatten(), leaf)
         return pa.ListArray.from_arrays(list_offsets(array), values, mask=null_mask(array))
     if pa.types.is_map(kind):

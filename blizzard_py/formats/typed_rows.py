@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol
 
@@ -21,7 +23,13 @@ from blizzard_core.settings.formats import NdjsonOptions
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.conform import Conformed, Conformer
 from blizzard_py.formats.ndjson.unexpected import first, shown_name
-from blizzard_py.formats.nested_arrays import list_offsets, map_entries, null_mask, struct_of
+from blizzard_py.formats.nested_arrays import (
+    is_list,
+    list_offsets,
+    map_entries,
+    null_mask,
+    struct_of,
+)
 from blizzard_py.formats.protocol import (
     NO_OFFSET,
     BadLine,
@@ -38,6 +46,18 @@ from blizzard_py.lines.framing import Piece
 
 _REASON_CHARACTERS = 200
 _ANY_JSON = FieldSpec("value", "json", nullable=True)
+
+
+@contextmanager
+def _failures_of_values() -> Iterator[None]:
+    """Make Arrow's errors the failure of the file, so that no value ends the task."""
+    try:
+        yield
+    except pa.ArrowMemoryError:
+        raise
+    except pa.ArrowException as error:
+        why = bounded(str(error), _REASON_CHARACTERS)
+        raise FileFailed("parse", f"its values cannot be read: {why}") from error
 
 
 class TypedFormat:
@@ -73,7 +93,10 @@ class TypedRows(Protocol):
         """Return a column, with null in such records."""
 
     def record(self, index: int) -> pa.RecordBatch:
-        """Return one record for its letter, with such values as they are stored."""
+        """Return one record for its letter, with the values that its columns have.
+
+        A value that its type cannot have is as it is stored.
+        """
 
 
 class TypedDecoder(ABC):
@@ -97,6 +120,7 @@ class TypedDecoder(ABC):
     def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:
         """Return the columns of the file's schema; see `Decoder.columns`."""
 
+    @_failures_of_values()
     def decode(self, piece: Piece) -> Parsed:
         """Decode as `Decoder.decode`. Raises `FileFailed` for types that cannot fit, too."""
         if not piece.lines:
@@ -129,6 +153,7 @@ class TypedDecoder(ABC):
         rows = self.rows(piece)
         return _RowTexts(rows.count, partial(self.letter, rows))
 
+    @_failures_of_values()
     def source_rows(
         self, piece: Piece, columns: Sequence[str], keys: Sequence[FieldSpec]
     ) -> SourceRows:
@@ -155,10 +180,12 @@ class TypedDecoder(ABC):
         schema = pa.schema(list(rows.types.items()))
         return SourceRows(schema, batch.select(list(columns)), values, len(unread), bad)
 
+    @_failures_of_values()
     def letter(self, rows: TypedRows, index: int) -> bytes:
         """Return a row as JSON that becomes the same row once it fits."""
         return self._conformer.text_of(rows.record(index), 0)
 
+    @_failures_of_values()
     def as_lines(self, piece: Piece) -> bytes:
         """Return the fields without a column; nothing unless columns are made of them."""
         if not self._schema.evolves or not piece.lines:
@@ -174,12 +201,12 @@ class TypedDecoder(ABC):
 
     def _conformed(self, columns: Mapping[str, pa.Array], rows: int) -> Conformed:
         arrays = []
-        for spec in self._schema.fields:
-            array = columns.get(spec.name)
-            arrays.append(pa.nulls(rows) if array is None else with_missing_fields(spec, array))
-        batch = pa.RecordBatch.from_arrays(arrays, [spec.name for spec in self._schema.fields])
+        names = [spec.name for spec in self._schema.fields]
         try:
-            return self._conformer.conform(batch)
+            for spec in self._schema.fields:
+                array = columns.get(spec.name)
+                arrays.append(pa.nulls(rows) if array is None else with_missing_fields(spec, array))
+            return self._conformer.conform(pa.RecordBatch.from_arrays(arrays, names))
         except SourceError as error:
             raise FileFailed("parse", str(error)) from error
 
@@ -301,11 +328,16 @@ def rows_of(
 def with_missing_fields(spec: FieldSpec, array: pa.Array) -> pa.Array:
     """Return the values with null for fields that a column has in its structs, and they do not.
 
-    Required fields stay missing.
+    Required fields stay missing. Raises `SourceError` for a field that a struct has twice.
     """
     kind = array.type
     if spec.type == "struct" and pa.types.is_struct(kind):
         names = [field.name for field in kind]
+        twice = next((name for name, count in Counter(names).items() if count > 1), None)
+        if twice is not None:
+            raise SourceError(
+                f"column {spec.name!r} has two fields {twice!r}; write the file again with one"
+            )
         parts = dict(zip(names, array.flatten(), strict=True))
         for child in spec.children:
             if child.name in parts:
@@ -313,7 +345,7 @@ def with_missing_fields(spec: FieldSpec, array: pa.Array) -> pa.Array:
             elif child.nullable:
                 parts[child.name] = pa.nulls(len(array))
         return struct_of(list(parts), list(parts.values()), array) if parts else array
-    if spec.type == "list" and pa.types.is_list(kind):
+    if spec.type == "list" and is_list(kind):
         values = with_missing_fields(spec.children[0], array.flatten())
         return pa.ListArray.from_arrays(list_offsets(array), values, mask=null_mask(array))
     if spec.type == "map" and pa.types.is_map(kind):
@@ -325,8 +357,8 @@ def with_missing_fields(spec: FieldSpec, array: pa.Array) -> pa.Array:
 
 def can_become(kind: pa.DataType, spec: FieldSpec) -> bool:
     """Return whether a file with such a column can be read as the declared one."""
-    nothing = with_missing_fields(spec, pa.array([], kind))
     try:
+        nothing = with_missing_fields(spec, pa.array([], kind))
         Conformer((spec,)).conform(pa.RecordBatch.from_arrays([nothing], [spec.name]))
     except SourceError:
         return False

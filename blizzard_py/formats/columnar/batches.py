@@ -6,16 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from blizzard_core.errors import SourceError
 from blizzard_py.formats.columnar.calendars import Calendar, in_gregorian
 from blizzard_py.formats.nested_arrays import map_leaves
 from blizzard_py.formats.protocol import NO_OFFSET, OpenFile
-from blizzard_py.formats.typed_rows import TypedDecoder, TypedFormat, rows_of
+from blizzard_py.formats.typed_rows import TypedDecoder, TypedFormat, TypedRows, rows_of
 from blizzard_py.job import RowSchema
 from blizzard_py.lines.failure import FileFailed, bounded
 from blizzard_py.lines.framing import Piece
@@ -100,6 +99,11 @@ class BatchDecoder(TypedDecoder):
         """Return the batch's rows."""
         return _BatchRows(piece, cuts_nanoseconds=self._cuts)
 
+    def letter(self, rows: TypedRows, index: int) -> bytes:
+        """Return a row as JSON. A value in doubt is an object, so that its row stays bad."""
+        unread = cast("_BatchRows", rows).failed(index)
+        return self._conformer.text_of(rows.record(index), 0, unread)
+
     def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:
         """Return the columns of the file's schema. Each value of the type JSON has its own type."""
         columns: Any = piece.context
@@ -128,23 +132,41 @@ class _BatchRows:
         self._calendars: Mapping[str, Sequence[Calendar]] = columns.calendars
         self._cuts = cuts_nanoseconds
         self._batch: pa.RecordBatch = piece.rows
+        self._columns: dict[str, pa.Array] = {}
+        self._failed: dict[int, set[str]] = {}
 
     def column(self, name: str) -> pa.Array:
         """Return a column in today's calendar; null where that is in doubt."""
+        if name not in self._columns:
+            self._columns[name] = self._converted(name, self._batch.column(name))
+        return self._columns[name]
 
+    def _converted(self, name: str, found: pa.Array) -> pa.Array:
         def failed(row: int, error: ValueError) -> None:
+            self._failed.setdefault(row, set()).add(name)
             self.bad.setdefault(row, bounded(f"column {name!r}: {error}", _REASON_CHARACTERS))
 
-        found = self._batch.column(name)
         if name in self._calendars:
             found = rows_of(found, partial(_in_gregorian, self._calendars[name]), failed)
         if self._cuts and has_times(found.type, "ns"):
             found = map_leaves(found, _without_nanoseconds)
         return found
 
+    def failed(self, index: int) -> frozenset[str]:
+        """Return the columns of which a record has no value."""
+        for name in self._batch.schema.names:
+            self.column(name)
+        return frozenset(self._failed.get(index, ()))
+
     def record(self, index: int) -> pa.RecordBatch:
-        """Return one record as it is stored."""
-        return self._batch.slice(index, 1)
+        """Return one record in today's calendar; a value in doubt is in an object."""
+        names, failed = self._batch.schema.names, self.failed(index)
+        arrays = []
+        for name in names:
+            one = self._batch.column(name).slice(index, 1)
+            stored = pa.StructArray.from_arrays([one], ["stored"]) if name in failed else None
+            arrays.append(self.column(name).slice(index, 1) if stored is None else stored)
+        return pa.RecordBatch.from_arrays(arrays, names)
 
 
 def _in_gregorian(calendars: Sequence[Calendar], array: pa.Array) -> pa.Array:
@@ -164,4 +186,8 @@ def has_times(kind: pa.DataType, unit: str = "") -> bool:
 def _without_nanoseconds(leaf: pa.Array) -> pa.Array:
     if not pa.types.is_timestamp(leaf.type) or leaf.type.unit != "ns":
         return leaf
-    return pc.floor_temporal(leaf, unit="microsecond").cast(pa.timestamp("us", leaf.type.tz))
+    # Arrow's own rounding goes by local time, which may be ambiguous, or of an unknown zone.
+    counts = leaf.view(pa.int64())
+    micros = counts.fill_null(0).to_numpy() // 1000
+    mask = counts.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(micros, pa.int64(), mask=mask).view(pa.timestamp("us", leaf.type.tz))

@@ -27,6 +27,7 @@ from blizzard_py.commands.starter.sample import sample
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.columnar import rows as columnar_rows
 from blizzard_py.formats.columnar.calendars import Calendar, Mode, calendars_of, in_gregorian
+from blizzard_py.formats.conform import Conformer
 from blizzard_py.formats.names import format_of
 from blizzard_py.job import FieldSpec, JobFile, PartitionRule, UnexpectedField
 from blizzard_py.kernels.report import TaskReport
@@ -251,6 +252,94 @@ def test_nanoseconds_are_bad_or_cut(tmp_path: Path, kind: str) -> None:
     assert times == [(epoch + each, epoch + each) for each in micros]
 
 
+def test_nanoseconds_of_any_zone_are_cut(tmp_path: Path) -> None:
+    hour = 1_730_615_400_000_000_000  # in the hour that New York had twice
+    zones = ("America/New_York", "Mars/Phobos", None)
+    columns = [pa.array([hour + 1500, -(2**63) + 1, None], pa.timestamp("ns", z)) for z in zones]
+    table = pa.table(dict(zip("abc", columns, strict=True)))
+    fields = specs(a="timestamp", b="timestamp", c="timestamp")
+    world = harness(tmp_path, "parquet", options("parquet", nanoseconds="cut"), fields=fields)
+    world.put("a.parquet", written("parquet", table, version="2.6"))
+    expected = [utc(2024, 11, 3, 6, 30, 0, 1), utc(1677, 9, 21, 0, 12, 43, 145224), None]
+    assert [[row[name] for row in world.rows(world.run_task())] for name in "abc"] == [expected] * 3
+
+
+@pytest.mark.parametrize("error", [pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError])
+def test_an_error_of_values_costs_only_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise error("such a value")
+
+    monkeypatch.setattr(Conformer, "conform", refuse)
+    world = harness(tmp_path, "parquet")
+    world.put("a.parquet", written("parquet", pa.table({"id": [1]})))
+    assert reasons(world.run_task()) == {"a.parquet": "its values cannot be read: such a value"}
+
+
+@pytest.mark.parametrize("attempt", [0, 2])
+@pytest.mark.parametrize("make", [pa.list_, pa.large_list])
+@pytest.mark.parametrize("item", ["int64", "string", "struct", "list"])
+def test_lists_of_nulls_are_lists_of_any_type(
+    tmp_path: Path, attempt: int, make: Any, item: Any
+) -> None:
+    lists = [[None], [None, None], None, [None]]
+    child = nested("item", item, a="int64") if item in {"struct", "list"} else specs(item=item)[0]
+    world = harness(tmp_path, "parquet", fields=(FieldSpec("c", "list", True, children=(child,)),))
+    table = pa.table({"c": pa.array(lists, make(pa.null()))})
+    world.put("a.parquet", written("parquet", table))
+    assert [row["c"] for row in world.rows(world.run_task(attempt=attempt))] == lists
+
+
+@pytest.mark.parametrize("make", [pa.list_, pa.large_list, lambda kind: pa.list_(kind, 1)])
+def test_fields_that_structs_in_lists_lack_are_null(tmp_path: Path, make: Any) -> None:
+    item = nested("item", "struct", a="int64", b="int64")
+    world = harness(tmp_path, "parquet", fields=(FieldSpec("c", "list", True, children=(item,)),))
+    lists = pa.array([[{"a": 1}], [{"a": 2}]], make(pa.struct([("a", pa.int64())])))
+    world.put("a.parquet", written("parquet", pa.table({"c": lists})))
+    rows = world.rows(world.run_task())
+    assert [row["c"] for row in rows] == [[{"a": 1, "b": None}], [{"a": 2, "b": None}]]
+
+
+def test_two_fields_of_one_name_in_a_struct_are_refused(tmp_path: Path) -> None:
+    world = harness(tmp_path, "parquet", fields=(nested("c", "struct", a="int64"),))
+    structs = pa.StructArray.from_arrays([pa.array([1]), pa.array([10])], ["a", "a"])
+    world.put("a.parquet", written("parquet", pa.table({"c": structs})))
+    assert reasons(world.run_task()) == {
+        "a.parquet": "column 'c' has two fields 'a'; write the file again with one"
+    }
+
+
+def test_letters_have_the_dates_that_their_rows_would_have(tmp_path: Path) -> None:
+    days = pa.array([-171_000], pa.int32()).cast(pa.date32())
+    table = pa.table({"id": [1 << 40], "d": days, "l": [[days[0]]], "t": days})
+    table = table.set_column(
+        3, "t", table["t"].cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+    )
+    table = table.replace_schema_metadata({"org.apache.spark.version": "2.4.5"})
+    types = {"d": "date", "t": "timestamp"}
+    fields = (*specs(id="int64", **types), FieldSpec("l", "list", True, children=specs(i="date")))
+    row = _row_of_letter(tmp_path, "parquet", table, (*specs(id="int32"), *fields[1:]), fields)
+    day = (1501, 10, 17)
+    assert (row["d"], row["l"], row["t"]) == (dt.date(*day), [dt.date(*day)], utc(*day))
+
+
+def test_the_letter_of_a_date_in_doubt_stays_bad(tmp_path: Path) -> None:
+    days = pa.array([-171_000], pa.int32()).cast(pa.date32())
+    fields = (*specs(d="date", s="string"),)
+    world = harness(tmp_path, "parquet", fields=fields)
+    data = written("parquet", pa.table({"d": days, "s": days}))
+    world.put("a.parquet", edited(data, _by_hive))
+    [letter] = world.letters(world.run_task())
+    stored = {"stored": "1501-10-27"}
+    assert json.loads(letter["raw"]) == {"d": stored, "s": stored}
+    again = harness(tmp_path / "2", "ndjson", fields=fields)
+    again.put("a.ndjson", f"{letter['raw']}\n".encode())
+    report = again.run_task()
+    assert not again.rows(report)
+    assert len(again.letters(report)) == 1
+
+
 def test_int96_times_are_those_that_were_written(tmp_path: Path) -> None:
     times = [utc(1000, 1, 1), utc(2500, 1, 1), utc(2024, 5, 6, 7, 8, 9, 10)]
     table = pa.table({"id": [1, 2, 3], "t": pa.array(times, pa.timestamp("us", "UTC"))})
@@ -429,6 +518,32 @@ def test_old_dates_of_an_unknown_calendar_are_bad_records(tmp_path: Path) -> Non
     assert [(row["d"], row["l"]) for row in legacy.rows(legacy.run_task())] == [
         (moved, [new]), (new, [moved]),
     ]  # fmt: skip
+
+
+def _row_of_letter(
+    root: Path,
+    kind: str,
+    table: pa.Table,
+    wrong: tuple[FieldSpec, ...],
+    fields: tuple[FieldSpec, ...],
+    form: FormatSettings | None = None,
+) -> Any:
+    """Return the row that a replay makes of a file's only letter; it is that of the file, too."""
+    data = written(kind, table)
+    world = harness(root / "letter", kind, form, fields=wrong)
+    world.put(f"a.{kind}", data)
+    [letter] = world.letters(world.run_task())
+    found = DeadLetter("a", "", "parse", "", line=1, raw=letter["raw"].encode())
+    made = format_of(form or options(kind))
+    [content] = made.replay_contents([found])
+    again = harness(root / "again", kind, made.replay_settings(), fields=fields)
+    again.put("a.ndjson", content)
+    direct = harness(root / "direct", kind, form, fields=fields)
+    direct.put(f"a.{kind}", data)
+    report = again.run_task()
+    [row], [other] = again.rows(report), direct.rows(direct.run_task())
+    assert repr(row) == repr(other), letter["raw"]
+    return row
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from blizzard_core.errors import StorageError, Unavailable
+from blizzard_core.settings.data_address import DataAddress
 from blizzard_core.settings.formats import (
     AvroOptions,
     CsvOptions,
@@ -29,6 +31,10 @@ from blizzard_py.commands.starter.heads import FileHead
 from blizzard_py.commands.starter.layout import layout_of
 from blizzard_py.commands.starter.recognize import recognize
 from blizzard_py.commands.starter.trial import Trial, tried
+from blizzard_py.commands.starter.workbook import SAMPLE_ROWS, recognize_workbooks
+from blizzard_py.formats.excel.archive import Archive
+from blizzard_py.formats.excel.sheet import Row, sheet_rows
+from blizzard_py.formats.excel.workbook import open_workbook
 from blizzard_py.formats.source_file import SourceFile
 from blizzard_py.job import FieldSpec, JobFile
 from blizzard_py.lines.failure import FileFailed
@@ -99,6 +105,8 @@ def sample(storage: Storage) -> Sample:
         inference = Inference(Rules(timestamps=True))
         files = chosen(entries, SAMPLE_FILES)
         told = recognize([_head(storage, file) for file in files])
+        if isinstance(told.format, ExcelOptions):
+            told = recognize_workbooks({file.path: _first_rows(storage, file) for file in files})
         form = told.format
         glob = "" if form.endings else _glob(files[0].path)
         source = SourceSettings(source_uri=storage.uri, format=form, path_glob_filter=glob or None)
@@ -173,6 +181,20 @@ def _head(storage: Storage, file: Entry) -> FileHead:
             raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error
         return FileHead(file.path, b"", is_whole=False)
     return FileHead(file.path, bytes(data), is_whole=True)
+
+
+def _first_rows(storage: Storage, file: Entry) -> list[Row]:
+    """Return the first rows of a workbook's first visible sheet; none of a damaged one."""
+    try:
+        with SourceFile(storage, JobFile(file.path, file.size)) as opened_file:
+            archive = Archive(opened_file)
+            workbook = open_workbook(archive)
+            rows = sheet_rows(archive, workbook, workbook.sheet(""), DataAddress())
+            return list(islice(rows, SAMPLE_ROWS))
+    except FileFailed as error:
+        if error.outcome == "retry":
+            raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error
+        return []
 
 
 def _entries(storage: Storage) -> tuple[list[Entry], list[Entry]]:

@@ -118,6 +118,45 @@ CSV: dict[str, tuple[str, bytes, int]] = {
 
 CSV["workbook"] = ("a.xlsx", saved([["id", "when"], [1, dt.datetime(2024, 5, 6, 12)], [2]]), 2)  # noqa: DTZ001  # cells have no zone
 
+_TABLE: list[list[Any]] = [["id", "name", "n"], [1, "x", 2], [2, "y", 3]]
+SHEETS: dict[str, tuple[list[list[Any]], int, dict[str, Any]]] = {
+    "a title": ([["Report 2024"], *_TABLE], 2, {"data_address": "A2:XFD"}),
+    "a title of two cells": ([["Report", "May"], [], *_TABLE], 2, {"data_address": "A3:XFD"}),
+    "no header": (
+        [[1, "x", 2.5], [2, "y", 3.5]],
+        2,
+        {"header_rows": 0, "columns": ["column_A", "column_B", "column_C"]},
+    ),
+    "all text": ([["a", "b"], ["x", "y"]], 1, {}),
+    "years as names": ([["country", 2021, 2022], ["de", 5, 7]], 1, {}),
+    "a column without a name": (
+        [["Report"], ["id", "name"], [1, "x", 2]],
+        1,
+        {"data_address": "A2:XFD"},
+    ),
+    "one column": ([["id"], [1], [2]], 2, {}),
+}
+CSV |= {
+    f"workbook, {name}": ("a.xlsx", saved(rows), count) for name, (rows, count, _) in SHEETS.items()
+}
+
+
+@pytest.mark.parametrize("shape", SHEETS)
+def test_tables_of_workbooks_are_found(tmp_path: Path, shape: str) -> None:
+    rows, _, options = SHEETS[shape]
+    (tmp_path / "a.xlsx").write_bytes(saved(rows))
+    found = sample(LocalStorage(str(tmp_path))).format
+    assert found.model_dump(exclude_defaults=True, exclude={"type"}) == options
+
+
+def test_workbooks_with_and_without_a_title_are_not_mixed(tmp_path: Path) -> None:
+    (tmp_path / "a.xlsx").write_bytes(saved(_TABLE))
+    (tmp_path / "b.xlsx").write_bytes(saved([["Report"], *_TABLE]))
+    found = sample(LocalStorage(str(tmp_path)))
+    assert found.format.model_dump(exclude_defaults=True, exclude={"type"}) == {}
+    [doubt] = found.doubts
+    assert doubt.startswith("b.xlsx will be quarantined: its table begins in row 2")
+
 
 @pytest.mark.parametrize("shape", CSV)
 def test_real_shapes_are_read_without_losing_a_row(tmp_path: Path, shape: str) -> None:

@@ -1,0 +1,94 @@
+"""The table of a sheet: the rows above its header, and whether it has one. Pure.
+
+A title has fewer cells than the rows of the table. Whether the first full row is a header is told
+by the kinds of its cells and of those below; all text is a header, as in delimited text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from blizzard_core.settings.data_address import column_letters
+from blizzard_core.settings.formats import ExcelOptions
+from blizzard_py.commands.starter.heads import Recognized
+from blizzard_py.formats.excel.cells import TEXT
+from blizzard_py.formats.excel.sheet import Row
+
+# The rows of a sheet that are looked at, and those that may stand above the table.
+SAMPLE_ROWS = 200
+_TITLE_ROWS = 10
+_YEAR = re.compile(r"j(19|20)\d\d")
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The number of the row at which a table begins, 0 for the first of the sheet."""
+
+    start: int
+    has_header: bool
+    last_column: int
+
+
+def recognize_workbooks(sheets: Mapping[str, Sequence[Row]]) -> Recognized:
+    """Return the options for sheets by the path of their file, each by its first rows."""
+    tables = {path: table for path, rows in sheets.items() if (table := _table(rows)) is not None}
+    odd: dict[str, str] = {}
+    starts = {table.start for table in tables.values()}
+    if len(starts) > 1:
+        odd = {
+            path: f"its table begins in row {table.start}, unlike others; format.data_address would"
+            " drop rows of the others"
+            for path, table in tables.items()
+            if table.start
+        }
+        tables = {path: table for path, table in tables.items() if path not in odd}
+    has_header = not tables or any(table.has_header for table in tables.values())
+    if has_header:
+        odd |= {path: "it has no header" for path, each in tables.items() if not each.has_header}
+    options: dict[str, Any] = {"type": "excel"}
+    if len(starts) == 1 and (start := starts.pop()):
+        options["data_address"] = f"A{start}:XFD"
+    doubts: tuple[str, ...] = ()
+    if not has_header:
+        last = max(table.last_column for table in tables.values())
+        columns = [f"column_{column_letters(number)}" for number in range(1, last + 1)]
+        options |= {"header_rows": 0, "columns": columns}
+        doubts = ("no header was found; if there is one, leave out header_rows and columns",)
+    return Recognized(ExcelOptions.model_validate(options), doubts, odd_files=odd)
+
+
+def _table(rows: Sequence[Row]) -> _Table | None:
+    """Return the table of a sheet; None for a sheet without a row."""
+    filled = [row for row in rows if not row.is_blank]
+    if not filled:
+        return None
+    width = max(Counter(len(row.cells) for row in filled).items(), key=lambda each: each[::-1])[0]
+    full = (place for place, row in enumerate(filled) if len(row.cells) >= width)
+    top = next(full, 0)
+    if top > _TITLE_ROWS:
+        top = 0
+    has_header = _is_header(filled[top], filled[top + 1 :])
+    if not has_header and top and _is_names(filled[top - 1], filled[top]):
+        top, has_header = top - 1, True
+    last = max(max(row.cells) for row in filled[top:])
+    return _Table(filled[top].number if top else 0, has_header, last)
+
+
+def _is_names(row: Row, below: Row) -> bool:
+    """Return whether a shorter row right above the table names most of its columns."""
+    is_near = row.number + 1 == below.number and 2 * len(row.cells) > len(below.cells)
+    return is_near and all(cell[0] == TEXT for cell in row.cells.values())
+
+
+def _is_header(row: Row, below: Sequence[Row]) -> bool:
+    """Return whether a row names columns: it is of text, or of years above other values."""
+    names = [(column, cell) for column, cell in row.cells.items() if cell[0] != TEXT]
+    return all(
+        _YEAR.fullmatch(cell)
+        and any(not _YEAR.fullmatch(each.cells.get(column, cell)) for each in below)
+        for column, cell in names
+    )

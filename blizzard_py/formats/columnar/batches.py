@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,8 @@ from blizzard_py.lines.failure import FileFailed, bounded
 from blizzard_py.lines.framing import Piece
 
 _REASON_CHARACTERS = 200
+# Arrow stores booleans as bits and nulls as nothing; as rows they are larger.
+_LEAST_VALUE_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,8 @@ class FileColumns:
         declared = {spec.name for spec in schema.fields}
         every = not declared or schema.evolves or schema.unexpected_fields == "capture"
         names = [name for name in self.schema.names if every or name in declared]
-        twice = next((name for name in names if names.count(name) > 1), None)
+        counts = Counter(names)
+        twice = next((name for name in names if counts[name] > 1), None)
         if twice is not None:
             raise FileFailed("parse", f"has two columns {twice!r}; write the file again with one")
         return names
@@ -48,9 +52,25 @@ def pieces_of(
 ) -> Iterator[Piece]:
     """Yield a piece for each batch."""
     for batch in batches:
-        file.count_unpacked(batch.nbytes)
+        values = sum(_count_values(column) for column in batch.columns)
+        file.count_unpacked(max(batch.nbytes, values * _LEAST_VALUE_BYTES))
         cells = batch.num_rows * batch.num_columns
         yield Piece(b"", NO_OFFSET, cells, lines=batch.num_rows, context=columns, rows=batch)
+
+
+def _count_values(array: pa.Array) -> int:
+    """Return the number of values in an array, at any depth."""
+    kind = array.type
+    if isinstance(array, pa.ExtensionArray):
+        return _count_values(array.storage)
+    if pa.types.is_struct(kind):
+        return len(array) + sum(_count_values(array.field(at)) for at in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return len(array) + _count_values(array.keys) + _count_values(array.items)
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if is_list or pa.types.is_fixed_size_list(kind):
+        return len(array) + _count_values(array.values)
+    return len(array)
 
 
 class OpenRanges:

@@ -41,6 +41,7 @@ READ, BATCH, DAMAGED, REFUSED, END, MORE = b"R", b"B", b"D", b"L", b".", b"+"
 RANGE = struct.Struct(">QQ")
 # The mark of an ORC schema whose file has Julian dates.
 JULIAN = b"julian"
+_BEYOND_NANOSECONDS = "out of range for nanosecond"
 _FEWER = 32
 # Each column is read in pieces; so much of all columns together is held.
 _PIECES_BYTES = 32 << 20
@@ -236,6 +237,13 @@ def _serve_orc(parent: _Parent, order: DecodeCommand) -> None:
             f"its rows cannot be read in {order.allowed >> 20} MiB; write the file again with"
             " smaller stripes"
         ) from None
+    except pa.ArrowInvalid as error:
+        if _BEYOND_NANOSECONDS not in str(error):
+            raise
+        raise _Refused(
+            "has times outside the years 1677 to 2262, which cannot be read from ORC; write them"
+            " as text, or the file as Parquet"
+        ) from None
     if rows != file.nrows:
         raise _Refused(
             f"its footer says {file.nrows:,} rows, but {rows:,} can be read; write the file again"
@@ -347,7 +355,10 @@ def main(descriptor: int) -> None:
                 import_module("pyarrow.dataset")
                 import_module("pyarrow.orc")
                 before += _address_space_bytes() - without
-            goes_on = _answer(line, order, before)
+            try:
+                goes_on = _answer(line, order, before)
+            except (EOFError, ConnectionError):  # the parent no longer waits for the answer
+                return
 
 
 if __name__ == "__main__":

@@ -129,10 +129,28 @@ def ranges(file: ParquetFooter, name: str) -> list[Range]:
 
 
 def _answers(file: StoredFile, order: process.DecodeCommand) -> Iterator[pa.RecordBatch]:
-    """Yield the answers of the process.
+    """Yield the answers of a process; of a second one if the first ends before it is done.
 
-    Raises `_Ended`, and `SourceError` if the process refuses the file.
+    The system may have ended it for its memory, which no file causes. Raises `_Ended` after the
+    second one, and `SourceError` if a process refuses the file.
     """
+    done = 0
+    try:
+        for batch in _answers_of_one(file, order):
+            yield batch
+            done += batch.num_rows
+    except _Ended:
+        end_idle()  # for their memory
+        passed = 0
+        for batch in _answers_of_one(file, order):
+            behind = min(batch.num_rows, max(0, done - passed))
+            passed += batch.num_rows
+            if behind < batch.num_rows or not batch.num_rows:
+                yield batch.slice(behind)
+
+
+def _answers_of_one(file: StoredFile, order: process.DecodeCommand) -> Iterator[pa.RecordBatch]:
+    """Yield the answers of one process. Raises `_Ended` and `SourceError`."""
     reader = IDLE.pop() if IDLE else RowReader()
     is_idle = False
     try:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
+import os
 import random
+import signal
 from collections.abc import Callable
 from decimal import Decimal
 from itertools import pairwise
@@ -26,10 +28,11 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_py.commands.starter.sample import sample
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.columnar import rows as columnar_rows
+from blizzard_py.formats.columnar.batches import FileColumns
 from blizzard_py.formats.columnar.calendars import Calendar, Mode, calendars_of, in_gregorian
 from blizzard_py.formats.conform import Conformer
 from blizzard_py.formats.names import format_of
-from blizzard_py.job import FieldSpec, JobFile, PartitionRule, UnexpectedField
+from blizzard_py.job import FieldSpec, JobFile, PartitionRule, RowSchema, UnexpectedField
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.sources.files.file_names import accepts
 from blizzard_py.sources.files.lines import read_records
@@ -725,6 +728,60 @@ def test_rows_without_end_of_few_bytes_are_refused(tmp_path: Path) -> None:
     assert len((world.source / "a.parquet").read_bytes()) < 1 << 20
     [reason] = reasons(world.run_task()).values()
     assert "becomes more than 256 times its" in reason
+
+
+def test_times_that_arrow_cannot_read_from_orc_are_named(tmp_path: Path) -> None:
+    """Its reader returns nanoseconds, and 9999-12-31 is no such number."""
+    times = pa.array([utc(9999, 12, 31)], pa.timestamp("us"))
+    world = harness(tmp_path, "orc", fields=specs(t="timestamp"))
+    world.put("a.orc", written("orc", pa.table({"t": times})))
+    [reason] = reasons(world.run_task()).values()
+    assert reason.startswith("has times outside the years 1677 to 2262")
+
+
+def test_a_file_of_many_columns_is_read_in_time() -> None:
+    """To count each name in all of them would take minutes."""
+    schema = RowSchema(FIELDS, "capture")
+    columns = pa.schema([(f"c{number}", pa.int64()) for number in range(150_000)])
+    assert FileColumns(columns).wanted(schema) == columns.names
+
+
+def test_a_small_file_with_a_long_list_of_bits_is_refused(tmp_path: Path) -> None:
+    values = pa.repeat(pa.scalar(True), 20_000_000)
+    lists = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    world = harness(tmp_path, "parquet", fields=(nested("c", "list", element="boolean"),))
+    world.put("a.parquet", written("parquet", pa.table({"c": lists}), compression="zstd"))
+    [reason] = reasons(world.run_task()).values()
+    assert "becomes more than 256 times its" in reason
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_file_whose_decoder_is_ended_once_is_read(
+    tmp_path: Path, kind: str, deaths: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system ends processes for their memory, which a file need not cause."""
+    columnar_rows.end_idle()
+    count, ended_ones = 200_000, set[int]()
+    receive = columnar_rows.RowReader.receive
+
+    def ended(reader: columnar_rows.RowReader) -> tuple[bytes, bytes]:
+        answer = receive(reader)
+        is_large = answer[0] == columnar_rows.process.BATCH and len(answer[1]) > 1 << 19
+        if is_large and reader.pid not in ended_ones and len(ended_ones) < deaths:
+            ended_ones.add(reader.pid)
+            os.kill(reader.pid, signal.SIGKILL)
+        return answer
+
+    monkeypatch.setattr(columnar_rows.RowReader, "receive", ended)
+    table = pa.table({"id": range(count), "note": [f"text {n}" for n in range(count)]})
+    world = harness(tmp_path, kind)
+    world.put(f"a.{kind}", written(kind, table))
+    report = world.run_task()
+    if deaths == 1:
+        assert world.ids(report) == list(range(count))
+    else:
+        assert "the process that read it ended" in reasons(report)[f"a.{kind}"]
 
 
 def test_a_row_of_a_gigabyte_costs_limited_memory(tmp_path: Path) -> None:

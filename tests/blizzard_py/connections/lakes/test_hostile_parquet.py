@@ -270,13 +270,15 @@ def test_a_process_that_keeps_memory_reads_no_other_file(
 
 
 class Ending(LocalStorage):
-    """Ends the process that asks for rows."""
+    """Ends the processes that ask for rows."""
 
-    process = 0
+    def __init__(self, root: str, processes: list[int]) -> None:
+        super().__init__(root)
+        self._processes = processes
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        if self.process:
-            os.kill(self.process, signal.SIGKILL)
+        while self._processes:
+            os.kill(self._processes.pop(), signal.SIGKILL)
         return super().read_range(path, start, end)
 
 
@@ -285,13 +287,21 @@ def test_a_file_that_ends_the_process_costs_only_itself(
 ) -> None:
     path, table = tmp_path / "a.parquet", pa.table({"t": [1, 2]})
     written(path, table)
-    reader = parquet_rows.RowReader()
-    monkeypatch.setattr(parquet_rows, "IDLE", [reader])
-    storage = Ending(str(tmp_path))
-    with opened(StoredFile.of(storage, path.name, path.stat().st_size)) as file:
-        storage.process = reader.pid
-        with pytest.raises(SourceError, match=r"a\.parquet: the process that read it ended"):
-            list(batches(file, [0], ["t"]))
+    parquet_rows.end_idle()
+    started: list[int] = []
+    start = parquet_rows.RowReader.__init__
+
+    def recorded(reader: parquet_rows.RowReader) -> None:
+        start(reader)
+        started.append(reader.pid)
+
+    monkeypatch.setattr(parquet_rows.RowReader, "__init__", recorded)
+    storage = Ending(str(tmp_path), started)
+    with (
+        opened(StoredFile.of(storage, path.name, path.stat().st_size)) as file,
+        pytest.raises(SourceError, match=r"a\.parquet: the process that read it ended"),
+    ):
+        list(batches(file, [0], ["t"]))
     assert pa.Table.from_batches(read(LocalStorage(str(tmp_path)), path)).equals(table)
     parquet_rows.end_idle()
 

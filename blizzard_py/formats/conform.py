@@ -17,7 +17,6 @@ value.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ import pyarrow.compute as pc
 from blizzard_core.errors import SourceError
 from blizzard_py.formats.nested_arrays import is_list, list_offsets, map_entries
 from blizzard_py.formats.protocol import LineNumbers
-from blizzard_py.formats.row_text import joined, member, plain_value
+from blizzard_py.formats.row_text import declared_member, joined, json_text, member
 from blizzard_py.formats.scalars import NoSuchCast, cast_scalar
 from blizzard_py.formats.texts import (
     TextOptions,
@@ -128,18 +127,34 @@ def _member(spec: FieldSpec | None, one: pa.Array, texts: TextOptions | None) ->
     if spec is None or one.null_count:
         return member(one)
     try:
-        plain = _plain(one, spec)
-        text = plain[0].as_py() if pa.types.is_string(plain.type) else None
-        if spec.type in _NESTED:
-            return member(one) if text is None else compact_json(text.encode()).decode()
-        if text is not None and texts is not None and spec.unit == "iso":
-            return member(_cast(spec, plain, texts))
-        if spec.type in _WRITTEN_OTHERWISE:
-            found = _cast(spec, plain, texts)
-            return text if text and _is_number(spec, text) else member(found)
-    except (ValueError, NoSuchCast):
-        pass  # this may be the reason for the letter
-    return member(one)
+        found = _fitting_member(spec, _plain(one, spec), texts)
+    except (ValueError, NoSuchCast):  # this may be the reason for the letter
+        is_struct = spec.type == "struct" and pa.types.is_struct(one.type)
+        return _fields_text(spec, one, texts) if is_struct else member(one)
+    return member(one) if found is None else found
+
+
+def _fitting_member(spec: FieldSpec, plain: pa.Array, texts: TextOptions | None) -> str | None:
+    """Return a value in the declared type; None if the line parser reads it as it is."""
+    text = plain[0].as_py() if pa.types.is_string(plain.type) else None
+    if spec.type in _NESTED and text is not None:
+        return compact_json(text.encode()).decode()
+    if spec.type in _NESTED or (spec.unit != "iso" and pa.types.is_temporal(plain.type)):
+        return declared_member(spec, _cast(spec, plain, texts))
+    if text is not None and texts is not None and spec.unit == "iso":
+        return member(_cast(spec, plain, texts))
+    if spec.type in _WRITTEN_OTHERWISE:
+        found = _cast(spec, plain, texts)
+        return text if text and _is_number(spec, text) else member(found)
+    return None
+
+
+def _fields_text(spec: FieldSpec, one: pa.Array, texts: TextOptions | None) -> str:
+    """Return a struct of which a part does not fit; its other parts are as declared."""
+    specs = {child.name: child for child in spec.children}
+    told = zip((field.name for field in one.type), one.flatten(), strict=True)
+    members = {name: _member(specs.get(name), value, texts) for name, value in told}
+    return joined(members).decode()
 
 
 def _is_number(spec: FieldSpec, text: str) -> bool:
@@ -255,9 +270,7 @@ def _nested(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.A
 def _json_text(array: pa.Array) -> pa.Array:
     try:
         texts = [
-            None
-            if value is None
-            else json.dumps(value, ensure_ascii=False, allow_nan=False, default=plain_value)
+            None if value is None else json_text(value)
             for value in array.to_pylist(maps_as_pydicts="strict")
         ]
     except (KeyError, OverflowError, TypeError) as error:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+
+from blizzard_py.job import FieldSpec
+from blizzard_py.schema.types import EPOCH_SCALES
 
 # Python has fewer days, durations and zones than Arrow.
 _UNKNOWN = (ValueError, OverflowError, TypeError, KeyError)
@@ -18,6 +23,52 @@ def joined(members: Mapping[str, str]) -> bytes:
     """Return the object of these members, whose values are JSON text, without a newline."""
     told = (f"{json.dumps(name, ensure_ascii=False)}: {text}" for name, text in members.items())
     return f"{{{', '.join(told)}}}".encode("utf-8", "backslashreplace")
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON text without spaces, as a column of any JSON has it.
+
+    Raises `ValueError` or `TypeError` if it cannot be JSON.
+    """
+    return json.dumps(
+        value, ensure_ascii=False, allow_nan=False, default=plain_value, separators=(",", ":")
+    )
+
+
+def declared_member(spec: FieldSpec, one: pa.Array) -> str:
+    """Return a single value of the declared type as the line parser reads it for this type.
+
+    Raises `ValueError` for a map with a key that it has twice.
+    """
+    try:
+        [value] = one.to_pylist(maps_as_pydicts="strict")
+    except KeyError as error:
+        raise ValueError(str(error)) from error
+    return _declared_text(spec, value)
+
+
+def _declared_text(spec: FieldSpec, value: Any) -> str:
+    if value is None:
+        return "null"
+    if spec.type == "list":
+        return f"[{', '.join(_declared_text(spec.children[0], inner) for inner in value)}]"
+    if spec.type in {"struct", "map"}:
+        is_map = spec.type == "map"
+        kinds = [spec.children[0]] * len(value) if is_map else spec.children
+        parts = zip(value.items(), kinds, strict=True)
+        return joined({name: _declared_text(kind, part) for (name, part), kind in parts}).decode()
+    return _scalar_text(spec, value)
+
+
+def _scalar_text(spec: FieldSpec, value: Any) -> str:
+    if spec.type == "json":
+        return str(value)
+    if spec.type == "decimal":
+        return f"{value:f}"
+    if spec.type == "timestamp" and spec.unit != "iso":
+        micros = (value - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
+        return f"{Decimal(micros).scaleb(-EPOCH_SCALES[spec.unit]):f}"
+    return json.dumps(value, ensure_ascii=False, default=plain_value)
 
 
 def member(one: pa.Array) -> str:
@@ -52,6 +103,10 @@ def _as_json(one: pa.Array) -> str:
     try:
         [value] = one.to_pylist(maps_as_pydicts="strict")
         return json.dumps(value, ensure_ascii=False, default=plain_value)
+    except _UNKNOWN:
+        pass
+    try:  # a map that is no object is a list of pairs
+        return json.dumps(one.to_pylist()[0], ensure_ascii=False, default=plain_value)
     except _UNKNOWN:
         return json.dumps(_printed(one), ensure_ascii=False)
 

@@ -38,7 +38,7 @@ from blizzard_py.formats.protocol import (
     RecordBytes,
     SourceRows,
 )
-from blizzard_py.formats.row_text import plain_value
+from blizzard_py.formats.row_text import json_text
 from blizzard_py.formats.texts import json_values
 from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.failure import FileFailed, bounded
@@ -280,11 +280,7 @@ def json_texts(array: pa.Array) -> pa.Array:
         return json_values(_ANY_JSON, array.storage)
     try:
         texts = [
-            None
-            if value is None
-            else json.dumps(
-                _finite(value), ensure_ascii=False, allow_nan=False, default=plain_value
-            )
+            None if value is None else json_text(_finite(value))
             for value in array.to_pylist(maps_as_pydicts="strict")
         ]
     except (KeyError, OverflowError, TypeError) as error:

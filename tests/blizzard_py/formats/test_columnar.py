@@ -566,6 +566,53 @@ def test_letters_come_again_as_the_rows_of_a_mended_schema(tmp_path: Path, kind:
     assert (row["id"], row["at"]) == (1 << 40, at)
 
 
+def field(kind: Any, *children: FieldSpec, **more: Any) -> FieldSpec:
+    return FieldSpec("c", kind, nullable=True, children=children, **more)
+
+
+DAYS = [[(dt.date(2024, 1, 1), 1)]]
+PARTS = (*specs(a="string", b="binary", j="json"), decimal(9, 2))
+LETTERS = [
+    (pa.array([[1.0]]), field("list", *specs(i="int64"))),
+    (pa.array([[dt.time(1, 2, 3)]]), field("list", *specs(i="string"))),
+    (pa.array(DAYS, pa.map_(pa.date32(), pa.int64())), field("map", *specs(v="int64"))),
+    (pa.array([{"a": 1, "b": b"\xff", "j": {"k": [1, 2]}, "c": Decimal("1.50")}]),
+     field("struct", *PARTS)),
+    (pa.array([{"k": [1, 2], "b": b"\xff"}]), field("json")),
+    (pa.array([[1_704_067_200_000_005]], pa.list_(pa.timestamp("us"))),
+     field("list", FieldSpec("i", "timestamp", nullable=True, unit="ms"))),
+    (pa.array([1_704_067_200_000_005], pa.timestamp("us")), field("timestamp", unit="s")),
+    (pa.array([utc(1, 1, 1)]), field("timestamp", unit="ms")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("array", "spec"), LETTERS)
+def test_letters_come_again_as_the_declared_values(
+    tmp_path: Path, array: pa.Array, spec: FieldSpec
+) -> None:
+    table = pa.table({"id": [1 << 40], "c": array})
+    wrong, right = (*specs(id="int32"), spec), (*specs(id="int64"), spec)
+    row = _row_of_letter(tmp_path, "parquet", table, wrong, right)
+    assert row["c"] is not None
+
+
+def test_a_part_that_does_not_fit_leaves_the_others_as_declared(tmp_path: Path) -> None:
+    table = pa.table({"c": [{"a": 1, "b": 1 << 40, "x": 2}]})
+    wrong, right = ((field("struct", *specs(a="string", b=kind)),) for kind in ("int32", "int64"))
+    row = _row_of_letter(tmp_path, "parquet", table, wrong, right)
+    assert row["c"] == {"a": "1", "b": 1 << 40}
+
+
+def test_a_map_with_a_key_twice_stays_bad_as_a_letter(tmp_path: Path) -> None:
+    maps = pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int64()))
+    world = harness(
+        tmp_path, "parquet", fields=(*specs(id="int32"), field("map", *specs(v="int64")))
+    )
+    world.put("a.parquet", written("parquet", pa.table({"id": [1 << 40], "c": maps})))
+    [letter] = world.letters(world.run_task())
+    assert json.loads(letter["raw"])["c"] == [["a", 1], ["a", 2]]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_row_without_a_directory_is_a_bad_record(tmp_path: Path, kind: str) -> None:
     world = harness(tmp_path, kind, rules=(PartitionRule("note", key="note"),))

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from blizzard_core.errors import SourceError
 from blizzard_py.formats.nested_arrays import is_list, list_offsets, map_entries
 from blizzard_py.formats.protocol import LineNumbers
-from blizzard_py.formats.row_text import declared_member, joined, json_text, member
+from blizzard_py.formats.row_text import declared_members, joined, json_text, members
 from blizzard_py.formats.scalars import NoSuchCast, cast_scalar
 from blizzard_py.formats.texts import (
     TextOptions,
@@ -116,45 +116,58 @@ class Conformer:
 
         The columns ``unread`` are written as if they were not declared.
         """
+        return self.texts_of(batch.slice(row, 1), unread)[0]
+
+    def texts_of(self, batch: pa.RecordBatch, unread: frozenset[str] = frozenset()) -> list[bytes]:
+        """Return all rows as `text_of` does, in far less time."""
         fields = {spec.name: spec for spec in self._fields if spec.name not in unread}
-        one = batch.slice(row, 1)
-        told = zip(one.schema.names, one.columns, strict=True)
-        return joined({name: _member(fields.get(name), value, self._texts) for name, value in told})
+        names = batch.schema.names
+        told = zip(names, batch.columns, strict=True)
+        columns = [_members(fields.get(name), column, self._texts) for name, column in told]
+        return [joined(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
 
 
-def _member(spec: FieldSpec | None, one: pa.Array, texts: TextOptions | None) -> str:
-    """Return a value as the line parser reads it for the declared type, with all digits."""
-    if spec is None or one.null_count:
-        return member(one)
+def _members(spec: FieldSpec | None, array: pa.Array, texts: TextOptions | None) -> list[str]:
+    """Return values as the line parser reads them for the declared type, with all digits."""
+    if spec is None:
+        return members(array)
     try:
-        found = _fitting_member(spec, _plain(one, spec), texts)
-    except (ValueError, NoSuchCast):  # this may be the reason for the letter
-        is_struct = spec.type == "struct" and pa.types.is_struct(one.type)
-        return _fields_text(spec, one, texts) if is_struct else member(one)
-    return member(one) if found is None else found
+        found = _fitting_members(spec, _plain(array, spec), texts)
+    except (ValueError, NoSuchCast, SourceError):  # this may be the reason for the letter
+        if len(array) > 1:
+            alone = (array.slice(at, 1) for at in range(len(array)))
+            return [text for one in alone for text in _members(spec, one, texts)]
+        is_struct = spec.type == "struct" and pa.types.is_struct(array.type)
+        return [_fields_text(spec, array, texts)] if is_struct else members(array)
+    return members(array) if found is None else found
 
 
-def _fitting_member(spec: FieldSpec, plain: pa.Array, texts: TextOptions | None) -> str | None:
-    """Return a value in the declared type; None if the line parser reads it as it is."""
-    text = plain[0].as_py() if pa.types.is_string(plain.type) else None
-    if spec.type in _NESTED and text is not None:
-        return compact_json(text.encode()).decode()
+def _fitting_members(
+    spec: FieldSpec, plain: pa.Array, texts: TextOptions | None
+) -> list[str] | None:
+    """Return values in the declared type; None if the line parser reads them as they are."""
+    told = plain.to_pylist() if pa.types.is_string(plain.type) else None
+    if spec.type in _NESTED and told is not None:
+        return ["null" if text is None else compact_json(text.encode()).decode() for text in told]
     if spec.type in _NESTED or (spec.unit != "iso" and pa.types.is_temporal(plain.type)):
-        return declared_member(spec, _cast(spec, plain, texts))
-    if text is not None and texts is not None and spec.unit == "iso":
-        return member(_cast(spec, plain, texts))
-    if spec.type in _WRITTEN_OTHERWISE:
-        found = _cast(spec, plain, texts)
-        return text if text and _is_number(spec, text) else member(found)
-    return None
+        return declared_members(spec, _cast(spec, plain, texts))
+    if told is not None and texts is not None and spec.unit == "iso":
+        return members(_cast(spec, plain, texts))
+    if spec.type not in _WRITTEN_OTHERWISE:
+        return None
+    found = members(_cast(spec, plain, texts))
+    if told is None:
+        return found
+    pairs = zip(told, found, strict=True)
+    return [text if text and _is_number(spec, text) else other for text, other in pairs]
 
 
 def _fields_text(spec: FieldSpec, one: pa.Array, texts: TextOptions | None) -> str:
     """Return a struct of which a part does not fit; its other parts are as declared."""
     specs = {child.name: child for child in spec.children}
     told = zip((field.name for field in one.type), one.flatten(), strict=True)
-    members = {name: _member(specs.get(name), value, texts) for name, value in told}
-    return joined(members).decode()
+    parts = {name: _members(specs.get(name), value, texts)[0] for name, value in told}
+    return joined(parts).decode()
 
 
 def _is_number(spec: FieldSpec, text: str) -> bool:

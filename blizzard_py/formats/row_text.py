@@ -35,16 +35,16 @@ def json_text(value: Any) -> str:
     )
 
 
-def declared_member(spec: FieldSpec, one: pa.Array) -> str:
-    """Return a single value of the declared type as the line parser reads it for this type.
+def declared_members(spec: FieldSpec, array: pa.Array) -> list[str]:
+    """Return values of the declared type as the line parser reads them for this type.
 
     Raises `ValueError` for a map with a key that it has twice.
     """
     try:
-        [value] = one.to_pylist(maps_as_pydicts="strict")
+        values = array.to_pylist(maps_as_pydicts="strict")
     except KeyError as error:
         raise ValueError(str(error)) from error
-    return _declared_text(spec, value)
+    return [_declared_text(spec, value) for value in values]
 
 
 def _declared_text(spec: FieldSpec, value: Any) -> str:
@@ -71,27 +71,34 @@ def _scalar_text(spec: FieldSpec, value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=plain_value)
 
 
-def member(one: pa.Array) -> str:
-    """Return a single value as JSON text; null for null.
+def members(array: pa.Array) -> list[str]:
+    """Return values as JSON texts; null for null.
 
     Times are ISO text, in UTC if they have no zone; bytes are base64; numbers keep their digits.
     ``NaN`` is written as the line parser reads it in float columns. Values that Python does not
     have (years beyond 9999) are text. JSON stays as it is, if it is any.
     """
-    if isinstance(one.type, pa.JsonType) and not one.null_count and (raw := _raw_json(one)):
-        return raw
-    if isinstance(one, pa.ExtensionArray):
-        return member(one.storage)
-    if pa.types.is_decimal(one.type):
-        return "null" if one.null_count else f"{one[0].as_py():f}"
-    if pa.types.is_timestamp(one.type):
-        return _as_json(one) if one.null_count else json.dumps(_time_text(one))
-    return _as_json(one)
+    if isinstance(array, pa.ExtensionArray):
+        stored = members(array.storage)
+        if not isinstance(array.type, pa.JsonType):
+            return stored
+        texts = map(_raw_json, array.storage.cast(pa.binary()).to_pylist())
+        return [raw or text for raw, text in zip(texts, stored, strict=True)]
+    if pa.types.is_decimal(array.type):
+        return ["null" if value is None else f"{value:f}" for value in array.to_pylist()]
+    make = _times_as_json if pa.types.is_timestamp(array.type) else _as_json
+    try:
+        return make(array)
+    except _UNKNOWN:
+        if len(array) > 1:
+            return [text for at in range(len(array)) for text in members(array.slice(at, 1))]
+    return [_odd_as_json(array)]
 
 
-def _raw_json(one: pa.Array) -> str:
-    """Return JSON without line breaks, nothing for a text that is none."""
-    text: bytes = one.storage.cast(pa.binary())[0].as_py()
+def _raw_json(text: bytes | None) -> str:
+    """Return JSON without line breaks, nothing for null and a text that is none."""
+    if text is None:
+        return ""
     try:
         msgspec.json.decode(text)  # `format` accepts truncated JSON
         return str(msgspec.json.format(text, indent=-1), "utf-8")
@@ -99,13 +106,14 @@ def _raw_json(one: pa.Array) -> str:
         return ""
 
 
-def _as_json(one: pa.Array) -> str:
+def _as_json(array: pa.Array) -> list[str]:
+    values = array.to_pylist(maps_as_pydicts="strict")
+    return [json.dumps(value, ensure_ascii=False, default=plain_value) for value in values]
+
+
+def _odd_as_json(one: pa.Array) -> str:
+    """Return a single value that is no JSON; a map that is no object is a list of pairs."""
     try:
-        [value] = one.to_pylist(maps_as_pydicts="strict")
-        return json.dumps(value, ensure_ascii=False, default=plain_value)
-    except _UNKNOWN:
-        pass
-    try:  # a map that is no object is a list of pairs
         return json.dumps(one.to_pylist()[0], ensure_ascii=False, default=plain_value)
     except _UNKNOWN:
         return json.dumps(_printed(one), ensure_ascii=False)
@@ -124,12 +132,13 @@ def _printed(one: pa.Array) -> str:
     return str(one.to_string(window=_ALL, container_window=_ALL, skip_new_lines=True))[1:-1]
 
 
-def _time_text(one: pa.Array) -> str:
-    zone = one.type.tz and "UTC"  # offsets may have seconds, which no text format has
-    try:
-        text = str(one.cast(pa.timestamp("us", tz=zone)).cast(pa.string())[0].as_py())
-    except pa.ArrowInvalid:
-        return _printed(one)
+def _times_as_json(array: pa.Array) -> list[str]:
+    zone = array.type.tz and "UTC"  # offsets may have seconds, which no text format has
+    texts = array.cast(pa.timestamp("us", tz=zone)).cast(pa.string()).to_pylist()
+    return ["null" if text is None else json.dumps(_iso(text, zone)) for text in texts]
+
+
+def _iso(text: str, zone: str | None) -> str:
     date, space, time = text.partition(" ")
     if not space or not date[:4].isdigit():
         return text

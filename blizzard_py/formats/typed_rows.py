@@ -142,10 +142,11 @@ class TypedDecoder(ABC):
         fits = ~np.isin(at, np.array(sorted(bad), np.int64))
         if not fits.all():
             table, at = table.filter(pa.array(fits)), at[fits]
-        letters = []
-        for row in sorted(bad):
-            text = self.letter(rows, row)
-            letters.append(BadRecord(row, NO_OFFSET, len(text), text, bad[row]))
+        at_bad = sorted(bad)
+        letters = [
+            BadRecord(row, NO_OFFSET, len(text), text, bad[row])
+            for row, text in zip(at_bad, self.letters(rows, at_bad), strict=True)
+        ]
         return Parsed(table, piece.lines, at, tuple(letters), names if len(at) else frozenset())
 
     def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
@@ -184,6 +185,10 @@ class TypedDecoder(ABC):
     def letter(self, rows: TypedRows, index: int) -> bytes:
         """Return a row as JSON that becomes the same row once it fits."""
         return self._conformer.text_of(rows.record(index), 0)
+
+    def letters(self, rows: TypedRows, indices: Sequence[int]) -> list[bytes]:
+        """Return the letters of several rows."""
+        return [self.letter(rows, index) for index in indices]
 
     @_failures_of_values()
     def as_lines(self, piece: Piece) -> bytes:

@@ -124,6 +124,11 @@ class BatchDecoder(TypedDecoder):
         unread = cast("_BatchRows", rows).failed(index)
         return self._conformer.text_of(rows.record(index), 0, unread)
 
+    def letters(self, rows: TypedRows, indices: Sequence[int]) -> list[bytes]:
+        """Return the letters of several rows; all columns at once if no value is in doubt."""
+        found = cast("_BatchRows", rows).records(indices)
+        return super().letters(rows, indices) if found is None else self._conformer.texts_of(found)
+
     def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:
         """Return the columns of the file's schema. Each value of the type JSON has its own type."""
         columns: Any = piece.context
@@ -177,6 +182,13 @@ class _BatchRows:
         for name in self._batch.schema.names:
             self.column(name)
         return frozenset(self._failed.get(index, ()))
+
+    def records(self, indices: Sequence[int]) -> pa.RecordBatch | None:
+        """Return several records; None if a value of theirs is in doubt."""
+        if any(map(self.failed, indices)):
+            return None
+        names, at = self._batch.schema.names, pa.array(indices, pa.int64())
+        return pa.RecordBatch.from_arrays([self.column(name).take(at) for name in names], names)
 
     def record(self, index: int) -> pa.RecordBatch:
         """Return one record in today's calendar; a value in doubt is in an object."""

@@ -187,7 +187,7 @@ VALUES: list[tuple[Any, Any, FieldSpec | str, Any]] = [
         FieldSpec("v", "struct", nullable=True, children=specs(a="int64")),
         None,
     ),
-    (INNER, {"a": 1}, "json", '{"a": 1}'),
+    (INNER, {"a": 1}, "json", '{"a":1}'),
     (
         {"type": "array", "items": ["null", "string"]},
         ["a", None],
@@ -207,7 +207,7 @@ VALUES: list[tuple[Any, Any, FieldSpec | str, Any]] = [
         ),
         {"k": {"a": 2, "z": None}},
     ),
-    ({"type": "map", "values": "long"}, {"k": 2}, "json", '{"k": 2}'),
+    ({"type": "map", "values": "long"}, {"k": 2}, "json", '{"k":2}'),
 ]
 
 
@@ -482,7 +482,7 @@ def test_a_named_type_may_be_used_again() -> None:
     row = {"x": {"i": {"a": 1}}, "y": {"i": {"a": 2}}, "z": {"a": 3}}
     data = written({"type": "record", "name": "r", "fields": fields}, [row])
     found = rows_of(data, specs(x="json", y="json", z="json"))
-    assert found == [{"x": '{"i": {"a": 1}}', "y": '{"i": {"a": 2}}', "z": '{"a": 3}'}]
+    assert found == [{"x": '{"i":{"a":1}}', "y": '{"i":{"a":2}}', "z": '{"a":3}'}]
 
 
 def test_names_of_any_kind_are_read() -> None:

@@ -34,6 +34,7 @@ from blizzard_py.formats.conform import Conformer
 from blizzard_py.formats.names import format_of
 from blizzard_py.job import FieldSpec, JobFile, PartitionRule, RowSchema, UnexpectedField
 from blizzard_py.kernels.report import TaskReport
+from blizzard_py.lines.framing import Piece
 from blizzard_py.sources.files.file_names import accepts
 from blizzard_py.sources.files.lines import read_records
 from blizzard_py.sources.files.sampling import first_records
@@ -594,6 +595,39 @@ def test_letters_come_again_as_the_declared_values(
     wrong, right = (*specs(id="int32"), spec), (*specs(id="int64"), spec)
     row = _row_of_letter(tmp_path, "parquet", table, wrong, right)
     assert row["c"] is not None
+
+
+def test_letters_of_many_rows_are_those_of_each() -> None:
+    days = [dt.date(1, 1, 1), None, dt.date(2024, 1, 1)]
+    times = pa.array([0, 1500, -(2**62)], pa.timestamp("ns"))
+    columns = {
+        "id": [1 << 40, 1 << 41, 1 << 42],
+        "day": days,
+        "time": times,
+        "far": pa.array([2**60, None, 0], pa.int64()).cast(pa.timestamp("us")),
+        "float": [float("nan"), 1.0, None],
+        "number": [Decimal("1.50"), None, Decimal(2)],
+        "part": [{"a": 1, "b": 1 << 40}, None, {"a": 2, "b": 1}],
+        "map": pa.array([[("k", 1)], [("k", 1), ("k", 2)], None], pa.map_(pa.string(), pa.int64())),
+        "other": pa.array([[(1, 1)], None, []], pa.map_(pa.int64(), pa.int64())),
+        "text": ["a", None, '"'],
+    }
+    names = set(columns) - {"part", "map", "other", "number"}
+    types: Any = dict.fromkeys(names, "string") | {
+        "id": "int32",
+        "day": "date",
+        "time": "timestamp",
+    }
+    fields = (*specs(**types), nested("part", "struct", a="string", b="int32"))
+    batch = pa.RecordBatch.from_pydict(columns)
+    piece = Piece(b"", -1, 0, lines=3, context=FileColumns(batch.schema), rows=batch)
+    form = format_of(options("parquet"))
+    decoder = form.decoder(
+        RowSchema((*fields, nested("map", "map", v="int64"))), tolerant=True, fast=True
+    )
+    heads = [bad.head for bad in decoder.decode(piece).bad]
+    assert heads == [head for _, head, _ in decoder.records(piece).values()]
+    assert len(heads) == 3
 
 
 def test_a_part_that_does_not_fit_leaves_the_others_as_declared(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from blizzard_py.formats.typed_rows import TypedFormat, check_names
 from blizzard_py.job import RowSchema
 from blizzard_py.lines.failure import FileFailed, bounded
 from blizzard_py.lines.framing import CHUNK_BYTES, Piece, RefusedRecord
+from blizzard_py.schema.column_names import column_names
 
 # Cells of a piece. Each is a Python object before it is Arrow's.
 _PIECE_CELLS = 256 << 10
@@ -87,13 +88,14 @@ def _header_names(header: Row, schema: RowSchema) -> dict[int, str]:
     """
     if header.size > EXCEL_ROW_BYTES:
         raise FileFailed("parse", f"its header has more than {EXCEL_ROW_BYTES:,} characters")
-    found = {
+    given = {
         column: name
-        for column, cell in header.cells.items()
+        for column, cell in sorted(header.cells.items())
         if cell[0] != NO_VALUE and (name := cell[1:].strip())
     }
-    counts = Counter(found.values())
     asked = {spec.name for spec in schema.fields}
+    found = dict(zip(given, column_names(list(given.values()), asked), strict=True))
+    counts = Counter(found.values())
     is_open = schema.evolves or schema.unexpected_fields == "capture"
     taken: set[str] = set()
     for column, name in sorted(found.items()):

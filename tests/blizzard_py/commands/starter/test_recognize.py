@@ -135,6 +135,7 @@ SHEETS: dict[str, tuple[list[list[Any]], int, dict[str, Any]]] = {
         {"data_address": "A2:XFD"},
     ),
     "one column": ([["id"], [1], [2]], 2, {}),
+    "names with blanks": ([["Order ID", "Net (EUR)"], [1, 2.5], [2, 3.5]], 2, {}),
 }
 CSV |= {
     f"workbook, {name}": ("a.xlsx", saved(rows), count) for name, (rows, count, _) in SHEETS.items()

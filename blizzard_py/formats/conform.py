@@ -129,7 +129,7 @@ class Conformer:
 
 def _members(spec: FieldSpec | None, array: pa.Array, texts: TextOptions | None) -> list[str]:
     """Return values as the line parser reads them for the declared type, with all digits."""
-    if spec is None:
+    if spec is None or not len(array):
         return members(array)
     try:
         found = _fitting_members(spec, _plain(array, spec), texts)

@@ -12,15 +12,10 @@ keys that are not commented out. A map with blocks of several kinds has one exam
 
 from __future__ import annotations
 
-import ast
-import inspect
 import json
 import re
 import sys
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
@@ -47,6 +42,7 @@ from blizzard_core.settings.connections import (
     LakeConnectionSettings,
 )
 from blizzard_core.settings.document import Config
+from blizzard_core.settings.field_docstrings import description
 from blizzard_core.settings.formats import FORMATS
 from blizzard_core.settings.http_sources import HttpSourceSettings
 from blizzard_core.settings.limits_page import limits_reference
@@ -311,29 +307,6 @@ def _link(model: type[BaseModel], places: Mapping[type[BaseModel], _Place]) -> s
 
 def _dotted(path: _Place) -> str:
     return ".".join("NAME" if part == "*" else part for part in path)
-
-
-def description(model: type[BaseModel], name: str) -> str:
-    """Return the docstring of a field in one line; ``""`` if it has none.
-
-    The models do not keep them: to read sources costs each start of a daemon as much as to make
-    the models.
-    """
-    found = (_docstrings(each).get(name) for each in model.__mro__ if issubclass(each, BaseModel))
-    return next(filter(None, found), "")
-
-
-@cache
-def _docstrings(model: type[BaseModel]) -> Mapping[str, str]:
-    (block,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
-    return {
-        field.target.id: " ".join(str(text.value.value).split())
-        for field, text in pairwise(block.body)  # type: ignore[attr-defined]  # a class has one
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(text, ast.Expr)
-        and isinstance(text.value, ast.Constant)
-    }
 
 
 def _prose(model: type[BaseModel]) -> str:

@@ -285,7 +285,7 @@ def open_storage(uri: str, options: StorageOptions, patience: Patience | None = 
                 " set AZURE_STORAGE_ACCOUNT_NAME and a key in storage_options"
             ) from None
         return store_azure.AzureStorage(azure, azure_root(root), place)
-    import fsspec  # noqa: PLC0415  # half a second that a local path does not need
+    import fsspec  # noqa: PLC0415  # it brings asyncio, and local paths need neither
 
     return ObjectStorage(cast("FileSystem", fsspec.filesystem(scheme, **arguments)), root, place)
 

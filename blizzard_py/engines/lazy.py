@@ -52,6 +52,8 @@ class Timer(Protocol):
 
     def start(self) -> None: ...
 
+    def cancel(self) -> None: ...
+
 
 class LazyEngine:
     """A proxy for the engine that ``make`` returns; ``make`` is called with the first job.
@@ -75,6 +77,7 @@ class LazyEngine:
         self._ended: dict[str, threading.Event] = {}
         self._users = 0
         self._uses = 0
+        self._waiting: Timer | None = None
 
     def ingest(self, job: IngestJob) -> IngestResult:
         """See `Engine.ingest`."""
@@ -131,20 +134,23 @@ class LazyEngine:
             engine = self._made
             self._users += 1
             self._uses += 1
+            if self._waiting is not None:
+                self._waiting.cancel()
         try:
             yield engine
         finally:
             with self._making:
                 self._users -= 1
                 if not self._users and self._idle_secs is not None:
-                    timer = self._timer(self._idle_secs, partial(self._release, self._uses))
-                    timer.daemon = True
-                    timer.start()
+                    call = partial(self._release, self._uses)
+                    self._waiting = self._timer(self._idle_secs, call)
+                    self._waiting.daemon = True
+                    self._waiting.start()
 
     def _release(self, uses: int) -> None:
-        """Release the engine if it was not used again."""
+        """Release the engine if it was not used again: a timer may be cancelled too late."""
         with self._making:
-            if self._uses == uses and not self._users and self._idle_secs is not None:
+            if self._uses == uses and not self._users:
                 made, self._made = self._made, None
                 if made is not None:
                     made.release()

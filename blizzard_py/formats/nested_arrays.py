@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blizzard_core.errors import SourceError
 from blizzard_core.table.extent import leaves
+from blizzard_py.job import FieldSpec
 
 
 def null_mask(array: pa.Array) -> pa.Array | None:
@@ -40,6 +43,36 @@ def struct_of(names: Sequence[str], parts: Sequence[pa.Array], like: pa.Array) -
     """Return structs of these parts that are null where ``like`` is."""
     fields = [pa.field(name, part.type) for name, part in zip(names, parts, strict=True)]
     return pa.StructArray.from_arrays(parts, fields=fields, mask=null_mask(like))
+
+
+def with_missing_fields(spec: FieldSpec, array: pa.Array) -> pa.Array:
+    """Return the values with null for fields that a column has in its structs, and they do not.
+
+    Required fields stay missing. Raises `SourceError` for a field that a struct has twice.
+    """
+    kind = array.type
+    if spec.type == "struct" and pa.types.is_struct(kind):
+        names = [field.name for field in kind]
+        twice = next((name for name, count in Counter(names).items() if count > 1), None)
+        if twice is not None:
+            raise SourceError(
+                f"column {spec.name!r} has two fields {twice!r}; write the file again with one"
+            )
+        parts = dict(zip(names, array.flatten(), strict=True))
+        for child in spec.children:
+            if child.name in parts:
+                parts[child.name] = with_missing_fields(child, parts[child.name])
+            elif child.nullable:
+                parts[child.name] = pa.nulls(len(array))
+        return struct_of(list(parts), list(parts.values()), array) if parts else array
+    if spec.type == "list" and is_list(kind):
+        values = with_missing_fields(spec.children[0], array.flatten())
+        return pa.ListArray.from_arrays(list_offsets(array), values, mask=null_mask(array))
+    if spec.type == "map" and pa.types.is_map(kind):
+        offsets, keys, items = map_entries(array)
+        items = with_missing_fields(spec.children[0], items)
+        return pa.MapArray.from_arrays(offsets, keys, items, mask=null_mask(array))
+    return array
 
 
 def map_leaves(array: pa.Array, leaf: Callable[[pa.Array], pa.Array]) -> pa.Array:

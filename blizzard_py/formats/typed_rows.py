@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -23,13 +22,7 @@ from blizzard_core.settings.formats import NdjsonOptions
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.conform import Conformed, Conformer
 from blizzard_py.formats.ndjson.unexpected import first, shown_name
-from blizzard_py.formats.nested_arrays import (
-    is_list,
-    list_offsets,
-    map_entries,
-    null_mask,
-    struct_of,
-)
+from blizzard_py.formats.nested_arrays import with_missing_fields
 from blizzard_py.formats.protocol import (
     NO_OFFSET,
     BadLine,
@@ -324,36 +317,6 @@ def rows_of(
     ]
     kind = next((half.type for half in halves if not pa.types.is_null(half.type)), pa.null())
     return pa.concat_arrays([half.cast(kind) for half in halves])
-
-
-def with_missing_fields(spec: FieldSpec, array: pa.Array) -> pa.Array:
-    """Return the values with null for fields that a column has in its structs, and they do not.
-
-    Required fields stay missing. Raises `SourceError` for a field that a struct has twice.
-    """
-    kind = array.type
-    if spec.type == "struct" and pa.types.is_struct(kind):
-        names = [field.name for field in kind]
-        twice = next((name for name, count in Counter(names).items() if count > 1), None)
-        if twice is not None:
-            raise SourceError(
-                f"column {spec.name!r} has two fields {twice!r}; write the file again with one"
-            )
-        parts = dict(zip(names, array.flatten(), strict=True))
-        for child in spec.children:
-            if child.name in parts:
-                parts[child.name] = with_missing_fields(child, parts[child.name])
-            elif child.nullable:
-                parts[child.name] = pa.nulls(len(array))
-        return struct_of(list(parts), list(parts.values()), array) if parts else array
-    if spec.type == "list" and is_list(kind):
-        values = with_missing_fields(spec.children[0], array.flatten())
-        return pa.ListArray.from_arrays(list_offsets(array), values, mask=null_mask(array))
-    if spec.type == "map" and pa.types.is_map(kind):
-        offsets, keys, items = map_entries(array)
-        items = with_missing_fields(spec.children[0], items)
-        return pa.MapArray.from_arrays(offsets, keys, items, mask=null_mask(array))
-    return array
 
 
 def can_become(kind: pa.DataType, spec: FieldSpec) -> bool:

@@ -6,17 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
 from blizzard_py.formats.grouping import FileShare
 from blizzard_py.formats.isolate import IsolatedDecoder
 from blizzard_py.formats.protocol import BadLine, Decoder, Parsed
-from blizzard_py.job import FileLimits, FinishedFile, JobFile
-from blizzard_py.kernels.write.partition import RowDirectories
+from blizzard_py.job import FileLimits, FinishedFile, JobFile, PartitionRule
+from blizzard_py.kernels.write.partition import RowDirectories, place_rows, without_moved
 from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece, RefusedRecord
 
 Outcome = tuple[Piece, Parsed] | BadLine | RefusedRecord  # for an item of `Format.pieces`
+
+PlacedRows = tuple[str | RowDirectories, pa.Table]  # where in the table, and rows that belong there
 
 
 def outcome_of(decoder: Decoder | IsolatedDecoder, item: Piece | RefusedRecord) -> Outcome:
@@ -162,7 +165,33 @@ def within_tolerance(
     return kept, lost
 
 
-def check_directories(places: RowDirectories, kept: Sequence[tuple[FileTally, FileShare]]) -> None:
+def placed_rows(
+    table: pa.Table, kept: Sequence[tuple[FileTally, FileShare]], rules: Sequence[PartitionRule]
+) -> Iterator[PlacedRows]:
+    """Yield the rows of these files, by directory.
+
+    Raises `FileFailed` if a file's rows go to too many directories.
+    """
+    if rules:
+        slices = [table.slice(share.start, share.rows) for _, share in kept]
+        rows = pa.concat_tables(slices or [table.slice(0, 0)])
+        places = place_rows(rows, rules)
+        _check_directories(places, kept)
+        yield places, without_moved(rows, rules)
+        return
+    start = end = 0
+    partition = ""
+    for content, share in kept:
+        if share.start != end or content.file.partition != partition:
+            if end > start:
+                yield partition, table.slice(start, end - start)
+            start, partition = share.start, content.file.partition
+        end = share.start + share.rows
+    if end > start:
+        yield partition, table.slice(start, end - start)
+
+
+def _check_directories(places: RowDirectories, kept: Sequence[tuple[FileTally, FileShare]]) -> None:
     """Raise `FileFailed` if a file's rows go to too many; ``places`` are for all rows, in order."""
     end = 0
     for content, share in kept:

@@ -20,11 +20,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
 
-import pyarrow as pa
-
 from blizzard_core.storage.protocol import Storage, join
 from blizzard_py.formats.child_process import ChildProcess
-from blizzard_py.formats.grouping import FileShare, joined, shares, small_piece
+from blizzard_py.formats.grouping import joined, shares, small_piece
 from blizzard_py.formats.isolate import IsolatedDecoder, check_readable
 from blizzard_py.formats.names import format_of
 from blizzard_py.formats.ndjson.columns import RecordSchema
@@ -35,9 +33,10 @@ from blizzard_py.kernels.bad_records import BadRecordWriter, FileLetters
 from blizzard_py.kernels.file_tally import (
     FileTally,
     Outcome,
+    PlacedRows,
     bytes_of,
-    check_directories,
     outcome_of,
+    placed_rows,
     within_tolerance,
 )
 from blizzard_py.kernels.job_tasks import IngestTask
@@ -66,8 +65,6 @@ FILE_BUFFER_BYTES = 32 << 20
 AHEAD_BYTES = 8 << 20
 # The share of a group's bytes for each value that its lines may become.
 _CELL_BYTES = 4
-
-_Piece = tuple[str | RowDirectories, pa.Table]  # where in the table, and rows that belong there
 
 
 def run_task(
@@ -198,7 +195,7 @@ class _Run:
 
     def _ingest(self, content: FileTally) -> None:
         """Add all records of a file to the outputs, or raise `FileFailed` and add none."""
-        waiting: list[_Piece] = []
+        waiting: list[PlacedRows] = []
         waiting_bytes = 0
         private: OutputSet | None = None
         mark = self._letters.mark()
@@ -233,7 +230,7 @@ class _Run:
 
     def _pieces_of_file(
         self, content: FileTally, letters: FileLetters, unexpected: NewFields
-    ) -> Iterator[_Piece]:
+    ) -> Iterator[PlacedRows]:
         """Yield each chunk's rows; lines are numbered from 1 over the whole file."""
         for outcome in self._outcomes(content.chunks):
             if isinstance(outcome, RefusedRecord):
@@ -351,7 +348,7 @@ class _Run:
             kept, lost = within_tolerance(
                 [content for content, _ in group], found, self._tolerance.max_bad_fraction
             )
-            pieces = list(self._pieces_of(table, kept))
+            pieces = list(placed_rows(table, kept, self._layout.partition_rules))
         except (BadLine, FileFailed):
             return False
         if lost and parsed.unexpected and self._task.settings.schema.evolves:
@@ -370,28 +367,6 @@ class _Run:
         for content, failure in lost:
             self._fail(content, failure)
         return True
-
-    def _pieces_of(
-        self, table: pa.Table, kept: Sequence[tuple[FileTally, FileShare]]
-    ) -> Iterator[_Piece]:
-        """Yield the rows of the kept files, by directory."""
-        if rules := self._layout.partition_rules:
-            slices = [table.slice(share.start, share.rows) for _, share in kept]
-            rows = pa.concat_tables(slices or [table.slice(0, 0)])
-            places = place_rows(rows, rules)
-            check_directories(places, kept)
-            yield places, without_moved(rows, rules)
-            return
-        start = end = 0
-        partition = ""
-        for content, share in kept:
-            if share.start != end or content.file.partition != partition:
-                if end > start:
-                    yield partition, table.slice(start, end - start)
-                start, partition = share.start, content.file.partition
-            end = share.start + share.rows
-        if end > start:
-            yield partition, table.slice(start, end - start)
 
     def _finish(self, content: FileTally, letters: FileLetters) -> None:
         content.unlettered = letters.more

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from blizzard_core import limits
 from blizzard_core.settings import reference
 from blizzard_core.settings.document import Config
+from blizzard_core.settings.field_docstrings import description
 from blizzard_core.settings.formats import FORMATS
 from blizzard_core.settings.limits_page import LimitLine, named_limits
 from blizzard_core.settings.load import models_in
@@ -56,7 +57,7 @@ def test_every_key_has_a_description_and_a_default_or_example() -> None:
     assert {"SourceSettings", "TypeSettings", "VacuumSettings"} <= {m.__name__ for m in models}
     for model in models:
         for name in model.model_fields:
-            told = reference.description(model, name)
+            told = description(model, name)
             assert told.endswith("."), f"{model.__name__}.{name} needs a docstring: {told!r}"
     shown = example_configuration()
     for model in models - {PartitionColumn, TypeSettings, FieldSettings, *FORMATS}:

@@ -33,7 +33,7 @@ _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _QUICK = "-XX:TieredStopAtLevel=1"
 # One thread collects a small heap as fast, and gives more of it back.
 _SMALL_HEAP = "-Xms32m -XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20"
-_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+_HEAP_OPTION = re.compile(r"-XX:(\+Use\w+GC\b|(Min|Max)HeapFreeRatio)")
 
 # A task's failure is returned as an exception; Spark would also print its trace, once
 # per attempt. ``spark.log.level: WARN`` in the configuration's ``spark.conf`` shows it all.
@@ -61,10 +61,10 @@ def quick_start_settings(
 
     Its JVM uses only the quick compiler: half of a start's cost is optimised code that is not used
     afterwards (see docs/design/engine.md). Its heap is small. The user's own options take
-    precedence, and two collectors would keep a JVM from starting.
+    precedence. Two collectors, or ratios that contradict each other, keep a JVM from starting.
     """
-    has_collector = _COLLECTOR.search(_user_options(conf, environment)) is not None
-    options = _QUICK if has_collector else f"{_QUICK} {_SMALL_HEAP}"
+    is_chosen = _HEAP_OPTION.search(_user_options(conf, environment)) is not None
+    options = _QUICK if is_chosen else f"{_QUICK} {_SMALL_HEAP}"
     return {_DEFAULT_JAVA_OPTIONS: options, **conf}
 
 

@@ -202,7 +202,7 @@ def test_small_partitions_share_pages(partitions: int, files: int, most: int) ->
 
 
 @pytest.mark.promise("G-120")
-def test_large_partitions_behind_small_ones_are_not_listed_whole() -> None:
+def test_large_partitions_after_small_ones_are_listed_singly() -> None:
     storage = Ordered()
     paths = [*tree(400, 1), *(f"{path}" for p in range(40) for path in large(p))]
     storage.objects = dict.fromkeys(paths, (b"", 0.0))

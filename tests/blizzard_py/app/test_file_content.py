@@ -248,7 +248,7 @@ def test_explain_says_why_a_file_cannot_be_read(scenario: Scenario, name: str) -
         assert "price: list<element: int64> in the file can never be decimal(10,2)" in text
 
 
-def test_a_file_that_was_given_up_has_its_content_too(scenario: Scenario) -> None:
+def test_a_quarantined_file_has_content(scenario: Scenario) -> None:
     explained(scenario, "csv", "a.csv", b"x\n1\n")
     scenario.ingest()
     found, _ = explained(scenario, "csv", "a.csv", b"x\n1\n")

@@ -211,6 +211,9 @@ class Timers:
         self.waiting.append(call)
         return self
 
+    def cancel(self) -> None:
+        self.waiting.clear()
+
     def start(self) -> None:
         assert self.daemon  # it does not hold up the end of the process
 
@@ -304,6 +307,7 @@ def test_a_driver_that_computes_compiles_all_it_can(
     [
         ({"spark.driver.extraJavaOptions": "-ea -XX:+UseZGC"}, {}),
         ({}, {"JAVA_TOOL_OPTIONS": "-XX:+UseG1GC"}),
+        ({"spark.driver.extraJavaOptions": "-XX:MinHeapFreeRatio=40"}, {}),
     ],
 )
 def test_a_driver_has_one_collector(conf: dict[str, str], environment: dict[str, str]) -> None:

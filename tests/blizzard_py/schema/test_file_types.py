@@ -158,7 +158,7 @@ def test_inference_takes_named_types_before_values() -> None:
 
 
 @pytest.mark.parametrize(("value", "kind"), [("1", "int64"), ("null", "int32"), ('"x"', "string")])
-def test_values_without_a_type_count_beside_named_types(value: str, kind: str) -> None:
+def test_untyped_values_are_united_with_named_types(value: str, kind: str) -> None:
     inference = Inference(Rules())
     inference.add_columns({"a": None}, "1")
     inference.add_columns(named_columns({"a": pa.int32()}), "2")

@@ -322,13 +322,13 @@ def test_files_that_differ_are_named_and_not_misread() -> None:
         ("\u00e9t\u00e9", "cp1252"),
     ],
 )
-def test_encodings_are_told_by_what_their_bytes_rule_out(text: str, encoding: str) -> None:
+def test_invalid_bytes_rule_out_encodings(text: str, encoding: str) -> None:
     found = recognized(a=f"id,n\n1,{text}\n".encode(encoding))
     assert options(found) == {"encoding": encoding}
     assert "is a guess" in found.doubts[0]
 
 
-def test_mac_text_is_told_by_its_line_ends() -> None:
+def test_line_ends_identify_mac_text() -> None:
     found = recognized(a="id,n\r1,\u00e9\r".encode("mac-roman"))
     assert options(found) == {"encoding": "mac-roman"}
 

@@ -192,10 +192,16 @@ class AzureStorage(StoredBytes):
         yield ListingPage(tuple(entries), requests, keys)
 
     def _levels(self, folders: Sequence[str]) -> list[_Level]:
-        """List several directories at the same time."""
+        """List several directories at the same time. A failure is raised when all have ended."""
 
         async def fetch() -> list[_Level]:
-            return await asyncio.gather(*(self._fetch(folder, flat=False) for folder in folders))
+            each = [self._fetch(folder, flat=False) for folder in folders]
+            levels: list[_Level] = []
+            for found in await asyncio.gather(*each, return_exceptions=True):
+                if isinstance(found, BaseException):
+                    raise found
+                levels.append(found)
+            return levels
 
         return self._run(fetch)
 

@@ -7,7 +7,7 @@ one of these.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from functools import partial
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from blizzard_core.table.thrift import (
     LIST,
     STRUCT,
     Change,
+    encode_fields,
     encode_int,
     encode_list_head,
     read_count,
@@ -90,6 +91,39 @@ def schema_of(footer: bytes) -> bytes:
     if not found:
         raise unreadable("it has no schema")
     return found
+
+
+def with_schema(footer: bytes, change: Callable[[dict[int, tuple[int, bytes]]], None]) -> bytes:
+    """Return the footer with other columns, its row groups as they are.
+
+    ``change`` gets the type and value of each field of a schema's element, by number. Raises
+    `SchemaMismatch` or `IndexError` for one that is no footer.
+    """
+    number = at = 0
+    while footer[at]:
+        number, kind, at = read_field(footer, at, number)
+        if number != _SCHEMA:
+            at = skip_value(footer, at, kind)
+            continue
+        begin = at
+        size, at = read_count(footer, at, STRUCT)
+        elements = [encode_list_head(size, STRUCT)]
+        for _ in range(size):
+            fields, at = _fields(footer, at)
+            change(fields)
+            elements.append(encode_fields(fields))
+        return footer[:begin] + b"".join(elements) + footer[at:]
+    raise unreadable("it has no schema")
+
+
+def _fields(data: bytes, at: int) -> tuple[dict[int, tuple[int, bytes]], int]:
+    found: dict[int, tuple[int, bytes]] = {}
+    number = 0
+    while data[at]:
+        number, kind, at = read_field(data, at, number)
+        begin, at = at, skip_value(data, at, kind)
+        found[number] = kind, data[begin:at]
+    return found, at + 1
 
 
 def column_orders(footer: bytes) -> bytes:

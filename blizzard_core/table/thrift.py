@@ -152,6 +152,15 @@ def rewrite_struct(
     return bytes(found) + b"\0", at + 1
 
 
+def encode_fields(fields: Mapping[int, tuple[int, bytes]]) -> bytes:
+    """Encode a struct of these values, each with its type."""
+    found, before = bytearray(), 0
+    for number, (kind, value) in sorted(fields.items()):
+        found += _field_head(number - before, number, kind) + value
+        before = number
+    return bytes(found) + b"\0"
+
+
 def _field_head(step: int, number: int, kind: int) -> bytes:
     """Encode the header of a field that is ``step`` numbers behind the one before."""
     return bytes([step << 4 | kind]) if 0 < step < 16 else bytes([kind]) + encode_int(number)

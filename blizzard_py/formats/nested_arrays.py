@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.errors import SourceError
-from blizzard_core.table.extent import leaves
+from blizzard_core.table.extent import children, leaves
 from blizzard_py.job import FieldSpec
+
+_T = TypeVar("_T")
 
 
 def null_mask(array: pa.Array) -> pa.Array | None:
@@ -89,6 +93,52 @@ def map_leaves(array: pa.Array, leaf: Callable[[pa.Array], pa.Array]) -> pa.Arra
         keys, items = map_leaves(keys, leaf), map_leaves(items, leaf)
         return pa.MapArray.from_arrays(offsets, keys, items, mask=null_mask(array))
     return leaf(array)
+
+
+def leaf_rows(array: pa.Array) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield for each leaf of `map_leaves` the rows of the array to which its values belong."""
+
+    def walk(array: pa.Array, rows: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+        kind = array.type
+        if pa.types.is_struct(kind) and kind.num_fields:
+            for part in array.flatten():
+                yield from walk(part, rows)
+        elif is_list(kind):
+            yield from walk(array.flatten(), np.repeat(rows, np.diff(list_offsets(array))))
+        elif pa.types.is_map(kind):
+            offsets, keys, items = map_entries(array)
+            rows = np.repeat(rows, np.diff(offsets))
+            yield from walk(keys, rows)
+            yield from walk(items, rows)
+        else:
+            yield rows
+
+    return walk(array, np.arange(len(array)))
+
+
+def by_column(
+    schema: pa.Schema, of: Callable[[int, pa.DataType], _T], usual: _T
+) -> dict[str, tuple[_T, ...]]:
+    """Return what is said of the leaves of each column, without columns where all is ``usual``.
+
+    ``of`` gets the number of a leaf among all and its type. The order is that of `map_leaves`.
+    """
+    found, number = {}, 0
+    for field in schema:
+        kinds = list(_leaf_types(field.type))
+        said = tuple(of(at, kind) for at, kind in enumerate(kinds, number))
+        number += len(kinds)
+        if any(each != usual for each in said):
+            found[field.name] = said
+    return found
+
+
+def _leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:
+    inner = children(kind)
+    if not inner:
+        yield kind
+    for each in inner:
+        yield from _leaf_types(each)
 
 
 def nan_leaves(values: pa.Array, at: int) -> Iterator[int]:

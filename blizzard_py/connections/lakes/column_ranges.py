@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import pyarrow.compute as pc
 
 from blizzard_py.formats.columnar.file import ParquetFooter
+from blizzard_py.formats.columnar.int96 import cut_times, int96_columns
 from blizzard_py.formats.columnar.rows import batches, ranges
 from blizzard_py.formats.columnar.statistics import order_in
 from blizzard_py.slices.column_order import Key, Range
@@ -58,9 +59,11 @@ def highest(file: ParquetFooter, name: str) -> Key | None:
     if order.order != "text" and found.high is not None:
         return found.high
     best: Key | None = None
+    flags = int96_columns(file).get(name, ())
     with _ONE_AT_A_TIME:
         for batch in batches(file, range(len(group_values)), [name]):
-            best = later(best, pc.max(order.keys(batch.column(0))).as_py())
+            times = cut_times(batch.column(0), flags)
+            best = later(best, pc.max(order.keys(times)).as_py())
     return best
 
 

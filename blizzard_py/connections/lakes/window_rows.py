@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
@@ -19,9 +21,14 @@ from blizzard_py.connections.lakes.file_plan import PlannedFile, files_of, windo
 from blizzard_py.connections.lakes.filters import Filter, parse
 from blizzard_py.connections.lakes.locations import StorageCache, storage_options, translate_errors
 from blizzard_py.connections.lakes.window import RowWindow, mask, may_meet
+from blizzard_py.connections.protocol import Rows
+from blizzard_py.formats.columnar.batches import BatchRows, FileColumns
 from blizzard_py.formats.columnar.file import ParquetFooter, StoredFile, opened
+from blizzard_py.formats.columnar.int96 import cut_times, int96_columns
 from blizzard_py.formats.columnar.rows import batches
 from blizzard_py.formats.columnar.statistics import order_in
+from blizzard_py.formats.conform import Conformer
+from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 from blizzard_py.slices.column_order import ColumnOrder
@@ -29,12 +36,11 @@ from blizzard_py.slices.column_order import ColumnOrder
 _FIELD_ID = b"PARQUET:field_id"
 
 
-def read(
-    access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
-) -> Iterator[pa.RecordBatch | bytes]:
+def read(access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]) -> Iterator[Rows]:
     """Yield the rows of Delta, Iceberg and Parquet directories. A `Reader`.
 
-    Columns that an older file lacks are null.
+    Columns that an older file lacks are null. A row with a time of INT96 that cannot be is a bad
+    record; as a watermark such a time is null.
     """
     stores = StorageCache(storage_options(access))
     selection = RowSelection(window_of(spec), parse(spec["filter"]), Naming.of(spec))
@@ -43,7 +49,7 @@ def read(
         storage = stores.at(file.name.root)
         with translate_errors("a planned file"):
             size = check_unchanged(storage, file)
-            yield from _rows(storage, replace(file, size=size), selection, wanted)
+            yield from _rows(storage, replace(file, size=size), selection, wanted, fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +102,12 @@ class RowSelection:
         window = () if self.window is None else self.window.columns
         return [*window, *(self.filter.columns if self.filter else ())]
 
-    def pick_rows(self, found: dict[str, pa.Array], rows: int, where: str) -> dict[str, pa.Array]:
-        """Return the columns' values in the rows that are read."""
+    def keeps(self, found: Mapping[str, pa.Array], rows: int, where: str) -> pa.Array:
+        """Return for each row whether it is read; ``found`` has the columns that decide it."""
+        keep = pa.repeat(pa.scalar(value=True), rows)
         if self.window is not None:
             keep = mask(self.window, found, rows, where)
-            found = {name: array.filter(keep) for name, array in found.items()}
-        if self.filter is not None:
-            keep = self.filter.keeps(found)
-            found = {name: array.filter(keep) for name, array in found.items()}
-        return found
+        return keep if self.filter is None else pc.and_(keep, self.filter.keeps(found))
 
 
 def check_unchanged(storage: Storage, file: PlannedFile) -> int:
@@ -134,20 +137,56 @@ def _rows(
     file: PlannedFile,
     selection: RowSelection,
     wanted: Sequence[str],
-) -> Iterator[pa.RecordBatch]:
+    fields: Sequence[FieldSpec],
+) -> Iterator[Rows]:
     where = f"{storage.uri}/{file.name.path}"
+    conformer = Conformer(fields)
     with opened(StoredFile.of(storage, file.name.path, file.size)) as parquet:
         names = list(dict.fromkeys([*wanted, *selection.columns]))
         own = names_in_file(parquet, names, selection.naming.ids, where)
         selection.naming.check(parquet.schema_arrow, own, names, where)
         groups = _groups(parquet, selection.window, own, file.values)
+        about = FileColumns(parquet.schema_arrow, int96=int96_columns(parquet))
         for batch in batches(parquet, groups, sorted(set(own.values()))):
-            found = selection.pick_rows(
-                _with_values(batch, own, file.values, names), batch.num_rows, where
-            )
-            rows = len(next(iter(found.values()))) if found else batch.num_rows
-            if rows:
-                yield pa.RecordBatch.from_arrays([found[name] for name in wanted], list(wanted))
+            keys = {
+                name: cut_times(batch.column(here), about.int96.get(here, ()))
+                for name, here in own.items()
+                if name in selection.columns
+            }
+            keys = _with_values(keys, file.values, selection.columns, batch.num_rows)
+            keep = selection.keeps(keys, batch.num_rows, where)
+            rows = BatchRows(batch, about, cuts_nanoseconds=False)
+            found = {name: rows.column(here) for name, here in own.items() if name in wanted}
+            found = _with_values(found, file.values, wanted, batch.num_rows)
+            table = pa.RecordBatch.from_arrays(list(found.values()), list(found))
+            if rows.bad:
+                good = np.isin(np.arange(batch.num_rows), list(rows.bad), invert=True)
+                for row in np.flatnonzero(~good & np.asarray(keep)).tolist():
+                    yield _bad_record(rows, row, table.slice(row, 1), own, conformer)
+                keep = pc.and_(keep, pa.array(good))
+            table = table.filter(keep)
+            if table.num_rows:
+                yield table
+
+
+def _bad_record(
+    rows: BatchRows,
+    row: int,
+    one: pa.RecordBatch,
+    own: Mapping[str, str],
+    conformer: Conformer,
+) -> BadRecord:
+    """Return a row with the values that its file has."""
+    stored, failed = rows.record(row), rows.failed(row)
+    in_file = set(stored.schema.names)
+    arrays = [
+        stored.column(own[name]) if own.get(name) in in_file else value
+        for name, value in zip(one.schema.names, one.columns, strict=True)
+    ]
+    unread = frozenset(name for name, here in own.items() if here in failed)
+    record = pa.RecordBatch.from_arrays(arrays, one.schema.names)
+    head = conformer.text_of(record, 0, unread)
+    return BadRecord(0, 0, len(head), head, rows.bad[row])
 
 
 def names_in_file(
@@ -205,14 +244,12 @@ def _groups(
 
 
 def _with_values(
-    batch: pa.RecordBatch, own: Mapping[str, str], values: Mapping[str, Any], names: Sequence[str]
+    found: Mapping[str, pa.Array], values: Mapping[str, Any], names: Sequence[str], rows: int
 ) -> dict[str, pa.Array]:
     """Return the table's columns of these rows: from outside the file, from the file, or null."""
     return {
-        name: pa.repeat(pa.scalar(values[name]), batch.num_rows)
+        name: pa.repeat(pa.scalar(values[name]), rows)
         if name in values
-        else batch.column(own[name])
-        if name in own
-        else pa.nulls(batch.num_rows)
+        else found.get(name, pa.nulls(rows))
         for name in names
     }

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_py.formats.columnar.calendars import Calendar, in_gregorian
+from blizzard_py.formats.columnar.int96 import as_numbers, read_times, with_nanoseconds
 from blizzard_py.formats.nested_arrays import map_leaves
 from blizzard_py.formats.protocol import NO_OFFSET, OpenFile
 from blizzard_py.formats.typed_rows import TypedDecoder, TypedFormat, TypedRows, rows_of
@@ -27,10 +28,14 @@ _LEAST_VALUE_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class FileColumns:
-    """A file's columns, and the calendars of those that may have Julian dates."""
+    """A file's columns, the calendars of those that may have Julian dates, and those of INT96.
+
+    Batches have the values of INT96 as they are stored.
+    """
 
     schema: pa.Schema
     calendars: Mapping[str, Sequence[Calendar]] = field(default_factory=dict)
+    int96: Mapping[str, Sequence[bool]] = field(default_factory=dict)
 
     def wanted(self, schema: RowSchema) -> list[str]:
         """Return the columns to read: the declared ones, or all if others are used.
@@ -115,18 +120,19 @@ class BatchDecoder(TypedDecoder):
         super().__init__(schema, tolerant=tolerant)
         self._cuts = cuts_nanoseconds
 
-    def rows(self, piece: Piece) -> _BatchRows:
+    def rows(self, piece: Piece) -> BatchRows:
         """Return the batch's rows."""
-        return _BatchRows(piece, cuts_nanoseconds=self._cuts)
+        columns: Any = piece.context
+        return BatchRows(piece.rows, columns, cuts_nanoseconds=self._cuts)
 
     def letter(self, rows: TypedRows, index: int) -> bytes:
         """Return a row as JSON. A value in doubt is an object, so that its row stays bad."""
-        unread = cast("_BatchRows", rows).failed(index)
+        unread = cast("BatchRows", rows).failed(index)
         return self._conformer.text_of(rows.record(index), 0, unread)
 
     def letters(self, rows: TypedRows, indices: Sequence[int]) -> list[bytes]:
         """Return the letters of several rows; all columns at once if no value is in doubt."""
-        found = cast("_BatchRows", rows).records(indices)
+        found = cast("BatchRows", rows).records(indices)
         return super().letters(rows, indices) if found is None else self._conformer.texts_of(found)
 
     def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:
@@ -148,20 +154,24 @@ class BatchDecoder(TypedDecoder):
         )
 
 
-class _BatchRows:
-    def __init__(self, piece: Piece, *, cuts_nanoseconds: bool) -> None:
-        columns: Any = piece.context
+class BatchRows:
+    """The rows of a batch as `TypedRows`: times of INT96, today's calendar, perhaps cut times."""
+
+    def __init__(
+        self, batch: pa.RecordBatch, columns: FileColumns, *, cuts_nanoseconds: bool
+    ) -> None:
         self.types = {column.name: column.type for column in columns.schema}
-        self.count = piece.lines
+        self.count: int = batch.num_rows
         self.bad: dict[int, str] = {}
-        self._calendars: Mapping[str, Sequence[Calendar]] = columns.calendars
+        self._about = columns
         self._cuts = cuts_nanoseconds
-        self._batch: pa.RecordBatch = piece.rows
+        self._batch = batch
         self._columns: dict[str, pa.Array] = {}
         self._failed: dict[int, set[str]] = {}
+        self._precise: dict[str, set[int]] = {}  # rows that are bad for nothing but nanoseconds
 
     def column(self, name: str) -> pa.Array:
-        """Return a column in today's calendar; null where that is in doubt."""
+        """Return a column; null where its value is in doubt, or has nanoseconds of INT96."""
         if name not in self._columns:
             self._columns[name] = self._converted(name, self._batch.column(name))
         return self._columns[name]
@@ -169,13 +179,39 @@ class _BatchRows:
     def _converted(self, name: str, found: pa.Array) -> pa.Array:
         def failed(row: int, error: ValueError) -> None:
             self._failed.setdefault(row, set()).add(name)
-            self.bad.setdefault(row, bounded(f"column {name!r}: {error}", _REASON_CHARACTERS))
+            self._add_bad(row, name, str(error))
 
-        if name in self._calendars:
-            found = rows_of(found, partial(_in_gregorian, self._calendars[name]), failed)
+        if name in self._about.int96:
+            found = self._times(name, found)
+        if name in self._about.calendars:
+            calendars = self._about.calendars[name]
+            found = rows_of(found, partial(_in_gregorian, calendars), failed)
         if self._cuts and has_times(found.type, "ns"):
             found = map_leaves(found, _without_nanoseconds)
         return found
+
+    def _times(self, name: str, stored: pa.Array) -> pa.Array:
+        found = read_times(stored, self._about.int96[name], cuts_nanoseconds=self._cuts)
+        precise = self._precise[name] = set(self._exact(name, stored, sorted(found.precise)))
+        for row, why in found.bad.items():
+            if row not in precise:
+                self._failed.setdefault(row, set()).add(name)
+            self._add_bad(row, name, why)
+        return found.array
+
+    def _exact(self, name: str, stored: pa.Array, rows: Sequence[int]) -> Iterator[int]:
+        """Yield the rows whose times can be nanoseconds since 1970."""
+        try:
+            with_nanoseconds(stored.take(pa.array(rows, pa.int64())), self._about.int96[name])
+            yield from rows
+        except ValueError:
+            if len(rows) > 1:
+                middle = len(rows) // 2
+                yield from self._exact(name, stored, rows[:middle])
+                yield from self._exact(name, stored, rows[middle:])
+
+    def _add_bad(self, row: int, name: str, why: str) -> None:
+        self.bad.setdefault(row, bounded(f"column {name!r}: {why}", _REASON_CHARACTERS))
 
     def failed(self, index: int) -> frozenset[str]:
         """Return the columns of which a record has no value."""
@@ -184,21 +220,38 @@ class _BatchRows:
         return frozenset(self._failed.get(index, ()))
 
     def records(self, indices: Sequence[int]) -> pa.RecordBatch | None:
-        """Return several records; None if a value of theirs is in doubt."""
+        """Return several records; None if a value of theirs is in doubt, or in two units."""
         if any(map(self.failed, indices)):
             return None
         names, at = self._batch.schema.names, pa.array(indices, pa.int64())
-        return pa.RecordBatch.from_arrays([self.column(name).take(at) for name in names], names)
+        try:
+            return pa.RecordBatch.from_arrays([self._values(name, at) for name in names], names)
+        except ValueError:
+            return None
 
     def record(self, index: int) -> pa.RecordBatch:
         """Return one record in today's calendar; a value in doubt is in an object."""
-        names, failed = self._batch.schema.names, self.failed(index)
-        arrays = []
-        for name in names:
-            one = self._batch.column(name).slice(index, 1)
-            stored = pa.StructArray.from_arrays([one], ["stored"]) if name in failed else None
-            arrays.append(self.column(name).slice(index, 1) if stored is None else stored)
+        names, failed, at = self._batch.schema.names, self.failed(index), pa.array([index])
+        arrays = [
+            pa.StructArray.from_arrays([self._stored(name, index)], ["stored"])
+            if name in failed
+            else self._values(name, at)
+            for name in names
+        ]
         return pa.RecordBatch.from_arrays(arrays, names)
+
+    def _values(self, name: str, at: pa.Array) -> pa.Array:
+        """Return values with their nanoseconds. Raises `ValueError` if these cannot be so old."""
+        if self._precise.get(name, set()).isdisjoint(at.to_pylist()):
+            return self.column(name).take(at)
+        return with_nanoseconds(self._batch.column(name).take(at), self._about.int96[name])
+
+    def _stored(self, name: str, index: int) -> pa.Array:
+        one, flags = self._batch.column(name).slice(index, 1), self._about.int96.get(name)
+        if flags is None:
+            return one
+        times = read_times(one, flags, cuts_nanoseconds=False)
+        return as_numbers(one, flags) if times.bad else times.array
 
 
 def _in_gregorian(calendars: Sequence[Calendar], array: pa.Array) -> pa.Array:

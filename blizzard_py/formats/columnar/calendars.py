@@ -7,15 +7,13 @@ date. The conversion keeps the date that their users saw, as Spark's ``datetimeR
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from blizzard_core.table.extent import children
 
 Calendar = Literal["gregorian", "julian", "unknown"]
 Mode = Literal["error", "corrected", "legacy"]
@@ -69,31 +67,6 @@ def _release(version: bytes) -> tuple[int, int]:
     major, _, rest = version.partition(b".")
     minor = rest.partition(b".")[0]
     return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else _NEW_INT96
-
-
-def calendars_of_columns(
-    schema: pa.Schema, calendar: Callable[[int, pa.DataType], Calendar]
-) -> dict[str, tuple[Calendar, ...]]:
-    """Return the calendars of the values in each column that has others than the Gregorian one.
-
-    ``calendar`` gets the number of a flat column and its type. The order is that of `map_leaves`.
-    """
-    found, number = {}, 0
-    for field in schema:
-        kinds = list(_leaf_types(field.type))
-        known = tuple(calendar(at, kind) for at, kind in enumerate(kinds, number))
-        number += len(kinds)
-        if any(each != "gregorian" for each in known):
-            found[field.name] = known
-    return found
-
-
-def _leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:
-    inner = children(kind)
-    if not inner:
-        yield kind
-    for each in inner:
-        yield from _leaf_types(each)
 
 
 def in_gregorian(values: pa.Array, calendar: Calendar) -> pa.Array:

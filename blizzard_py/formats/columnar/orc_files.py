@@ -15,10 +15,11 @@ from blizzard_py.formats.columnar.batches import (
     file_failures,
     pieces_of,
 )
-from blizzard_py.formats.columnar.calendars import Calendar, calendars_of_columns
+from blizzard_py.formats.columnar.calendars import Calendar
 from blizzard_py.formats.columnar.file import StoredFile
 from blizzard_py.formats.columnar.process import JULIAN, DecodeCommand
 from blizzard_py.formats.columnar.rows import allowed, decoded
+from blizzard_py.formats.nested_arrays import by_column
 from blizzard_py.formats.protocol import OpenFile
 from blizzard_py.formats.typed_rows import check_names
 from blizzard_py.job import RowSchema
@@ -39,8 +40,7 @@ class OrcFiles(BatchFormat):
             [nothing] = decoded(stored, command)
             is_julian = JULIAN in (nothing.schema.metadata or {})
             schema_alone = nothing.schema.remove_metadata()
-            calendars = calendars_of_columns(schema_alone, _julian_date) if is_julian else {}
-            columns = FileColumns(schema_alone, calendars)
+            columns = FileColumns(schema_alone, _calendars(schema_alone) if is_julian else {})
             check_names(columns.schema.names, schema)
             command = command._replace(columns=tuple(columns.wanted(schema)), kind="orc")
             yield from pieces_of(file, decoded(stored, command), columns)
@@ -49,6 +49,10 @@ class OrcFiles(BatchFormat):
     def cuts_nanoseconds(self) -> bool:
         """True if the option says so."""
         return self.options.nanoseconds == "cut"
+
+
+def _calendars(schema: pa.Schema) -> dict[str, tuple[Calendar, ...]]:
+    return by_column(schema, _julian_date, "gregorian")
 
 
 def _julian_date(_number: int, kind: pa.DataType) -> Calendar:

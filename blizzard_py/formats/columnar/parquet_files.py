@@ -17,11 +17,13 @@ from blizzard_py.formats.columnar.batches import (
 from blizzard_py.formats.columnar.calendars import (
     Calendar,
     Calendars,
+    Mode,
     calendars_of,
-    calendars_of_columns,
 )
 from blizzard_py.formats.columnar.file import ParquetFooter, StoredFile, opened
+from blizzard_py.formats.columnar.int96 import int96_columns
 from blizzard_py.formats.columnar.rows import batches
+from blizzard_py.formats.nested_arrays import by_column
 from blizzard_py.formats.protocol import OpenFile
 from blizzard_py.formats.typed_rows import check_names
 from blizzard_py.job import RowSchema
@@ -41,10 +43,7 @@ class ParquetFiles(BatchFormat):
         with file_failures(file.path), opened(stored) as parquet:
             about = parquet.metadata
             mode = self.options.datetime_rebase_mode
-            calendars = calendars_of(about.metadata or {}, about.created_by or "", mode)
-            columns = FileColumns(
-                parquet.schema_arrow.remove_metadata(), _of_columns(parquet, calendars)
-            )
+            columns = columns_of(parquet, mode)
             check_names(columns.schema.names, schema)
             wanted = columns.wanted(schema)
             skipped = 0
@@ -63,12 +62,23 @@ class ParquetFiles(BatchFormat):
         return self.options.nanoseconds == "cut"
 
 
-def _of_columns(file: ParquetFooter, known: Calendars) -> dict[str, tuple[Calendar, ...]]:
+def columns_of(file: ParquetFooter, mode: Mode) -> FileColumns:
+    """Return the columns of a file, with what their stored values mean."""
+    about = file.metadata
+    known = calendars_of(about.metadata or {}, about.created_by or "", mode)
+    return FileColumns(
+        file.schema_arrow.remove_metadata(), _calendars(file, known), int96_columns(file)
+    )
+
+
+def _calendars(file: ParquetFooter, known: Calendars) -> dict[str, tuple[Calendar, ...]]:
     if set(known) == {"gregorian"}:
         return {}
     stored = file.metadata.schema
-    return calendars_of_columns(
-        file.schema_arrow, lambda at, kind: known.of(kind, stored.column(at).physical_type)
+    return by_column(
+        file.schema_arrow,
+        lambda at, kind: known.of(kind, stored.column(at).physical_type),
+        "gregorian",
     )
 
 

@@ -29,7 +29,8 @@ import pyarrow.parquet as pq
 from blizzard_core.limits import TABLE_ROW_BYTES
 from blizzard_core.storage.range_file import RangeFile
 from blizzard_core.table.row_groups import file_without_pages
-from blizzard_py.formats.columnar.int96 import exact_times, int96_columns
+from blizzard_core.table.schema_fit import SchemaMismatch
+from blizzard_py.formats.columnar.int96 import with_bytes
 from blizzard_py.formats.columnar.orc_footer import has_julian_dates, inner_paths
 from blizzard_py.formats.columnar.statistics import as_batch, group_ranges
 from blizzard_py.slices.digests import with_leaves
@@ -130,51 +131,38 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 class _Parquet:
-    """A Parquet file, opened for a command; a second time if it has INT96 columns."""
+    """A Parquet file, opened for a command. Values of INT96 are read as they are stored."""
 
     def __init__(self, opened: Callable[[], RangeFile], order: DecodeCommand) -> None:
         piece = _PIECES_BYTES // max(1, len(order.columns))
-        self._opened = opened
-        self._metadata = pq.read_metadata(file_without_pages(order.footer))
-        self._buffer = max(_LEAST_PIECE, min(_LARGEST_PIECE, piece))
-        self.coarse = self._open("us")
-        self.metadata = self.coarse.metadata
-        _check_total(self.metadata)
-        self._int96 = frozenset(int96_columns(self.coarse)) & set(order.columns)
-        self._fine = self._open("ns") if self._int96 else None
-
-    def _open(self, unit: str) -> pq.ParquetFile:
-        return pq.ParquetFile(
-            pa.PythonFile(self._opened(), mode="r"),
-            metadata=self._metadata,
+        metadata = pq.read_metadata(file_without_pages(order.footer))
+        _check_total(metadata)
+        if order.kind == "parquet" and _has_int96(metadata.schema):
+            try:
+                footer = with_bytes(order.footer)
+            except (SchemaMismatch, IndexError) as error:
+                raise pa.ArrowInvalid(f"its footer is damaged: {error}") from error
+            metadata = pq.read_metadata(file_without_pages(footer))
+        self.metadata = metadata
+        self.file = pq.ParquetFile(
+            pa.PythonFile(opened(), mode="r"),
+            metadata=metadata,
             pre_buffer=False,
-            buffer_size=self._buffer,
-            coerce_int96_timestamp_unit=unit,
+            buffer_size=max(_LEAST_PIECE, min(_LARGEST_PIECE, piece)),
             page_checksum_verification=True,
         )
 
     def batches(self, group: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
         """Yield a row group's rows."""
         names = list(columns)
-        found = _batches(self.coarse, group, names, rows)
-        twice = [name for name in names if name in self._int96]
-        if self._fine is None or not twice:
-            yield from found
-            return
-        for batch, fine in zip(found, _batches(self._fine, group, twice, rows), strict=True):
-            for name in twice:
-                times = exact_times(batch.column(name), fine.column(name))
-                batch = batch.set_column(names.index(name), name, times)  # noqa: PLW2901  # column by column
-            yield batch
+        for batch in self.file.iter_batches(
+            batch_size=rows, row_groups=[group], columns=names, use_threads=False
+        ):
+            yield batch.select(names)  # a name with a dot selects a field of a struct, too
 
 
-def _batches(
-    file: pq.ParquetFile, group: int, names: list[str], rows: int
-) -> Iterator[pa.RecordBatch]:
-    for batch in file.iter_batches(
-        batch_size=rows, row_groups=[group], columns=names, use_threads=False
-    ):
-        yield batch.select(names)  # a name with a dot selects a field of a struct, too
+def _has_int96(schema: pq.ParquetSchema) -> bool:
+    return any(schema.column(at).physical_type == "INT96" for at in range(len(schema)))
 
 
 def _check_total(about: pq.FileMetaData) -> None:
@@ -302,7 +290,7 @@ def _serve(line: Connection, order: DecodeCommand) -> None:
     file = _Parquet(partial(RangeFile, parent, "", order.size), order)
     _limit(_address_space_bytes() + order.allowed)
     if order.kind == "ranges":
-        parent.send(as_batch(group_ranges(file.coarse, *order.columns)))
+        parent.send(as_batch(group_ranges(file.file, *order.columns)))
         return
     for batch in _decode(file, order):
         for each in cut(batch):

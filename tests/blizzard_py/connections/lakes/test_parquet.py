@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import random
 from collections import Counter
@@ -20,8 +21,10 @@ from blizzard_py.connections.lakes.parquet import connect
 from blizzard_py.connections.lakes.window_rows import read
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.formats.columnar import process as parquet_process
+from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, Window
+from tests.support.int96 import DAY_NANOS, STORED, int96_file, stored
 from tests.support.lake_reading import BATCH_BYTES, rows_of, through_json
 from tests.support.parquet_lakes import at, ids, poller, put
 
@@ -338,3 +341,26 @@ def test_batches_are_bounded_in_rows_and_bytes(tmp_path: Path) -> None:
         rows += batch.num_rows
         del batch
     assert rows == 200_000
+
+
+def test_int96_is_a_watermark_and_impossible_ones_are_bad_records(tmp_path: Path) -> None:
+    """An impossible time is a bad record; as the watermark it counts as null."""
+    values = [stored(2_000_000), stored(19_000), stored(19_001, DAY_NANOS), None]
+    other = [stored(0), stored(0, 1), stored(0), stored(0)]
+    table = pa.table({"id": range(4), "at": pa.array(values, STORED), "t": pa.array(other, STORED)})
+    (tmp_path / "a.parquet").write_bytes(int96_file(table))
+    kinds = {"id": "int64", "at": "timestamp", "t": "timestamp"}
+    fields = tuple(FieldSpec(name, kind, nullable=True) for name, kind in kinds.items())  # type: ignore[arg-type]  # literals
+    source = poller(tmp_path, fields=fields)
+    up_to, tasks = source.plan()
+    assert up_to["at"].year == 7445
+    [task] = map(through_json, tasks)
+    found = list(read(source.access, task.spec, fields))
+    rows = [row for each in found if isinstance(each, pa.RecordBatch) for row in each.to_pylist()]
+    bad = {
+        json.loads(each.head)["id"]: each.reason for each in found if isinstance(each, BadRecord)
+    }
+    assert [row["id"] for row in rows] == [0, 3]
+    assert "nanoseconds" in bad[1]
+    assert "no such time" in bad[2]
+    assert set(bad) == {1, 2}

@@ -347,6 +347,22 @@ TABLE_FOOTER_BYTES = 8 << 20
 Beyond: the source stops with the file's name
 Test: test_hostile_parquet.py::test_a_long_footer_is_not_read
 """
+# Decoded, a footer takes five to ten times its bytes; a hostile one takes 240 times as much.
+TABLE_FOOTER_TRUSTED_BYTES = 256 << 10
+"""A Parquet footer that is decoded at once; a longer one first in a process of limited memory
+Beyond: a quarter of a second, unless the process runs
+Test: test_hostile_parquet.py::test_a_hostile_footer_costs_only_its_file
+"""
+TABLE_FOOTER_MEMORY_BYTES = 64 << 20
+"""Memory of that process
+Beyond: the file is refused
+Test: test_hostile_parquet.py::test_a_hostile_footer_costs_only_its_file
+"""
+TABLE_FOOTER_PER_BYTE = 16
+"""And for each byte of the footer
+Beyond: the same
+Test: test_hostile_parquet.py::test_the_footer_of_a_wide_file_is_read
+"""
 
 # --- Requests --------------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ from blizzard_py.connections.lakes.column_ranges import highest, later
 from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.connections.lakes.locations import StorageCache
 from blizzard_py.connections.lakes.window_rows import names_in_file
-from blizzard_py.formats.columnar.file import StoredFile, opened
+from blizzard_py.formats.columnar.file import opened
+from blizzard_py.formats.columnar.rows import StoredFile
 from blizzard_py.slices.column_order import Key, Range
 
 _AT_ONCE = 8

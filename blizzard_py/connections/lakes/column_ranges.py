@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 import pyarrow.compute as pc
 
-from blizzard_py.formats.columnar.file import ParquetFooter
+from blizzard_py.formats.columnar.file import ParquetFooter, batches, ranges
 from blizzard_py.formats.columnar.int96 import cut_times, int96_columns
-from blizzard_py.formats.columnar.rows import batches, ranges
 from blizzard_py.formats.columnar.statistics import order_in
 from blizzard_py.slices.column_order import Key, Range
 

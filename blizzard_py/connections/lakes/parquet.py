@@ -11,7 +11,8 @@ from blizzard_py.connections.lakes.directory import DirectoryConnection
 from blizzard_py.connections.lakes.file_facts import FileFacts
 from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.connections.protocol import ReadSelection
-from blizzard_py.formats.columnar.file import StoredFile, opened
+from blizzard_py.formats.columnar.file import opened
+from blizzard_py.formats.columnar.rows import StoredFile
 from blizzard_py.formats.columnar.statistics import order_in
 from blizzard_py.reading import Access, BoundKind
 

@@ -23,9 +23,9 @@ from blizzard_py.connections.lakes.locations import StorageCache, storage_option
 from blizzard_py.connections.lakes.window import RowWindow, mask, may_meet
 from blizzard_py.connections.protocol import Rows
 from blizzard_py.formats.columnar.batches import BatchRows, FileColumns
-from blizzard_py.formats.columnar.file import ParquetFooter, StoredFile, opened
+from blizzard_py.formats.columnar.file import ParquetFooter, batches, opened
 from blizzard_py.formats.columnar.int96 import cut_times, int96_columns
-from blizzard_py.formats.columnar.rows import batches
+from blizzard_py.formats.columnar.rows import StoredFile
 from blizzard_py.formats.columnar.statistics import order_in
 from blizzard_py.formats.conform import Conformer
 from blizzard_py.formats.protocol import BadRecord

@@ -39,10 +39,9 @@ from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_core.table.thrift import unreadable
 from blizzard_py.formats.columnar.batches import OpenRanges, file_failures, has_times
 from blizzard_py.formats.columnar.calendars import calendars_of
-from blizzard_py.formats.columnar.file import StoredFile
 from blizzard_py.formats.columnar.parquet_files import ParquetFiles
 from blizzard_py.formats.columnar.process import DecodeCommand
-from blizzard_py.formats.columnar.rows import allowed, decoded
+from blizzard_py.formats.columnar.rows import StoredFile, allowed, check_footer, decoded
 from blizzard_py.formats.nested_arrays import nan_leaves
 from blizzard_py.formats.protocol import OpenFile
 from blizzard_py.lines.failure import bounded
@@ -128,6 +127,9 @@ class CopyRules:
         Raises `FileFailed` where the file cannot be read. A damaged footer is left to the decoder.
         """
         footer = _read_footer(file)
+        stored = StoredFile(OpenRanges(file), file.path, file.size, file.path)
+        with file_failures(file.path):
+            check_footer(stored, footer)
         try:
             found = _checked(footer, file.size)
             schema = self._schema_of(footer, found)

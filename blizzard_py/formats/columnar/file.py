@@ -1,69 +1,51 @@
-"""A Parquet file in a store: only its footer. Rows are decoded in another process (`process`)."""
+"""A Parquet file in a store: its footer, and what another process decodes (`process`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from blizzard_core.errors import SourceError
 from blizzard_core.limits import TABLE_FOOTER_BYTES
-from blizzard_core.storage.protocol import Storage
-from blizzard_core.storage.range_file import Ranged, RangeFile
+from blizzard_core.storage.range_file import RangeFile
 from blizzard_core.table.row_groups import footer_of
+from blizzard_py.formats.columnar.process import DecodeCommand
+from blizzard_py.formats.columnar.rows import (
+    ReaderEnded,
+    StoredFile,
+    allowed,
+    answers,
+    check_footer,
+    decoded,
+)
+from blizzard_py.formats.columnar.statistics import from_batch
 from blizzard_py.slices.column_order import Range
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A file of which the decoding process requests ranges; ``where`` is its name in errors."""
-
-    source: Ranged
-    path: str
-    size: int
-    where: str
-    kind: str = "Parquet"
-
-    @classmethod
-    def of(cls, storage: Storage, path: str, size: int) -> StoredFile:
-        """Return a Parquet file of a store."""
-        return cls(storage, path, size, f"{storage.uri}/{path}")
-
-    def damaged(self, why: str) -> SourceError:
-        """Return the error for a file that Arrow cannot read."""
-        return SourceError(
-            f"{self.where}: cannot be read as {self.kind} ({' '.join(why.split())[:220]});"
-            " restore the file, or remove it"
-        )
-
-    @contextmanager
-    def translate_damage(self) -> Iterator[None]:
-        """Turn Arrow's errors into a `SourceError` that names the file, not its rows."""
-        try:
-            yield
-        except (pa.ArrowException, OSError, UnicodeError) as error:
-            raise self.damaged(f"{type(error).__name__}: {error}") from error
-
-
 class _FooterFile(RangeFile):
-    """A `RangeFile` that refuses a footer beyond its limit, and keeps the file's ``tail``."""
+    """A `RangeFile` that refuses a footer beyond its limits, and keeps the file's ``tail``.
+
+    Arrow reads the last 64 KiB of a file, and a longer footer as a whole.
+    """
 
     def __init__(self, stored: StoredFile) -> None:
         super().__init__(stored.source, stored.path, stored.size)
-        self._where = stored.where
+        self._stored = stored
         self.tail = b""
 
     def read(self, size: int | None = -1) -> bytes:
         if size is None or not 0 <= size <= TABLE_FOOTER_BYTES:
             raise SourceError(
-                f"{self._where}: has a Parquet footer of more than {TABLE_FOOTER_BYTES >> 20} MiB;"
+                f"{self._stored.where}: has a Parquet footer of more than"
+                f" {TABLE_FOOTER_BYTES >> 20} MiB;"
                 " rewrite the file with larger row groups, or as several files"
             )
         start = self.tell()
         data = super().read(size)
+        check_footer(self._stored, data)
         known = self._size - len(self.tail)
         if start < known <= start + len(data):
             self.tail = data[: known - start] + self.tail
@@ -87,3 +69,32 @@ def opened(stored: StoredFile) -> Iterator[ParquetFooter]:
     """Yield the file, its footer read. Raises `SourceError` if it is no complete Parquet file."""
     with stored.translate_damage(), ParquetFooter(stored) as file:
         yield file
+
+
+def batches(
+    file: ParquetFooter, groups: Sequence[int], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows of these row groups, in batches of at most 64 Ki rows and about 16 MB.
+
+    ``columns`` are top-level names; those that the file lacks are left out. Raises `SourceError` if
+    a row needs more than the limit.
+    """
+    present = set(file.schema_arrow.names)
+    wanted = tuple(name for name in columns if name in present)
+    size = file.stored.size
+    order = DecodeCommand(file.footer, size, tuple(groups), wanted, allowed(size))
+    yield from decoded(file.stored, order)
+
+
+def ranges(file: ParquetFooter, name: str) -> list[Range]:
+    """Return the column's range in each row group, from the footer.
+
+    Raises `SourceError` if the footer contradicts itself.
+    """
+    size = file.stored.size
+    order = DecodeCommand(file.footer, size, (), (name,), allowed(size), "ranges")
+    try:
+        return [one for batch in answers(file.stored, order) for one in from_batch(batch)]
+    except ReaderEnded as error:
+        why = f"its footer contradicts itself about column {name}"
+        raise file.stored.damaged(why) from error

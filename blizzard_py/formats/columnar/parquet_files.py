@@ -20,9 +20,9 @@ from blizzard_py.formats.columnar.calendars import (
     Mode,
     calendars_of,
 )
-from blizzard_py.formats.columnar.file import ParquetFooter, StoredFile, opened
+from blizzard_py.formats.columnar.file import ParquetFooter, batches, opened
 from blizzard_py.formats.columnar.int96 import int96_columns
-from blizzard_py.formats.columnar.rows import batches
+from blizzard_py.formats.columnar.rows import StoredFile
 from blizzard_py.formats.nested_arrays import by_column
 from blizzard_py.formats.protocol import OpenFile
 from blizzard_py.formats.typed_rows import check_names

@@ -43,6 +43,7 @@ RANGE = struct.Struct(">QQ")
 # The mark of an ORC schema whose file has Julian dates.
 JULIAN = b"julian"
 _BEYOND_NANOSECONDS = "out of range for nanosecond"
+_NO_MEMORY = "bad_alloc"
 _FEWER = 32
 # Each column is read in pieces; so much of all columns together is held.
 _PIECES_BYTES = 32 << 20
@@ -56,8 +57,8 @@ _VIEW_IDS = frozenset(kind.id for kind in _VIEWS)
 class DecodeCommand(NamedTuple):
     """The columns to decode of a file, within ``allowed`` bytes.
 
-    ``footer`` and ``groups`` are of Parquet. ``ranges`` asks for the footer's ranges of the one
-    column instead of rows, ``orc schema`` for a batch without rows.
+    ``footer`` and ``groups`` are of Parquet. ``footer`` as the kind asks whether that can be
+    decoded, ``ranges`` for its ranges of the one column, ``orc schema`` for a batch without rows.
     """
 
     footer: bytes
@@ -65,11 +66,11 @@ class DecodeCommand(NamedTuple):
     groups: tuple[int, ...]
     columns: tuple[str, ...]
     allowed: int
-    kind: Literal["parquet", "ranges", "orc", "orc schema"] = "parquet"
+    kind: Literal["parquet", "footer", "ranges", "orc", "orc schema"] = "parquet"
 
 
 class _Refused(Exception):
-    """A row is too large."""
+    """A row is too large, or a footer."""
 
 
 class _Parent:
@@ -281,10 +282,30 @@ def _too_large(file: _Parquet, group: int, order: DecodeCommand, done: int) -> s
     )
 
 
+def _check_footer(order: DecodeCommand) -> None:
+    try:
+        pq.read_metadata(file_without_pages(order.footer)).schema.to_arrow_schema()
+    except (MemoryError, OSError) as error:
+        if not isinstance(error, MemoryError) and _NO_MEMORY not in str(error):
+            raise
+        raise _Refused(too_large_footer(order)) from None
+
+
+def too_large_footer(order: DecodeCommand) -> str:
+    """Return the error text for a footer that cannot be decoded in the memory of its command."""
+    return (
+        f"its footer of {len(order.footer):,} bytes takes more than {order.allowed >> 20} MiB of"
+        " memory; write the file again with fewer columns, or larger row groups"
+    )
+
+
 def _serve(line: Connection, order: DecodeCommand) -> None:
     parent = _Parent(line, order.allowed)
+    _limit(_address_space_bytes() + order.allowed)
+    if order.kind == "footer":
+        _check_footer(order)
+        return
     if order.kind.startswith("orc"):
-        _limit(_address_space_bytes() + order.allowed)
         _serve_orc(parent, order)
         return
     file = _Parquet(partial(RangeFile, parent, "", order.size), order)

@@ -1,7 +1,6 @@
-"""The rows of a Parquet file in batches of limited size, whatever the file holds.
+"""The parent of the process that decodes columnar files (`process`).
 
-Another process decodes them (`process`). This module sends the commands and answers its requests
-for bytes.
+It sends the commands and answers the requests for bytes.
 """
 
 from __future__ import annotations
@@ -12,20 +11,59 @@ import pickle
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
-from blizzard_core.limits import TABLE_READER_BYTES, TABLE_READER_MOST_BYTES, TABLE_READER_PER_BYTE
+from blizzard_core.limits import (
+    TABLE_FOOTER_MEMORY_BYTES,
+    TABLE_FOOTER_PER_BYTE,
+    TABLE_FOOTER_TRUSTED_BYTES,
+    TABLE_READER_BYTES,
+    TABLE_READER_MOST_BYTES,
+    TABLE_READER_PER_BYTE,
+)
+from blizzard_core.storage.protocol import Storage
+from blizzard_core.storage.range_file import Ranged
 from blizzard_py.formats.columnar import process
-from blizzard_py.formats.columnar.file import ParquetFooter, StoredFile
-from blizzard_py.formats.columnar.statistics import from_batch
-from blizzard_py.slices.column_order import Range
 
 
-class _Ended(Exception):
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of which the decoding process requests ranges; ``where`` is its name in errors."""
+
+    source: Ranged
+    path: str
+    size: int
+    where: str
+    kind: str = "Parquet"
+
+    @classmethod
+    def of(cls, storage: Storage, path: str, size: int) -> StoredFile:
+        """Return a Parquet file of a store."""
+        return cls(storage, path, size, f"{storage.uri}/{path}")
+
+    def damaged(self, why: str) -> SourceError:
+        """Return the error for a file that Arrow cannot read."""
+        return SourceError(
+            f"{self.where}: cannot be read as {self.kind} ({' '.join(why.split())[:220]});"
+            " restore the file, or remove it"
+        )
+
+    @contextmanager
+    def translate_damage(self) -> Iterator[None]:
+        """Turn Arrow's errors into a `SourceError` that names the file, not its rows."""
+        try:
+            yield
+        except (pa.ArrowException, OSError, UnicodeError) as error:
+            raise self.damaged(f"{type(error).__name__}: {error}") from error
+
+
+class ReaderEnded(Exception):
     """The process ended before it had answered."""
 
 
@@ -56,14 +94,14 @@ class RowReader:
         try:
             self._line.send_bytes(content)
         except OSError as error:
-            raise _Ended from error
+            raise ReaderEnded from error
 
     def receive(self) -> tuple[bytes, bytes]:
         """Return the kind of an answer and its content."""
         try:
             answer = self._line.recv_bytes()
         except (EOFError, OSError) as error:
-            raise _Ended from error
+            raise ReaderEnded from error
         return answer[:1], answer[1:]
 
     def kill(self) -> None:
@@ -84,29 +122,14 @@ def end_idle() -> None:
         IDLE.pop().kill()
 
 
-def batches(
-    file: ParquetFooter, groups: Sequence[int], columns: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    """Yield rows of these row groups, in batches of at most 64 Ki rows and about 16 MB.
-
-    ``columns`` are top-level names; those that the file lacks are left out. Raises `SourceError` if
-    a row needs more than the limit.
-    """
-    present = set(file.schema_arrow.names)
-    wanted = tuple(name for name in columns if name in present)
-    size = file.stored.size
-    order = process.DecodeCommand(file.footer, size, tuple(groups), wanted, allowed(size))
-    yield from decoded(file.stored, order)
-
-
 def decoded(file: StoredFile, order: process.DecodeCommand) -> Iterator[pa.RecordBatch]:
     """Yield the rows that a command asks for.
 
     Raises `SourceError` if a row needs more than the limit.
     """
     try:
-        yield from _answers(file, order)
-    except _Ended as error:
+        yield from answers(file, order)
+    except ReaderEnded as error:
         raise SourceError(
             f"{file.where}: the process that read it ended, probably because"
             f" {order.allowed >> 20} MiB of memory are not available; rewrite the file with smaller"
@@ -114,32 +137,34 @@ def decoded(file: StoredFile, order: process.DecodeCommand) -> Iterator[pa.Recor
         ) from error
 
 
-def ranges(file: ParquetFooter, name: str) -> list[Range]:
-    """Return the column's range in each row group, from the footer.
+def check_footer(file: StoredFile, footer: bytes) -> None:
+    """Raise `SourceError` for a footer that takes too much memory when it is decoded.
 
-    Raises `SourceError` if the footer contradicts itself.
+    A short one cannot. A longer one is decoded in the other process first.
     """
-    size = file.stored.size
-    order = process.DecodeCommand(file.footer, size, (), (name,), allowed(size), "ranges")
+    if len(footer) <= TABLE_FOOTER_TRUSTED_BYTES:
+        return
+    most = TABLE_FOOTER_MEMORY_BYTES + TABLE_FOOTER_PER_BYTE * len(footer)
+    order = process.DecodeCommand(footer, file.size, (), (), most, "footer")
     try:
-        return [one for batch in _answers(file.stored, order) for one in from_batch(batch)]
-    except _Ended as error:
-        why = f"its footer contradicts itself about column {name}"
-        raise file.stored.damaged(why) from error
+        for _ in answers(file, order):
+            pass
+    except ReaderEnded as error:
+        raise SourceError(f"{file.where}: {process.too_large_footer(order)}") from error
 
 
-def _answers(file: StoredFile, order: process.DecodeCommand) -> Iterator[pa.RecordBatch]:
+def answers(file: StoredFile, order: process.DecodeCommand) -> Iterator[pa.RecordBatch]:
     """Yield the answers of a process; of a second one if the first ends before it is done.
 
-    The system may have ended it for its memory, which no file causes. Raises `_Ended` after the
-    second one, and `SourceError` if a process refuses the file.
+    The system may have ended it for its memory, which no file causes. Raises `ReaderEnded` after
+    the second one, and `SourceError` if a process refuses the file.
     """
     done = 0
     try:
         for batch in _answers_of_one(file, order):
             yield batch
             done += batch.num_rows
-    except _Ended:
+    except ReaderEnded:
         end_idle()  # for their memory
         passed = 0
         for batch in _answers_of_one(file, order):
@@ -150,7 +175,7 @@ def _answers(file: StoredFile, order: process.DecodeCommand) -> Iterator[pa.Reco
 
 
 def _answers_of_one(file: StoredFile, order: process.DecodeCommand) -> Iterator[pa.RecordBatch]:
-    """Yield the answers of one process. Raises `_Ended` and `SourceError`."""
+    """Yield the answers of one process. Raises `ReaderEnded` and `SourceError`."""
     reader = IDLE.pop() if IDLE else RowReader()
     is_idle = False
     try:

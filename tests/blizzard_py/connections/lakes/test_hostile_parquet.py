@@ -9,7 +9,7 @@ import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from blizzard_core.limits import TABLE_FOOTER_BYTES
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.connections.lakes.column_ranges import group_ranges
 from blizzard_py.formats.columnar import rows as parquet_rows
-from blizzard_py.formats.columnar.file import StoredFile, opened
-from blizzard_py.formats.columnar.rows import batches
+from blizzard_py.formats.columnar.file import batches, opened
+from blizzard_py.formats.columnar.rows import StoredFile
 from tests.support.thrift_tree import Tree, edited
 
 MIB = 1 << 20
@@ -36,7 +36,8 @@ from blizzard_core.errors import SourceError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.connections.lakes.column_ranges import highest
 from blizzard_py.formats.columnar import rows as parquet_rows
-from blizzard_py.formats.columnar.file import StoredFile, opened
+from blizzard_py.formats.columnar.file import batches, opened
+from blizzard_py.formats.columnar.rows import StoredFile
 
 def megabytes(kind):
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -52,7 +53,7 @@ try:
             largest = len(highest(file, "t"))
         else:
             every = range(file.metadata.num_row_groups)
-            for batch in parquet_rows.batches(file, every, file.schema_arrow.names):
+            for batch in batches(file, every, file.schema_arrow.names):
                 rows, largest = rows + batch.num_rows, max(largest, batch.nbytes)
 except SourceError as error:
     why = str(error)
@@ -319,6 +320,42 @@ def test_a_long_footer_is_not_read(tmp_path: Path) -> None:
     path.write_bytes(b"PAR1" + bytes(size) + struct.pack("<I", size) + b"PAR1")
     with pytest.raises(SourceError, match="footer of more than 8 MiB"):
         list(read(LocalStorage(str(tmp_path)), path))
+
+
+def _many_columns(footer: Tree) -> None:
+    elements = footer[2][1][1]
+    elements[0][5] = (5, 200_000)
+    elements[1:] = [{1: (5, 1), 3: (5, 1), 4: (8, b"c")}] * 200_000
+
+
+def _many_chunks(footer: Tree) -> None:
+    footer[4][1][1][0][1] = (9, (12, [{2: (6, 0)}] * 300_000))
+
+
+@pytest.mark.parametrize("edit", [_many_columns, _many_chunks])
+def test_a_hostile_footer_costs_only_its_file(
+    tmp_path: Path, edit: Callable[[Tree], object]
+) -> None:
+    path = tmp_path / "a.parquet"
+    written(path, pa.table({"t": [1, 2]}))
+    path.write_bytes(edited(path.read_bytes(), edit))
+    rows, _, why, grown, _ = measured(path, "rows")
+    assert rows == 0
+    assert "its footer of" in why
+    assert "fewer columns, or larger row groups" in why
+    assert grown < 60
+
+
+def test_the_footer_of_a_wide_file_is_read(tmp_path: Path) -> None:
+    """5,000 columns in several row groups, with statistics: more than 4 MB."""
+    path = tmp_path / "a.parquet"
+    table = pa.table({f"a column of the number {at}": range(8) for at in range(5000)})
+    written(path, table, row_group_size=2, write_statistics=True)
+    assert int.from_bytes(path.read_bytes()[-8:-4], "little") > 2 * MIB
+    storage = LocalStorage(str(tmp_path))
+    with opened(StoredFile.of(storage, path.name, path.stat().st_size)) as file:
+        found = list(batches(file, range(4), ["a column of the number 4999"]))
+    assert [row for batch in found for row in batch.column(0).to_pylist()] == list(range(8))
 
 
 def test_a_footer_of_two_minds_ends_no_process(tmp_path: Path) -> None:

@@ -343,7 +343,7 @@ def test_batches_are_bounded_in_rows_and_bytes(tmp_path: Path) -> None:
     assert rows == 200_000
 
 
-def test_int96_is_a_watermark_and_impossible_ones_are_bad_records(tmp_path: Path) -> None:
+def test_int96_watermarks_are_times_and_impossible_ones_bad(tmp_path: Path) -> None:
     """An impossible time is a bad record; as the watermark it counts as null."""
     values = [stored(2_000_000), stored(19_000), stored(19_001, DAY_NANOS), None]
     other = [stored(0), stored(0, 1), stored(0), stored(0)]

@@ -27,7 +27,7 @@ _LAKE_BOUNDS: Mapping[LakeDriver, tuple[BoundKind, ...]] = {
     "parquet": ("max", "rows", "clock"),
     **dict.fromkeys(("csv", "json", "avro", "orc", "xml", "excel"), ("rows",)),
 }
-# The formats of the drivers whose files are scanned, the default first.
+# The formats of drivers that read files of a folder, the default first.
 _LAKE_FORMATS: Mapping[LakeDriver, tuple[str, ...]] = {
     "csv": ("csv",),
     "json": ("ndjson", "json"),
@@ -35,6 +35,7 @@ _LAKE_FORMATS: Mapping[LakeDriver, tuple[str, ...]] = {
     "orc": ("orc",),
     "xml": ("xml",),
     "excel": ("excel",),
+    "parquet": ("parquet",),
 }
 
 

@@ -114,6 +114,16 @@ class PipelineSettings(Settings):
         return self
 
     @model_validator(mode="after")
+    def _limits_of_files_have_files(self) -> Self:
+        given = self.error_handling.advanced.model_fields_set
+        if "max_expansion" in given and not self.file_sources:
+            raise ValueError(
+                "error_handling.advanced.max_expansion is for sources of kind files: tables and"
+                " APIs have no such limit; leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _units_name_their_files(self) -> Self:
         if any(source.units is not None for source in self.file_sources.values()):
             if "_source_file" not in self.sink.metadata_columns:

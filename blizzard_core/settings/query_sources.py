@@ -22,7 +22,7 @@ from pydantic import (
 
 from blizzard_core.settings.base import MINUTE, Name, Seconds, Settings
 from blizzard_core.settings.connections import BoundKind, ConnectionSettings, WithBackward
-from blizzard_core.settings.formats import CsvOptions, FormatSettings
+from blizzard_core.settings.formats import CsvOptions, FormatSettings, ParquetOptions
 from blizzard_core.settings.schema import FieldSettings
 from blizzard_core.settings.sources import CommonSource
 from blizzard_core.settings.units import UnitSettings
@@ -236,7 +236,7 @@ class TableSourceSettings(QuerySource):
                 f"connection {self.connection!r} of driver {driver} has no files of the format"
                 f" {self.format.type}; use {' or '.join(known)}"
                 if known
-                else f"is for files that are scanned, not for driver {driver}; leave it out",
+                else f"is for files of a folder, not for driver {driver}; leave it out",
             )
             return
         try:
@@ -246,6 +246,11 @@ class TableSourceSettings(QuerySource):
             reason = problem["msg"].removeprefix("Value error, ")
             yield "format", f"{problem['loc'][-1]}: {reason}"
             return
+        if isinstance(form, ParquetOptions) and form.row_groups == "copy":
+            yield (
+                "format.row_groups",
+                "copy is for sources of kind files, since a table's rows are chosen by value",
+            )
         delimiter = connection.options.get("delimiter")
         if isinstance(form, CsvOptions) and delimiter not in {None, form.delimiter}:
             other = f"options.delimiter of connection {self.connection!r} is {delimiter!r}"
@@ -255,7 +260,7 @@ class TableSourceSettings(QuerySource):
             )
 
     def files_of(self, connection: ConnectionSettings) -> FormatSettings | None:
-        """Return the format of the files, if the connection scans files of a folder.
+        """Return the format of the files, if the connection reads files of a folder.
 
         Raises `ValidationError` for a format without options that it needs.
         """

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.errors import SourceError
+from blizzard_core.settings.formats import ParquetOptions
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.connections.lakes.column_ranges import group_ranges
 from blizzard_py.connections.lakes.file_plan import PlannedFile, files_of, window_of
@@ -25,6 +26,7 @@ from blizzard_py.connections.protocol import Rows
 from blizzard_py.formats.columnar.batches import BatchRows, FileColumns
 from blizzard_py.formats.columnar.file import ParquetFooter, batches, opened
 from blizzard_py.formats.columnar.int96 import cut_times, int96_columns
+from blizzard_py.formats.columnar.parquet_files import columns_of
 from blizzard_py.formats.columnar.rows import StoredFile
 from blizzard_py.formats.columnar.statistics import order_in
 from blizzard_py.formats.conform import Conformer
@@ -40,10 +42,12 @@ def read(access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]) -
     """Yield the rows of Delta, Iceberg and Parquet directories. A `Reader`.
 
     Columns that an older file lacks are null. A row with a time of INT96 that cannot be is a bad
-    record; as a watermark such a time is null.
+    record; as a watermark such a time is null. Watermarks are compared as they are stored, filters
+    with dates in today's calendar.
     """
     stores = StorageCache(storage_options(access))
-    selection = RowSelection(window_of(spec), parse(spec["filter"]), Naming.of(spec))
+    form = access.format if isinstance(access.format, ParquetOptions) else None
+    selection = RowSelection(window_of(spec), parse(spec["filter"]), Naming.of(spec), form)
     wanted = [each.name for each in fields] or list(spec["columns"])
     for file in files_of(spec):
         storage = stores.at(file.name.root)
@@ -95,6 +99,7 @@ class RowSelection:
     window: RowWindow | None
     filter: Filter | None
     naming: Naming
+    options: ParquetOptions | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -102,12 +107,25 @@ class RowSelection:
         window = () if self.window is None else self.window.columns
         return [*window, *(self.filter.columns if self.filter else ())]
 
-    def keeps(self, found: Mapping[str, pa.Array], rows: int, where: str) -> pa.Array:
-        """Return for each row whether it is read; ``found`` has the columns that decide it."""
+    def keeps(
+        self, stored: Mapping[str, pa.Array], found: Mapping[str, pa.Array], rows: int, where: str
+    ) -> pa.Array:
+        """Return for each row whether it is read, by the columns that decide it."""
         keep = pa.repeat(pa.scalar(value=True), rows)
         if self.window is not None:
-            keep = mask(self.window, found, rows, where)
+            keep = mask(self.window, stored, rows, where)
         return keep if self.filter is None else pc.and_(keep, self.filter.keeps(found))
+
+    def about(self, parquet: ParquetFooter) -> FileColumns:
+        """Return what a file's values mean. In tables with a log dates are as stored."""
+        if self.options is not None:
+            return columns_of(parquet, self.options.datetime_rebase_mode)
+        return FileColumns(parquet.schema_arrow, int96=int96_columns(parquet))
+
+    @property
+    def cuts_nanoseconds(self) -> bool:
+        """True if times lose their nanoseconds; else such a row is bad."""
+        return self.options is not None and self.options.nanoseconds == "cut"
 
 
 def check_unchanged(storage: Storage, file: PlannedFile) -> int:
@@ -146,16 +164,20 @@ def _rows(
         own = names_in_file(parquet, names, selection.naming.ids, where)
         selection.naming.check(parquet.schema_arrow, own, names, where)
         groups = _groups(parquet, selection.window, own, file.values)
-        about = FileColumns(parquet.schema_arrow, int96=int96_columns(parquet))
+        about = selection.about(parquet)
         for batch in batches(parquet, groups, sorted(set(own.values()))):
-            keys = {
-                name: cut_times(batch.column(here), about.int96.get(here, ()))
-                for name, here in own.items()
-                if name in selection.columns
-            }
-            keys = _with_values(keys, file.values, selection.columns, batch.num_rows)
-            keep = selection.keeps(keys, batch.num_rows, where)
-            rows = BatchRows(batch, about, cuts_nanoseconds=False)
+            rows = BatchRows(batch, about, cuts_nanoseconds=selection.cuts_nanoseconds)
+            stored, dated = {}, {}
+            for name in own.keys() & set(selection.columns):
+                here = own[name]
+                stored[name] = cut_times(batch.column(here), about.int96.get(here, ()))
+                dated[name] = rows.column(here) if here in about.calendars else stored[name]
+            keep = selection.keeps(
+                _with_values(stored, file.values, selection.columns, batch.num_rows),
+                _with_values(dated, file.values, selection.columns, batch.num_rows),
+                batch.num_rows,
+                where,
+            )
             found = {name: rows.column(here) for name, here in own.items() if name in wanted}
             found = _with_values(found, file.values, wanted, batch.num_rows)
             table = pa.RecordBatch.from_arrays(list(found.values()), list(found))

@@ -107,7 +107,7 @@ def read_times(array: pa.Array, flags: Sequence[bool], *, cuts_nanoseconds: bool
             precise = rows[at][stored.has_digits].tolist()
             found.precise.update(row for row in precise if row not in found.bad)
         for row in found.precise:
-            found.bad[row] = "has nanoseconds; set format.nanoseconds to cut them"
+            found.bad[row] = "has nanoseconds, which would be lost"
     return found
 
 

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from blizzard_core.errors import SourceError, Unavailable
+from blizzard_core.settings.formats import ParquetOptions
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.connections.lakes.parquet import connect
 from blizzard_py.connections.lakes.window_rows import read
@@ -26,7 +27,8 @@ from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, Window
 from tests.support.int96 import DAY_NANOS, STORED, int96_file, stored
 from tests.support.lake_reading import BATCH_BYTES, rows_of, through_json
-from tests.support.parquet_lakes import at, ids, poller, put
+from tests.support.parquet_lakes import DATED, at, ids, poller, put
+from tests.support.thrift_tree import Tree, edited
 
 
 @pytest.mark.promise("G-143")
@@ -364,3 +366,62 @@ def test_int96_watermarks_are_times_and_impossible_ones_bad(tmp_path: Path) -> N
     assert "nanoseconds" in bad[1]
     assert "no such time" in bad[2]
     assert set(bad) == {1, 2}
+
+
+TIMES = (*DATED, FieldSpec("d", "date", nullable=True))
+OLD = -171_595  # 1500-03-01 in the Julian calendar, 1500-03-11 in the Gregorian one
+
+
+def _read(folder: Path, condition: str, **given: Any) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the rows of a folder with these options, and the reasons of its bad records."""
+    form = ParquetOptions(type="parquet", **given)
+    access = Access("parquet", str(folder), format=form)
+    selection = ReadSelection(columns=("at",), filter=condition, fields=TIMES)
+    connection = connect(access, selection)
+    window = Window({}, connection.bound("max", 0.0).value, {}, inclusive=False, nulls_first=True)
+    rows, bad = [], []
+    for task in map(through_json, connection.tasks(window, WindowSplit())):
+        for found in read(access, task.spec, TIMES):
+            if isinstance(found, BadRecord):
+                bad.append(found.reason)
+            else:
+                assert isinstance(found, pa.RecordBatch)
+                rows += found.to_pylist()
+    return rows, bad
+
+
+def _by_hive(footer: Tree) -> None:
+    footer[6] = (8, b"parquet-mr version 1.10.1")
+
+
+@pytest.mark.parametrize(
+    ("mode", "condition", "expected"),
+    [
+        ("legacy", "", ["1500-03-01", "2026-05-04"]),
+        ("legacy", "d < DATE '1500-03-05'", ["1500-03-01"]),
+        ("corrected", "", ["1500-03-11", "2026-05-04"]),
+        ("corrected", "d < DATE '1500-03-05'", []),
+        ("error", "", ["2026-05-04"]),
+    ],
+)
+def test_old_dates_are_of_the_calendar_that_is_set(
+    tmp_path: Path, mode: str, condition: str, expected: list[str]
+) -> None:
+    path = tmp_path / "a.parquet"
+    days = pa.array([OLD, 20_577], pa.int32()).view(pa.date32())
+    pq.write_table(pa.table({"id": [0, 1], "at": [at(0), at(1)], "d": days}), path)
+    path.write_bytes(edited(path.read_bytes(), _by_hive))
+    rows, bad = _read(tmp_path, condition, datetime_rebase_mode=mode)
+    assert [row["d"].isoformat() for row in rows] == expected
+    assert len(bad) == (mode == "error")
+    assert all("set format.datetime_rebase_mode" in reason for reason in bad)
+
+
+@pytest.mark.parametrize("stored_as_int96", [True, False])
+def test_nanoseconds_are_cut_if_that_is_set(tmp_path: Path, stored_as_int96: bool) -> None:
+    times = pa.array([1, 1_001], pa.timestamp("ns"))
+    table = pa.table({"id": [0, 1], "at": times, "d": pa.nulls(2, pa.date32())})
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=stored_as_int96)
+    rows, bad = _read(tmp_path, "", nanoseconds="cut")
+    assert [row["at"].microsecond for row in rows] == [0, 1]
+    assert bad == []

@@ -17,7 +17,7 @@ from blizzard_core.storage.protocol import StorageOptions
 from blizzard_py.reading import Reading, ReadMarks
 
 if TYPE_CHECKING:
-    from blizzard_core.settings.formats import FormatSettings
+    from blizzard_core.settings.formats import FileFormat
     from blizzard_core.settings.schema import FieldType, TimeUnit, UnexpectedFields
     from blizzard_core.settings.sources import MetadataColumn, OnBadRecord
     from blizzard_core.settings.tables import ParquetCompression
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _STAGED_FILE_BYTES = 32 << 20
 
 
-def _lines() -> FormatSettings:
+def _lines() -> FileFormat:
     """Return the default format, loaded where it is used: configurations need much more."""
     from blizzard_core.settings.formats import NdjsonOptions  # noqa: PLC0415  # see above
 
@@ -205,7 +205,7 @@ class IngestSettings:
     schema: RowSchema
     layout: OutputLayout
     added_columns: AddedColumns = AddedColumns()
-    format: FormatSettings = field(default_factory=_lines)
+    format: FileFormat = field(default_factory=_lines)
     sql: SqlSteps = SqlSteps()
     tolerance: ErrorTolerance = ErrorTolerance()
 

@@ -364,6 +364,8 @@ FORMATS: tuple[type[FormatOptions], ...] = (
     OrcOptions,
     ExcelOptions,
 )
+# Those of which letters are rows of `LetterOptions`.
+FORMATS_WITH_TYPES = (AvroOptions, BinaryFileOptions, ParquetOptions, OrcOptions, ExcelOptions)
 FormatSettings: TypeAlias = Annotated[
     Annotated[NdjsonOptions, Tag("ndjson")]
     | Annotated[JsonOptions, Tag("json")]
@@ -378,3 +380,17 @@ FormatSettings: TypeAlias = Annotated[
     Discriminator(_type_of),
     BeforeValidator(_with_type),
 ]
+
+
+class LetterOptions(FormatOptions):
+    """Files of rows in dead letters, which a replay writes. No configuration names them."""
+
+    type: Literal["letters"] = "letters"
+    of: FormatSettings
+    """The format of the files that the rows are of, with the options of today."""
+    of_table: bool = False
+    """Rows of a table, some of which are lines of NDJSON."""
+
+
+# The formats of files that are ingested.
+FileFormat: TypeAlias = FormatSettings | LetterOptions

@@ -89,7 +89,8 @@ def _around(
     if store is live.stores.dlq:
         form = format_of(form).replay_settings()
     most = live.ingest.tolerance.limits.expansion
-    lines = read_records(store, JobFile(path, entry.size), numbers, most, form)
+    found = read_records(store, JobFile(path, entry.size), numbers, most, form)
+    lines = {number: record.raw for number, record in found.items()}
     written = dt.datetime.fromisoformat(letter.timestamp).timestamp()
     note = "the file was replaced after the letter was written; these are its present lines"
     return lines, note if entry.modified > written else ""

@@ -18,6 +18,8 @@ from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings
 from blizzard_core.settings.event_time import EMITTED_BATCH
+from blizzard_core.settings.formats import FORMATS_WITH_TYPES, LetterOptions
+from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.sources import CommonSource
 from blizzard_core.settings.tables import TEMPLATES, PartitionBy
 from blizzard_core.storage.null_storage import NullStorage
@@ -250,6 +252,10 @@ def context_of(
         else None
     )
     settings = ingest_settings(pipeline, source)
+    if isinstance(asks, TableSourceSettings):
+        form = asks.files_of(config.connections[asks.connection])
+        if isinstance(form, FORMATS_WITH_TYPES):
+            settings = replace(settings, format=LetterOptions(of=form, of_table=True))
     evolves = inferred is not None and pipeline.schema_.evolve == "add"
     return SourceContext(
         name,

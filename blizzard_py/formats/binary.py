@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +20,11 @@ _MICROS = 1_000_000
 _TIME = pa.timestamp("us", "UTC")
 
 
+@dataclass(frozen=True, slots=True)
 class BinaryFormat(BatchFormat):
     """Whole files as a `Format`. They are not decompressed."""
+
+    options: BinaryFileOptions
 
     def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece]:
         """Yield the row. Without a declared column all are read; content is read if it is declared.
@@ -40,9 +44,9 @@ class BinaryFormat(BatchFormat):
         yield Piece(b"", NO_OFFSET, lines=1, context=FileColumns(rows.schema), rows=rows)
 
 
-def format_of(_settings: BinaryFileOptions) -> BinaryFormat:
+def format_of(options: BinaryFileOptions) -> BinaryFormat:
     """Return the format; there is nothing to choose."""
-    return BinaryFormat()
+    return BinaryFormat(options)
 
 
 def _content(file: OpenFile) -> pa.Array:

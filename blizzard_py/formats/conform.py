@@ -116,15 +116,10 @@ class Conformer:
 
         The columns ``unread`` are written as if they were not declared.
         """
-        return self.texts_of(batch.slice(row, 1), unread)[0]
-
-    def texts_of(self, batch: pa.RecordBatch, unread: frozenset[str] = frozenset()) -> list[bytes]:
-        """Return all rows as `text_of` does, in far less time."""
         fields = {spec.name: spec for spec in self._fields if spec.name not in unread}
-        names = batch.schema.names
-        told = zip(names, batch.columns, strict=True)
-        columns = [_members(fields.get(name), column, self._texts) for name, column in told]
-        return [joined(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+        told = zip(batch.schema.names, batch.slice(row, 1).columns, strict=True)
+        parts = {name: _members(fields.get(name), one, self._texts)[0] for name, one in told}
+        return joined(parts)
 
 
 def _members(spec: FieldSpec | None, array: pa.Array, texts: TextOptions | None) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import cast
 
-from blizzard_core.settings.formats import AvroOptions, FormatSettings
+from blizzard_core.settings.formats import AvroOptions, FileFormat, FormatSettings
 from blizzard_py.formats.optional_package import optional_package
 from blizzard_py.formats.protocol import Format
 
@@ -24,6 +24,7 @@ _MODULES = {
     "parquet": "blizzard_py.formats.columnar.parquet_files",
     "orc": "blizzard_py.formats.columnar.orc_files",
     "excel": "blizzard_py.formats.excel.records",
+    "letters": "blizzard_py.formats.letter_files",
 }
 # The package that a format needs, which is the only one of its extra.
 _PACKAGES = {"avro": "fastavro"}
@@ -40,7 +41,7 @@ def check_format(settings: FormatSettings) -> None:
         format_of(settings)
 
 
-def format_of(settings: FormatSettings) -> Format:
+def format_of(settings: FileFormat) -> Format:
     """Return the format with its options. Raises `ConfigError` as `check_format` does."""
     if settings.type in _PACKAGES:
         optional_package(_PACKAGES[settings.type], settings.type)

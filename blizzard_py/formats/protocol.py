@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from blizzard_core.settings.formats import FormatSettings
+from blizzard_core.settings.formats import FileFormat
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.framing import Piece, RefusedRecord
@@ -225,5 +225,5 @@ class Format(Protocol):
         record may change the meaning of another one, so some formats need several files.
         """
 
-    def replay_settings(self) -> FormatSettings:
+    def replay_settings(self) -> FileFormat:
         """Return the format of files that `replay_contents` makes, with the options of today."""

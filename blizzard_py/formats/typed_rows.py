@@ -11,16 +11,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
-from blizzard_core.settings.formats import NdjsonOptions
+from blizzard_core.settings.formats import FormatSettings, LetterOptions
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.conform import Conformed, Conformer
+from blizzard_py.formats.letters.header import contents_of
 from blizzard_py.formats.ndjson.unexpected import first, shown_name
 from blizzard_py.formats.nested_arrays import with_missing_fields
 from blizzard_py.formats.protocol import (
@@ -32,12 +32,14 @@ from blizzard_py.formats.protocol import (
     SourceRows,
 )
 from blizzard_py.formats.row_text import json_text
-from blizzard_py.formats.texts import json_values
+from blizzard_py.formats.texts import TextOptions, json_values
 from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.failure import FileFailed, bounded
 from blizzard_py.lines.framing import Piece
 
 _REASON_CHARACTERS = 200
+# Rows of which letters are made together: one by one takes a hundred times as long.
+_LETTERS_AT_ONCE = 512
 _ANY_JSON = FieldSpec("value", "json", nullable=True)
 
 
@@ -53,18 +55,33 @@ def _failures_of_values() -> Iterator[None]:
         raise FileFailed("parse", f"its values cannot be read: {why}") from error
 
 
-class TypedFormat:
-    """The letters of a format with types: their rows are lines of JSON."""
+class TypedFormat(ABC):
+    """The letters of a format with types: rows that come again as the file has them."""
 
     __slots__ = ()
 
-    def replay_contents(self, letters: Sequence[DeadLetter]) -> list[bytes]:
-        """Return the letters' rows."""
-        return [b"".join(letter.raw + b"\n" for letter in letters)]
+    options: FormatSettings
 
-    def replay_settings(self) -> NdjsonOptions:
+    @abstractmethod
+    def letter_piece(
+        self, header: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], schema: RowSchema
+    ) -> Piece:
+        """Return rows of letters as a piece of their file.
+
+        Raises `ValueError` for a value that is not of its type, `FileFailed` as `Format.pieces`.
+        """
+
+    @abstractmethod
+    def letter_decoder(self, schema: RowSchema, *, tolerant: bool) -> TypedDecoder:
+        """Return the decoder of such pieces."""
+
+    def replay_contents(self, letters: Sequence[DeadLetter]) -> list[bytes]:
+        """Return the letters behind their headers."""
+        return contents_of(letters)
+
+    def replay_settings(self) -> LetterOptions:
         """Return the format of such files."""
-        return NdjsonOptions()
+        return LetterOptions(of=self.options)
 
 
 class TypedRows(Protocol):
@@ -85,21 +102,20 @@ class TypedRows(Protocol):
     def column(self, name: str) -> pa.Array:
         """Return a column, with null in such records."""
 
-    def record(self, index: int) -> pa.RecordBatch:
-        """Return one record for its letter, with the values that its columns have.
-
-        A value that its type cannot have is as it is stored.
-        """
+    def letters(self, indices: Sequence[int]) -> tuple[bytes, list[bytes]]:
+        """Return the header of letters, and records as their lines; see `formats.letters`."""
 
 
 class TypedDecoder(ABC):
     """The second half of a format with types, for one source's columns."""
 
-    def __init__(self, schema: RowSchema, *, tolerant: bool) -> None:
+    def __init__(
+        self, schema: RowSchema, *, tolerant: bool, texts: TextOptions | None = None
+    ) -> None:
         self._schema = schema
         self._tolerant = tolerant
         self._rescues = schema.unexpected_fields == "capture"
-        self._conformer = Conformer(schema.fields, rescued=self._rescues)
+        self._conformer = Conformer(schema.fields, rescued=self._rescues, texts=texts)
 
     @abstractmethod
     def rows(self, piece: Piece) -> TypedRows:
@@ -135,17 +151,12 @@ class TypedDecoder(ABC):
         fits = ~np.isin(at, np.array(sorted(bad), np.int64))
         if not fits.all():
             table, at = table.filter(pa.array(fits)), at[fits]
-        at_bad = sorted(bad)
-        letters = [
-            BadRecord(row, NO_OFFSET, len(text), text, bad[row])
-            for row, text in zip(at_bad, self.letters(rows, at_bad), strict=True)
-        ]
-        return Parsed(table, piece.lines, at, tuple(letters), names if len(at) else frozenset())
+        letters = tuple(_bad_records(rows, bad))
+        return Parsed(table, piece.lines, at, letters, names if len(at) else frozenset())
 
     def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
-        """Return the rows as JSON by their index; each is made when it is looked up."""
-        rows = self.rows(piece)
-        return _RowTexts(rows.count, partial(self.letter, rows))
+        """Return the rows as JSON by their index; some are made when one is looked up."""
+        return _RowTexts(self.rows(piece))
 
     @_failures_of_values()
     def source_rows(
@@ -155,11 +166,7 @@ class TypedDecoder(ABC):
         rows = self.rows(piece)
         names = dict.fromkeys([*columns, *(key.name for key in keys)])
         there = {name: rows.column(name) for name in names if name in rows.types}
-        bad = [
-            BadRecord(row, NO_OFFSET, len(text), text, reason)
-            for row, reason in sorted(rows.bad.items())
-            for text in [self.letter(rows, row)]
-        ]
+        bad = _bad_records(rows, rows.bad)
         fits = np.ones(rows.count, np.bool_)
         fits[[each.index for each in bad]] = False
         mask = pa.array(fits)
@@ -173,15 +180,6 @@ class TypedDecoder(ABC):
         values, unread = Conformer(keys).values(batch)
         schema = pa.schema(list(rows.types.items()))
         return SourceRows(schema, batch.select(list(columns)), values, len(unread), bad)
-
-    @_failures_of_values()
-    def letter(self, rows: TypedRows, index: int) -> bytes:
-        """Return a row as JSON that becomes the same row once it fits."""
-        return self._conformer.text_of(rows.record(index), 0)
-
-    def letters(self, rows: TypedRows, indices: Sequence[int]) -> list[bytes]:
-        """Return the letters of several rows."""
-        return [self.letter(rows, index) for index in indices]
 
     @_failures_of_values()
     def as_lines(self, piece: Piece) -> bytes:
@@ -232,21 +230,43 @@ class TypedDecoder(ABC):
         return rows_of(batch, texts, failed).cast(pa.string())
 
 
-class _RowTexts(Mapping[int, RecordBytes]):
-    def __init__(self, count: int, letter: Callable[[int], bytes]) -> None:
-        self._count = count
-        self._letter = letter
+def _bad_records(rows: TypedRows, reasons: Mapping[int, str]) -> list[BadRecord]:
+    at = sorted(reasons)
+    found: list[BadRecord] = []
+    for start in range(0, len(at), _LETTERS_AT_ONCE):
+        some = at[start : start + _LETTERS_AT_ONCE]
+        header, lines = rows.letters(some)
+        found += (
+            BadRecord(row, NO_OFFSET, len(line), line, reasons[row], header=header)
+            for row, line in zip(some, lines, strict=True)
+        )
+    return found
 
+
+class _RowTexts(Mapping[int, RecordBytes]):
+    """Rows as letters; neighbours of one that is looked up are made with it."""
+
+    def __init__(self, rows: TypedRows) -> None:
+        self._rows = rows
+        self._start = 0
+        self._header = b""
+        self._lines: list[bytes] = []
+
+    @_failures_of_values()
     def __getitem__(self, index: int) -> RecordBytes:
-        if not 0 <= index < self._count:
+        if not 0 <= index < len(self):
             raise KeyError(index)
-        return NO_OFFSET, self._letter(index), b""
+        if not self._start <= index < self._start + len(self._lines):
+            self._start = index
+            end = min(index + _LETTERS_AT_ONCE, len(self))
+            self._header, self._lines = self._rows.letters(range(index, end))
+        return NO_OFFSET, self._lines[index - self._start], self._header
 
     def __iter__(self) -> Iterator[int]:
-        return iter(range(self._count))
+        return iter(range(len(self)))
 
     def __len__(self) -> int:
-        return self._count
+        return self._rows.count
 
 
 def check_names(names: Sequence[str], schema: RowSchema) -> None:

@@ -12,8 +12,9 @@ One line per record::
 * ``length`` is in bytes without the newline.
 * ``raw`` is the line, or ``raw_base64`` if it is not valid UTF-8; at most the first 64 KiB.
   ``truncated`` says whether the line is longer.
-* ``header`` is that of the record's file, for CSV; for XML it is the namespaces around the record.
-  It has at most 64 KiB.
+* ``header`` is that of the record's file, for CSV; for XML it is the namespaces around the record,
+  for formats with types the columns (`blizzard_py.formats.letters`). It has at most 64 KiB, or
+  512 KiB where ``raw`` has.
 * ``member`` is the name within an archive; ``offset`` is then that of the member.
 * ``timestamp`` is the begin of the batch, so a repeated batch writes the same dead letters.
 * The letter of a row of a table or an API also has ``where``, the statement or request. It contains
@@ -84,7 +85,7 @@ class BadRecordWriter:
             "truncated": truncated,
             **({"where": where} if where else {}),
             **({"member": bad.member} if bad.member else {}),
-            **_header(bad.header),
+            **_header(bad.header, keep),
             **({"more": more} if more else {}),
         }
         text = json.dumps(letter, ensure_ascii=False) + "\n"
@@ -175,9 +176,9 @@ def _most_bytes(bad: BadRecord) -> int:
     return ROW_BYTES if bad.offset == NO_OFFSET else RAW_BYTES
 
 
-def _header(header: bytes) -> dict[str, str]:
+def _header(header: bytes, most: int) -> dict[str, str]:
     """Return the header's text; a header that is longer than a record may be is left out."""
-    if not header or len(header) > RAW_BYTES:
+    if not header or len(header) > most:
         return {}
     return {"header": header.decode("utf-8", "surrogateescape")}
 

@@ -11,15 +11,17 @@ from collections.abc import Container, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.errors import BlizzardError, NotFound
+from blizzard_core.settings.formats import LetterOptions
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
+from blizzard_py.formats.letters.header import unread_column
 from blizzard_py.formats.names import format_of
 from blizzard_py.formats.protocol import Format
-from blizzard_py.job import ROWS_UNKNOWN, JobFile
+from blizzard_py.job import ROWS_UNKNOWN, JobFile, RowSchema
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.lines import read_records
+from blizzard_py.sources.files.lines import FoundRecord, read_records
 from blizzard_py.sources.records import RecordFiles
 from blizzard_py.state.record_names import (
     is_of_records,
@@ -163,7 +165,9 @@ class LetterFiles:
         """Write the files, and return by how much their numbers go on from ``piece``."""
         used = 0
         for stem, held in sorted(waiting.items()):
-            contents = self._format.replay_contents(self._complete(held))
+            whole = self._complete(held)
+            self._check_columns(whole)
+            contents = self._format.replay_contents(whole)
             used = max(used, len(contents))
             for number, data in enumerate(contents, piece):
                 path = self._records.name(record_file(stem, found.batch, number))
@@ -178,15 +182,31 @@ class LetterFiles:
         """Return letters with their whole records, from their file if they are cut."""
         cut: dict[str, list[DeadLetter]] = {}
         for letter in held:
-            if letter.truncated or self.from_source:
+            if letter.truncated or self.from_source or (self._needs_header and not letter.header):
                 cut.setdefault(letter.uri, []).append(letter)
         again = {uri: self._from_file(uri, found) for uri, found in cut.items()}
-        return [
-            replace(letter, raw=again.get(letter.uri, {}).get(letter.line, letter.raw))
-            for letter in held
-        ]
+        whole = []
+        for letter in held:
+            record = again.get(letter.uri, {}).get(letter.line)
+            if record is None:
+                whole.append(letter)
+            else:
+                whole.append(replace(letter, raw=record.raw, header=record.header))
+        return whole
 
-    def _from_file(self, uri: str, cut: Sequence[DeadLetter]) -> dict[int, bytes]:
+    @property
+    def _needs_header(self) -> bool:
+        form = self._format.replay_settings()
+        return isinstance(form, LetterOptions) and not form.of_table
+
+    def _check_columns(self, letters: Sequence[DeadLetter]) -> None:
+        """Raise `LetterRefused` if letters lack a column that their file has."""
+        for letter in letters if self._needs_header else ():
+            lacking = unread_column(letter.header, self.parts.ingest.schema)
+            if lacking:
+                raise LetterRefused(f"{letter.uri}: {lacking}")
+
+    def _from_file(self, uri: str, cut: Sequence[DeadLetter]) -> dict[int, FoundRecord]:
         path = self._path_of(cut[0])
         entry = self._stat(path)
         if entry is None:
@@ -200,8 +220,9 @@ class LetterFiles:
             form = self._format.replay_settings()
         numbers = [each.line for each in cut]
         most = self.parts.ingest.tolerance.limits.expansion
+        schema = RowSchema(()) if self.from_source else self.parts.ingest.schema
         try:
-            lines = read_records(store, JobFile(place, entry.size), numbers, most, form)
+            lines = read_records(store, JobFile(place, entry.size), numbers, most, form, schema)
         except FileFailed as error:
             raise LetterRefused(f"{uri} cannot be read again: {error.reason}") from error
         except NotFound as error:
@@ -213,7 +234,7 @@ class LetterFiles:
             if line is None:
                 raise LetterRefused(f"{uri} has no line {letter.line} any more; restore it")
             # What was cut as text may end in the middle of a character.
-            if not self.from_source and not line.startswith(letter.raw[:-4]):
+            if not self.from_source and not line.raw.startswith(letter.raw[:-4]):
                 raise LetterRefused(
                     f"line {letter.line} of {uri} has changed since its letter was written;"
                     " give --from-source to take what is there now"

@@ -15,6 +15,8 @@ from blizzard_core.settings.schema import FieldType, UnexpectedFields
 from blizzard_core.settings.sources import MetadataColumn, OnBadRecord
 from blizzard_core.settings.tables import ParquetCompression
 from blizzard_core.storage.local import LocalStorage
+from blizzard_py.dead_letters import reader
+from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject
 from blizzard_py.job import (
     AddedColumns,
     Engine,
@@ -153,6 +155,13 @@ class IngestJobHarness:
             if letters is not None
             for line in (self.table / letters.staged).read_bytes().splitlines()
         ]
+
+    def dead_letters(self, report: TaskReport) -> list[DeadLetter]:
+        """Return the same as they are read from the queue."""
+        if report.letters is None:
+            return []
+        found = DeadLetterObject(report.letters.staged, "x.records", "records", 0, 0.0, False)
+        return list(reader.read(LocalStorage(str(self.table)), found))
 
     def staged(self) -> set[str]:
         """Every object in the table directory, reported or not."""

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.errors import SourceError, Unavailable
-from blizzard_core.settings.formats import FormatSettings
+from blizzard_core.settings.formats import FORMATS_WITH_TYPES, FormatSettings
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.connections.lakes.bounds import plain_selection
 from blizzard_py.connections.lakes.directory import DirectoryConnection
@@ -270,8 +270,8 @@ class _RowChoice:
 class _Letters:
     """Records that are no rows, for their letters.
 
-    Lines of JSON are left to the line parser. Rows of formats with types are JSON that becomes a
-    row once it fits. Other text might be another row to a replay, so it gets words before it.
+    Lines of JSON are left to the line parser. Rows of formats with types are letters already. Other
+    text might be another row to a replay, so it gets words before it and stays bad.
     """
 
     driver: str
@@ -281,8 +281,8 @@ class _Letters:
         """Return a record for its letter."""
         if _has_lines(self.options):
             return bad.head.replace(b"\n", b" ") + b"\n"
-        if bad.head and self.options.type not in {"csv", "xml"}:
-            return BadRecord(0, 0, len(bad.head), bad.head, bad.reason)
+        if bad.header and isinstance(self.options, FORMATS_WITH_TYPES):
+            return replace(bad, index=0)
         return self._text(bad.reason, f"{bad.reason}: ".encode() + bad.head)
 
     def unusable(self, found: SourceRows, columns: Sequence[str]) -> BadRecord:

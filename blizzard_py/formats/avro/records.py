@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -26,6 +27,9 @@ from blizzard_py.formats.avro.values import (
     stored_type,
 )
 from blizzard_py.formats.avro.walk import damaged_block, record_ends
+from blizzard_py.formats.columnar.batches import BatchDecoder, piece_of_letters
+from blizzard_py.formats.columnar.letters import rows_header
+from blizzard_py.formats.letters.writing import encoded, json_texts_of, row_lines
 from blizzard_py.formats.protocol import (
     NO_OFFSET,
     OpenFile,
@@ -44,24 +48,36 @@ _REASON_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class AvroFormat(TypedFormat):
-    """Object container files as a `Format`; ``reader`` is a reader's schema, or empty."""
+    """Object container files as a `Format`."""
 
-    meaning: Meaning
-    reader: str = ""
+    options: AvroOptions
 
     def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece | RefusedRecord]:
         """Yield pieces of one or several blocks, decompressed; their context is the schema."""
         container = Container(file)
         header = container.header()
         records = record_type(header.schema)
-        if self.reader:
-            resolved_fields(header.schema, self.reader)
-        check_names(record_type(self.reader or header.schema).names, schema)
+        reader = self.options.avro_schema
+        if reader:
+            resolved_fields(header.schema, reader)
+        check_names(record_type(reader or header.schema).names, schema)
         return _joined(_portions(records, container.blocks(header.codec)), header.schema)
 
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> AvroDecoder:  # noqa: ARG002  # there is no compiled code
         """Return the decoder of these columns."""
-        return AvroDecoder(schema, self.meaning, self.reader, tolerant=tolerant)
+        meaning = Meaning(self.options.nanoseconds, self.options.union)
+        return AvroDecoder(schema, meaning, self.options.avro_schema, tolerant=tolerant)
+
+    def letter_decoder(self, schema: RowSchema, *, tolerant: bool) -> BatchDecoder:
+        """Return the decoder of columns, which letters have."""
+        cuts = self.options.nanoseconds == "cut"
+        return BatchDecoder(schema, cuts_nanoseconds=cuts, tolerant=tolerant)
+
+    def letter_piece(
+        self, header: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], schema: RowSchema
+    ) -> Piece:
+        """Return the rows as columns of the types that their file names."""
+        return piece_of_letters(header, rows, schema)
 
 
 def format_of(settings: AvroOptions) -> AvroFormat:
@@ -72,7 +88,7 @@ def format_of(settings: AvroOptions) -> AvroFormat:
         except (FileFailed, ValueError) as error:
             why = str(getattr(error, "reason", error)).removeprefix(f"{FILE_SCHEMA} ")
             raise ConfigError("format", [f"avro_schema: {why}"]) from error
-    return AvroFormat(Meaning(settings.nanoseconds, settings.union), settings.avro_schema)
+    return AvroFormat(settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +224,7 @@ class _Rows:
         self.bad: dict[int, str] = {}
         self._meaning = meaning
         self._nodes = dict(zip(records.names, records.children, strict=True))
-        self._failed: set[tuple[int, str]] = set()
+        self._failed: dict[int, dict[str, str]] = {}
         stored = _decoded(piece).flatten()
         self._changes: dict[str, Change] = {}
         if reader:
@@ -225,8 +241,8 @@ class _Rows:
             return self._columns[name]
 
         def failed(row: int, error: ValueError) -> None:
-            self._failed.add((row, name))
             reason = bounded(f"column {name!r}: {error}", _REASON_CHARACTERS)
+            self._failed.setdefault(row, {})[name] = reason
             self.bad.setdefault(row, reason)
 
         node, change = self._nodes[name], self._changes.get(name)
@@ -240,13 +256,30 @@ class _Rows:
         self._columns[name] = found
         return found
 
-    def record(self, index: int) -> pa.RecordBatch:
-        """Return one record; a value that its type cannot have stays as it is stored."""
-        arrays = [self.column(name).slice(index, 1) for name in self._names]
-        for at, name in enumerate(self._names):
-            if (index, name) in self._failed:
-                arrays[at] = self._stored[name].slice(index, 1)
-        return pa.RecordBatch.from_arrays(arrays, list(self._names))
+    def letters(self, indices: Sequence[int]) -> tuple[bytes, list[bytes]]:
+        """Return the rows; a value that its type cannot have is beside its row, as it is stored."""
+        at = pa.array(indices, pa.int64())
+        some = pa.RecordBatch.from_arrays(
+            [self.column(name).take(at) for name in self._names], list(self._names)
+        )
+        lines = row_lines(some)
+        for place, index in enumerate(indices):
+            if index in self._failed:
+                lines[place] = b"[%b, %b]" % (lines[place], self._unreadable(index))
+        # A column has no type of its own where none of its values can be read.
+        kinds = zip(some.schema, self.types.values(), strict=True)
+        types = [
+            named.with_type(kind) if named.type == pa.null() else named for named, kind in kinds
+        ]
+        return rows_header(pa.schema(types), self._names, {}, {}), lines
+
+    def _unreadable(self, index: int) -> bytes:
+        members = (
+            f'{json.dumps(name)}: {{"error": {json.dumps(reason)}, "stored": {text}}}'
+            for name, reason in self._failed[index].items()
+            for text in json_texts_of(self._stored[name].slice(index, 1))
+        )
+        return encoded(f"{{{', '.join(members)}}}")
 
 
 def _types_of(records: AvroType) -> dict[str, pa.DataType]:

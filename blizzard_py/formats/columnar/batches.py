@@ -7,16 +7,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_py.formats.columnar.calendars import Calendar, in_gregorian
-from blizzard_py.formats.columnar.int96 import as_numbers, read_times, with_nanoseconds
+from blizzard_py.formats.columnar.int96 import as_numbers, as_texts, read_times, with_nanoseconds
+from blizzard_py.formats.columnar.letters import batch_in, columns_in, rows_header
+from blizzard_py.formats.letters.writing import row_lines
 from blizzard_py.formats.nested_arrays import map_leaves
 from blizzard_py.formats.protocol import NO_OFFSET, OpenFile
-from blizzard_py.formats.typed_rows import TypedDecoder, TypedFormat, TypedRows, rows_of
+from blizzard_py.formats.texts import TextOptions
+from blizzard_py.formats.typed_rows import (
+    TypedDecoder,
+    TypedFormat,
+    check_names,
+    rows_of,
+)
 from blizzard_py.job import RowSchema
 from blizzard_py.lines.failure import FileFailed, bounded
 from blizzard_py.lines.framing import Piece
@@ -108,32 +116,62 @@ class BatchFormat(TypedFormat):
         """True if times lose their nanoseconds; else such a record is bad."""
         return False
 
+    @property
+    def unknown_calendar(self) -> Calendar:
+        """The calendar of columns whose file does not name theirs."""
+        return "unknown"
+
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> BatchDecoder:  # noqa: ARG002  # there is no compiled code
         """Return the decoder of these columns."""
-        return BatchDecoder(schema, cuts_nanoseconds=self.cuts_nanoseconds, tolerant=tolerant)
+        return self.letter_decoder(schema, tolerant=tolerant)
+
+    def letter_decoder(self, schema: RowSchema, *, tolerant: bool) -> BatchDecoder:
+        """Return the same decoder: letters are batches, too."""
+        return BatchDecoder(
+            schema,
+            cuts_nanoseconds=self.cuts_nanoseconds,
+            unknown=self.unknown_calendar,
+            tolerant=tolerant,
+        )
+
+    def letter_piece(
+        self, header: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], schema: RowSchema
+    ) -> Piece:
+        """Return the rows as they were read."""
+        return piece_of_letters(header, rows, schema)
+
+
+def piece_of_letters(
+    header: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], schema: RowSchema
+) -> Piece:
+    """Return rows of letters as a piece; see `TypedFormat.letter_piece`."""
+    columns = FileColumns(*columns_in(header))
+    check_names(columns.schema.names, schema)
+    batch = batch_in(header, rows)
+    cells = batch.num_rows * batch.num_columns
+    return Piece(b"", NO_OFFSET, cells, lines=len(rows), context=columns, rows=batch)
 
 
 class BatchDecoder(TypedDecoder):
     """The second half of a format whose pieces are batches."""
 
-    def __init__(self, schema: RowSchema, *, cuts_nanoseconds: bool, tolerant: bool) -> None:
-        super().__init__(schema, tolerant=tolerant)
+    def __init__(
+        self,
+        schema: RowSchema,
+        *,
+        tolerant: bool,
+        cuts_nanoseconds: bool = False,
+        unknown: Calendar = "unknown",
+        texts: TextOptions | None = None,
+    ) -> None:
+        super().__init__(schema, tolerant=tolerant, texts=texts)
         self._cuts = cuts_nanoseconds
+        self._unknown = unknown
 
     def rows(self, piece: Piece) -> BatchRows:
         """Return the batch's rows."""
         columns: Any = piece.context
-        return BatchRows(piece.rows, columns, cuts_nanoseconds=self._cuts)
-
-    def letter(self, rows: TypedRows, index: int) -> bytes:
-        """Return a row as JSON. A value in doubt is an object, so that its row stays bad."""
-        unread = cast("BatchRows", rows).failed(index)
-        return self._conformer.text_of(rows.record(index), 0, unread)
-
-    def letters(self, rows: TypedRows, indices: Sequence[int]) -> list[bytes]:
-        """Return the letters of several rows; all columns at once if no value is in doubt."""
-        found = cast("BatchRows", rows).records(indices)
-        return super().letters(rows, indices) if found is None else self._conformer.texts_of(found)
+        return BatchRows(piece.rows, columns, cuts_nanoseconds=self._cuts, unknown=self._unknown)
 
     def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:
         """Return the columns of the file's schema. Each value of the type JSON has its own type."""
@@ -158,12 +196,21 @@ class BatchRows:
     """The rows of a batch as `TypedRows`: times of INT96, today's calendar, perhaps cut times."""
 
     def __init__(
-        self, batch: pa.RecordBatch, columns: FileColumns, *, cuts_nanoseconds: bool
+        self,
+        batch: pa.RecordBatch,
+        columns: FileColumns,
+        *,
+        cuts_nanoseconds: bool,
+        unknown: Calendar = "unknown",
     ) -> None:
         self.types = {column.name: column.type for column in columns.schema}
         self.count: int = batch.num_rows
         self.bad: dict[int, str] = {}
         self._about = columns
+        self._calendars = {
+            name: [unknown if each == "unknown" else each for each in calendars]
+            for name, calendars in columns.calendars.items()
+        }
         self._cuts = cuts_nanoseconds
         self._batch = batch
         self._columns: dict[str, pa.Array] = {}
@@ -183,9 +230,8 @@ class BatchRows:
 
         if name in self._about.int96:
             found = self._times(name, found)
-        if name in self._about.calendars:
-            calendars = self._about.calendars[name]
-            found = rows_of(found, partial(_in_gregorian, calendars), failed)
+        if name in self._calendars:
+            found = rows_of(found, partial(_in_gregorian, self._calendars[name]), failed)
         if self._cuts and has_times(found.type, "ns"):
             found = map_leaves(found, _without_nanoseconds)
         return found
@@ -212,6 +258,18 @@ class BatchRows:
 
     def _add_bad(self, row: int, name: str, why: str) -> None:
         self.bad.setdefault(row, bounded(f"column {name!r}: {why}", _REASON_CHARACTERS))
+
+    def letters(self, indices: Sequence[int]) -> tuple[bytes, list[bytes]]:
+        """Return the rows as they were read, before any option is applied."""
+        some = self._batch.take(pa.array(indices, pa.int64()))
+        arrays = [
+            as_texts(column, self._about.int96[name]) if name in self._about.int96 else column
+            for name, column in zip(some.schema.names, some.columns, strict=True)
+        ]
+        shown = pa.RecordBatch.from_arrays(arrays, some.schema.names)
+        about = self._about
+        header = rows_header(shown.schema, about.schema.names, about.calendars, about.int96)
+        return header, row_lines(shown)
 
     def failed(self, index: int) -> frozenset[str]:
         """Return the columns of which a record has no value."""

@@ -52,14 +52,19 @@ def calendars_of(metadata: Mapping[bytes, bytes], created_by: str, mode: Mode) -
     version = metadata.get(_VERSION)
     default: Calendar = "gregorian"
     if version is None and created_by.startswith(_DOUBTFUL):
-        by_mode: dict[Mode, Calendar] = {"corrected": "gregorian", "legacy": "julian"}
-        default = by_mode.get(mode, "unknown")
+        default = unnamed_calendar(mode)
 
     def calendar(key: bytes, new: tuple[int, int]) -> Calendar:
         is_old = version is not None and _release(version) < new
         return "julian" if key in metadata or is_old else default
 
     return Calendars(calendar(_LEGACY_DATES, _NEW_DATES), calendar(_LEGACY_INT96, _NEW_INT96))
+
+
+def unnamed_calendar(mode: Mode) -> Calendar:
+    """Return the calendar of a file that does not name its own."""
+    by_mode: dict[Mode, Calendar] = {"corrected": "gregorian", "legacy": "julian"}
+    return by_mode.get(mode, "unknown")
 
 
 def _release(version: bytes) -> tuple[int, int]:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from blizzard_core.table.row_groups import with_schema
 from blizzard_core.table.thrift import INTEGERS, encode_int, read_int
+from blizzard_py.formats.letters.writing import FIRST_DAY, LAST_DAY
 from blizzard_py.formats.nested_arrays import by_column, leaf_rows, map_leaves
 
 _STORED = pa.binary(12)
@@ -129,6 +130,37 @@ def as_numbers(array: pa.Array, flags: Sequence[bool]) -> pa.Array:
     return _mapped(array, flags, _Stored.numbers)
 
 
+def as_texts(array: pa.Array, flags: Sequence[bool]) -> pa.Array:
+    """Return a column with its times as ISO texts, impossible ones as day and nanoseconds."""
+    return _mapped(array, flags, _Stored.shown)
+
+
+def from_texts(array: pa.Array, flags: Sequence[bool]) -> pa.Array:
+    """Return the stored values that `as_texts` shows. Raises `ValueError` for another text."""
+    leaves = iter(flags)
+    return map_leaves(array, lambda values: _stored_of(values) if next(leaves) else values)
+
+
+def _stored_of(texts: pa.Array) -> pa.Array:
+    found: list[bytes | None] = []
+    for text in texts.to_pylist():
+        if text is None:
+            found.append(None)
+            continue
+        day, is_time, time = text.partition("T")
+        if is_time:
+            hours, minutes, rest = time.split(":")
+            seconds, _, nanos = rest.partition(".")
+            whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
+            number = int(np.datetime64(day, "D").astype(np.int64)) + _JULIAN_DAY_OF_1970
+            pair = whole * 1_000_000_000 + int(nanos), number
+        else:
+            number_text, nanos = day.split()
+            pair = int(nanos), int(number_text)
+        found.append(np.array([pair], _LAYOUT).tobytes())
+    return pa.array(found, _STORED)
+
+
 def _mapped(
     array: pa.Array, flags: Sequence[bool], change: Callable[[_Stored], pa.Array]
 ) -> pa.Array:
@@ -181,6 +213,19 @@ class _Stored:
             raise ValueError("cannot be nanoseconds since 1970")
         counts = np.where(self.valid, self.days * _DAY_NANOS + self.of_day, 0)
         return pa.array(counts, pa.int64(), mask=~self.valid).view(pa.timestamp("ns"))
+
+    def shown(self) -> pa.Array:
+        is_time = (self.of_day >= 0) & (self.of_day < _DAY_NANOS)
+        is_time &= (self.days >= FIRST_DAY) & (self.days <= LAST_DAY)
+        days = np.where(is_time, self.days, 0).astype("datetime64[D]")
+        nanos = np.where(is_time, self.of_day, 0).astype("datetime64[ns]")
+        dates, times = np.datetime_as_string(days).tolist(), np.datetime_as_string(nanos).tolist()
+        raw = zip((self.days + _JULIAN_DAY_OF_1970).tolist(), self.of_day.tolist(), strict=True)
+        texts = [
+            f"{date}{time[len(date) :]}" if fits else f"{pair[0]} {pair[1]}"
+            for date, time, fits, pair in zip(dates, times, is_time.tolist(), raw, strict=True)
+        ]
+        return pa.array(texts, pa.string(), mask=~self.valid)
 
     def numbers(self) -> pa.Array:
         days = pa.array(self.days + _JULIAN_DAY_OF_1970)

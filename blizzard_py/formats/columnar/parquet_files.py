@@ -19,6 +19,7 @@ from blizzard_py.formats.columnar.calendars import (
     Calendars,
     Mode,
     calendars_of,
+    unnamed_calendar,
 )
 from blizzard_py.formats.columnar.file import ParquetFooter, batches, opened
 from blizzard_py.formats.columnar.int96 import int96_columns
@@ -42,8 +43,8 @@ class ParquetFiles(BatchFormat):
         stored = StoredFile(OpenRanges(file), file.path, file.size, file.path)
         with file_failures(file.path), opened(stored) as parquet:
             about = parquet.metadata
-            mode = self.options.datetime_rebase_mode
-            columns = columns_of(parquet, mode)
+            # The mode is the decoder's, since letters show what is stored.
+            columns = columns_of(parquet, "error")
             check_names(columns.schema.names, schema)
             wanted = columns.wanted(schema)
             skipped = 0
@@ -60,6 +61,11 @@ class ParquetFiles(BatchFormat):
     def cuts_nanoseconds(self) -> bool:
         """True if the option says so."""
         return self.options.nanoseconds == "cut"
+
+    @property
+    def unknown_calendar(self) -> Calendar:
+        """The calendar that the option says."""
+        return unnamed_calendar(self.options.datetime_rebase_mode)
 
 
 def columns_of(file: ParquetFooter, mode: Mode) -> FileColumns:

@@ -7,9 +7,9 @@ they are read without options, except that a time without a zone is of ``time_zo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 from blizzard_core.settings.formats import ExcelOptions
 from blizzard_py.formats.conform import Conformer
 from blizzard_py.formats.excel.cells import ERROR, LITERAL, MOMENT, NO_VALUE, TEXT
+from blizzard_py.formats.excel.letters import cell_text
+from blizzard_py.formats.letters.writing import encoded
 from blizzard_py.formats.protocol import BadLine, LineNumbers, Parsed, RecordBytes
 from blizzard_py.formats.texts import TextOptions
 from blizzard_py.formats.typed_rows import TypedDecoder, TypedRows
@@ -45,11 +47,10 @@ class ExcelDecoder(TypedDecoder):
         texts = TextOptions.of(options)
         self._nulls = pa.array(options.null_value, pa.string())
         self._readers = {spec.name: _Reader(spec, texts, self._nulls) for spec in schema.fields}
-        self._writers: dict[frozenset[str], Conformer] = {}
 
     def rows(self, piece: Piece) -> _Rows:
         """Return the rows of a piece."""
-        return _Rows(_batch(piece), self._readers, self._nulls, names_errors=self._rescues)
+        return _Rows(piece, self._readers, self._nulls, names_errors=self._rescues)
 
     def decode(self, piece: Piece) -> Parsed:
         """Decode as `Decoder.decode`; blank rows have numbers, and are no records."""
@@ -66,14 +67,6 @@ class ExcelDecoder(TypedDecoder):
     def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
         """Return the rows as JSON by their index; each is made when it is looked up."""
         return _ByNumber(super().records(piece), _numbers(piece))
-
-    def letter(self, rows: TypedRows, index: int) -> bytes:
-        """Return a row as JSON. A cell that does not fit has the value that it has in the sheet."""
-        failed = cast("_Rows", rows).failed(index)
-        if failed not in self._writers:
-            fits = [spec for spec in self._schema.fields if spec.name not in failed]
-            self._writers[failed] = Conformer(fits)
-        return self._writers[failed].text_of(rows.record(index), 0)
 
     def _rescued(self, rows: TypedRows, bad: dict[int, str]) -> pa.Array:  # noqa: ARG002  # none of them is bad
         """Return as `TypedDecoder._rescued`; cells that are not there are left out."""
@@ -196,17 +189,17 @@ class _Rows:
 
     def __init__(
         self,
-        batch: pa.RecordBatch,
+        piece: Piece,
         readers: Mapping[str, _Reader],
         nulls: pa.StringArray,
         *,
         names_errors: bool,
     ) -> None:
-        self._batch = batch
+        self._batch = batch = _batch(piece)
+        self._header: Any = piece.context
         self._nulls = nulls
         self._readers = readers
         self._columns: dict[str, pa.Array] = {}
-        self._failed: dict[int, set[str]] = {}
         self.types = {name: _JSON for name in batch.schema.names if name != NUMBERS}
         self.count = batch.num_rows
         self._names_errors = names_errors
@@ -223,7 +216,6 @@ class _Rows:
                 found, bad = self._readers[name].read(cells)
                 for row, reason in bad.items():
                     self.bad.setdefault(row, reason)
-                    self._failed.setdefault(row, set()).add(name)
             else:
                 cells = pc.if_else(_are_null(*_split(cells), self._nulls), _NONE, cells)
                 texts = [cell and self._json_text(cell) for cell in cells.to_pylist()]
@@ -257,26 +249,17 @@ class _Rows:
         is_value = cell[0] not in {ERROR, NO_VALUE}
         return _as_json(cell) if is_value or self._names_errors else "null"
 
-    def failed(self, index: int) -> frozenset[str]:
-        """Return the declared columns that a row does not fit."""
-        for name in self._readers.keys() & self.types.keys():
-            self.column(name)
-        return frozenset(self._failed.get(index, ()))
-
-    def record(self, index: int) -> pa.RecordBatch:
-        """Return the cells of a row; one that does not fit, or has no column, stays as it is."""
-        failed = self.failed(index)
-        found: dict[str, pa.Array] = {}
+    def letters(self, indices: Sequence[int]) -> tuple[bytes, list[bytes]]:
+        """Return the rows as the sheet has them, without empty cells."""
+        some = self._batch.take(pa.array(indices, pa.int64()))
+        rows: list[list[str]] = [[] for _ in indices]
         for name in self._filled:
-            cell = self._batch.column(name)[index].as_py()
-            if cell is None:
-                continue
-            if name in self._readers and name not in failed:
-                found[name] = self._columns[name].slice(index, 1)
-            else:
-                text = pa.array([_as_json(cell)])
-                found[name] = pa.ExtensionArray.from_storage(_JSON, text)
-        return pa.RecordBatch.from_arrays(list(found.values()), list(found))
+            key = json.dumps(name, ensure_ascii=False)
+            for row, cell in zip(rows, some.column(name).to_pylist(), strict=True):
+                if cell is not None:
+                    row.append(f"{key}: {cell_text(cell)}")
+        lines = [encoded(f"{{{', '.join(members)}}}") for members in rows]
+        return self._header.letter_header(self.types), lines
 
 
 def _split(cells: pa.StringArray) -> tuple[pa.StringArray, pa.StringArray]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from blizzard_core.settings.formats import ExcelOptions
 from blizzard_py.formats.excel.archive import Archive
 from blizzard_py.formats.excel.cells import NO_VALUE
 from blizzard_py.formats.excel.decode import NUMBERS, ExcelDecoder
+from blizzard_py.formats.excel.letters import SheetHeader, cells_in
 from blizzard_py.formats.excel.sheet import Row, sheet_rows
 from blizzard_py.formats.excel.workbook import open_workbook
 from blizzard_py.formats.protocol import NO_OFFSET, OpenFile
@@ -50,6 +52,7 @@ class ExcelFormat(TypedFormat):
         sheet = workbook.sheet(address.sheet)
         rows = sheet_rows(archive, workbook, sheet, address)
         filled = (row for row in rows if not row.is_blank)
+        texts = None
         if self.options.header_rows:
             header = next(filled, None)
             if header is None and address != DataAddress(address.sheet):
@@ -57,23 +60,46 @@ class ExcelFormat(TypedFormat):
                 raise FileFailed("parse", f"has nothing at {shown!r}; correct format.data_address")
             if header is None:
                 return
-            names = _header_names(header, schema)
-        else:
-            given = self.options.columns or [spec.name for spec in schema.fields]
-            names = dict(enumerate(given, address.first_column))
-        unnamed = _unnamed_fields(names, address, schema)
-        check_names([*names.values(), *unnamed], schema)
+            texts = _texts_of(header)
+        columns = self._columns(texts, schema)
         seen: set[str] = set()
-        for item in _pieces(filled, _Columns(names, schema)):
-            if unnamed and isinstance(item, Piece) and item.rows is not None:
+        for item in _pieces(filled, columns):
+            if columns.unnamed and isinstance(item, Piece) and item.rows is not None:
                 seen.update(item.rows.schema.names)
             yield item
         if seen:
-            check_names([*names.values(), *(unnamed & seen)], schema)
+            columns.check(schema, seen)
+
+    def _columns(self, texts: Mapping[int, str] | None, schema: RowSchema) -> _Columns:
+        """Return the columns below a header with these texts. Raises `FileFailed`."""
+        address = parse_address(self.options.data_address)
+        if texts is None:
+            given = self.options.columns or [spec.name for spec in schema.fields]
+            names = dict(enumerate(given, address.first_column))
+        else:
+            names = _header_names(texts, schema)
+        columns = _Columns(names, texts, schema, _unnamed_fields(names, address, schema))
+        columns.check(schema, columns.unnamed)
+        return columns
+
+    def letter_piece(
+        self, header: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], schema: RowSchema
+    ) -> Piece:
+        """Return the cells below the header of their sheet."""
+        texts, cells = cells_in(header, rows)
+        columns = self._columns(texts, schema)
+        part = _Part(columns, set(columns.names))
+        for number, each in enumerate(cells, 1):
+            part.add(Row(number, each, 0))
+        return part.piece(0)
+
+    def letter_decoder(self, schema: RowSchema, *, tolerant: bool) -> ExcelDecoder:
+        """Return the same decoder: letters are cells, too."""
+        return ExcelDecoder(schema, self.options, tolerant=tolerant)
 
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> ExcelDecoder:  # noqa: ARG002  # there is no compiled code
         """Return the decoder of these columns."""
-        return ExcelDecoder(schema, self.options, tolerant=tolerant)
+        return self.letter_decoder(schema, tolerant=tolerant)
 
 
 def format_of(settings: ExcelOptions) -> ExcelFormat:
@@ -81,18 +107,22 @@ def format_of(settings: ExcelOptions) -> ExcelFormat:
     return ExcelFormat(settings)
 
 
-def _header_names(header: Row, schema: RowSchema) -> dict[int, str]:
-    """Return the names by column. Raises `FileFailed` for a name that stands there twice.
-
-    Of columns that nobody asked for, the second one is named by its letter.
-    """
+def _texts_of(header: Row) -> dict[int, str]:
+    """Return the texts of a header by column."""
     if header.size > EXCEL_ROW_BYTES:
         raise FileFailed("parse", f"its header has more than {EXCEL_ROW_BYTES:,} characters")
-    given = {
+    return {
         column: name
         for column, cell in sorted(header.cells.items())
         if cell[0] != NO_VALUE and (name := cell[1:].strip())
     }
+
+
+def _header_names(given: Mapping[int, str], schema: RowSchema) -> dict[int, str]:
+    """Return the names by column. Raises `FileFailed` for a name that stands there twice.
+
+    Of columns that nobody asked for, the second one is named by its letter.
+    """
     asked = {spec.name for spec in schema.fields}
     found = dict(zip(given, column_names(list(given.values()), asked), strict=True))
     counts = Counter(found.values())
@@ -127,14 +157,26 @@ def _unnamed_fields(names: Mapping[int, str], address: DataAddress, schema: RowS
 class _Columns:
     """The names of a sheet's columns, and those that a piece has even without a cell in them."""
 
-    def __init__(self, names: Mapping[int, str], schema: RowSchema) -> None:
+    def __init__(
+        self,
+        names: Mapping[int, str],
+        texts: Mapping[int, str] | None,
+        schema: RowSchema,
+        unnamed: AbstractSet[str],
+    ) -> None:
         fields = {spec.name for spec in schema.fields}
+        self.unnamed = unnamed
+        self.texts = texts
         self.fields = len(fields)
         self.names = dict(names)
         self.always = {
             column for column, name in names.items() if schema.of_table or name in fields
         }
         self._header = names
+
+    def check(self, schema: RowSchema, seen: AbstractSet[str]) -> None:
+        """Raise `FileFailed` as `check_names`, if these of the ``unnamed`` columns are there."""
+        check_names([*self._header.values(), *(self.unnamed & seen)], schema)
 
     def name(self, column: int) -> str:
         """Return the name of a column, which may have none in the header."""
@@ -206,12 +248,14 @@ class _Part:
             arrays.append(empty if cells is None else pa.array(cells, pa.string()))
             names.append(self._columns.name(column))
         first = self.numbers[0]
+        numbers_of = {name: column for column, name in self._columns.names.items()}
         return Piece(
             b"",
             NO_OFFSET,
             cells=rows * self._width,
             skipped=first - last - 1,
             lines=self.numbers[-1] - first + 1,
+            context=SheetHeader(self._columns.texts, numbers_of),
             rows=pa.RecordBatch.from_arrays(arrays, names),
         )
 

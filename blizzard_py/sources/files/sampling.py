@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.errors import Unavailable
-from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
+from blizzard_core.settings.formats import FileFormat, NdjsonOptions
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_py.formats.names import format_of
 from blizzard_py.formats.source_file import SourceFile
@@ -48,7 +48,7 @@ class FirstRecords:
 
 
 def add_sample(
-    inference: Inference, storage: Storage, file: Entry, limit: int, settings: FormatSettings
+    inference: Inference, storage: Storage, file: Entry, limit: int, settings: FileFormat
 ) -> None:
     """Add the beginning of a file to an inference; see `first_records`."""
     found = first_records(storage, file, limit, settings)
@@ -61,7 +61,7 @@ def add_sample(
 
 
 def first_records(
-    storage: Storage, file: Entry, limit: int, settings: FormatSettings = _LINES
+    storage: Storage, file: Entry, limit: int, settings: FileFormat = _LINES
 ) -> FirstRecords:
     """Return the records within the first ``limit`` decompressed bytes of a file.
 
@@ -104,7 +104,7 @@ def _read_lines(storage: Storage, file: Entry, limit: int, found: FirstRecords) 
 
 
 def _read_pieces(
-    storage: Storage, file: Entry, limit: int, settings: FormatSettings, found: FirstRecords
+    storage: Storage, file: Entry, limit: int, settings: FileFormat, found: FirstRecords
 ) -> None:
     # Without a declared column all columns are unexpected.
     form, schema = format_of(settings), RowSchema((), evolves=True)

@@ -315,7 +315,9 @@ def test_a_task_reads_files_of_all_versions(tmp_path: Path, attempt: int) -> Non
     rows = [(row["id"], row["note"], row["_source_line"]) for row in world.rows(report)]
     assert rows == [(1, "-", 1), (2, "-", 2), (10, "x", 1), (12, "y", 3)]
     [letter] = world.letters(report)
-    assert (letter["line"], json.loads(letter["raw"])) == (2, {"id": 11, "note": None})
+    row, unreadable = json.loads(letter["raw"])
+    assert (letter["line"], row) == (2, {"id": 11, "note": None})
+    assert unreadable == {"note": {"error": letter["error"], "stored": None}}
     failed = by_path(report)["3.avro"]
     assert (failed.outcome, failed.stage) == ("quarantined", "parse")
     assert failed.error == (

@@ -26,7 +26,6 @@ from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.commands.starter.sample import sample
-from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.columnar import rows as columnar_rows
 from blizzard_py.formats.columnar.batches import FileColumns
 from blizzard_py.formats.columnar.calendars import Calendar, Mode, calendars_of, in_gregorian
@@ -328,20 +327,22 @@ def test_letters_have_the_dates_that_their_rows_would_have(tmp_path: Path) -> No
     assert (row["d"], row["l"], row["t"]) == (dt.date(*day), [dt.date(*day)], utc(*day))
 
 
-def test_the_letter_of_a_date_in_doubt_stays_bad(tmp_path: Path) -> None:
+def test_the_letter_of_a_date_in_doubt_takes_calendars_of_today(tmp_path: Path) -> None:
     days = pa.array([-171_000], pa.int32()).cast(pa.date32())
-    fields = (*specs(d="date", s="string"),)
+    fields = specs(d="date", s="string")
     world = harness(tmp_path, "parquet", fields=fields)
-    data = written("parquet", pa.table({"d": days, "s": days}))
-    world.put("a.parquet", edited(data, _by_hive))
-    [letter] = world.letters(world.run_task())
-    stored = {"stored": "1501-10-27"}
-    assert json.loads(letter["raw"]) == {"d": stored, "s": stored}
-    again = harness(tmp_path / "2", "ndjson", fields=fields)
-    again.put("a.ndjson", f"{letter['raw']}\n".encode())
-    report = again.run_task()
-    assert not again.rows(report)
-    assert len(again.letters(report)) == 1
+    world.put("a.parquet", edited(written("parquet", pa.table({"d": days, "s": days})), _by_hive))
+    letters = world.dead_letters(world.run_task())
+    assert json.loads(letters[0].raw) == {"d": "1501-10-27", "s": "1501-10-27"}
+    for mode, day in ("error", None), ("corrected", 27), ("legacy", 17):
+        form = format_of(options("parquet", datetime_rebase_mode=mode))
+        again = harness(tmp_path / mode, "parquet", form.replay_settings(), fields=fields)
+        [content] = form.replay_contents(letters)
+        again.put("a.ndjson", content)
+        report = again.run_task()
+        assert [row["d"].day for row in again.rows(report)] == ([] if day is None else [day])
+        errors = [letter.error for letter in again.dead_letters(report)]
+        assert errors == ([letters[0].error] if day is None else [])
 
 
 def test_int96_times_are_those_that_were_written(tmp_path: Path) -> None:
@@ -536,17 +537,16 @@ def _row_of_letter(
     data = written(kind, table)
     world = harness(root / "letter", kind, form, fields=wrong)
     world.put(f"a.{kind}", data)
-    [letter] = world.letters(world.run_task())
-    found = DeadLetter("a", "", "parse", "", line=1, raw=letter["raw"].encode())
+    [letter] = world.dead_letters(world.run_task())
     made = format_of(form or options(kind))
-    [content] = made.replay_contents([found])
-    again = harness(root / "again", kind, made.replay_settings(), fields=fields)
+    [content] = made.replay_contents([letter])
+    again = harness(root / "again", kind, made.replay_settings(), fields=fields, metadata=())
     again.put("a.ndjson", content)
-    direct = harness(root / "direct", kind, form, fields=fields)
+    direct = harness(root / "direct", kind, form, fields=fields, metadata=())
     direct.put(f"a.{kind}", data)
     report = again.run_task()
     [row], [other] = again.rows(report), direct.rows(direct.run_task())
-    assert repr(row) == repr(other), letter["raw"]
+    assert repr(row) == repr(other), letter.raw
     return row
 
 
@@ -555,10 +555,8 @@ def test_letters_come_again_as_the_rows_of_a_mended_schema(tmp_path: Path, kind:
     world = harness(tmp_path, kind, fields=specs(id="int32", at="timestamp"))
     at = utc(2024, 5, 6, 7, 8, 9, 123456)
     world.put(f"a.{kind}", written(kind, pa.table({"id": [1 << 40], "at": [at]})))
-    [letter] = world.letters(world.run_task())
     form = format_of(options(kind))
-    found = DeadLetter("a", "", "parse", "", line=1, raw=letter["raw"].encode())
-    [content] = form.replay_contents([found])
+    [content] = form.replay_contents(world.dead_letters(world.run_task()))
     again = harness(
         tmp_path / "2", kind, form.replay_settings(), fields=specs(id="int64", at="timestamp")
     )
@@ -637,16 +635,6 @@ def test_a_part_that_does_not_fit_leaves_the_others_as_declared(tmp_path: Path) 
     assert row["c"] == {"a": "1", "b": 1 << 40}
 
 
-def test_a_map_with_a_key_twice_stays_bad_as_a_letter(tmp_path: Path) -> None:
-    maps = pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int64()))
-    world = harness(
-        tmp_path, "parquet", fields=(*specs(id="int32"), field("map", *specs(v="int64")))
-    )
-    world.put("a.parquet", written("parquet", pa.table({"id": [1 << 40], "c": maps})))
-    [letter] = world.letters(world.run_task())
-    assert json.loads(letter["raw"])["c"] == [["a", 1], ["a", 2]]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_row_without_a_directory_is_a_bad_record(tmp_path: Path, kind: str) -> None:
     world = harness(tmp_path, kind, rules=(PartitionRule("note", key="note"),))
@@ -669,7 +657,8 @@ def test_samples_and_single_records_are_lines(tmp_path: Path, kind: str) -> None
         {"id": 2, "t": None},
     ]
     found = read_records(store, JobFile(f"a.{kind}", size), [2, 9], EXPANSION, options(kind))
-    assert {number: json.loads(raw) for number, raw in found.items()} == {2: {"id": 2, "t": None}}
+    rows = {number: json.loads(record.raw) for number, record in found.items()}
+    assert rows == {2: {"id": 2, "t": None}}
 
 
 def test_columns_of_a_sample_have_the_types_of_the_files(tmp_path: Path) -> None:

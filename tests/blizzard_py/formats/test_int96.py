@@ -13,6 +13,7 @@ import pytest
 
 from blizzard_core.settings.formats import ParquetOptions
 from blizzard_py.formats.columnar import rows as columnar_rows
+from blizzard_py.formats.names import format_of
 from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.report import TaskReport
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
@@ -83,21 +84,29 @@ def test_an_impossible_value_is_one_bad_record(
     [(line, (record, why))] = letters(harness, report).items()
     assert line == 2
     assert "no such time" in why
-    pair = record["t"]["stored"]
-    assert stored(pair["julian_day"] - DAY_OF_1970, pair["nanoseconds"]) == value
+    day, nanos = map(int, record["t"].split())
+    assert stored(day - DAY_OF_1970, nanos) == value
 
 
-def test_a_letter_of_an_impossible_value_stays_bad(tmp_path: Path) -> None:
-    fields = specs(t="timestamp", s="string")
-    value = pa.array([IMPOSSIBLE["three days"]], STORED)
+def test_letters_come_again_as_the_times_that_are_stored(tmp_path: Path) -> None:
+    fields = (T, *specs(s="string"), FieldSpec("l", "list", nullable=True, children=(T,)))
+    values = pa.array([IMPOSSIBLE["three days"], stored(0, 1001), stored(LAST, 999)], STORED)
+    lists = pa.ListArray.from_arrays([0, 1, 2, 3], values)
     harness = world(tmp_path, *fields)
-    report = run(harness, int96_file(pa.table({"t": value, "s": value})))
-    [letter] = harness.letters(report)
-    again = IngestJobHarness(tmp_path / "2", fields=fields)
-    again.put("a.ndjson", f"{letter['raw']}\n".encode())
-    report = again.run_task()
-    assert not again.rows(report)
-    assert len(again.letters(report)) == 1
+    report = run(harness, int96_file(pa.table({"t": values, "s": values, "l": lists})))
+    found = harness.dead_letters(report)
+    for nanoseconds, count in ("bad", 0), ("cut", 2):
+        form = format_of(ParquetOptions(type="parquet", nanoseconds=nanoseconds))
+        again = IngestJobHarness(tmp_path / nanoseconds, fields, format=form.replay_settings())
+        [content] = form.replay_contents(found)
+        report = run(again, content)
+        direct = world(tmp_path / f"{nanoseconds}d", *fields, nanoseconds=nanoseconds)
+        direct.metadata = ()
+        expected = direct.rows(run(direct, (harness.source / "a.parquet").read_bytes()))
+        assert again.rows(report) == expected
+        assert len(expected) == count
+        bad = [(each.error, each.raw) for each in again.dead_letters(report)]
+        assert bad == [(each.error, each.raw) for each in found][: 3 - count]
 
 
 SHAPES = [

@@ -16,12 +16,17 @@ import yaml
 
 from blizzard_core.errors import SourceError
 from blizzard_core.settings.document import Config
+from blizzard_py.app.engine import NoEngine
+from blizzard_py.app.wiring import context_of
 from blizzard_py.connections.lakes import scanned
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
+from blizzard_py.dead_letters.reader import objects, read
 from blizzard_py.formats.json_documents.records import read_records
+from blizzard_py.formats.names import format_of
 from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import ReadTask, Window
+from tests.support.ingest_job_harness import IngestJobHarness
 from tests.support.lake_pipelines import poll
 from tests.support.lake_reading import Poller, rows_of, through_json
 from tests.support.scanned_files import SCANNED, Row, moment
@@ -102,9 +107,9 @@ HEADS = {
     "csv": b"csv row, 1 fields instead of 3: 2",
     "ndjson": b"{",
     "json": b"{",
-    "avro": b'{"id": 2,',
+    "avro": b'[{"id": 2,',
     "xml": b"xml row, column 'id': comes several times; declare a list: <row>",
-    "excel": b'{"id": {"error":"#DIV/0!"},',
+    "excel": b'{"id": {"error": "#DIV/0!"},',
 }
 
 
@@ -357,3 +362,21 @@ def test_a_bad_record_has_one_letter_with_its_reason(tmp_path: Path, name: str) 
     assert REASONS[name].replace("1 fields", "4 fields") in letter["error"]
     good = [1, 2, 3, 4] if name == "csv" else [1, 3, 4]
     assert [each["id"] for each in table(tmp_path)] == good
+
+
+def test_letters_of_excel_come_again_as_rows_of_a_mended_schema(tmp_path: Path) -> None:
+    form, marks = SCANNED["excel"], {"columns": ["at"], "backward": "1d", "reread": "new_only"}
+    config = config_of(tmp_path, form.driver, form.format, marks, FIELDS)
+    form.write(tmp_path / "in" / "a", [row(1, 1), row(2, 2, id="two"), row(3, 3)])
+    poll(config)
+    [[name, pipeline]] = config.pipelines.items()
+    live = context_of(config, (name, *pipeline.sources), NoEngine())
+    [found] = objects(live.stores.dlq, live.letters_id)
+    letters = list(read(live.stores.dlq, found))
+    made = format_of(live.ingest.format)
+    [content] = made.replay_contents(letters)
+    fields = (field("id", "string"), AT, DAY)
+    again = IngestJobHarness(tmp_path / "again", fields, format=made.replay_settings())
+    again.put("a.ndjson", content)
+    again.put("b.ndjson", b'{"id": "line"}\n')
+    assert [each["id"] for each in again.rows(again.run_task())] == ["two", "line"]

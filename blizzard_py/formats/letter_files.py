@@ -1,0 +1,182 @@
+"""Files of letters, which a replay writes: rows come again as their file had them.
+
+The first line is the letters' header, each other one a row. What the file said about its columns is
+in the header, and the options are those of today. So a row meets the decoder of its format again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, cast
+
+import pyarrow as pa
+
+from blizzard_core.settings.formats import LetterOptions
+from blizzard_py.dead_letters.reader import DeadLetter
+from blizzard_py.formats.letters.header import contents_of, header_of, unread_column
+from blizzard_py.formats.letters.reading import parsed
+from blizzard_py.formats.names import format_of as file_format_of
+from blizzard_py.formats.ndjson.lines import NdjsonFormat
+from blizzard_py.formats.protocol import NO_OFFSET, Decoder, OpenFile, Parsed, RecordBytes
+from blizzard_py.formats.typed_rows import TypedFormat
+from blizzard_py.job import RowSchema
+from blizzard_py.lines.failure import FileFailed, bounded
+from blizzard_py.lines.framing import Piece, RefusedRecord, framed
+
+# Values of a piece. Each is a Python object before it is Arrow's.
+_PIECE_CELLS = 256 << 10
+_REASON_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class LetterFormat:
+    """Files of letters as a `Format`."""
+
+    options: LetterOptions
+
+    @property
+    def _form(self) -> TypedFormat:
+        return cast("TypedFormat", file_format_of(self.options.of))
+
+    def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece | RefusedRecord]:
+        """Yield the rows; of a table also lines. Raises `FileFailed` for a header that is none."""
+        of_table = self.options.of_table
+        found: _Header | None = None
+        for item in framed(file.blocks()):
+            if isinstance(item, RefusedRecord):
+                yield replace(item, offset=NO_OFFSET)
+                continue
+            lines = item.data.split(b"\n")[:-1]
+            if of_table and found is None and header_of(lines[0]) is None:
+                yield from NdjsonFormat().pieces(file, schema)
+                return
+            if found is None:
+                rows_of = replace(schema, of_table=of_table)
+                found = _Header(lines.pop(0), self._form, rows_of)
+            yield from found.items(lines)
+
+    def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> Decoder:
+        """Return the decoder of the rows' own format."""
+        rows = self._form.letter_decoder(schema, tolerant=tolerant)
+        if not self.options.of_table:
+            return rows
+        return _TableDecoder(rows, NdjsonFormat().decoder(schema, tolerant=tolerant, fast=fast))
+
+    def replay_contents(self, letters: Sequence[DeadLetter]) -> list[bytes]:
+        """Return the letters behind their headers."""
+        return contents_of(letters)
+
+    def replay_settings(self) -> LetterOptions:
+        """Return the same format."""
+        return self.options
+
+
+def format_of(options: LetterOptions) -> LetterFormat:
+    """Return the format of letters of another format."""
+    return LetterFormat(options)
+
+
+@dataclass(frozen=True, slots=True)
+class _TableDecoder:
+    """The decoder of a table's letters: rows of its files, or lines."""
+
+    rows: Decoder
+    lines: Decoder
+
+    def _of(self, piece: Piece) -> Decoder:
+        return self.lines if piece.rows is None else self.rows
+
+    def decode(self, piece: Piece) -> Parsed:
+        """Decode as `Decoder.decode`."""
+        return self._of(piece).decode(piece)
+
+    def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
+        """Return the records as `Decoder.records`."""
+        return self._of(piece).records(piece)
+
+    def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
+        """Return two pieces as `Decoder.halves`."""
+        return self._of(piece).halves(piece)
+
+    def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:
+        """Return the columns as `Decoder.columns`."""
+        return self._of(piece).columns(piece)
+
+    def as_lines(self, piece: Piece) -> bytes:
+        """Return lines as `Decoder.as_lines`."""
+        return self._of(piece).as_lines(piece)
+
+
+class _Header:
+    """The header of a file, and rows behind it."""
+
+    def __init__(self, line: bytes, form: TypedFormat, schema: RowSchema) -> None:
+        members = header_of(line)
+        if members is None:
+            raise FileFailed("parse", "its first line is no header of letters; replay them again")
+        self._line = line
+        self._members = members
+        self._form = form
+        self._schema = schema
+        lacking = unread_column(line, schema)
+        if lacking:
+            raise FileFailed("parse", lacking)
+        self._every = schema.evolves or schema.unexpected_fields == "capture"
+        self._rows = max(1, _PIECE_CELLS // max(1, len(members.get("columns", ()))))
+        self._skipped = 1  # the header itself
+
+    def items(self, lines: Sequence[bytes]) -> Iterator[Piece | RefusedRecord]:
+        """Yield lines in order, as pieces; a line that is no row is refused."""
+        for is_bad, run in groupby(
+            map(self._item, lines), lambda item: isinstance(item, RefusedRecord)
+        ):
+            some = list(run)
+            if is_bad:
+                yield from map(self._numbered, cast("list[RefusedRecord]", some))
+                continue
+            rows = cast("list[_Line]", some)
+            for start in range(0, len(rows), self._rows):
+                yield from map(self._numbered, self._pieces(rows[start : start + self._rows]))
+
+    def _numbered(self, item: Piece | RefusedRecord) -> Piece | RefusedRecord:
+        skipped, self._skipped = self._skipped, 0
+        return replace(item, skipped=skipped)
+
+    def _pieces(self, lines: Sequence[_Line]) -> Iterator[Piece | RefusedRecord]:
+        try:
+            yield self._form.letter_piece(self._members, [line.row for line in lines], self._schema)
+        except ValueError as error:
+            if len(lines) == 1:
+                yield self._refused(lines[0].text, f"is no row of a letter: {error}")
+                return
+        else:
+            return
+        middle = len(lines) // 2
+        yield from self._pieces(lines[:middle])
+        yield from self._pieces(lines[middle:])
+
+    def _item(self, line: bytes) -> _Line | RefusedRecord:
+        try:
+            found = parsed(line)
+        except ValueError as error:
+            return self._refused(line, f"is no row of a letter: {error}")
+        row, unreadable = found if isinstance(found, list) and len(found) == 2 else (found, {})
+        if not isinstance(row, dict) or not isinstance(unreadable, dict):
+            return self._refused(line, "is no row of a letter: no object")
+        declared = [spec.name for spec in self._schema.fields if spec.name in unreadable]
+        wanted = [*declared, *(unreadable if self._every else ())]
+        if wanted:
+            return self._refused(line, str(unreadable[wanted[0]].get("error")))
+        return _Line(line, row)
+
+    def _refused(self, line: bytes, reason: str) -> RefusedRecord:
+        short = bounded(reason, _REASON_CHARACTERS)
+        return RefusedRecord(NO_OFFSET, len(line), line, short, header=self._line)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    text: bytes
+    row: Mapping[str, Any]

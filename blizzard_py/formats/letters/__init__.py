@@ -1,0 +1,1 @@
+"""Dead letters of formats with types: rows in JSON that loses nothing, and their one reader."""

@@ -1,0 +1,76 @@
+"""The first line of a file of letters: what their rows need beside their values. Pure.
+
+::
+
+    {"letters": "rows", "columns": {"id": "int64", "at": "timestamp[ns, tz=UTC]"},
+     "calendars": {"at": ["unknown"]}, "unread": ["note"]}
+
+``columns`` have the types of the file. ``unread`` names its other columns, which the letters lack;
+it is true if they are too many to be named. Formats may have other members.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from blizzard_py.dead_letters.reader import DeadLetter
+from blizzard_py.job import RowSchema
+
+_KIND, ROWS, SHEET = "letters", "rows", "sheet"
+# Names beyond these bytes are left out, since each letter has the header.
+_NAMES_BYTES = 32 << 10
+
+
+def header_text(kind: str, members: Mapping[str, Any], unread: Sequence[str] = ()) -> bytes:
+    """Return a header of ``kind``: `ROWS` or `SHEET`."""
+    some: Any = unread if sum(map(len, unread)) <= _NAMES_BYTES else True
+    document = {_KIND: kind, **members, **({"unread": some} if unread else {})}
+    return json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")
+
+
+@lru_cache(maxsize=8)
+def header_of(line: bytes) -> Mapping[str, Any] | None:
+    """Return the members of a header; None for a line that is none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    is_header = isinstance(found, dict) and found.get(_KIND) in {ROWS, SHEET}
+    return found if is_header else None
+
+
+def unread_column(line: bytes, schema: RowSchema) -> str:
+    """Return why letters with this header cannot be replayed, if they lack a column of their file.
+
+    The remedy is named. There is nothing to say of another line.
+    """
+    header = header_of(line) or {}
+    unread = header.get("unread", ())
+    names = [spec.name for spec in schema.fields]
+    if unread is True:
+        known = header.get("columns", {})
+        lacking = [name for name in names if name not in known]
+    elif schema.evolves or schema.unexpected_fields == "capture":
+        lacking = list(unread)
+    else:
+        lacking = [name for name in names if name in unread]
+    if not lacking:
+        return ""
+    return (
+        f"its letters have no column {lacking[0]!r}, which was not read from the file; replay them"
+        " with --from-source, or read the rows of a table again"
+    )
+
+
+def contents_of(letters: Sequence[DeadLetter]) -> list[bytes]:
+    """Return the contents of files of these letters, one for each header, or for none."""
+    groups: dict[bytes, list[bytes]] = {}
+    for letter in letters:
+        groups.setdefault(letter.header, []).append(letter.raw)
+    return [
+        b"".join(line + b"\n" for line in ([header, *rows] if header else rows))
+        for header, rows in groups.items()
+    ]

@@ -1,0 +1,320 @@
+"""Letters of formats with types: a replay gives the verdict, or the row, that their file gives."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import orc
+from pydantic import TypeAdapter
+
+from blizzard_core.settings.formats import FileFormat, FormatSettings
+from blizzard_py.dead_letters.reader import DeadLetter
+from blizzard_py.formats.letters.header import unread_column
+from blizzard_py.formats.letters.reading import arrow_array, parsed
+from blizzard_py.formats.letters.types import type_of, type_text
+from blizzard_py.formats.letters.writing import encoded, json_texts_of
+from blizzard_py.formats.names import format_of
+from blizzard_py.job import FieldSpec, RowSchema
+from tests.support import avro_files, workbooks
+from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
+
+# The rows of a task without their lines, and its letters as a replay reads them.
+Verdicts = tuple[list[dict[str, Any]], list[DeadLetter]]
+
+
+def options(kind: str, **given: Any) -> FormatSettings:
+    return TypeAdapter[FormatSettings](FormatSettings).validate_python({"type": kind, **given})
+
+
+def field(name: str, kind: Any, *children: FieldSpec, **more: Any) -> FieldSpec:
+    return FieldSpec(name, kind, nullable=True, children=children, **more)
+
+
+def parquet(table: pa.Table) -> bytes:
+    target = io.BytesIO()
+    pq.write_table(table, target)
+    return target.getvalue()
+
+
+def ingested(
+    root: Path, form: FileFormat, data: bytes, fields: tuple[FieldSpec, ...], **given: Any
+) -> Verdicts:
+    world = IngestJobHarness(root, fields, format=form, **given)
+    world.put("a", data)
+    report = world.run_task()
+    return world.rows(report), world.dead_letters(report)
+
+
+def replayed(
+    root: Path,
+    form: FormatSettings,
+    letters: list[DeadLetter],
+    fields: tuple[FieldSpec, ...],
+    **given: Any,
+) -> Verdicts:
+    made = format_of(form)
+    rows, found = [], []
+    for number, content in enumerate(made.replay_contents(letters)):
+        some = ingested(root / str(number), made.replay_settings(), content, fields, **given)
+        rows += some[0]
+        found += some[1]
+    return rows, found
+
+
+def shown(letters: list[DeadLetter]) -> list[tuple[str, bytes, bytes]]:
+    return [(each.error, each.raw, each.header) for each in letters]
+
+
+def check_replays(
+    root: Path,
+    form: FormatSettings,
+    data: bytes,
+    wrong: tuple[FieldSpec, ...],
+    right: tuple[FieldSpec, ...],
+    mended: FormatSettings | None = None,
+) -> list[dict[str, Any]]:
+    """Check both replays of a file's letters; return the rows of the mended one."""
+    _, letters = ingested(root / "wrong", form, data, wrong)
+    rows, same = replayed(root / "same", form, letters, wrong)
+    assert (rows, shown(same)) == ([], shown(letters))
+    now = mended or form
+    expected, still_bad = ingested(root / "right", now, data, right)
+    rows, bad = replayed(root / "mended", now, letters, right)
+    assert repr(rows) == repr(expected)
+    assert shown(bad) == shown(still_bad)
+    return rows
+
+
+INT32, INT64, TEXT = specs(id="int32"), specs(id="int64"), specs(id="string")
+NANOS = pa.array([1_500], pa.int64()).cast(pa.timestamp("ns", "UTC"))
+TWICE = pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int64()))
+COLUMNS: Mapping[str, tuple[pa.Array, FieldSpec]] = {
+    "NaN in JSON": (pa.array([{"x": float("nan"), "y": [float("-inf"), 1.5]}]), field("c", "json")),
+    "NaN in a map": (
+        pa.array([[("a", float("nan"))]], pa.map_(pa.string(), pa.float64())),
+        field("c", "map", *specs(v="float64")),
+    ),
+    "NaN as text": (pa.array([float("nan")]), field("c", "string")),
+    "a key twice": (TWICE, field("c", "map", *specs(v="int64"))),
+    "a key twice in JSON": (TWICE, field("c", "json")),
+    "nanoseconds": (NANOS, field("c", "timestamp")),
+    "nanoseconds as text": (NANOS, field("c", "string")),
+    "items that do not fit": (
+        pa.array([[1, 1 << 40, None]]), field("c", "list", *specs(i="int32")),
+    ),
+    "items of another type": (pa.array([["1", "x"]]), field("c", "list", *specs(i="int64"))),
+    "numbers as items of text": (pa.array([[1, 2]]), field("c", "list", *specs(i="string"))),
+    "an unread part": (pa.array([{"a": 1, "x": 2}]), field("c", "struct", *specs(a="int64"))),
+    "a part that does not fit": (
+        pa.array([{"a": 1, "b": 1 << 40}]), field("c", "struct", *specs(a="string", b="int32")),
+    ),
+    "digits": (pa.array([Decimal("1.50")]), field("c", "string")),
+    "bytes": (pa.array([b"\xff\0"]), field("c", "binary")),
+    "a count": (pa.array([1_704_067_200_000]), field("c", "timestamp", unit="ms")),
+    "a day": (pa.array([dt.date(1, 1, 1)]), field("c", "timestamp")),
+    "JSON text": (pa.array(['{"a": 1.10,  "a": 2}']), field("c", "json")),
+    "text of a time": (pa.array([dt.time(1, 2, 3)]), field("c", "string")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", COLUMNS)
+@pytest.mark.parametrize("right", [INT64, TEXT], ids=["int64", "string"])
+def test_a_parquet_row_meets_the_verdict_of_its_file(
+    tmp_path: Path, case: str, right: tuple[FieldSpec, ...]
+) -> None:
+    array, spec = COLUMNS[case]
+    data = parquet(pa.table({"id": [1 << 40], "c": array}))
+    check_replays(tmp_path, options("parquet"), data, (*INT32, spec), (*right, spec))
+
+
+def test_nanoseconds_are_cut_by_the_options_of_today(tmp_path: Path) -> None:
+    data = parquet(pa.table({"id": [1], "c": NANOS}))
+    fields = (*INT64, field("c", "timestamp"))
+    cut = options("parquet", nanoseconds="cut")
+    [row] = check_replays(tmp_path, options("parquet"), data, fields, fields, cut)
+    assert row["c"].microsecond == 1
+    bad = options("parquet")
+    far = parquet(pa.table({"id": [1 << 40], "c": NANOS}))
+    wrong = (*INT32, field("c", "timestamp"))
+    assert not check_replays(tmp_path / "b", cut, far, wrong, fields, bad)
+
+
+def test_an_orc_row_meets_the_verdict_of_its_file(tmp_path: Path) -> None:
+    target = io.BytesIO()
+    table = pa.table({"id": [1 << 40], "c": NANOS, "m": TWICE})
+    orc.write_table(table, target)
+    others = (field("c", "string"), field("m", "map", *specs(v="int64")))
+    form, data = options("orc"), target.getvalue()
+    [row] = check_replays(tmp_path, form, data, (*INT32, *others), (*INT64, *others))
+    assert row["m"] == [("a", 1), ("a", 2)]
+
+
+AVRO: Any = {
+    "type": "record",
+    "name": "r",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "u", "type": ["null", "double", "string"]},
+        {"name": "m", "type": {"type": "map", "values": "double"}},
+        {"name": "t", "type": {"type": "long", "logicalType": "timestamp-nanos"}},
+        {"name": "d", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9,
+                               "scale": 2}},
+        {"name": "l", "type": {"type": "array", "items": "long"}},
+    ],
+}  # fmt: skip
+AVRO_ROW = {
+    "id": 1 << 40, "u": float("nan"), "m": {"k": float("inf")}, "t": 1_500,
+    "d": Decimal("1.50"), "l": [1, 1 << 40],
+}  # fmt: skip
+AVRO_FIELDS = (
+    field("u", "json"), field("m", "map", *specs(v="float64")),
+    field("d", "decimal", precision=9, scale=2), field("l", "list", *specs(i="int64")),
+)  # fmt: skip
+
+
+def test_an_avro_row_meets_the_verdict_of_its_file(tmp_path: Path) -> None:
+    data = avro_files.written(AVRO, [AVRO_ROW])
+    form, cut = options("avro"), options("avro", nanoseconds="cut")
+    right = (*TEXT, *AVRO_FIELDS)
+    [row] = check_replays(tmp_path / "a", form, data, (*INT32, *AVRO_FIELDS), right)
+    assert (row["u"], row["d"]) == ('"NaN"', Decimal("1.50"))
+    times = field("t", "timestamp")
+    [row] = check_replays(
+        tmp_path / "b", form, data, (*TEXT, times), (*TEXT, times, *AVRO_FIELDS), cut
+    )
+    assert row["t"].microsecond == 1
+    narrow = field("l", "list", *specs(i="int32"))
+    check_replays(tmp_path / "c", form, data, (*TEXT, narrow), (*TEXT, field("l", "json")))
+
+
+def test_an_avro_value_that_cannot_be_read_costs_only_its_column(tmp_path: Path) -> None:
+    plain = {"type": "record", "name": "r", "fields": [
+        {"name": "id", "type": "int"}, {"name": "t", "type": "int"}]}  # fmt: skip
+    timed = json.loads(json.dumps(plain))
+    timed["fields"][1]["type"] = {"type": "int", "logicalType": "time-millis"}
+    data = avro_files.written(plain, [{"id": 1, "t": 2**31 - 1}])
+    old, new = (json.dumps(each, separators=(", ", ": ")).encode() for each in (plain, timed))
+    assert old in data or json.dumps(plain, separators=(",", ":")).encode() in data
+    old = old if old in data else json.dumps(plain, separators=(",", ":")).encode()
+    start, _, rest = data.partition(old)
+    size = avro_files.varint(len(old))
+    assert start.endswith(size)
+    data = start[: -len(size)] + avro_files.varint(len(new)) + new + rest
+    fields = (*INT64, field("t", "string"))
+    rows = check_replays(tmp_path, options("avro"), data, fields, INT64)
+    assert [row["id"] for row in rows] == [1]
+
+
+def test_excel_cells_meet_the_verdict_of_their_sheet(tmp_path: Path) -> None:
+    day = dt.date(2024, 5, 6)
+    sheet = [
+        ["id", "c", "Net (EUR)"],
+        ["x", '{"a": 1}', 1.5], ["y", "no JSON", None], ["z", 7, True], ["v", day, "text"],
+        ["w", "#DIV/0!", day],
+    ]  # fmt: skip
+    data, form = workbooks.saved(sheet), options("excel")
+    for number, spec in enumerate(
+        [field("c", "json"), *specs(c="string"), *specs(c="date"), field("c", "list", *INT64)]
+    ):
+        check_replays(tmp_path / str(number), form, data, (*INT64, spec), (*TEXT, spec))
+    named = specs(Net_EUR="string")
+    rows = check_replays(tmp_path / "n", form, data, INT64, (*TEXT, *named))
+    assert rows[0]["Net_EUR"] == "1.5"
+    nulls = options("excel", null_value=["", "x", "#DIV/0!"])
+    check_replays(tmp_path / "o", form, data, (*INT64, *specs(c="date")), INT64, nulls)
+
+
+def test_excel_without_a_header_takes_the_names_of_today(tmp_path: Path) -> None:
+    data, form = workbooks.saved([["x", 1], ["y", 2]]), options("excel", header_rows=0)
+    rows = check_replays(
+        tmp_path, form, data, specs(id="int64", n="int64"), specs(key="string", number="int64")
+    )
+    assert rows == [{"key": "x", "number": 1}, {"key": "y", "number": 2}]
+
+
+def test_a_column_that_was_not_read_is_asked_for_from_the_file(tmp_path: Path) -> None:
+    data = parquet(pa.table({"id": [1 << 40], "more": [2]}))
+    form = options("parquet")
+    _, [letter] = ingested(tmp_path / "a", form, data, INT32)
+    fields = (*INT64, *specs(more="int64"))
+    assert "--from-source" in unread_column(letter.header, RowSchema(fields))
+    assert not unread_column(letter.header, RowSchema((*INT64, *specs(none="int64"))))
+    assert unread_column(letter.header, RowSchema(INT64, "capture"))
+    made = format_of(form)
+    world = IngestJobHarness(tmp_path / "b", fields, format=made.replay_settings())
+    world.put("a", made.replay_contents([letter])[0])
+    failed = by_path(world.run_task())["a"]
+    assert (failed.outcome, "'more'" in failed.error) == ("quarantined", True)
+
+
+def test_a_letter_that_somebody_broke_costs_only_itself(tmp_path: Path) -> None:
+    form = options("parquet")
+    data = parquet(pa.table({"id": [1 << 40, 1 << 41, 1 << 42, 1 << 43]}))
+    _, letters = ingested(tmp_path / "a", form, data, INT32)
+    broken = [b'{"id": 1}', b"{", b'{"id": "x"}', b"[1]", b'{"id": 4}']
+    letters = [replace(letters[0], raw=raw) for raw in broken]
+    rows, bad = replayed(tmp_path / "b", form, letters, INT64)
+    assert [row["id"] for row in rows] == [1, 4]
+    assert [each.raw for each in bad] == broken[1:4]
+    assert all("is no row of a letter" in each.error for each in bad)
+    no_header = ingested(tmp_path / "c", format_of(form).replay_settings(), b'{"id": 1}\n', INT64)
+    assert no_header == ([], [])
+
+
+KINDS = [
+    pa.null(), pa.bool_(), pa.int8(), pa.uint64(), pa.float32(), pa.float64(), pa.string(),
+    pa.binary(), pa.binary(2), pa.date32(), pa.date64(), pa.time32("s"), pa.time64("ns"),
+    pa.duration("us"), pa.timestamp("s"), pa.timestamp("ns", "Europe/Berlin"),
+    pa.timestamp("us", "+01:00"), pa.decimal128(9, 2), pa.decimal256(50, 0), pa.decimal128(9, -2),
+    pa.struct([]), pa.struct([("a", pa.int8()), ("a", pa.string())]),
+]  # fmt: skip
+VALUES: Mapping[str, list[Any]] = {
+    "int8": [-128, 127], "uint64": [0, 2**64 - 1], "float": [0.1, float("nan"), -0.0],
+    "double": [0.1, float("-inf"), 5e-324], "bool": [True, False], "binary": [b"", b"\xff"],
+    "string": ['\u2028"\\', ""], "fixed_size_binary[2]": [b"\0\xff"], "struct<>": [{}],
+}  # fmt: skip
+
+
+def array_of(kind: pa.DataType) -> pa.Array:
+    if pa.types.is_temporal(kind):
+        width = pa.int32() if kind.bit_width == 32 else pa.int64()
+        lowest = -(2 ** (kind.bit_width - 1))
+        return pa.array([None, lowest, -1, 0, 1, 1_001, -lowest - 1], width).view(kind)
+    if pa.types.is_decimal(kind):
+        return pa.array([None, Decimal(-700), Decimal(0)], kind)
+    if kind == KINDS[-1]:
+        parts = [pa.array([1, None], pa.int8()), pa.array(["x", "y"])]
+        return pa.StructArray.from_arrays(parts, fields=list(kind))
+    return pa.array([None, *VALUES.get(str(kind), [])], kind)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_values_come_back_whatever_their_type(kind: pa.DataType) -> None:
+    plain = array_of(kind)
+    lists = pa.ListArray.from_arrays([0, 0, len(plain)], plain)
+    structs = pa.StructArray.from_arrays([plain], ["x y"])
+    keys = pa.array([str(number) for number in range(len(plain))])
+    maps = pa.MapArray.from_arrays([0, len(plain)], keys, plain)
+    for array in (plain, lists, structs, maps, plain.slice(1)):
+        texts = json_texts_of(array)
+        made = type_of(json.loads(json.dumps(type_text(array.type))))
+        again = arrow_array(made, [parsed(encoded(text)) for text in texts])
+        again.validate()
+        assert json_texts_of(again) == texts
+        assert "nan" in str(array).lower() or again.equals(array)
+
+
+def test_text_that_is_no_utf8_comes_back() -> None:
+    odd = pa.array([b"\xff\xe0", b"\xed\xa0\x80", None], pa.binary()).view(pa.string())
+    again = arrow_array(pa.string(), [parsed(encoded(text)) for text in json_texts_of(odd)])
+    assert again.cast(pa.binary()).to_pylist() == odd.cast(pa.binary()).to_pylist()

@@ -895,3 +895,29 @@ def test_settings(kind: str, model: type[ParquetOptions | OrcOptions]) -> None:
     if kind == "parquet":
         with pytest.raises(ValidationError, match="datetimeRebaseMode is datetime_rebase_mode"):
             options(kind, datetimeRebaseMode="LEGACY")
+
+
+@pytest.mark.parametrize(("columns", "most", "share"), [(60, 6, 1.0), (1, 6, 0.05)])
+def test_neighbouring_columns_share_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int, most: int, share: float
+) -> None:
+    """Two row groups of 60 columns: 120 chunks of 160 kB."""
+    chance = random.Random(5)
+    names = [f"c{number}" for number in range(60)]
+    values = [chance.getrandbits(62) for _ in range(40_000)]
+    table = pa.table(dict.fromkeys(names, values))
+    data = written("parquet", table, use_dictionary=False, row_group_size=20_000)
+    sizes: list[int] = []
+    read_range = LocalStorage.read_range
+
+    def counted(storage: LocalStorage, path: str, start: int, end: int) -> bytes:
+        sizes.append(end - start)
+        return read_range(storage, path, start, end)
+
+    monkeypatch.setattr(LocalStorage, "read_range", counted)
+    world = harness(tmp_path, "parquet", fields=specs(**dict.fromkeys(names[:columns], "int64")))
+    world.put("a.parquet", data)
+    report = world.run_task()
+    assert by_path(report)["a.parquet"].rows == 40_000
+    assert len(sizes) <= most
+    assert sum(sizes) < len(data) * share + (200 << 10)

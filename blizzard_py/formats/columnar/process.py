@@ -45,8 +45,8 @@ JULIAN = b"julian"
 _BEYOND_NANOSECONDS = "out of range for nanosecond"
 _NO_MEMORY = "bad_alloc"
 _FEWER = 32
-# So much of a row group is read with a few requests, neighbouring columns together. Of a larger one
-# each column is read in pieces; so much of all columns together is held.
+# A row group of so many bytes is read with a few requests, neighbouring columns together. Of a
+# larger one each column is read in pieces; so much of all columns together is held.
 _WHOLE_BYTES = 128 << 20
 _PIECES_BYTES = 32 << 20
 _LEAST_PIECE, _LARGEST_PIECE = 16 << 10, 1 << 20
@@ -150,7 +150,7 @@ class _Parquet:
         self.file = pq.ParquetFile(
             pa.PythonFile(opened(), mode="r"),
             metadata=metadata,
-            pre_buffer=_stored_bytes(metadata, order) <= min(_WHOLE_BYTES, order.allowed // 4),
+            pre_buffer=_group_bytes(metadata, order) <= min(_WHOLE_BYTES, order.allowed // 4),
             buffer_size=max(_LEAST_PIECE, min(_LARGEST_PIECE, piece)),
             page_checksum_verification=True,
         )
@@ -164,16 +164,13 @@ class _Parquet:
             yield batch.select(names)  # a name with a dot selects a field of a struct, too
 
 
-def _stored_bytes(about: pq.FileMetaData, order: DecodeCommand) -> int:
-    """Return the stored bytes of the columns in the largest row group."""
-    names = set(order.columns)
-    paths = (about.schema.column(at).path for at in range(about.num_columns))
-    wanted = [at for at, path in enumerate(paths) if path in names or path.split(".")[0] in names]
-    groups = (about.row_group(number) for number in order.groups)
-    return max(
-        (sum(group.column(at).total_compressed_size for at in wanted) for group in groups),
-        default=0,
-    )
+def _group_bytes(about: pq.FileMetaData, order: DecodeCommand) -> int:
+    """Return the most bytes that a row group may have, without a look at its columns.
+
+    Those of a damaged footer would end the process.
+    """
+    groups = (about.row_group(number).total_byte_size for number in order.groups)
+    return min(order.size, max(groups, default=0))
 
 
 def _has_int96(schema: pq.ParquetSchema) -> bool:

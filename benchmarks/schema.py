@@ -18,7 +18,7 @@ from blizzard_py.formats.child_process import prepare_process
 from blizzard_py.formats.ndjson.columns import RecordSchema
 from blizzard_py.formats.ndjson.parse import LineParser
 from blizzard_py.lines.framing import Piece, framed
-from blizzard_py.schema.types import field_spec
+from blizzard_py.schema.field_specs import field_spec
 
 SAMPLE = Path(__file__).parents[1] / "blizzard_py/demo/data/wikiticker-2015-09-12-sampled.json.gz"
 ROWS = 6000

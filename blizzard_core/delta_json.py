@@ -22,15 +22,11 @@ from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from blizzard_core.errors import NotFound, StateError, Unavailable
 from blizzard_core.json_text import json_value, written_value
 from blizzard_core.log import get_logger
 from blizzard_core.storage.opening import normalize_uri
 from blizzard_core.storage.protocol import Entry, Storage, listed, read_each
-from blizzard_core.storage.range_file import RangeFile
 
 LOG = "_delta_log"
 COMMIT = re.compile(rf"{LOG}/(\d{{20}})\.json")
@@ -50,16 +46,14 @@ _END = f"{LOG}/:"  # ":" follows "9"
 # Parquet begins and ends with it; between the two is at least a footer and its length.
 _MAGIC = b"PAR1"
 _SHORTEST = 12
-# Of a checkpoint that are held at once.
-_ROWS = 1 << 14
 _SIDECAR = "sidecar.path"
 # Columns whose type is checked and whose values are never missing.
-_CERTAIN: Mapping[str, tuple[type, pa.DataType]] = {
-    "add.path": (str, pa.string()),
-    "remove.path": (str, pa.string()),
-    "txn.appId": (str, pa.string()),
-    "txn.version": (int, pa.int64()),
-    _SIDECAR: (str, pa.string()),
+_CERTAIN: Mapping[str, type] = {
+    "add.path": str,
+    "remove.path": str,
+    "txn.appId": str,
+    "txn.version": int,
+    _SIDECAR: str,
 }
 # At either end of a commit, in which an action begins, or ends with its line.
 _EDGE_BYTES = 64
@@ -246,7 +240,7 @@ def columns_in(actions: Iterable[Action], wanted: Iterable[str], where: str) -> 
                 raise StateError(f"{where}: {kind} of an action has no fields. {_remedy(where)}")
             for key, name in fields[kind]:
                 value = body.get(key) if key else body
-                if name in _CERTAIN and type(value) is not _CERTAIN[name][0]:
+                if name in _CERTAIN and type(value) is not _CERTAIN[name]:
                     raise StateError(f"{where}: an action has no sound {name}. {_remedy(where)}")
                 found[name].append(value)
     return found
@@ -279,42 +273,14 @@ def _pieces(
         if path.endswith(".json"):
             yield columns_in(actions_of(storage.read(path), where), wanted, where)
             return
-        source = (
-            pa.BufferReader(storage.read(path))
-            if size is None
-            else pa.PythonFile(RangeFile(storage, path, size), mode="r")
-        )
-        with pq.ParquetFile(source) as file:
-            schema = file.metadata.schema
-            leaves = [schema.column(i).path for i in range(len(schema))]
-            # pyarrow takes the name of a kind for all of its fields.
-            there = [n for n in wanted if any(f"{leaf}.".startswith(f"{n}.") for leaf in leaves)]
-            for batch in file.iter_batches(_ROWS, columns=there):
-                yield {name: _values(batch, name) for name in wanted}
+        # Most logs are read to their end without a checkpoint, and reading JSON needs no Arrow.
+        from blizzard_core.delta_checkpoint import column_batches  # noqa: PLC0415  # see above
+
+        yield from column_batches(storage, path, size, wanted, _CERTAIN)
     except NotFound as error:
         raise _cleaned_up(where) from error
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise StateError(f"{where}: is not a readable checkpoint ({error}). {_REMEDY}") from error
-
-
-def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
-    """Return one column of the rows that have the kind; nulls where the checkpoint lacks it."""
-    kind, _, key = name.partition(".")
-    position = batch.schema.get_field_index(kind)
-    if position < 0:
-        return []
-    bodies = batch.column(position).drop_null()
-    if not key:
-        return bodies.to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types
-    field = bodies.type.get_field_index(key)
-    if field < 0:
-        return [None] * len(bodies)
-    values = bodies.flatten()[field]
-    if name in _CERTAIN:
-        values = values.cast(_CERTAIN[name][1])
-        if values.null_count:
-            raise ValueError(f"an action has no {name}")
-    return values.to_pylist()  # type: ignore[no-any-return]  # as above
 
 
 def columns_up_to(

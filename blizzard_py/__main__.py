@@ -258,11 +258,11 @@ def explain(config: Path, uri: str, as_json: bool) -> int:
     then the window, the statement and the outputs are shown. Exit codes: 0 whatever the answer, 1
     the state or a store cannot be read.
     """
-    from blizzard_py.app import inspection
     from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.explaining import explain
     from blizzard_py.explain import lines
 
-    found = inspection.explain(load_config(config), uri)
+    found = explain(load_config(config), uri)
     if as_json:
         print_json(found.to_json())
     else:

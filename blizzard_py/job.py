@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from blizzard_core.limits import DIRECTORIES, EXPANSION, LETTERS
 from blizzard_core.storage.protocol import StorageOptions
+from blizzard_core.text import utf8_name
 from blizzard_py.reading import Reading, ReadMarks
 
 if TYPE_CHECKING:
@@ -358,3 +359,8 @@ class IngestResult:
     rows_dropped: int = 0
     marks: tuple[ReadMarks, ...] = ()
     unexpected: tuple[UnexpectedField, ...] = ()
+
+
+def source_file_text(root: str, path: str) -> str:
+    """Return the ``_source_file`` of a file below ``root``, even if its name is not UTF-8."""
+    return utf8_name(f"{root}/{path}")

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from blizzard_core.errors import BlizzardError
 from blizzard_core.settings.document import Config
-from blizzard_py.app.queries.query_spec import Asks
-from blizzard_py.engines.lazy import LazyEngine, StoppableEngine
-from blizzard_py.formats.ndjson.fast.sandbox import compiled
-from blizzard_py.job import Engine, IngestJob, IngestResult
-
-
-def engine_lookup(config: Config, engine: Engine) -> Asks:
-    """Return how to ask where only the engine has a driver; `plan` gets its own Spark."""
-    if isinstance(engine, LazyEngine):
-        return engine.ask
-    return LazyEngine(partial(spark_engine, config, "blizzard-plan")).ask
+from blizzard_py.engines.lazy import StoppableEngine
+from blizzard_py.job import IngestJob, IngestResult
 
 
 class NoEngine:
@@ -39,6 +28,8 @@ def spark_engine(config: Config, app_name: str) -> StoppableEngine:
     from blizzard_py.engines.spark.gateway import quick_start_settings  # noqa: PLC0415  # see `LazyEngine`
 
     if any(pipeline.schema_.advanced.fast_path for pipeline in config.pipelines.values()):
+        from blizzard_py.formats.ndjson.fast.sandbox import compiled  # noqa: PLC0415  # as above
+
         compiled()  # where it does not load, the daemon's own log is where one looks
     conf = config.spark.conf
     return SparkEngine(

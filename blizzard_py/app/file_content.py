@@ -25,8 +25,9 @@ from blizzard_py.job import FieldSpec, IngestSettings, JobFile
 from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed, bounded
 from blizzard_py.lines.framing import Piece
+from blizzard_py.schema.field_specs import field_document
 from blizzard_py.schema.file_types import named_columns
-from blizzard_py.schema.types import arrow_type, field_document
+from blizzard_py.schema.types import arrow_type
 from blizzard_py.sources.context import SourceContext
 
 _TYPE_CHARACTERS = 200

@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -18,20 +17,15 @@ from blizzard_core.errors import BlizzardError, StorageError
 from blizzard_core.settings.document import Config
 from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.event_time import stream_to_json, watch_to_json
-from blizzard_py.app.new_fields import with_untaken
 from blizzard_py.app.request_listing import find_open_requests
-from blizzard_py.app.source_kinds import PlanOptions, kind_of
-from blizzard_py.app.validation import table_problems
-from blizzard_py.app.wiring import context_of, inferred_schema, source_pipeline, views
+from blizzard_py.app.source_kinds import PlanOptions
+from blizzard_py.app.wiring import context_of, inferred_schema, kind_of, source_pipeline, views
 from blizzard_py.dead_letters.counting import counted
-from blizzard_py.explain import Explanation, Located, explain_unmatched, locate
-from blizzard_py.ingest.inferred_schema import describe_schema
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.schema.types import field_spec
+from blizzard_py.schema.field_specs import field_spec
 from blizzard_py.selection.refused import refusals, refused_outputs
 from blizzard_py.slices.instants import stamp
 from blizzard_py.sources.cold_start import check_cold_start
-from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.story import way_out
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.last_error import last_error
@@ -39,42 +33,6 @@ from blizzard_py.state.skipped_rows import skipped_rows
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_query import spelling_changes
 from blizzard_py.state.stream_state import StreamState
-
-
-def explain(config: Config, uri: str) -> Explanation:
-    """Return the fate of the file at ``uri``. Raises `ConfigError` if it is no URI.
-
-    For a table or an API: ``pipeline/source`` is the next task of its window, ``pipeline/source#1``
-    another one, and ``pipeline/source#000000000016#0`` one of any window.
-    """
-    for name, pipeline in config.pipelines.items():
-        for source_name in pipeline.query_sources:
-            named, _, task = uri.partition("#")
-            if named == f"{name}/{source_name}":
-                parts = context_of(config, (name, source_name), NoEngine())
-                return explain_located(parts, Located(uri, parts.name, task, "names it", ()))
-    roots = {
-        f"{name}/{source_name}": source.source_uri
-        for name, pipeline in config.pipelines.items()
-        for source_name, source in pipeline.file_sources.items()
-    }
-    # Only this command needs what decodes files; a daemon imports this module, too.
-    from blizzard_py.app.file_content import with_content  # noqa: PLC0415  # see above
-
-    place = locate(uri, roots)
-    if place.source is None or place.path is None:
-        return explain_unmatched(place)
-    pipeline_name, _, source_name = place.source.partition("/")
-    parts = context_of(config, (pipeline_name, source_name), NoEngine())
-    return with_content(config, parts, with_untaken(config, parts, explain_located(parts, place)))
-
-
-def explain_located(parts: SourceContext, place: Located) -> Explanation:
-    """Return the fate of a file of the source. Raises `StateError`, `StorageError`."""
-    kind = kind_of(parts)
-    source = SourcePipeline(parts, kind.opener(parts)).source
-    with closing(source):
-        return kind.explain(parts, source, place)
 
 
 def schema(config: Config) -> tuple[dict[str, Any], list[str]]:
@@ -93,6 +51,8 @@ def schema(config: Config) -> tuple[dict[str, Any], list[str]]:
 
 
 def _schema_of(config: Config, name: str) -> dict[str, Any]:
+    from blizzard_py.ingest.inferred_schema import describe_schema  # noqa: PLC0415  # `status` needs none
+
     pipeline = config.pipelines[name]
     declared = tuple(map(field_spec, pipeline.fields))
     infers = pipeline.schema_.infer
@@ -130,6 +90,8 @@ def plan(
     moment = now or dt.datetime.now(dt.UTC)
     options = PlanOptions(config, moment, offline, everything)
     found, errors = _collect(config, partial(_plan_source, options))
+    from blizzard_py.app.validation import table_problems  # noqa: PLC0415  # `status` needs none
+
     problems, notes = ([], []) if offline else table_problems(config)
     errors += [*problems, *notes]
     chosen = [

@@ -11,7 +11,7 @@ from blizzard_core.settings.document import Config
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.app.operations import chosen_letters, live_context
 from blizzard_py.app.request_selector import close_letters
-from blizzard_py.app.submit import RequestOrder, RequestResult, Waits, submit_and_follow
+from blizzard_py.app.submit import RequestOrder, Waits, submit_and_follow
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.counting import lines_of
 from blizzard_py.dead_letters.reader import DeadLetter
@@ -19,6 +19,7 @@ from blizzard_py.edits.notes import current_user
 from blizzard_py.formats.names import format_of
 from blizzard_py.job import JobFile
 from blizzard_py.lines.failure import FileFailed
+from blizzard_py.requests.progress import RequestResult
 from blizzard_py.selection.letters import original
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.lines import read_records

@@ -17,7 +17,7 @@ from blizzard_py.formats.ndjson.unexpected import names_in
 from blizzard_py.ingest.inferred_schema import StoredSchema
 from blizzard_py.job import FieldSpec
 from blizzard_py.schema.difference import Difference, difference
-from blizzard_py.schema.types import field_document
+from blizzard_py.schema.field_specs import field_document
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.file_names import accepts
 from blizzard_py.sources.files.listing import listing_of

@@ -15,7 +15,6 @@ from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, Unread
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rename import Rename
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.selection.letters import original
 from blizzard_py.sources.context import SourceContext
 
 
@@ -39,6 +38,9 @@ def list_dead_letters(
 
     Of the source's file, also where a replay has written its record into one of its own.
     """
+    # What reads a letter's file; most commands of checkpoints need none of it.
+    from blizzard_py.selection.letters import original  # noqa: PLC0415  # see above
+
     for place in where:
         parts = context_of(config, place, NoEngine())
         for found in letters.objects(parts.stores.dlq, parts.letters_id, replayed=replayed):

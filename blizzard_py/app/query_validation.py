@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from blizzard_core.errors import BlizzardError, ConfigError, SourceError, StorageError
 from blizzard_core.settings.document import Config, PipelineSettings, QuerySettings
-from blizzard_py.app.engine import NoEngine, engine_lookup
+from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.plan import PROMISES
-from blizzard_py.app.queries.query_spec import query_spec_of
+from blizzard_py.app.queries.query_spec import engine_lookup, query_spec_of
 from blizzard_py.connections.placeholders import TO
 from blizzard_py.connections.protocol import SourceColumn
 from blizzard_py.connections.query_spec import QuerySpec

@@ -7,7 +7,7 @@ prints the outcome of each file from the request's report.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -18,7 +18,6 @@ from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.request_selector import preview
 from blizzard_py.app.submit import (
     RequestOrder,
-    RequestResult,
     Waits,
     request_of_order,
     submit_and_follow,
@@ -27,7 +26,8 @@ from blizzard_py.app.submit import (
 from blizzard_py.app.wiring import context_of, source_pipeline
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.requests.mailbox import Mailbox
-from blizzard_py.requests.report import ReportLine
+from blizzard_py.requests.progress import RequestResult
+from blizzard_py.requests.report import ReportLine, latest_lines
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.stale import current_state
@@ -128,27 +128,6 @@ def _previewed(parts: SourceContext, order: RequestOrder) -> Iterator[ReportLine
     with closing(source_pipeline(parts)) as found:
         for line in preview(parts, found.source, state, request):
             yield replace(line, state=would) if line.state == "taken" else line
-
-
-def latest_lines(lines: Iterable[ReportLine]) -> list[ReportLine]:
-    """Return of each file what was said of it last."""
-    last: dict[str, ReportLine] = {}
-    for line in lines:
-        before = last.get(line.path, line)
-        last[line.path] = _with_outcome(before, line)
-    return list(last.values())
-
-
-def _with_outcome(before: ReportLine, line: ReportLine) -> ReportLine:
-    state = line.state
-    if before.found_by and state == "ingested":
-        state = "replaced"
-    elif before.found_by and state in {"quarantined", "reported"}:
-        state = "kept"
-    elif state == "reported":
-        state = "left"
-    reason = line.reason or before.reason
-    return replace(line, state=state, reason=reason, before=before.before, found_by=before.found_by)
 
 
 def _blocked(parts: SourceContext, order: RequestOrder) -> str | None:

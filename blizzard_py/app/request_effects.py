@@ -14,8 +14,8 @@ import msgspec
 
 from blizzard_core.errors import StateError, UnitError
 from blizzard_py.app import value_ranges
+from blizzard_py.app.queries.source_kinds import unit_source
 from blizzard_py.app.request_selector import RequestSelector
-from blizzard_py.app.source_kinds import unit_source
 from blizzard_py.connections.query_spec import Units
 from blizzard_py.edits import unit_edits
 from blizzard_py.edits.checkpoint_store import EditRefused

@@ -10,16 +10,14 @@ from blizzard_core.errors import StateError
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
 from blizzard_py.app.engine import NoEngine
-from blizzard_py.app.reingest import latest_lines
-from blizzard_py.app.submit import RequestResult
 from blizzard_py.app.wiring import owner_context
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.notes import current_user
 from blizzard_py.requests.codec import RequestInvalid
 from blizzard_py.requests.document import Request
 from blizzard_py.requests.mailbox import Mailbox
-from blizzard_py.requests.progress import RequestState, is_over
-from blizzard_py.requests.report import ReportLine
+from blizzard_py.requests.progress import RequestResult, RequestState, is_over
+from blizzard_py.requests.report import ReportLine, latest_lines
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state
 

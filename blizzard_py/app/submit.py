@@ -33,7 +33,7 @@ from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.ingest.request_acceptance import decide_request, end_record
 from blizzard_py.requests.document import BRINGING, Kind, Request
 from blizzard_py.requests.mailbox import Mailbox
-from blizzard_py.requests.progress import RequestState
+from blizzard_py.requests.progress import RequestResult, RequestState, counts_text
 from blizzard_py.selection.ingested_since_request import first_after
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.context import SourceContext
@@ -70,20 +70,6 @@ class RequestOrder:
     options: Mapping[str, Any] = field(default_factory=dict)
     why: str = ""
     once_more: bool = field(default=True, kw_only=True)
-
-
-@dataclass(frozen=True, slots=True)
-class RequestResult:
-    """The end of a request: ``state`` as in `RequestState`, ``open`` if it was not accepted.
-
-    ``exit_code`` is that of the process that executed it here.
-    """
-
-    id: str
-    state: str
-    reason: str = ""
-    counts: Mapping[str, int] = field(default_factory=dict)
-    exit_code: int = 0
 
 
 def submit_and_follow(
@@ -228,11 +214,6 @@ def _result(request_id: str, known: RequestState | None) -> RequestResult:
     if known is None:
         return RequestResult(request_id, "open")
     return RequestResult(request_id, known.state, known.reason, known.counts)
-
-
-def counts_text(counts: Mapping[str, int]) -> str:
-    """Return the counts of a request as people read them."""
-    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
 def _owner(writer: Writer) -> str:

@@ -12,15 +12,16 @@ from blizzard_core.errors import NotFound, UnitError
 from blizzard_core.settings.document import Config
 from blizzard_py.app.configuration import source_of
 from blizzard_py.app.engine import NoEngine
+from blizzard_py.app.queries.source_kinds import unit_source
 from blizzard_py.app.request_effects import configured, look
-from blizzard_py.app.source_kinds import unit_source
-from blizzard_py.app.submit import RequestOrder, RequestResult, Waits, submit_and_follow
+from blizzard_py.app.submit import RequestOrder, Waits, submit_and_follow
 from blizzard_py.app.wiring import context_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetterObject, put_away
 from blizzard_py.edits import checkpoint_edit, unit_edits
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.requests.progress import RequestResult
 from blizzard_py.slices.instants import resolve
 from blizzard_py.slices.units.state import key_parts, unit_key
 from blizzard_py.slices.units.values import LONE

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from blizzard_core.errors import BlizzardError, ConfigError, StorageError
 from blizzard_core.settings.document import Config
@@ -22,6 +21,9 @@ from blizzard_py.ingest.inferred_schema import InferredSchema, StoredSchema
 from blizzard_py.job import IngestSettings
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.context import SourceContext
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def validate_pipelines(config: Config) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from blizzard_core.errors import WatermarkError
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.app.source_kinds import window_source
+from blizzard_py.app.queries.source_kinds import window_source
 from blizzard_py.edits.checkpoint_edit import set_columns
 from blizzard_py.ingest.request_acceptance import Applied, PageRequest, RequestRefused, SelectedPage
 from blizzard_py.requests.document import Request

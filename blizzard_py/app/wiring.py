@@ -9,14 +9,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from blizzard_core.checkpoint.writer_identity import TakeoverPolicy, allow_takeover
 from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.observability.metered_storage import Metered
-from blizzard_core.settings.document import AnySource, Config, PipelineSettings
+from blizzard_core.settings.document import AnySource, Config, PipelineSettings, QuerySettings
 from blizzard_core.settings.event_time import EMITTED_BATCH
 from blizzard_core.settings.formats import FORMATS_WITH_TYPES, LetterOptions
 from blizzard_core.settings.query_sources import TableSourceSettings
@@ -25,14 +23,12 @@ from blizzard_core.settings.tables import TEMPLATES, PartitionBy
 from blizzard_core.storage.null_storage import NullStorage
 from blizzard_core.storage.opening import open_private, open_source, open_storage
 from blizzard_core.storage.protocol import join
-from blizzard_py.app.engine import NoEngine, engine_lookup
-from blizzard_py.app.queries.query_spec import query_spec_of
-from blizzard_py.app.request_effects import effects_of
-from blizzard_py.app.source_kinds import kind_of
+from blizzard_py.app.engine import NoEngine
+from blizzard_py.app.source_kinds import FileKind, SharedFileKind, SourceKind
 from blizzard_py.engines.lazy import HasSession, LazyEngine, StoppableEngine
 from blizzard_py.formats.names import check_format
-from blizzard_py.ingest.inferred_schema import InferredSchema
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
+from blizzard_py.ingest.request_acceptance import RequestEffects
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import (
     AddedColumns,
@@ -48,12 +44,19 @@ from blizzard_py.job import (
     SqlSteps,
     UnexpectedField,
 )
-from blizzard_py.schema.types import field_spec
+from blizzard_py.schema.field_specs import field_spec
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.context import EventTimeQuery, SchemaHooks, SourceContext, Stores
 from blizzard_py.sources.files.lead_activity import LeadActivity
+from blizzard_py.sources.protocol import Source
 from blizzard_py.state.state_paths import STATE_FOLDER
 from blizzard_py.state.stream_query import fingerprint
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from blizzard_py.connections.query_spec import QuerySpec
+    from blizzard_py.ingest.inferred_schema import InferredSchema
 
 DLQ_FOLDER = join(STATE_FOLDER, "dlq")
 
@@ -147,9 +150,9 @@ def build(
 def views(config: Config) -> list[SourcePipeline]:
     """Return every source of every pipeline by itself, for inspection. Opens no connection."""
     return [
-        source_pipeline(context_of(config, (name, source), NoEngine()))
+        SourcePipeline(parts, kind_of(parts).opener(parts))
         for name, pipeline in config.pipelines.items()
-        for source in pipeline.sources
+        for parts in (context_of(config, (name, source), NoEngine()) for source in pipeline.sources)
     ]
 
 
@@ -176,6 +179,16 @@ def owner_context(config: Config, where: tuple[str, str], engine: Engine) -> Sou
     return context_of(config, where, engine)
 
 
+def kind_of(parts: SourceContext) -> SourceKind:
+    """Return the kind of the source with these parts."""
+    if parts.query_spec is None:
+        return SharedFileKind() if parts.members else FileKind()
+    # Sources of files need none of the connections.
+    from blizzard_py.app.queries.source_kinds import UnitKind, WindowKind  # noqa: PLC0415  # see above
+
+    return WindowKind() if parts.query_spec.units is None else UnitKind()
+
+
 def source_pipeline(
     parts: SourceContext,
     *,
@@ -191,8 +204,15 @@ def source_pipeline(
         admission=admission,
         jobs=_jobs_of(parts),
         requests_only=requests_only,
-        effects=partial(effects_of, parts),
+        effects=partial(_effects, parts),
     )
+
+
+def _effects(parts: SourceContext, source: Source[Any]) -> RequestEffects:
+    # Whatever only looks never needs what executes requests.
+    from blizzard_py.app.request_effects import effects_of  # noqa: PLC0415  # see above
+
+    return effects_of(parts, source)
 
 
 def _jobs_of(parts: SourceContext) -> Jobs:
@@ -275,12 +295,19 @@ def context_of(
             if isinstance(engine, LazyEngine)
             else None,
         ),
-        query_spec=None
-        if asks is None
-        else query_spec_of(config, pipeline, asks, engine_lookup(config, engine)),
+        query_spec=None if asks is None else _query_spec(config, pipeline, asks, engine),
         event_time=_event_time_query(config, pipeline, settings),
         watch=pipeline.watch_of(source_name),
     )
+
+
+def _query_spec(
+    config: Config, pipeline: PipelineSettings, source: QuerySettings, engine: Engine
+) -> QuerySpec:
+    # Sources of files need none of the connections.
+    from blizzard_py.app.queries.query_spec import engine_lookup, query_spec_of  # noqa: PLC0415  # see above
+
+    return query_spec_of(config, pipeline, source, engine_lookup(config, engine))
 
 
 def _event_time_query(
@@ -341,6 +368,8 @@ def _watchable(
     times = dict.fromkeys(watch.column for watch in watches if watch is not None)
 
     def checked(pipeline: str, ingest: IngestSettings) -> pa.Schema:
+        import pyarrow as pa  # noqa: PLC0415  # for this check alone
+
         found = columns(pipeline, ingest)
         kinds = {field.name: field.type for field in found}
         problems = [
@@ -359,4 +388,7 @@ def inferred_schema(
     name: str, pipeline: PipelineSettings, stores: Stores, source: CommonSource
 ) -> InferredSchema:
     """Return where a pipeline's inferred columns are kept and made, by files of ``source``."""
+    # Declared columns need nothing of it.
+    from blizzard_py.ingest.inferred_schema import InferredSchema  # noqa: PLC0415  # see above
+
     return InferredSchema(name, pipeline, stores.source, stores.sink, time.time, source.file_format)

@@ -8,7 +8,7 @@ import click
 
 from blizzard_core.cli import print_table
 from blizzard_core.text import counted, in_utc, printable
-from blizzard_py.app.source_kinds import kind_of
+from blizzard_py.app.wiring import kind_of
 from blizzard_py.edits.checkpoint_store import Stored
 from blizzard_py.edits.rebuild import BatchDecision, Rebuilt
 from blizzard_py.ingest.source_pipeline import SourcePipeline

@@ -14,7 +14,7 @@ import yaml
 
 from blizzard_core.cli import Trouble, print_error, print_table
 from blizzard_core.text import counted, in_utc, printable
-from blizzard_py.app.submit import counts_text
+from blizzard_py.requests.progress import counts_text
 from blizzard_py.slices.notation import short_text
 from blizzard_py.state.stream_state import moment
 

@@ -24,8 +24,9 @@ from blizzard_core.text import counted, iso, printable
 
 if TYPE_CHECKING:
     from blizzard_py.app.request_listing import ListedRequest
-    from blizzard_py.app.submit import RequestResult, Waits
+    from blizzard_py.app.submit import Waits
     from blizzard_py.requests.document import Request
+    from blizzard_py.requests.progress import RequestResult
     from blizzard_py.requests.report import ReportLine
 
 

@@ -34,10 +34,8 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 from zoneinfo import ZoneInfo
-
-import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.placeholders import Values
@@ -45,7 +43,10 @@ from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, Nulls, ReadTask, Window
 
-Rows: TypeAlias = pa.RecordBatch | bytes | BadRecord
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Rows: TypeAlias = "pa.RecordBatch | bytes | BadRecord"
 ColumnKind = Literal["time", "date", "number", "text", "other"]
 
 

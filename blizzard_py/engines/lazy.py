@@ -10,13 +10,14 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from blizzard_core.log import get_logger
 from blizzard_py.job import Engine, IngestJob, IngestResult, IngestSettings
 from blizzard_py.reading import Access
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _CANCEL_INTERVAL_SECS = 0.1
 

@@ -7,11 +7,13 @@ are loaded when a source needs them, with their libraries.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from blizzard_core.settings.formats import AvroOptions, FileFormat, FormatSettings
 from blizzard_py.formats.optional_package import optional_package
-from blizzard_py.formats.protocol import Format
+
+if TYPE_CHECKING:  # it brings Arrow along
+    from blizzard_py.formats.protocol import Format
 
 _MODULES = {
     "csv": "blizzard_py.formats.csv.files",

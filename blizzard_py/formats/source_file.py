@@ -7,11 +7,10 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.text import utf8_name
-from blizzard_py.formats.protocol import Format
 from blizzard_py.job import JobFile, RowSchema
 from blizzard_py.lines.archives.members import MemberStream, member_streams
 from blizzard_py.lines.codecs.names import ZIP_ENDING, ZIP_MAGICS, Codec
@@ -20,6 +19,9 @@ from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import ArchiveFound, FileFailed
 from blizzard_py.lines.framing import Piece, RefusedRecord
 from blizzard_py.lines.source import ObjectRanges
+
+if TYPE_CHECKING:  # it brings Arrow along
+    from blizzard_py.formats.protocol import Format
 
 
 class SourceFile:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 
@@ -38,11 +38,13 @@ from blizzard_core.settings.schema import RESCUED, FieldSettings
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.text import counted
 from blizzard_py.job import FieldSpec, RowSchema, UnexpectedField
-from blizzard_py.schema.evolution import Takes, evolved
+from blizzard_py.schema.field_specs import field_document, field_spec
 from blizzard_py.schema.inference import Inference, Inferred, Rules
-from blizzard_py.schema.types import field_document, field_spec
 from blizzard_py.sources.files.sampling import add_sample, chosen
-from blizzard_py.state.state_paths import STATE_FOLDER
+from blizzard_py.state.state_paths import schema_path
+
+if TYPE_CHECKING:
+    from blizzard_py.schema.evolution import Takes
 
 # The most tries if others change the file meanwhile.
 _TRIES = 10
@@ -102,11 +104,6 @@ class StoredSchema:
             found.inferred_ts,
             found.added or {},
         )
-
-
-def schema_path(pipeline: str) -> str:
-    """Return where the file is, below the table."""
-    return f"{STATE_FOLDER}/{pipeline}_schema.json"
 
 
 def describe_schema(
@@ -178,6 +175,8 @@ class InferredSchema:
 
         Raises `StateError`, `StorageError`; `Conflict` where others change the file all the time.
         """
+        from blizzard_py.schema.evolution import evolved  # noqa: PLC0415  # it brings Arrow along
+
         for last in (*[False] * _TRIES, True):
             stored, version = self._versioned(schema.fields)
             columns = self.combine(stored)

@@ -13,6 +13,7 @@ is read. One request ingests files at a time, the one that was accepted first.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 from blizzard_core.errors import (
     Cancelled,
@@ -71,14 +72,17 @@ class RequestRunner:
     def __init__(
         self,
         mailbox: Mailbox,
-        effects: RequestEffects,
+        effects: Callable[[], RequestEffects],
         name: str,
         clock: Callable[[], float],
         monotonic: Callable[[], float],
     ) -> None:
-        """``clock`` gives epoch seconds for people; ``monotonic`` decides when to look."""
+        """Create the runner; ``effects`` are made with the first request, for they load much.
+
+        ``clock`` gives epoch seconds for people; ``monotonic`` decides when to look.
+        """
         self._mailbox = mailbox
-        self._effects = effects
+        self._make_effects = effects
         self._clock = clock
         self._monotonic = monotonic
         self._heard: str | None = None
@@ -87,6 +91,14 @@ class RequestRunner:
         # The error that cut the last look short.
         self.error: StorageError | None = None
         self._log = get_logger(source=name)
+
+    @cached_property
+    def _effects(self) -> RequestEffects:
+        return self._make_effects()
+
+    @property
+    def _has_effects(self) -> bool:
+        return "_effects" in vars(self)
 
     def is_called(self) -> bool:
         """Return whether there may be new requests. Never raises: the next poll will."""
@@ -97,7 +109,8 @@ class RequestRunner:
 
     def close(self) -> None:
         """Stop background reading."""
-        self._effects.close()
+        if self._has_effects:
+            self._effects.close()
 
     def attend(
         self, state: SourceState, save: Callable[[SourceState], SourceState], epoch: int
@@ -111,7 +124,8 @@ class RequestRunner:
         state = self._look(state, save)
         for _ in range(_PAGES_AT_ONCE):
             running = first_running(state.work.requests)
-            self._effects.keep_for(running)
+            if running or self._has_effects:
+                self._effects.keep_for(running)
             if not running or any(file.request == running for file in state.work.queue):
                 break
             try:

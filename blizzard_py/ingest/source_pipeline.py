@@ -24,6 +24,7 @@ So the same code handles errors and crashes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from blizzard_core.checkpoint import document as checkpoint
@@ -115,7 +116,7 @@ class SourcePipeline(SourceView):
             if effects is None
             else RequestRunner(
                 Mailbox(parts.stores.sink, parts.id),
-                effects(self.source),
+                partial(effects, self.source),
                 parts.name,
                 self._clock,
                 parts.monotonic,

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from blizzard_core.limits import LINE_BYTES, RAW_BYTES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 CHUNK_BYTES = 2 << 20
 

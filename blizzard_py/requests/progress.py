@@ -141,3 +141,22 @@ def open_of(requests: Mapping[str, RequestState]) -> dict[str, RequestState]:
     """Return the requests that are not over, in the order of acceptance."""
     known = sorted(requests.items(), key=lambda item: item[1].seq)
     return {each: state for each, state in known if not is_over(state.state)}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestResult:
+    """The end of a request: ``state`` as in `RequestState`, ``open`` if it was not accepted.
+
+    ``exit_code`` is that of the process that executed it here.
+    """
+
+    id: str
+    state: str
+    reason: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    exit_code: int = 0
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Return the counts of a request as people read them."""
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())

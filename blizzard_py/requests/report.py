@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import StateError
@@ -89,3 +89,24 @@ def lines_of(raw: bytes, where: str) -> Iterator[ReportLine]:
         except StateError as error:
             raise invalid(str(error)) from error
         yield decode(ReportLine, document, where, _REMEDY)
+
+
+def latest_lines(lines: Iterable[ReportLine]) -> list[ReportLine]:
+    """Return of each file what was said of it last."""
+    last: dict[str, ReportLine] = {}
+    for line in lines:
+        before = last.get(line.path, line)
+        last[line.path] = _with_outcome(before, line)
+    return list(last.values())
+
+
+def _with_outcome(before: ReportLine, line: ReportLine) -> ReportLine:
+    state = line.state
+    if before.found_by and state == "ingested":
+        state = "replaced"
+    elif before.found_by and state in {"quarantined", "reported"}:
+        state = "kept"
+    elif state == "reported":
+        state = "left"
+    reason = line.reason or before.reason
+    return replace(line, state=state, reason=reason, before=before.before, found_by=before.found_by)

@@ -42,8 +42,8 @@ from blizzard_core.limits import (
 from blizzard_core.settings.schema import FieldType
 from blizzard_py.job import FieldSpec
 from blizzard_py.schema.column_names import can_be_struct, is_odd
+from blizzard_py.schema.field_specs import field_document
 from blizzard_py.schema.file_types import united
-from blizzard_py.schema.types import field_document
 
 MAX_DECIMAL_DIGITS = 38
 

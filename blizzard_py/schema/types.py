@@ -1,6 +1,6 @@
-"""The schema in its three forms: settings, read schema, written schema.
+"""The schema as it is read and as it is written.
 
-The last two differ for types that ``pyarrow.json`` cannot read, or does not read strictly enough. A
+The two differ for types that ``pyarrow.json`` cannot read, or does not read strictly enough. A
 date and base64 are read as strings, an epoch as a decimal, a ``float32`` as a double;
 `kernels.columns` converts them. The reader has no type for any JSON, for maps and for types that
 contain these. The read schema leaves them out, and `kernels.extract` takes them from the lines.
@@ -13,17 +13,10 @@ do not declare it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
 
 import pyarrow as pa
 
-from blizzard_core.settings.schema import (
-    RESCUED,
-    FieldSettings,
-    FieldType,
-    TypeSettings,
-    decimal_digits,
-)
+from blizzard_core.settings.schema import RESCUED, FieldType
 from blizzard_py.job import FieldSpec
 
 # Decimal digits behind the point of an epoch in this unit, down to microseconds. Eighteen
@@ -49,54 +42,6 @@ _READ_AS: dict[FieldType, pa.DataType] = {
     "binary": pa.string(),
     "float32": pa.float64(),
 }
-
-
-def field_spec(settings: FieldSettings) -> FieldSpec:
-    """Return a column as configured."""
-    return _spec(settings.name, settings)
-
-
-def _spec(name: str, settings: TypeSettings) -> FieldSpec:
-    kind, precision, scale = settings.type, 0, 0
-    if kind.startswith("decimal"):
-        precision, scale = decimal_digits(kind)
-        kind = "decimal"
-    children = [_spec(field.name, field) for field in settings.fields or ()]
-    children += [_spec("element", settings.items)] if settings.items else []
-    children += [_spec("value", settings.values)] if settings.values else []
-    return FieldSpec(
-        name,
-        cast("FieldType", kind),  # the settings admit no other
-        settings.nullable,
-        tuple(children),
-        precision,
-        scale,
-        settings.unit,
-        settings.coerce,
-    )
-
-
-def field_document(spec: FieldSpec) -> dict[str, Any]:
-    """Return the entry of ``schema.fields`` for a column, the inverse of `field_spec`."""
-    return {"name": spec.name, **_type_document(spec)}
-
-
-def _type_document(spec: FieldSpec) -> dict[str, Any]:
-    decimal = f"decimal({spec.precision},{spec.scale})"
-    found: dict[str, Any] = {"type": decimal if spec.type == "decimal" else spec.type}
-    if not spec.nullable:
-        found["nullable"] = False
-    if spec.unit != "iso":
-        found["unit"] = spec.unit
-    if spec.coerce:
-        found["coerce"] = True
-    if spec.type == "struct":
-        found["fields"] = [field_document(child) for child in spec.children]
-    elif spec.type in ("list", "map"):
-        inner = _type_document(spec.children[0])
-        key = "items" if spec.type == "list" else "values"
-        found[key] = inner["type"] if len(inner) == 1 else inner
-    return found
 
 
 def arrow_type(spec: FieldSpec) -> pa.DataType:

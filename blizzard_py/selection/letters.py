@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from blizzard_core.errors import BlizzardError, NotFound
 from blizzard_core.settings.formats import LetterOptions
@@ -17,7 +18,6 @@ from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
 from blizzard_py.formats.letters.header import unread_column
 from blizzard_py.formats.names import format_of
-from blizzard_py.formats.protocol import Format
 from blizzard_py.job import ROWS_UNKNOWN, JobFile, RowSchema
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.sources.context import SourceContext
@@ -30,6 +30,9 @@ from blizzard_py.state.record_names import (
     stem_of,
     stem_prefix,
 )
+
+if TYPE_CHECKING:  # it brings Arrow along
+    from blizzard_py.formats.protocol import Format
 
 # How much of records may wait in memory for being written, and how large their files get.
 RECORD_FILE_BYTES = 64 << 20

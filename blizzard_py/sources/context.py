@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blizzard_core.errors import BlizzardError
 from blizzard_core.settings.document import ErrorSettings
@@ -15,11 +15,13 @@ from blizzard_core.settings.sources import CommonSource, SourceSettings
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.name_range import NameRange
-from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.job import Engine, FieldSpec, IngestSettings, UnexpectedField
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.meter import BatchLimits, Meter
 from blizzard_py.state.source_state import Identity
+
+if TYPE_CHECKING:  # sources of files need none of the connections
+    from blizzard_py.connections.query_spec import QuerySpec
 
 
 @dataclass(frozen=True, slots=True)

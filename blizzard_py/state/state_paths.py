@@ -86,3 +86,8 @@ def checkpoints(sink: Storage) -> tuple[str, ...]:
         )
     except NotFound:  # a local table that nothing was written to yet
         return ()
+
+
+def schema_path(pipeline: str) -> str:
+    """Return where a pipeline's inferred columns are kept, below the table."""
+    return f"{STATE_FOLDER}/{pipeline}_schema.json"

@@ -16,9 +16,10 @@ HEAVY = {
     "adlfs", "aiobotocore", "boto3", "deltalake", "duckdb", "fsspec", "gcsfs", "httpx", "numpy",
     "pandas", "prometheus_client", "pyarrow", "pydantic", "pyspark", "rich.console", "s3fs",
     "structlog", "wasmtime", "yaml",
+    "blizzard_py.connections", "blizzard_py.sources.tables", "blizzard_py.kernels",
 }  # fmt: skip
 # What `status` needs of it for files on local disks: settings, logs and digests of a checkpoint.
-READING = {"numpy", "prometheus_client", "pydantic", "structlog", "yaml", "pyarrow", "rich.console"}
+READING = {"numpy", "prometheus_client", "pydantic", "structlog", "yaml", "rich.console"}
 HELP = """
 import json, sys
 import click

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from blizzard_core.errors import BlizzardError, StateError, StorageError
 from blizzard_core.storage.protocol import is_hidden, order_key
 from blizzard_core.watermark.paths import split
-from blizzard_py.app.submit import RequestOrder, RequestResult, Waits, submit_request
+from blizzard_py.app.submit import RequestOrder, Waits, submit_request
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.edits import checkpoint_edit
@@ -19,6 +19,7 @@ from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild, Rebuilt
 from blizzard_py.edits.rename import Rename
 from blizzard_py.requests.mailbox import Mailbox
+from blizzard_py.requests.progress import RequestResult
 from tests.simulation import adaptor, check, manual_changes, ranges
 from tests.simulation.engine import ROWS
 from tests.simulation.faults import Shot

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from blizzard_core.errors import NotFound
-from blizzard_py.app.reingest import latest_lines
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import is_over
+from blizzard_py.requests.report import latest_lines
 from blizzard_py.state.checkpoint_file import read_state
 from tests.simulation import adaptor
 from tests.simulation.faults import Faults

@@ -10,11 +10,10 @@ from typing import Any
 from blizzard_core.errors import Unavailable
 from blizzard_core.handover.groups import Group
 from blizzard_core.settings.sources import MetadataColumn
-from blizzard_py.app.reingest import latest_lines
 from blizzard_py.app.request_selector import preview
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.requests.progress import RequestState
-from blizzard_py.requests.report import ReportLine
+from blizzard_py.requests.report import ReportLine, latest_lines
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state
 from tests.support.published_groups import groups_of

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from blizzard_py.app.reingest import latest_lines
 from blizzard_py.app.request_effects import fingerprint_of
 from blizzard_py.app.request_selector import preview
 from blizzard_py.app.wiring import source_pipeline
@@ -18,7 +17,7 @@ from blizzard_py.explain.location import Located
 from blizzard_py.requests.document import Kind, Request
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState
-from blizzard_py.requests.report import ReportLine
+from blizzard_py.requests.report import ReportLine, latest_lines
 from blizzard_py.selection.ingested_since_request import first_after
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state

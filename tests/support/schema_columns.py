@@ -6,9 +6,7 @@ from typing import Any
 
 from blizzard_core.settings.schema import FieldSettings
 from blizzard_py.job import FieldSpec
-from blizzard_py.schema.types import (
-    field_spec,
-)
+from blizzard_py.schema.field_specs import field_spec
 
 
 def column(name: str, kind: Any, **more: Any) -> FieldSpec:

@@ -44,7 +44,7 @@ from blizzard_py.connections.placeholders import (
 from blizzard_py.connections.protocol import ReadSelection, SourceConnection, WindowSplit
 from blizzard_py.connections.unit_comparisons import with_end_before
 from blizzard_py.reading import Access, Window
-from blizzard_py.schema.types import field_spec
+from blizzard_py.schema.field_specs import field_spec
 from blizzard_py.slices.instants import is_moving
 
 if TYPE_CHECKING:  # a daemon connects only when it polls

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, TypeAlias
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config, PipelineSettings, QuerySettings
+from blizzard_py.app.engine import spark_engine
 from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.units import units_of
 from blizzard_py.connections.drivers import connect
 from blizzard_py.connections.protocol import ReadSelection, SourceConnection
 from blizzard_py.connections.query_spec import QuerySpec
+from blizzard_py.engines.lazy import LazyEngine
+from blizzard_py.job import Engine
 from blizzard_py.reading import Access
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 # Answers statements where only the engine has a driver.
-Asks: TypeAlias = Callable[[Access, str], pa.Table]
+Asks: TypeAlias = "Callable[[Access, str], pa.Table]"
+
+
+def engine_lookup(config: Config, engine: Engine) -> Asks:
+    """Return how to ask where only the engine has a driver; `plan` gets its own Spark."""
+    if isinstance(engine, LazyEngine):
+        return engine.ask
+    return LazyEngine(partial(spark_engine, config, "blizzard-plan")).ask
 
 
 def query_spec_of(

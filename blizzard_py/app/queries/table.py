@@ -23,7 +23,7 @@ from blizzard_py.connections.sql.conditions import closed, window_where
 from blizzard_py.connections.sql.statements import plain_identifier, without_end
 from blizzard_py.connections.unit_comparisons import end_problems, with_dates, with_end_before
 from blizzard_py.reading import Access, Window
-from blizzard_py.schema.types import field_spec
+from blizzard_py.schema.field_specs import field_spec
 
 # Databases whose windows are one condition in their own SQL.
 _DIALECTS = frozenset({"postgresql", "mysql", "sqlite"})

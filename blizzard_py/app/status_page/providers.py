@@ -22,7 +22,7 @@ from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.opening import open_private, open_source, open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.text import iso
-from blizzard_py.app.inspection import explain_located
+from blizzard_py.app.explaining import explain_located
 from blizzard_py.app.status_page.commands import source_commands, story_commands
 from blizzard_py.app.status_page.history import SourceHistory
 from blizzard_py.explain import Explanation, explain_unmatched, locate

@@ -9,7 +9,7 @@ from __future__ import annotations
 from blizzard_core.text import counted
 from blizzard_py.commands.starter.sample import Sample
 from blizzard_py.commands.starter.yaml_text import commented, flow, quoted
-from blizzard_py.schema.types import field_document
+from blizzard_py.schema.field_specs import field_document
 
 
 def configuration(source_uri: str, table_uri: str, found: Sample) -> str:

@@ -31,7 +31,7 @@ from blizzard_py.connections.protocol import (
 )
 from blizzard_py.connections.sql.connection import SqlConnection
 from blizzard_py.reading import Access, BoundKind
-from blizzard_py.schema.types import field_document
+from blizzard_py.schema.field_specs import field_document
 
 _TEXT_TIMES = frozenset({"sqlite", "csv", "json", "excel"})
 _SETTLE_SECS = 60.0

@@ -27,13 +27,12 @@ from blizzard_py.edits.rename.documents import (
     without_batches,
 )
 from blizzard_py.ingest.group_publishing import GroupManifests
-from blizzard_py.ingest.inferred_schema import schema_path
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, state_from_json
 from blizzard_py.state.committers import applied_groups
 from blizzard_py.state.fence_record import FenceFile
 from blizzard_py.state.source_state import Identity, SourceState, checkpoint_path
-from blizzard_py.state.state_paths import StatePaths, checkpoints
+from blizzard_py.state.state_paths import StatePaths, checkpoints, schema_path
 
 # Files that a refusal names.
 _EXAMPLES = 3

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from blizzard_core.handover.groups import UNIT_COLUMN
 from blizzard_core.settings.sources import MetadataColumn
-from blizzard_core.text import utf8_name
+from blizzard_py.job import source_file_text
 
 _MICROS = 1_000_000
 
@@ -24,11 +24,6 @@ _TYPES: dict[MetadataColumn, pa.DataType] = {
     "_source_line": pa.int64(),
     "_ingested_at": pa.timestamp("us", tz="UTC"),
 }
-
-
-def source_file_text(root: str, path: str) -> str:
-    """Return the ``_source_file`` of a file below ``root``, even if its name is not UTF-8."""
-    return utf8_name(f"{root}/{path}")
 
 
 class Metadata:

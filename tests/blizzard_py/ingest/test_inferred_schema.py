@@ -18,7 +18,8 @@ from blizzard_core.errors import SchemaConflict, SchemaUnknown, StateError
 from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.ingest.inferred_schema import InferredSchema, StoredSchema, schema_path
+from blizzard_py.ingest.inferred_schema import InferredSchema, StoredSchema
+from blizzard_py.state.state_paths import schema_path
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import MemoryStorage
 from tests.support.scenario import Scenario, ndjson

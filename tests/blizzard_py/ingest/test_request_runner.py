@@ -22,11 +22,12 @@ from blizzard_py.app import submit as wired
 from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.request_effects import fingerprint_of
 from blizzard_py.app.request_listing import cancel_request, find_requests
-from blizzard_py.app.submit import RequestOrder, RequestResult, Waits, submit_and_follow
+from blizzard_py.app.submit import RequestOrder, Waits, submit_and_follow
 from blizzard_py.app.wiring import owner_context
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.requests.mailbox import Mailbox
+from blizzard_py.requests.progress import RequestResult
 from tests.support.memory_store import Died
 from tests.support.mortal_disk import Mortal
 from tests.support.unit_shop import ID, WHERE, UnitShop

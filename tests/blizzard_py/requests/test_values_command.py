@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from blizzard_py.app import inspection
+from blizzard_py.app.explaining import explain
 from tests.support.direct_engine import DirectEngine
 from tests.support.table_shop import WHERE, Shop
 
@@ -87,11 +88,11 @@ def test_json_names_request_and_parts_and_explain_knows_them(shop: Shop) -> None
     [request] = told["requests"]
     parts = [line["path"] for line in told["files"]]
     assert parts == [f"{request}-{number:06}#0" for number in range(3)]
-    found = inspection.explain(shop.config(), f"{'/'.join(WHERE)}#{parts[1]}")
+    found = explain(shop.config(), f"{'/'.join(WHERE)}#{parts[1]}")
     assert found.verdict == "ingested"
     assert found.outputs
     odd = parts[1].replace("000001#", "000099#")
-    assert inspection.explain(shop.config(), f"{'/'.join(WHERE)}#{odd}").verdict == "missing"
+    assert explain(shop.config(), f"{'/'.join(WHERE)}#{odd}").verdict == "missing"
 
 
 def test_a_column_of_text_is_refused_by_name(shop: Shop) -> None:

@@ -11,9 +11,9 @@ import pytest
 from blizzard_core.errors import SchemaConflict
 from blizzard_core.limits import INFERRED_LEVELS, INFERRED_VALUES, STRUCT_FIELDS
 from blizzard_py.job import FieldSpec
+from blizzard_py.schema.field_specs import field_document
 from blizzard_py.schema.file_types import named_columns, united
 from blizzard_py.schema.inference import Inference, Rules
-from blizzard_py.schema.types import field_document
 
 
 def column(kind: pa.DataType) -> FieldSpec:

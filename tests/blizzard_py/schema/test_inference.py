@@ -18,8 +18,8 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.formats.ndjson.columns import RecordSchema
 from blizzard_py.formats.ndjson.parse import LineParser
+from blizzard_py.schema.field_specs import field_document, field_spec
 from blizzard_py.schema.inference import Inference, Inferred, Rules
-from blizzard_py.schema.types import field_document, field_spec
 from blizzard_py.sources.files.sampling import chosen, first_records
 from tests.support.memory_store import MemoryStorage
 

@@ -8,14 +8,8 @@ import pyarrow as pa
 import pytest
 
 from blizzard_core.settings.schema import FieldSettings
-from blizzard_py.schema.types import (
-    arrow_type,
-    field_document,
-    field_spec,
-    is_extracted,
-    read_schema,
-    table_schema,
-)
+from blizzard_py.schema.field_specs import field_document, field_spec
+from blizzard_py.schema.types import arrow_type, is_extracted, read_schema, table_schema
 from tests.support.schema_columns import column
 
 UTC = pa.timestamp("us", tz="UTC")

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from blizzard_core.settings.schema import FieldSettings
-from blizzard_py.schema.types import arrow_type, field_spec
+from blizzard_py.schema.field_specs import field_spec
+from blizzard_py.schema.types import arrow_type
 from blizzard_py.streaming.source import blank
 
 TYPES = [

@@ -11,6 +11,7 @@ import pytest
 
 from blizzard_core.errors import ColdStartRefused, ConfigError, Unavailable
 from blizzard_py.app import inspection
+from blizzard_py.app.explaining import explain
 from blizzard_py.app.files_by_source import files_by_source
 from blizzard_py.app.operations import rename_of, watermark_columns
 from blizzard_py.app.query_validation import validate_query_sources
@@ -78,15 +79,15 @@ def test_explain_tells_window_statement_and_outputs(shop: Shop) -> None:
     shop.execute("INSERT INTO orders VALUES (1, '1.5', '')")
     shop.run()
     shop.execute("INSERT INTO orders VALUES (2, '1.5', '')")
-    waits = inspection.explain(shop.config(), "orders/erp")
+    waits = explain(shop.config(), "orders/erp")
     assert (waits.verdict, waits.uri) == ("pending", "000000000001#0")
     assert waits.task is not None
     assert waits.task.window == {"after": {"id": 1}, "up_to": {"id": 2}}
     assert "SELECT" in (waits.task.statement or "")
-    done = inspection.explain(shop.config(), "orders/erp#000000000000#0")
+    done = explain(shop.config(), "orders/erp#000000000000#0")
     assert done.verdict == "ingested"
     assert done.outputs
-    assert inspection.explain(shop.config(), "orders/erp#000000000009#0").verdict == "missing"
+    assert explain(shop.config(), "orders/erp#000000000009#0").verdict == "missing"
 
 
 def test_query_source_refuses_to_ingest_files_by_name(shop: Shop) -> None:

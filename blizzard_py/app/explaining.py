@@ -1,0 +1,49 @@
+"""The fate of one file or task, for people. Writes nothing."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from blizzard_core.settings.document import Config
+from blizzard_py.app.engine import NoEngine
+from blizzard_py.app.wiring import context_of, kind_of
+from blizzard_py.explain import Explanation, Located, explain_unmatched, locate
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.sources.context import SourceContext
+
+
+def explain(config: Config, uri: str) -> Explanation:
+    """Return the fate of the file at ``uri``. Raises `ConfigError` if it is no URI.
+
+    For a table or an API: ``pipeline/source`` is the next task of its window, ``pipeline/source#1``
+    another one, and ``pipeline/source#000000000016#0`` one of any window.
+    """
+    for name, pipeline in config.pipelines.items():
+        for source_name in pipeline.query_sources:
+            named, _, task = uri.partition("#")
+            if named == f"{name}/{source_name}":
+                parts = context_of(config, (name, source_name), NoEngine())
+                return explain_located(parts, Located(uri, parts.name, task, "names it", ()))
+    roots = {
+        f"{name}/{source_name}": source.source_uri
+        for name, pipeline in config.pipelines.items()
+        for source_name, source in pipeline.file_sources.items()
+    }
+    # Only this command needs what decodes files; the status page imports this module, too.
+    from blizzard_py.app.file_content import with_content  # noqa: PLC0415  # see above
+    from blizzard_py.app.new_fields import with_untaken  # noqa: PLC0415  # see above
+
+    place = locate(uri, roots)
+    if place.source is None or place.path is None:
+        return explain_unmatched(place)
+    pipeline_name, _, source_name = place.source.partition("/")
+    parts = context_of(config, (pipeline_name, source_name), NoEngine())
+    return with_content(config, parts, with_untaken(config, parts, explain_located(parts, place)))
+
+
+def explain_located(parts: SourceContext, place: Located) -> Explanation:
+    """Return the fate of a file of the source. Raises `StateError`, `StorageError`."""
+    kind = kind_of(parts)
+    source = SourcePipeline(parts, kind.opener(parts)).source
+    with closing(source):
+        return kind.explain(parts, source, place)

@@ -31,12 +31,10 @@ def spark_engine(config: Config, app_name: str) -> StoppableEngine:
         from blizzard_py.formats.ndjson.fast.sandbox import compiled  # noqa: PLC0415  # as above
 
         compiled()  # where it does not load, the daemon's own log is where one looks
-    conf = config.spark.conf
-    return SparkEngine(
-        config.spark.master,
-        conf if computes_in_driver(config) else quick_start_settings(conf),
-        app_name,
-    )
+    master, conf = config.spark.master, config.spark.conf
+    if computes_in_driver(config):
+        return SparkEngine(master, conf, app_name)
+    return SparkEngine(master, quick_start_settings(conf), app_name, "tasks")
 
 
 def computes_in_driver(config: Config) -> bool:

@@ -1,8 +1,11 @@
 """Java's archive of the classes that Spark loads. A JVM maps it instead of reading the jars.
 
 Half of the CPU time of a start of Spark goes into reading and checking classes. The image is built
-with an archive (`blizzard_py.app.class_archive`). On another machine the first JVM that ends by
+with archives (`blizzard_py.app.class_archive`). On another machine the first JVM that ends by
 itself writes one, after its daemon has ended.
+
+A driver that only hands out tasks has an archive of its own. It is 67 MB of memory, and that of a
+driver with queries is 170 MB.
 
 Java compares the archive with its own build and with the jars, and ignores one that does not fit.
 It writes the head last, so an unfinished one is recognised. Nothing here is a reason to fail.
@@ -17,29 +20,38 @@ import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import pyspark
+
+# The classes that a driver loads: those of tasks alone, or of queries as well.
+Classes: TypeAlias = Literal["tasks", "queries"]
 
 # Words in a JVM's options by which the user, or a test, decides about archives.
 _DECIDED = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare")
 # Java says on stdout what does not fit, which may be the result of a command.
 _QUIET = "-Xlog:cds*=off"
+# Else Java moves the archive to a random address: it writes to every page of 170 MB, which are then
+# memory of this process alone.
+_IN_PLACE = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-def archive_options(given: str, environment: Mapping[str, str]) -> list[str]:
+def archive_options(
+    given: str, environment: Mapping[str, str], classes: Classes = "queries"
+) -> list[str]:
     """Return the options by which a JVM uses an archive, or writes one when it ends.
 
     None if the user's options, ``given``, already say something about it, and if no archive can be
     found or written.
     """
-    name = None if any(word in given for word in _DECIDED) else archive_name(environment)
+    name = None if any(word in given for word in _DECIDED) else archive_name(environment, classes)
     if name is None:
         return []
     own = _own_folder(environment)
     for folder in (image_folder(), own):
         if is_complete(folder / name):
-            return [f"-XX:SharedArchiveFile={folder / name}", _QUIET]
+            return [f"-XX:SharedArchiveFile={folder / name}", *_IN_PLACE, _QUIET]
     try:
         own.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:
@@ -47,7 +59,7 @@ def archive_options(given: str, environment: Mapping[str, str]) -> list[str]:
     return [f"-XX:ArchiveClassesAtExit={own / name}", _QUIET] if os.access(own, os.W_OK) else []
 
 
-def archive_name(environment: Mapping[str, str]) -> str | None:
+def archive_name(environment: Mapping[str, str], classes: Classes) -> str | None:
     """Return the file name for this Java and these jars; None if there is no Java."""
     home = environment.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else Path(shutil.which("java") or "")
@@ -59,7 +71,7 @@ def archive_name(environment: Mapping[str, str]) -> str | None:
         facts = [(str(file), file.stat().st_size, int(file.stat().st_mtime)) for file in files]
     except OSError:
         return None
-    return f"spark-classes-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}.jsa"
+    return f"spark-{classes}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}.jsa"
 
 
 def image_folder() -> Path:

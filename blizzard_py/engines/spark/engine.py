@@ -20,6 +20,7 @@ from blizzard_core.errors import Cancelled, EngineError, PipelineStopped
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import join, order_key
 from blizzard_py.engines.spark import jdbc
+from blizzard_py.engines.spark.class_archive import Classes
 from blizzard_py.engines.spark.deduplication import without_duplicates
 from blizzard_py.engines.spark.failures import (
     FAILURES,
@@ -69,11 +70,17 @@ class SparkEngine:
     """
 
     def __init__(
-        self, master: str, conf: Mapping[str, str] | None = None, app_name: str = "blizzard"
+        self,
+        master: str,
+        conf: Mapping[str, str] | None = None,
+        app_name: str = "blizzard",
+        classes: Classes = "queries",
     ) -> None:
+        """Create the engine; ``classes`` are those that its driver is expected to load."""
         self._master = master
         self._conf = dict(conf or {})
         self._app_name = app_name
+        self._classes = classes
         self._lock = threading.Lock()
         self._session: Session | None = None
         self._running: dict[str, RunningJob] = {}
@@ -172,7 +179,7 @@ class SparkEngine:
 
     def _open(self) -> Session:
         if not is_connect(self._master):
-            return open_driver(self._master, self._conf, self._app_name)
+            return open_driver(self._master, self._conf, self._app_name, self._classes)
         # Loading the client of a server takes longer than everything else.
         from blizzard_py.engines.spark.connect import open_connect  # noqa: PLC0415  # see above
 

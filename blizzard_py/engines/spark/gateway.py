@@ -25,7 +25,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from blizzard_core.log import get_logger
-from blizzard_py.engines.spark.class_archive import archive_options
+from blizzard_py.engines.spark.class_archive import Classes, archive_options
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
@@ -75,7 +75,7 @@ def _user_options(conf: Mapping[str, str], environment: Mapping[str, str]) -> st
     return " ".join([*given, *(environment.get(name, "") for name in variables)])
 
 
-def open_gateway(conf: Mapping[str, str], scratch: Path) -> Any:
+def open_gateway(conf: Mapping[str, str], scratch: Path, classes: Classes = "queries") -> Any:
     """Return the JVM of this process, started with ``conf`` if there is none.
 
     Its stderr goes to our log: the JVM's own output is not JSON and would break readers of the log.
@@ -92,7 +92,7 @@ def open_gateway(conf: Mapping[str, str], scratch: Path) -> Any:
     try:
         # In a directory that the next start removes: a killed process leaves its settings behind.
         folder = tempfile.TemporaryDirectory(dir=scratch)
-        with folder as name, _submit_arguments(_files(Path(name), conf, scratch)):
+        with folder as name, _submit_arguments(_files(Path(name), conf, scratch, classes)):
             options = {"stderr": write_end, "start_new_session": True}
             gateway = launch_gateway(None, options)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
     finally:
@@ -101,13 +101,13 @@ def open_gateway(conf: Mapping[str, str], scratch: Path) -> Any:
     return gateway
 
 
-def _files(folder: Path, conf: Mapping[str, str], scratch: Path) -> Path:
+def _files(folder: Path, conf: Mapping[str, str], scratch: Path, classes: Classes) -> Path:
     """Write the JVM's settings to a directory of this user alone; return Spark's settings file."""
     log4j = folder / "log4j2.properties"
     log4j.write_text(_LOG4J)
     # The user's options come last and take precedence.
     options = [
-        *archive_options(_user_options(conf, os.environ), os.environ),
+        *archive_options(_user_options(conf, os.environ), os.environ, classes),
         *shlex.split(conf.get(_DEFAULT_JAVA_OPTIONS, "")),
         f"-Dlog4j2.configurationFile={log4j.as_uri()}",
         f"-Djava.io.tmpdir={scratch}",

@@ -25,6 +25,7 @@ import blizzard_core
 import blizzard_py
 from blizzard_core.errors import EngineError
 from blizzard_core.log import get_logger
+from blizzard_py.engines.spark.class_archive import Classes
 from blizzard_py.engines.spark.failures import reason_of
 from blizzard_py.engines.spark.gateway import (
     JAVA_OPTIONS,
@@ -103,17 +104,22 @@ class Session(Protocol):
 class DriverSession:
     """A `Session` with its driver in a JVM of this process."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self.spark = spark
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+
+    @functools.cached_property
+    def spark(self) -> SparkSession:
+        """The session for making queries; most batches make none, and it loads 2,000 classes."""
+        return SparkSession(self._context)
 
     def parallelism(self) -> int:
         """Return the number of parallel tasks by the current executors."""
-        return self.spark.sparkContext.defaultParallelism
+        return self._context.defaultParallelism
 
     @contextlib.contextmanager
     def job(self, job: IngestJob, pool: str) -> Iterator[IngestJob]:
         """Set job group, pool and credentials as properties of the thread until the job ends."""
-        context, group = self.spark.sparkContext, job.output_prefix
+        context, group = self._context, job.output_prefix
         context.setJobGroup(group, f"ingest {group}", interruptOnCancel=True)
         context.setLocalProperty(_POOL, pool)
         try:
@@ -127,15 +133,15 @@ class DriverSession:
 
     def reports(self, run: NumberedFunction, count: int, parts: int) -> list[str]:
         """Return the reports by a job of Spark's core, without a plan."""
-        return run_numbered(self.spark.sparkContext, run, count, parts)
+        return run_numbered(self._context, run, count, parts)
 
     def interrupt(self, group: str) -> None:
         """Interrupt tasks, which ends their Python workers."""
-        self.spark.sparkContext.cancelJobGroup(group)
+        self._context.cancelJobGroup(group)
 
     def tasks_done(self, group: str) -> list[float]:
         """Return the shares from Spark's own tracker, which forgets jobs long after they ended."""
-        tracker = self.spark.sparkContext.statusTracker()
+        tracker = self._context.statusTracker()
         found = [tracker.getJobInfo(job) for job in sorted(tracker.getJobIdsForGroup(group))]
         shares = []
         for stages in (list(info.stageIds) for info in found if info is not None):
@@ -149,7 +155,7 @@ class DriverSession:
         """Return whether the JVM answers and its context has not failed."""
         try:
             # Spark's own flag; the Python flag is only set by stop().
-            return not self.spark.sparkContext._jsc.sc().isStopped()  # noqa: SLF001  # no public name
+            return not self._context._jsc.sc().isStopped()  # noqa: SLF001  # no public name
         except (Py4JError, OSError, AttributeError):
             return False
 
@@ -158,12 +164,14 @@ class DriverSession:
         with contextlib.suppress(Py4JError, OSError), warnings.catch_warnings():
             # pyspark warns of a JVM that is gone; that case is handled here.
             warnings.simplefilter("ignore", RuntimeWarning)
-            self.spark.stop()
+            (self.spark if "spark" in vars(self) else self._context).stop()
         if not answers():
             forget_gateway()
 
 
-def open_driver(master: str, conf: Mapping[str, str], app_name: str) -> DriverSession:
+def open_driver(
+    master: str, conf: Mapping[str, str], app_name: str, classes: Classes
+) -> DriverSession:
     """Return a new session with this package on its executors.
 
     Local workers run this interpreter. Executors of a cluster need Python with this package's
@@ -190,11 +198,11 @@ def open_driver(master: str, conf: Mapping[str, str], app_name: str) -> DriverSe
     try:
         with _preserve_interrupt_handler():
             all_conf = {**dict(conf_of_all.getAll()), **wanted}
-            gateway = open_gateway(all_conf, _scratch().path)
+            gateway = open_gateway(all_conf, _scratch().path, classes)
             conf_of_all.set(SECRETS_PROPERTY, "handed with each job")  # keeps it out of event logs
             context = SparkContext(conf=conf_of_all, gateway=gateway)
             log_hanging_up(context)
-            session = DriverSession(SparkSession(context))
+            session = DriverSession(context)
         if not is_local(master):
             # Executors fetch it with their first task, new executors later.
             context.addPyFile(str(zipped_packages(_scratch().path)))

@@ -8,12 +8,18 @@ loaded memory.
 Spark's own daemon loads nothing, because a fork leaves threads behind and libraries may start some.
 The libraries that are loaded here start none (`masters` configures pyarrow's allocator); a test
 checks it.
+
+Without a worker for some seconds the daemon ends, for it holds 100 MB. Spark starts it again with
+its next task.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import socket
+import sys
 
 from pyspark import daemon
 
@@ -21,6 +27,9 @@ from blizzard_py.engines.spark.worker import prepare_worker
 
 # The module that Spark imports in a worker; it is then already loaded.
 _WORKER = "pyspark.worker"
+
+# Spark ends a worker that was idle for a minute.
+_LOOK_SECS = 5.0
 
 serve_task = daemon.worker
 
@@ -40,7 +49,36 @@ def serve(sock: socket.socket, authenticated: bool) -> int:
     return serve_task(sock, authenticated) if sock.recv(1, socket.MSG_PEEK) else 1
 
 
+def end_without_workers(interval: float = _LOOK_SECS) -> None:
+    """End this process once it has had no worker for one to two intervals, in seconds."""
+    seen = True
+
+    def look(*_signal: object) -> None:
+        nonlocal seen
+        if not (seen or _has_children()):
+            signal.setitimer(signal.ITIMER_REAL, 0)  # no signal while Python ends
+            sys.exit()
+        seen = _has_children()
+
+    def forked() -> None:
+        nonlocal seen
+        seen = True
+
+    os.register_at_fork(after_in_parent=forked)
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, interval, interval)
+
+
+def _has_children() -> bool:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
+
+
 if __name__ == "__main__":
     load()
+    end_without_workers()
     daemon.worker = serve
     daemon.manager()

@@ -40,7 +40,7 @@ class Metadata:
         self._columns = tuple(columns)
         self._unit_column = unit_column
         self._source_uri = source_uri
-        self._started = pa.scalar(round(started_ts * _MICROS), _TYPES["_ingested_at"])
+        self._started = round(started_ts * _MICROS)
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema with the columns."""
@@ -73,7 +73,8 @@ class Metadata:
         if "_source_line" in self._columns:
             values["_source_line"] = pa.array(lines, pa.int64())
         if "_ingested_at" in self._columns:
-            values["_ingested_at"] = pa.repeat(self._started, table.num_rows)
+            started = pa.scalar(self._started, _TYPES["_ingested_at"])
+            values["_ingested_at"] = pa.repeat(started, table.num_rows)
         added = [values[name] for name in self._columns]
         if self._unit_column:
             added.append(pa.repeat(unit, table.num_rows))

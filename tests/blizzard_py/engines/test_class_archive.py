@@ -27,7 +27,7 @@ def put(archive: Path, content: bytes = b"\xa8\xab\x0b\xf0 classes", mode: int =
 
 
 def named(environment: dict[str, str]) -> str:
-    name = archive_name(environment)
+    name = archive_name(environment, "queries")
     assert name is not None
     return name
 

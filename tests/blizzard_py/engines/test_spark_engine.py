@@ -10,7 +10,11 @@ import itertools
 import json
 import logging
 import os
+import select
+import signal
 import socket
+import subprocess
+import sys
 import time
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -37,6 +41,7 @@ from blizzard_py.job import IngestJob, Place, StagedOutput
 from blizzard_py.kernels.merge import MergeTask, merge_tasks
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, lines
 from tests.support.pipe import Pipe
+from tests.support.scenario import ROOT
 
 
 @pytest.fixture
@@ -81,6 +86,45 @@ def test_a_signal_to_the_process_group_does_not_reach_the_jvm(
 ) -> None:
     gateway = spark_engine.session().sparkContext._gateway  # noqa: SLF001  # no public name
     assert os.getpgid(gateway.proc.pid) != os.getpgid(0)
+
+
+# A daemon like Spark's, with one worker that ends with its standard input.
+DAEMON = """
+import os, signal
+from blizzard_py.engines.spark.worker_daemon import end_without_workers
+
+end_without_workers(0.05)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+if os.fork() == 0:
+    os.read(0, 1)
+    os._exit(0)
+while True:
+    signal.pause()
+"""
+
+
+def test_the_daemon_of_workers_ends_after_the_last_of_them() -> None:
+    command = [sys.executable, "-c", DAEMON]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT) as running:
+        with pytest.raises(subprocess.TimeoutExpired):
+            running.wait(1.0)  # twenty looks
+        assert running.stdin is not None
+        running.stdin.close()
+        assert running.wait(60.0) == 0
+
+
+def test_spark_starts_an_ended_daemon_of_workers_again(spark_engine: SparkEngine) -> None:
+    def daemon_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"result": [str(os.getppid())]})
+
+    frame = spark_engine.session().range(0, 1, 1, 1).mapInArrow(daemon_of, REPORTS)
+    first = int(frame.collect()[0]["result"])
+    ended = os.pidfd_open(first)
+    os.kill(first, signal.SIGTERM)
+    assert select.select([ended], [], [], 60.0)[0]
+    os.close(ended)
+    assert int(frame.collect()[0]["result"]) != first
 
 
 def test_a_worker_that_spark_lets_go_ends_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:

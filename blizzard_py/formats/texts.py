@@ -30,10 +30,10 @@ from blizzard_py.schema.types import EPOCH_SCALES
 
 _NAIVE = pa.timestamp("us")
 _UTC = pa.timestamp("us", tz="UTC")
-_NONE = pa.scalar(None, pa.string())
-_NO_TIME = pa.scalar(None, _NAIVE)
+_NONE = pa.nulls(1, pa.string())[0]  # see `time_formats`
+_NO_TIME = pa.nulls(1, _NAIVE)[0]
 # Arrow reads the listed changes of a zone, not the rule that goes on behind them.
-_ARROW_KNOWS_UNTIL = pa.scalar(dt.datetime(2037, 1, 1), _NAIVE)  # noqa: DTZ001  # a local time
+_ARROW_KNOWS_UNTIL = dt.datetime(2037, 1, 1)  # noqa: DTZ001  # a local time
 _MICROSECOND = dt.timedelta(microseconds=1)
 _EPOCH_PRECISION = 38
 _INTEGERS = frozenset({"int32", "int64"})

@@ -19,10 +19,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
+from py4j import protocol  # type: ignore[import-untyped]  # ships no types
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # as above
 from pyspark import SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
+from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from blizzard_core.log import get_logger
 from blizzard_py.engines.spark.class_archive import Classes, archive_options
@@ -85,6 +87,12 @@ def open_gateway(conf: Mapping[str, str], scratch: Path, classes: Classes = "que
     the daemon, which lets the running job finish. When the daemon is gone, the JVM's standard input
     is closed and the JVM ends.
     """
+    # They load pyspark's test helpers and pandas, 30 MB, and no call passes values of numpy.
+    protocol.INPUT_CONVERTER[:] = [
+        each
+        for each in protocol.INPUT_CONVERTER
+        if not isinstance(each, NumpyArrayConverter | NumpyScalarConverter)
+    ]
     running = SparkContext._gateway  # noqa: SLF001 (a stopped context leaves its JVM there)
     if running is not None:
         return running

@@ -109,8 +109,14 @@ class DriverSession:
 
     @functools.cached_property
     def spark(self) -> SparkSession:
-        """The session for making queries; most batches make none, and it loads 2,000 classes."""
-        return SparkSession(self._context)
+        """The session for making queries, made at first use: it loads 3,000 classes.
+
+        Most batches make no query. Raises `EngineError`.
+        """
+        try:
+            return SparkSession(self._context)
+        except (PySparkException, Py4JError, OSError) as error:
+            raise EngineError(f"spark.master {self._context.master}: {reason_of(error)}") from None
 
     def parallelism(self) -> int:
         """Return the number of parallel tasks by the current executors."""

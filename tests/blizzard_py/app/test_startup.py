@@ -324,7 +324,7 @@ def test_a_driver_starts_quickly_and_user_options_win(
     mine = {"spark.driver.defaultJavaOptions": "-XX:+UseParallelGC"}
     assert quick_start_settings(mine) == mine
     told = quick_start_settings({"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"})
-    gateway._files(tmp_path, told, tmp_path)  # noqa: SLF001  # what the JVM is told, of which the last counts
+    gateway._files(tmp_path, told, tmp_path, "tasks")  # noqa: SLF001  # what the JVM is told, of which the last counts
     options = (tmp_path / "jvm.options").read_text().splitlines()
     assert [one for one in options if "Tiered" in one] == [
         '"-XX:TieredStopAtLevel=1"',

@@ -418,7 +418,7 @@ def test_large_task_data_leaves_no_temporary_file(spark_engine: SparkEngine) -> 
 def test_a_half_started_session_does_not_block_the_next(
     world: IngestJobHarness, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a cluster that goes away between the context and the package sent to it."""
+    """As with a JVM that goes away between the context and the first query."""
     world.put("a.ndjson", lines(1))
     spark_engine.stop()
     with monkeypatch.context() as patch:

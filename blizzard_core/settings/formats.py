@@ -366,6 +366,8 @@ FORMATS: tuple[type[FormatOptions], ...] = (
 )
 # Those of which letters are rows of `LetterOptions`.
 FORMATS_WITH_TYPES = (AvroOptions, BinaryFileOptions, ParquetOptions, OrcOptions, ExcelOptions)
+# Those of which letters of tables need more than a line of NDJSON.
+FORMATS_OF_TABLE_LETTERS = (*FORMATS_WITH_TYPES, CsvOptions, XmlOptions)
 FormatSettings: TypeAlias = Annotated[
     Annotated[NdjsonOptions, Tag("ndjson")]
     | Annotated[JsonOptions, Tag("json")]

@@ -13,13 +13,14 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from blizzard_core.settings.formats import LetterOptions
+from blizzard_core.settings.formats import FORMATS_WITH_TYPES, LetterOptions
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.letters.header import contents_of, header_of, unread_column
 from blizzard_py.formats.letters.reading import parsed
 from blizzard_py.formats.names import format_of as file_format_of
 from blizzard_py.formats.ndjson.lines import NdjsonFormat
-from blizzard_py.formats.protocol import NO_OFFSET, Decoder, OpenFile, Parsed, RecordBytes
+from blizzard_py.formats.protocol import NO_OFFSET, Decoder, Format, OpenFile, Parsed, RecordBytes
+from blizzard_py.formats.text_letters import TextLetterFormat
 from blizzard_py.formats.typed_rows import TypedFormat
 from blizzard_py.job import RowSchema
 from blizzard_py.lines.failure import FileFailed, bounded
@@ -73,9 +74,11 @@ class LetterFormat:
         return self.options
 
 
-def format_of(options: LetterOptions) -> LetterFormat:
+def format_of(options: LetterOptions) -> Format:
     """Return the format of letters of another format."""
-    return LetterFormat(options)
+    if isinstance(options.of, FORMATS_WITH_TYPES):
+        return LetterFormat(options)
+    return TextLetterFormat(options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.errors import SourceError, Unavailable
-from blizzard_core.settings.formats import FORMATS_WITH_TYPES, FormatSettings
+from blizzard_core.limits import ROW_BYTES
+from blizzard_core.settings.formats import (
+    FORMATS_WITH_TYPES,
+    CsvOptions,
+    FormatSettings,
+    XmlOptions,
+)
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.connections.lakes.bounds import plain_selection
 from blizzard_py.connections.lakes.directory import DirectoryConnection
@@ -34,6 +40,7 @@ from blizzard_py.connections.lakes.locations import StorageCache, storage_option
 from blizzard_py.connections.lakes.window import RowWindow, mask
 from blizzard_py.connections.lakes.window_rows import check_unchanged
 from blizzard_py.connections.protocol import ReadSelection, Rows
+from blizzard_py.formats.letters.header import text_header
 from blizzard_py.formats.names import check_format, format_of
 from blizzard_py.formats.protocol import BadRecord, SourceRows, TableDecoder
 from blizzard_py.formats.source_file import SourceFile
@@ -214,8 +221,9 @@ def _has_lines(options: FormatSettings) -> bool:
 
 def _refused(record: RefusedRecord, options: FormatSettings) -> SourceRows:
     """Return a record that is too long. Its beginning alone might be a valid line."""
-    head = record.head + b"\0" if _has_lines(options) else record.head
-    bad = BadRecord(0, record.offset, record.length, head, record.reason)
+    bad = BadRecord.of(record)
+    if _has_lines(options):
+        bad = replace(bad, head=bad.head + b"\0")
     return SourceRows(pa.schema([]), [], bad=[bad])
 
 
@@ -270,8 +278,9 @@ class _RowChoice:
 class _Letters:
     """Records that are no rows, for their letters.
 
-    Lines of JSON are left to the line parser. Rows of formats with types are letters already. Other
-    text might be another row to a replay, so it gets words before it and stays bad.
+    Lines of JSON are left to the line parser. Rows of formats with types are letters already. A
+    whole record of text has a header, by which a replay knows its format. Of another one there is
+    only a beginning, or nothing at all; it gets words before it and stays bad.
     """
 
     driver: str
@@ -283,6 +292,9 @@ class _Letters:
             return bad.head.replace(b"\n", b" ") + b"\n"
         if bad.header and isinstance(self.options, FORMATS_WITH_TYPES):
             return replace(bad, index=0)
+        is_text = isinstance(self.options, CsvOptions | XmlOptions)
+        if is_text and len(bad.head) == bad.length <= ROW_BYTES:
+            return replace(bad, index=0, offset=0, header=text_header(bad.header))
         return self._text(bad.reason, f"{bad.reason}: ".encode() + bad.head)
 
     def unusable(self, found: SourceRows, columns: Sequence[str]) -> BadRecord:

@@ -6,7 +6,8 @@
      "calendars": {"at": ["unknown"]}, "unread": ["note"]}
 
 ``columns`` have the types of the file. ``unread`` names its other columns, which the letters lack;
-it is true if they are too many to be named. Formats may have other members.
+it is true if they are too many to be named. Formats may have other members. Records of a table of
+texts have ``around`` instead: what their file says around its records, such as the header of CSV.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.job import RowSchema
 
-_KIND, ROWS, SHEET = "letters", "rows", "sheet"
+_KIND, ROWS, SHEET, TEXT = "letters", "rows", "sheet", "text"
 # Names beyond these bytes are left out, since each letter has the header.
 _NAMES_BYTES = 32 << 10
 
@@ -38,8 +39,20 @@ def header_of(line: bytes) -> Mapping[str, Any] | None:
         found = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    is_header = isinstance(found, dict) and found.get(_KIND) in {ROWS, SHEET}
+    is_header = isinstance(found, dict) and found.get(_KIND) in {ROWS, SHEET, TEXT}
     return found if is_header else None
+
+
+def text_header(around: bytes) -> bytes:
+    """Return a header of kind `TEXT`."""
+    return header_text(TEXT, {"around": around.decode("utf-8", "surrogateescape")})
+
+
+def around_of(line: bytes) -> bytes | None:
+    """Return what a header of kind `TEXT` has around its records; None for another line."""
+    header = header_of(line) or {}
+    around = header.get("around") if header.get(_KIND) == TEXT else None
+    return around.encode("utf-8", "surrogateescape") if isinstance(around, str) else None
 
 
 def unread_column(line: bytes, schema: RowSchema) -> str:

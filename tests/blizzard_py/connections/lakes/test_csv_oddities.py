@@ -106,8 +106,7 @@ def test_an_open_quote_costs_its_line_alone(
     (tmp_path / "a.csv").write_bytes(f"id,v\n{data}".replace("\n", newline).encode())
     rows, lines = read(tmp_path, ID, V)
     assert rows == [(name, value.replace("\n", newline)) for name, value in good]
-    reason = "csv row, a quote in it is never closed: "
-    assert [line.decode().removeprefix(reason) for line in lines] == bad
+    assert [line.decode() for line in lines] == bad
 
 
 @pytest.mark.parametrize("data", ['5" x\n3\n', '5" x\n3', '"2"\n5" x'])
@@ -123,8 +122,8 @@ def test_no_utf8_in_a_ragged_row_is_one_bad_row(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(text)
     rows, bad = read(tmp_path, ID, V)
     assert sorted(bad) == [
-        b"csv row, not valid UTF-8: 2,\xff",
-        b"csv row, not valid UTF-8: 4,\xc3",
-        b"csv row, not valid UTF-8: caf\xe9,2,3",
+        b"2,\xff",
+        b"4,\xc3",
+        b"caf\xe9,2,3",
     ]
     assert rows == [("1", "é"), ("3", "€")]

@@ -112,13 +112,17 @@ def read(form: str, folder: Path, columns: tuple[str, ...], fields: tuple[FieldS
     window = Window({}, up_to, {}, inclusive=False, nulls_first=True)
     tasks = connection.tasks(window, WindowSplit())
     return [
-        # The words of this reason have changed. A record that is no row is never read again.
-        some.head.replace(b"not valid UTF-8", b"not UTF-8") + b"\n"
+        # Its letter has changed. A record that is no row is never read again.
+        _letter(some).replace(b"not valid UTF-8", b"not UTF-8") + b"\n"
         if isinstance(some, BadRecord)
         else some
         for task in tasks
         for some in source.reader(source.access, task.spec, source.fields)
     ]
+
+
+def _letter(bad: BadRecord) -> bytes:
+    return f"csv row, {bad.reason}: ".encode() + bad.head if bad.header else bad.head
 
 
 def recorded(form: str, data: bytes, folder: Path) -> dict[str, Any]:

@@ -323,7 +323,8 @@ def _event_time_query(
 def _check_table(
     config: Config, pipeline: str, engine: LazyEngine, settings: IngestSettings
 ) -> None:
-    # A daemon whose sources are idle never needs what reads a table's log.
+    engine.start_in_background()  # a batch follows, and reading the table's log takes a while
+    # A daemon whose sources are idle never needs what reads it.
     from blizzard_py.app.table_check import check_table  # noqa: PLC0415  # see above
 
     found = config.pipelines[pipeline]

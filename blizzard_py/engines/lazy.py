@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from blizzard_core.errors import BlizzardError
 from blizzard_core.log import get_logger
 from blizzard_py.job import Engine, IngestJob, IngestResult, IngestSettings
 from blizzard_py.reading import Access
@@ -32,6 +33,9 @@ class HasSession(Protocol):
 
 class StoppableEngine(Engine, HasSession, Protocol):
     """An engine with resources that are held until it is stopped."""
+
+    def start(self) -> None:
+        """Get ready for the first job. Raises `ConfigError`, `EngineError`."""
 
     def ask(self, access: Access, statement: str) -> pa.Table:
         """Return the complete result of a query; for databases that only the engine can reach."""
@@ -79,6 +83,7 @@ class LazyEngine:
         self._users = 0
         self._uses = 0
         self._waiting: Timer | None = None
+        self._starting: threading.Thread | None = None
 
     def ingest(self, job: IngestJob) -> IngestResult:
         """See `Engine.ingest`."""
@@ -89,6 +94,18 @@ class LazyEngine:
         finally:
             del self._ended[job.output_prefix]
             ended.set()
+
+    def start_in_background(self) -> None:
+        """Start the engine in a thread, where a job is sure to follow; it meets a failure again."""
+        with self._making:
+            if self._made is not None or self._starting is not None:
+                return
+            self._starting = threading.Thread(target=self._start, name="engine-start", daemon=True)
+            self._starting.start()
+
+    def _start(self) -> None:
+        with contextlib.suppress(BlizzardError), self._in_use() as engine:
+            engine.start()
 
     def ask(self, access: Access, statement: str) -> pa.Table:
         """See `StoppableEngine.ask`."""
@@ -122,6 +139,8 @@ class LazyEngine:
 
     def stop(self) -> None:
         """Stop the engine if there is one."""
+        if self._starting is not None:
+            self._starting.join()
         with self._making:
             made, self._made = self._made, None
         if made is not None:

@@ -129,6 +129,10 @@ class SparkEngine:
         """Return the complete result of a query by Spark's JDBC source. Starts Spark."""
         return jdbc.query(self.session(), access)(statement)
 
+    def start(self) -> None:
+        """See `StoppableEngine.start`."""
+        self._opened()
+
     def cancel(self, output_prefix: str) -> None:
         """Cancel the job with that prefix and wait until `ingest` has returned."""
         with self._lock:

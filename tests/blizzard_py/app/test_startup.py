@@ -108,6 +108,14 @@ class Recording:
         self.running: dict[str, threading.Event] = {}
         self.stopped = 0
         self.released = 0
+        self.started, self.may_start = threading.Event(), threading.Event()
+        self.failures: list[EngineError] = []
+
+    def start(self) -> None:
+        self.started.set()
+        assert self.may_start.wait(60)
+        if self.failures:
+            raise self.failures.pop()
 
     def ingest(self, job: IngestJob) -> IngestResult:
         cancelled = self.running[job.output_prefix] = threading.Event()
@@ -152,6 +160,21 @@ def test_the_engine_is_made_once_with_the_first_job() -> None:
     late.stop()
     late.stop()
     assert engine.stopped == 1
+
+
+def test_an_engine_starts_in_the_background_and_stops_afterwards() -> None:
+    engine, made = Recording(), list[Recording]()
+    engine.failures = [EngineError("no Java")]  # the job meets it again, or does not
+    late = LazyEngine(counted(engine, made))
+    late.start_in_background()
+    late.start_in_background()
+    assert engine.started.wait(60)
+    stopping = threading.Thread(target=late.stop)
+    stopping.start()
+    assert engine.stopped == 0
+    engine.may_start.set()
+    stopping.join(60)
+    assert (made, engine.stopped) == ([engine], 1)
 
 
 def test_an_engine_that_cannot_be_made_fails_that_job_only() -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -27,6 +27,7 @@ from blizzard_core.json_text import json_value, written_value
 from blizzard_core.log import get_logger
 from blizzard_core.storage.opening import normalize_uri
 from blizzard_core.storage.protocol import Entry, Storage, listed, read_each
+from blizzard_core.threads import ThreadPool
 
 LOG = "_delta_log"
 COMMIT = re.compile(rf"{LOG}/(\d{{20}})\.json")
@@ -355,7 +356,7 @@ def newest_transactions(storage: Storage, concurrency: int) -> dict[str, int]:
     except NotFound:  # a local directory that nothing was written to yet
         return found
     last = max([tail.version, *(version_of(entry.path) for entry in tail.commits)])
-    with ThreadPoolExecutor(concurrency) as pool:
+    with ThreadPool(concurrency) as pool:
         for columns in columns_up_to(storage, last, TRANSACTION, pool, tail, ("txn",)):
             found |= transactions_in(columns)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from blizzard_core.signals import stop_on_signals
 from blizzard_core.storage.clock import StoreClock, elapsed
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
+from blizzard_core.threads import ThreadPool
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.discard import DiscardRefused, DiscardResult
@@ -66,7 +67,7 @@ FOOTERS_PER_WORKER = 4
 def build(config: Config) -> Iterator[list[TablePipeline]]:
     """Build the pipelines of all tables with one limited thread pool. Opens no connection."""
     threads = config.global_.advanced.total_concurrency * FOOTERS_PER_WORKER
-    with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="footer") as pool:
+    with ThreadPool(max_workers=threads, thread_name_prefix="footer") as pool:
         yield [table_pipeline(table, pool) for table in tables_of(config)]
 
 

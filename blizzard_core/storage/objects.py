@@ -12,7 +12,6 @@ import asyncio
 import datetime as dt
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, Self, TypeVar, cast
 
@@ -21,6 +20,7 @@ from blizzard_core.limits import PAGE_KEYS
 from blizzard_core.storage.failures import bucket_missing, wrap_error
 from blizzard_core.storage.protocol import Entry, ListingPage, Range, join, order_key
 from blizzard_core.storage.ranges import Ranges
+from blizzard_core.threads import ThreadPool
 
 T = TypeVar("T")
 
@@ -220,7 +220,7 @@ class ObjectStorage:
             for page in self.list_range(f"{folder}/", f"{folder}0")  # "0" follows "/"
             for entry in page.entries
         ]
-        with ThreadPoolExecutor(max_workers=_DELETIONS) as pool:
+        with ThreadPool(max_workers=_DELETIONS) as pool:
             list(pool.map(self.delete, doomed))
         return len(doomed)
 

@@ -17,12 +17,12 @@ fsspec file system by listing below the root and filtering.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from typing import BinaryIO, Protocol, TypeAlias
 
 from blizzard_core.errors import NotFound, StorageError
+from blizzard_core.threads import ThreadPool
 
 # ``after < path < until``, both exclusive; no ``until`` means no end.
 Range: TypeAlias = tuple[str, str | None]
@@ -205,7 +205,7 @@ def read_each(
             return None
 
     remaining = iter(paths)
-    with ThreadPoolExecutor(max_workers=concurrency) as pool:
+    with ThreadPool(max_workers=concurrency) as pool:
         while chunk := list(islice(remaining, concurrency)):
             for found in pool.map(read, chunk):
                 if found is not None:

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from blizzard_core.limits import FIRST_PAGE_KEYS
 from blizzard_core.storage.protocol import Entry, Listing, ListingPage, Range, order_key
+from blizzard_core.threads import ThreadPool
 from blizzard_core.watermark.progress import Gap
 
 # Returns the end of the names to skip together with a path; None: do not skip it.
@@ -124,7 +124,7 @@ def list_gaps(
     parts: list[Listed] = []
     count = at = 0
     width = 1 if len(gaps) > concurrency * _ROUNDS_WITHOUT_PROBE else concurrency
-    with ThreadPoolExecutor(max_workers=min(concurrency, len(gaps))) as pool:
+    with ThreadPool(max_workers=min(concurrency, len(gaps))) as pool:
         while at < len(gaps):
             alone = [(gap,) for gap in gaps[at : min(at + width, len(gaps)) - 1]]
             runs = [*alone, gaps[at + len(alone) :]]

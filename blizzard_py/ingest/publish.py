@@ -27,12 +27,12 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
 from blizzard_core.errors import NotFound
 from blizzard_core.storage.protocol import Storage, join
+from blizzard_core.threads import ThreadPool
 from blizzard_py.state.batch import PlannedOutput
 from blizzard_py.state.journal_tally import millis_of
 from blizzard_py.state.state_paths import StatePaths
@@ -133,5 +133,5 @@ def _each(
 ) -> list[T]:
     if not outputs:
         return []
-    with ThreadPoolExecutor(max_workers=min(concurrency, len(outputs))) as pool:
+    with ThreadPool(max_workers=min(concurrency, len(outputs))) as pool:
         return list(pool.map(action, outputs))

@@ -8,12 +8,12 @@ gets the same pages.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 
 from blizzard_core.errors import Unavailable
 from blizzard_core.storage.protocol import Entry, is_bare, is_hidden
+from blizzard_core.threads import ThreadPool
 from blizzard_core.watermark.name_range import LAST
 from blizzard_core.watermark.progress import Gap
 from blizzard_py.dead_letters.reasons import closed_ids
@@ -84,7 +84,7 @@ def _page(parts: SourceContext, request: Request, cursor: str, most: int) -> Can
 def _files(parts: SourceContext, paths: Sequence[str], cursor: str, most: int) -> CandidatePage:
     first = int(cursor or 0)
     some = paths[first : first + most]
-    with ThreadPoolExecutor(parts.concurrency) as pool:
+    with ThreadPool(parts.concurrency) as pool:
         entries = list(pool.map(parts.stores.source.stat, some))
     found = tuple(map(Candidate, some, entries))
     end = first + len(some)
@@ -118,7 +118,7 @@ def _letters(files: LetterFiles, ids: Sequence[str], cursor: str, most: int) -> 
     index, width = int(cursor or 0), files.parts.concurrency
     found: list[Candidate] = []
     ended: list[str] = []
-    with ThreadPoolExecutor(width) as pool:
+    with ThreadPool(width) as pool:
         while index < len(ids) and len(found) < most and len(ended) < _PAGE_LETTERS:
             some = ids[index : index + width]
             for candidates in pool.map(files.files_of, some):

@@ -37,7 +37,6 @@ import json
 import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import groupby, islice
 from typing import Any
@@ -47,6 +46,7 @@ from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.handover.published import first_name
 from blizzard_core.storage.protocol import Entry, Storage, join, listed
+from blizzard_core.threads import ThreadPool
 from blizzard_core.watermark.progress import CLOCK_STEP_SECS
 from blizzard_py.job import ROWS_UNKNOWN, FinishedFile, Outcome, StagedBadRecords
 from blizzard_py.state.batch import Batch, BatchResults, PlannedGroup, PlannedOutput
@@ -310,7 +310,7 @@ class Journal:
 
     def _raws(self, paths: Iterable[str], together: int) -> Iterator[tuple[str, bytes]]:
         remaining = iter(paths)
-        with ThreadPoolExecutor(max_workers=self._concurrency) as pool:
+        with ThreadPool(max_workers=self._concurrency) as pool:
             while some := list(islice(remaining, together)):
                 for path, raw in zip(some, pool.map(self._raw, some), strict=True):
                     if raw is not None:

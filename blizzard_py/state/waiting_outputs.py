@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from blizzard_core.checkpoint import document as checkpoint
@@ -19,6 +18,7 @@ from blizzard_core.errors import NotFound, StateError
 from blizzard_core.handover.outputs import OUTPUT_ID_KEY, OutputId, committer_app, output_id_of
 from blizzard_core.limits import FOOTER_BYTES
 from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.threads import ThreadPool
 from blizzard_core.watermark.progress import Progress
 from blizzard_core.watermark.scan import scan
 from blizzard_py.state.committers import committer_of, committer_states
@@ -111,7 +111,7 @@ def _output_ids(
     """Yield each of these files with its output id. The first alone is usually enough."""
     if entries:
         yield entries[0], _read_id(sink, entries[0])
-    with ThreadPoolExecutor(max_workers=concurrency) as pool:
+    with ThreadPool(max_workers=concurrency) as pool:
         for start in range(1, len(entries), concurrency):
             some = entries[start : start + concurrency]
             ids = pool.map(lambda entry: _read_id(sink, entry), some)

@@ -6,7 +6,6 @@ Only that column is read, from files that were just written: eight bytes a row, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.storage.range_file import RangeFile
+from blizzard_core.threads import ThreadPool
 from blizzard_py.job import StagedOutput
 from blizzard_py.kernels.lateness import Limits, Micros, Rule, split, times_of
 from blizzard_py.state.event_times import BEHIND_SECS, EventTimes, merge_times
@@ -51,7 +51,7 @@ def tally(
     ``newest_ms`` is the newest time of the batches before, if any. ``width`` files are read in
     parallel. Raises `StorageError`, and `LookupError` for a file without the column.
     """
-    with ThreadPoolExecutor(width) as pool:
+    with ThreadPool(width) as pool:
         files = list(pool.map(partial(_of_file, storage, rule, limits, newest_ms), outputs))
     found = [each for some in files for each in some]
     newest = [each.newest_us for each in found if each.newest_us is not None]

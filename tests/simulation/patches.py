@@ -56,7 +56,12 @@ def patched(world: SimulatedWorld) -> Iterator[None]:
     def running(_writer: Writer) -> bool:
         return world.has_reader()
 
-    replaced = {"ThreadPoolExecutor": pool, "uuid7": uuid7, "encode": partial(_compact, world)}
+    replaced = {
+        "ThreadPool": pool,
+        "ThreadPoolExecutor": pool,
+        "uuid7": uuid7,
+        "encode": partial(_compact, world),
+    }
     limits = {
         "SCAN_FILES": world.settings.scan_files,
         "FLAT_KEYS": FLAT_KEYS if world.settings.scan_files < 1000 else 1000,

@@ -161,7 +161,8 @@ class PipelineHarness:
             ingest,
             Stores(self.source, self.sink, self.dlq),
             self.engine,
-            2,
+            # One request at a time: the same history each time, and no wait for a thread's turn.
+            1,
             lambda: self.now,
             lambda: self.now,
         )

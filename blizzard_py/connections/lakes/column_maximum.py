@@ -8,9 +8,9 @@ file exists: a poll without news opens nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from blizzard_core.threads import ThreadPool
 from blizzard_py.connections.lakes.column_ranges import highest, later
 from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.connections.lakes.locations import StorageCache
@@ -53,7 +53,7 @@ class ColumnMaximum:
                 blind.append(known.file)
             elif about.values and about.high is not None:
                 rounded.append((about.high, known.file))
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPool(_AT_ONCE) as pool:
             for found in pool.map(self._maximum_of, blind):
                 best = later(best, found)
         for high, file in sorted(rounded, key=lambda each: each[0], reverse=True):

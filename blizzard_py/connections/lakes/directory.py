@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Protocol
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
+from blizzard_core.threads import ThreadPool
 from blizzard_py.connections.lakes.bounds import (
     clock_bound,
     plain_selection,
@@ -271,7 +271,7 @@ class DirectoryConnection:
             newest = max(files, key=lambda file: file.modified, default=None)
             schema = [self._look(newest, ())] if newest else []
             return [schema[0]] * len(files)
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPool(_AT_ONCE) as pool:
             return list(pool.map(lambda file: self._look(file, names), files))
 
     def _look(self, file: PlannedFile, columns: Sequence[str]) -> FileFacts:

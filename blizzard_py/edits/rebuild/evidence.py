@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from blizzard_core.delta_json import commits
 from blizzard_core.handover.published import first_name
 from blizzard_core.storage.protocol import Entry, Storage, listed, read_each
 from blizzard_core.table.committed import added, committed_versions
+from blizzard_core.threads import ThreadPool
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.edits.rebuild.decide import Doubt, Place
 from blizzard_py.edits.rebuild.lost_reports import LostReports, read_lost
@@ -238,7 +238,7 @@ class Evidence:
     def places(self, batch: Batch) -> tuple[list[Place], bool]:
         """Return where each output of a batch is, and whether the log tells of all commits."""
         # Staged first: a rename that goes on meanwhile is found in its place then.
-        with ThreadPoolExecutor(max_workers=self._parts.concurrency) as pool:
+        with ThreadPool(max_workers=self._parts.concurrency) as pool:
             places = list(pool.map(self._place, batch.results.outputs))
         wanted = {
             path

@@ -6,7 +6,6 @@ Each object appears whole, and copying it again makes the same: a death costs th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import islice
 from typing import BinaryIO
@@ -15,6 +14,7 @@ from blizzard_core.errors import BlizzardError
 from blizzard_core.limits import LETTER_BYTES
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.storage.protocol import Storage, listed
+from blizzard_core.threads import ThreadPool
 from blizzard_py.edits.rename.documents import letter_for
 
 _TOGETHER = 64
@@ -30,7 +30,7 @@ def copy_folder(storage: Storage, old: str, new: str, concurrency: int) -> int:
         storage.put_atomic(new + path[len(old) :], storage.read(path))
 
     count = 0
-    with ThreadPoolExecutor(max_workers=concurrency) as pool:
+    with ThreadPool(max_workers=concurrency) as pool:
         while some := list(islice(paths, _TOGETHER)):
             count += sum(1 for _ in pool.map(copy, some))
     return count

@@ -16,7 +16,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -29,6 +28,7 @@ from blizzard_core.delta_json import commit_path
 from blizzard_core.errors import NotFound, SourceError, Unavailable
 from blizzard_core.redact import redacted
 from blizzard_core.storage.opening import delta_options
+from blizzard_core.threads import ThreadPool
 from blizzard_py.connections.lakes.bounds import (
     TABLE,
     VERSION,
@@ -235,7 +235,7 @@ class DeltaConnection:
                 ) from error
             return delta_log.parsed(raw, version, where)
 
-        with translate_errors(self._uri), ThreadPoolExecutor(_AT_ONCE) as pool:
+        with translate_errors(self._uri), ThreadPool(_AT_ONCE) as pool:
             for begin in range(first, last + 1, _AT_ONCE):
                 yield from pool.map(read, range(begin, min(begin + _AT_ONCE, last + 1)))
 

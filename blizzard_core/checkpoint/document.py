@@ -32,6 +32,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import msgspec
+
 from blizzard_core.checkpoint.decode import RESTORE, decode_document
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.json_text import written_value
@@ -227,5 +229,6 @@ def save(storage: Storage, path: str, document: Mapping[str, Any]) -> None:
 
 def encode(document: Mapping[str, Any]) -> bytes:
     """Encode the document as it is stored."""
-    text = json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False)
-    return text.encode("utf-8", "surrogatepass")
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    # Python's own encoder runs as Python code where it indents, a third as fast.
+    return msgspec.json.format(text.encode("utf-8", "surrogatepass"), indent=1)

@@ -11,7 +11,7 @@ from blizzard_core.storage.opening import open_storage
 from tests.support.own_process import free_port
 from tests.support.s3_server import S3Server
 from tests.support.scenario import ROOT
-from tests.support.tutorial import Step, check_output, read_steps, run_steps
+from tests.support.tutorial import Step, check_output, read_steps, run_steps_together
 
 FILES = {
     f"{day}/{name}": f'{{"id": {day}, "at": "2026-11-0{day}T10:00:00Z", "who": null}}\n'
@@ -33,7 +33,7 @@ def test_files_tutorial_runs_as_written(tmp_path: Path) -> None:
     data.symlink_to(ROOT / "blizzard_py/demo/data")
     steps = read_steps(read_page("files.md").partition(ON_S3)[0])
     assert len(steps) == 10
-    for step, printed in zip(steps, run_steps(steps, tmp_path), strict=True):
+    for step, printed in zip(steps, run_steps_together(steps, tmp_path), strict=True):
         check_output(step, printed)
 
 
@@ -46,7 +46,7 @@ def test_tutorial_runs_as_written(page: str, tmp_path: Path) -> None:
         for step in read_steps(read_page(page))
     ]
     assert len(steps) >= 6
-    for step, printed in zip(steps, run_steps(steps, tmp_path), strict=True):
+    for step, printed in zip(steps, run_steps_together(steps, tmp_path), strict=True):
         check_output(step, printed)
 
 
@@ -62,7 +62,7 @@ def test_s3_commands_of_the_files_tutorial_run(tmp_path: Path, s3: S3Server) -> 
     assert set(variables) == set(re.findall(r"(AWS_[A-Z_]+)=", step.commands))
     commands = re.sub(r"^export .*\n", "", step.commands, flags=re.MULTILINE)
     step = Step(commands.replace("BUCKET", bucket), "")
-    (printed,) = run_steps([step], tmp_path, **variables)
+    (printed,) = run_steps_together([step], tmp_path, **variables)
     found = re.findall(r"'id': (\d+)", printed.splitlines()[-1])
     assert {int(number) for number in found} == {1, 10, 2, 20}
     assert s3.options["AWS_SECRET_ACCESS_KEY"] not in (tmp_path / "s3.yaml").read_text()

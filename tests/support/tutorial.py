@@ -11,10 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.command_process import command_process, write_program
 from tests.support.scenario import ROOT
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _MARK = "---- block"
+_MODULES = {"blizzard": "blizzard_py", "penguin": "penguin_py"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,28 +39,55 @@ def read_steps(document: str) -> list[Step]:
 
 
 def run_steps(steps: list[Step], folder: Path, **environment: str) -> list[str]:
-    """Run the blocks in one shell; return what each printed. A failed command fails the test."""
+    """Run the blocks in one shell, each command as a process; return what each block printed.
+
+    A failed command fails the test.
+    """
+    programs = _programs(folder)
+    for name, module in _MODULES.items():
+        _write_script(programs / name, f"-m {module} ")
+    return _printed(steps, folder, _environment(programs, environment))
+
+
+def run_steps_together(steps: list[Step], folder: Path, **environment: str) -> list[str]:
+    """Run the blocks as `run_steps` does, with one process for all commands of both programs."""
+    programs = _programs(folder)
+    variables = _environment(programs, environment)
+    with command_process(variables) as place:
+        for name in _MODULES:
+            write_program(programs / name, name, place)
+        return _printed(steps, folder, variables)
+
+
+def _environment(programs: Path, given: dict[str, str]) -> dict[str, str]:
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    return {**variables, "PATH": path, "PYTHONPATH": str(ROOT), **given}
+
+
+def _printed(steps: list[Step], folder: Path, environment: dict[str, str]) -> list[str]:
     script = "set -euo pipefail\n"
     script += "".join(f"echo '{_MARK}'\n{step.commands}" for step in steps)
-    variables = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
-    path = f"{_programs(folder)}{os.pathsep}{os.environ['PATH']}"
-    with subprocess.Popen(
-        ["bash", "-c", script],
-        cwd=folder,
-        env={**variables, "PATH": path, "PYTHONPATH": str(ROOT), **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as shell:
+    # Files, since a server that a tutorial leaves behind keeps a pipe open.
+    printed, log = folder / "printed", folder / "log"
+    with printed.open("wb") as out, log.open("wb") as err:
+        shell = subprocess.Popen(
+            ["bash", "-c", script],
+            cwd=folder,
+            env=environment,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
         try:
-            printed, log = shell.communicate()
+            code = shell.wait()
         finally:
-            # A failed tutorial may leave a server behind.
             with suppress(ProcessLookupError):
                 os.killpg(shell.pid, signal.SIGKILL)
-    assert shell.returncode == 0, f"{printed}\n{log}"
-    return printed.split(f"{_MARK}\n")[1:]
+            shell.wait()
+    text = printed.read_text(encoding="utf-8")
+    assert code == 0, f"{text}\n{log.read_text(encoding='utf-8')}"
+    return text.split(f"{_MARK}\n")[1:]
 
 
 def check_output(step: Step, printed: str) -> None:
@@ -71,14 +100,13 @@ def check_output(step: Step, printed: str) -> None:
 
 
 def _programs(folder: Path) -> Path:
-    """Make the commands of this checkout, to be found before others."""
+    """Make a folder of commands of this checkout, to be found before others."""
     programs = folder / "bin"
     programs.mkdir()
-    for name, arguments in (
-        ("blizzard", "-m blizzard_py "),
-        ("penguin", "-m penguin_py "),
-        ("python", ""),
-    ):
-        (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} {arguments}"$@"\n')
-        (programs / name).chmod(0o755)
+    _write_script(programs / "python", "")
     return programs
+
+
+def _write_script(path: Path, arguments: str) -> None:
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments}"$@"\n')
+    path.chmod(0o755)

@@ -79,7 +79,7 @@ def verdict_left_publishing() -> PipelineHarness:
 
 # Of the places where the other one wakes up every so-manieth is tried, and after another number of
 # pauses the next ones; those with many requests have few for each.
-STEPS = {left_publishing: 6, late_ingested: 18, verdict_left_publishing: 18}
+STEPS = {left_publishing: 6, late_ingested: 30, verdict_left_publishing: 30}
 
 
 @pytest.mark.parametrize("scene", STEPS, ids=lambda scene: scene.__name__)

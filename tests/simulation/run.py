@@ -12,7 +12,7 @@ from tests.simulation.director import Director
 from tests.simulation.guards import Guard
 from tests.simulation.patches import patched
 from tests.simulation.plan import Plan
-from tests.simulation.scheduler import Endless, Owner
+from tests.simulation.scheduler import MAX_STEPS, Endless, Owner
 from tests.simulation.world import SimulatedWorld
 
 # What a file that cannot be read waits at most before it is tried again, and some polls.
@@ -36,12 +36,13 @@ class Outcome:
         return {text.partition(":")[0] for text in self.violations}
 
 
-def play(plan: Plan, without: Guard | None = None) -> Outcome:
+def play(plan: Plan, without: Guard | None = None, max_steps: int = MAX_STEPS) -> Outcome:
     """Play a plan to its end and check it, ``without`` a guard of the product."""
     began = time.perf_counter()
     world = SimulatedWorld(plan)
     director = Director(world)
     scheduler = world.scheduler
+    scheduler.max_steps = max_steps
     looks = Owner("supervisor")
 
     def supervise() -> None:

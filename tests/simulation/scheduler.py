@@ -24,7 +24,7 @@ class Died(BaseException):
 
 
 class Endless(Exception):
-    """The run made `MAX_STEPS` steps, so some task loops for ever."""
+    """The run made more steps than it may, so some task loops for ever."""
 
 
 class Owner:
@@ -62,6 +62,7 @@ class Scheduler:
 
     def __init__(self, chance: random.Random, start: float) -> None:
         self.now = start
+        self.max_steps = MAX_STEPS
         self.steps = 0
         self.current: Task | None = None
         self._chance = chance
@@ -136,8 +137,8 @@ class Scheduler:
                 self._push(task, task.owner.paused_until)
                 continue
             self.steps += 1
-            if self.steps > MAX_STEPS:
-                raise Endless(f"{MAX_STEPS} steps")
+            if self.steps > self.max_steps:
+                raise Endless(f"{self.max_steps} steps")
             self.current = task
             body.switch()
             self.current = None

@@ -8,9 +8,12 @@ from dataclasses import fields, replace
 from tests.simulation.guards import Guard
 from tests.simulation.plan import Event, Plan, Settings
 from tests.simulation.run import Outcome, play
+from tests.simulation.scheduler import MAX_STEPS
 
 # A plan is tried so often at most.
 TRIES = 400
+# A try ends as endless after so many times the steps of the first plan.
+_STEPS = 3
 # Particulars of a write that need not be.
 _EXTRAS = frozenset({"dated", "shift", "flavour", "bad_rows", "unreadable", "rows", "source"})
 
@@ -22,6 +25,8 @@ class Shrinking:
         self.best = first
         self._without = without
         self._kinds = first.kinds
+        # A part of the plan without an end would take most of the time, and is no better.
+        self._max_steps = MAX_STEPS if "endless" in first.kinds else _STEPS * first.steps
         self._left = tries
 
     def tried(self, plan: Plan) -> bool:
@@ -29,7 +34,7 @@ class Shrinking:
         if self._left <= 0:
             return False
         self._left -= 1
-        outcome = play(plan, self._without)
+        outcome = play(plan, self._without, self._max_steps)
         if outcome.kinds & self._kinds:
             self.best = outcome
             return True

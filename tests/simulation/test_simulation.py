@@ -20,7 +20,7 @@ from tests.simulation.troubles.manual_changes import by_hand
 from tests.simulation.world import SimulatedWorld
 from tests.support.scenario import ROOT
 
-FIXED = range(1, 96)
+FIXED = range(1, 61)
 HANDS = range(700_000, 700_015)
 # Each of these has shown a defect once.
 UNDONE = (
@@ -97,7 +97,7 @@ def test_failing_plan_is_shortened_to_a_readable_one() -> None:
     seed = hunted(guard, 1, 20).seed
     assert seed is not None
     first = play(draw(seed), guard)
-    short = shrunk(first, 150, guard)
+    short = shrunk(first, 60, guard)
     assert short.kinds & first.kinds
     assert len(short.plan.events) < len(first.plan.events) / 2
     told = failure(first, short)

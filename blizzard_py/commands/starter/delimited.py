@@ -11,7 +11,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -38,7 +38,8 @@ _Verdict = Literal["header", "record", ""]
 class _Table:
     """The records of one file, and the lines before the first of them.
 
-    ``skip`` is 0 if nothing but comments and empty lines stands there.
+    ``skip`` is 0 if nothing but comments and empty lines stands there. ``trailers`` are records
+    behind the table with another number of fields. ``is_whole`` says that nothing follows.
     """
 
     path: str
@@ -47,6 +48,8 @@ class _Table:
     line: int
     rows: Rows
     has_comments: bool = False
+    trailers: tuple[str, ...] = ()
+    is_whole: bool = False
 
     @property
     def below(self) -> Rows:
@@ -125,9 +128,37 @@ def _with_columns(
     )
     return Recognized(
         CsvOptions.model_validate(options | notation.options),
-        (*doubts, *notation.doubts),
+        (*doubts, *notation.doubts, *_ends(tables)),
         frozenset(notation.as_text),
         odd,
+    )
+
+
+def _ends(tables: Sequence[_Table]) -> Iterator[str]:
+    """Yield a doubt for the first table with lines behind it, and for one with a total."""
+    for table in [table for table in tables if table.trailers][:1]:
+        yield (
+            f"lines behind the table become dead letters, as {table.trailers[0]!r} of"
+            f" {table.path}; small files are quarantined because of them, unless you raise"
+            " error_handling.max_bad_fraction"
+        )
+    for table in [table for table in tables if _has_total(table)][:1]:
+        yield (
+            f"{table.path} ends with {table.delimiter.join(table.rows[-1])!r}, which may be a"
+            " total; it becomes a row, and its columns have types that allow it"
+        )
+
+
+def _has_total(table: _Table) -> bool:
+    """Return whether the last record has text where all others have values of another form."""
+    *above, last = table.below or [[]]
+    return (
+        table.is_whole
+        and len(above) > 1
+        and any(
+            form_of(text) == "text" and common_form(texts) not in {"text", ""}
+            for text, texts in zip(last, zip(*above, strict=True), strict=True)
+        )
     )
 
 
@@ -225,9 +256,10 @@ def _split(head: TextHead, delimiter: str, escape: str | None, *, title: bool) -
     begin = next(at for at, (_, row) in enumerate(rows) if len(row) == width)
     begin += _titles([row for _, row in rows[begin:] if len(row) == width])
     body = [row for line, row in rows[begin:] if line not in comments]
+    trailers: list[str] = []
     for _ in range(_TRAILERS):
         if len(body) > 2 and len(body[-1]) != width:
-            del body[-1]
+            trailers.insert(0, delimiter.join(body.pop()))
     even = [row for row in body if len(row) == width]
     if width < 2 or begin > _TITLE_ROWS or len(even) < _EVEN * len(body):
         return None
@@ -235,7 +267,9 @@ def _split(head: TextHead, delimiter: str, escape: str | None, *, title: bool) -
     has_title = title or any(at not in comments for at, _ in rows[:begin])
     if has_title:
         comments = [at for at in comments if at > line]
-    return _Table(head.path, delimiter, line if has_title else 0, line, even, bool(comments))
+    skip = line if has_title else 0
+    behind = tuple(trailers) if head.is_whole else ()
+    return _Table(head.path, delimiter, skip, line, even, bool(comments), behind, head.is_whole)
 
 
 def _records(head: TextHead, delimiter: str, escape: str | None) -> list[tuple[int, list[str]]]:

@@ -10,11 +10,16 @@ from blizzard_core.settings.formats import FormatSettings
 
 @dataclass(frozen=True, slots=True)
 class FileHead:
-    """The beginning of a file, decompressed; ``is_whole`` if it is all of it."""
+    """The beginning of a file, decompressed; ``is_whole`` if it is all of it.
+
+    That of an archive is of its first member with the archive's ending; ``others`` have another
+    one.
+    """
 
     path: str
     data: bytes
     is_whole: bool
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

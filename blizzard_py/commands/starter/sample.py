@@ -6,9 +6,10 @@ A few files from all over the beginning of a source are looked at, as `blizzard 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import PurePosixPath
 
 from blizzard_core.errors import StorageError, Unavailable
 from blizzard_core.settings.data_address import DataAddress
@@ -37,6 +38,7 @@ from blizzard_py.formats.excel.sheet import Row, sheet_rows
 from blizzard_py.formats.excel.workbook import open_workbook
 from blizzard_py.formats.source_file import SourceFile
 from blizzard_py.job import FieldSpec, JobFile
+from blizzard_py.lines.codecs.names import ZIP_ENDING
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.schema.inference import Inference, Rules
 from blizzard_py.sources.files.discovery import notes_of
@@ -61,6 +63,8 @@ _ENDINGS = [ending for form in _RECOGNIZED for ending in form.endings]
 # How far a listing is followed: keys, and pages, of which a local directory is one.
 _KEYS = 10_000
 _PAGES = 2_000
+# How many sheets of a workbook are looked at.
+_SHEETS = 8
 _NO_TRIAL = Trial()
 
 
@@ -104,16 +108,19 @@ def sample(storage: Storage) -> Sample:
         progress = Progress(depth=depth_of(paths))
         inference = Inference(Rules(timestamps=True))
         files = chosen(entries, SAMPLE_FILES)
-        told = recognize([_head(storage, file) for file in files])
+        heads = [_head(storage, file) for file in files]
+        beside = {head.path: head.others for head in heads if head.others}
+        told = recognize(heads)
         if isinstance(told.format, ExcelOptions):
-            told = recognize_workbooks({file.path: _first_rows(storage, file) for file in files})
+            told = recognize_workbooks({file.path: _sheets(storage, file) for file in files})
         form = told.format
         glob = "" if form.endings else _glob(files[0].path)
         source = SourceSettings(source_uri=storage.uri, format=form, path_glob_filter=glob or None)
         notes = tuple(notes_of(source, progress, paths))
         for file in files:
             if file.path not in told.odd_files:
-                add_sample(inference, storage, file, SAMPLE_BYTES, form)
+                skipped = beside.get(file.path, ())
+                add_sample(inference, storage, file, SAMPLE_BYTES, form, skipped)
         found = inference.result()
         fields = _fields(form, found.fields, told.as_text)
         trial = tried(storage, files, SAMPLE_BYTES, form, fields) if fields else _NO_TRIAL
@@ -134,7 +141,7 @@ def sample(storage: Storage) -> Sample:
         problem,
         notes,
         form,
-        (*told.doubts, *odd),
+        (*told.doubts, *odd, *_about_members(beside)),
         trial,
         glob,
     )
@@ -172,28 +179,64 @@ def _head(storage: Storage, file: Entry) -> FileHead:
                 data += opened_file.read_range(0, SAMPLE_BYTES)
                 is_whole = len(data) == opened_file.size
                 return FileHead(file.path, bytes(data), is_whole)
-            for block in next(opened_file.streams(), iter(())):
-                data += block
-                if len(data) > SAMPLE_BYTES:
-                    return FileHead(file.path, bytes(data[:SAMPLE_BYTES]), is_whole=False)
+            others: tuple[str, ...] = ()
+            for place, blocks in enumerate(opened_file.streams()):
+                others = _other_members(file.path, opened_file.members)
+                if others and opened_file.members[place] in others:
+                    continue
+                for block in blocks:
+                    data += block
+                    if len(data) > SAMPLE_BYTES:
+                        return FileHead(
+                            file.path, bytes(data[:SAMPLE_BYTES]), is_whole=False, others=others
+                        )
+                break
     except FileFailed as error:
         if error.outcome == "retry":
             raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error
         return FileHead(file.path, b"", is_whole=False)
-    return FileHead(file.path, bytes(data), is_whole=True)
+    return FileHead(file.path, bytes(data), is_whole=True, others=others)
 
 
-def _first_rows(storage: Storage, file: Entry) -> list[Row]:
-    """Return the first rows of a workbook's first visible sheet; none of a damaged one."""
+def _other_members(path: str, members: Sequence[str]) -> tuple[str, ...]:
+    """Return the members without the ending of their archive, if some have it."""
+    ending = PurePosixPath(path.lower().removesuffix(ZIP_ENDING)).suffix
+    others = tuple(name for name in members if not name.lower().endswith(ending))
+    return others if len(others) < len(members) else ()
+
+
+def _about_members(others: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for path, members in list(others.items())[:1]:
+        yield (
+            f"the archive {path} also has {members[0]}, which is read like the data: it makes bad"
+            " records, or quarantines the archive; pack archives without it"
+        )
+
+
+def _sheets(storage: Storage, file: Entry) -> dict[str, list[Row]]:
+    """Return the first rows of a workbook's first visible sheets; nothing of a damaged one."""
     try:
         with SourceFile(storage, JobFile(file.path, file.size)) as opened_file:
             archive = Archive(opened_file)
             workbook = open_workbook(archive)
-            rows = sheet_rows(archive, workbook, workbook.sheet(""), DataAddress())
-            return list(islice(rows, SAMPLE_ROWS))
+            visible = (sheet for sheet in workbook.sheets if sheet.is_visible)
+            return {
+                sheet.name: _first_rows(sheet_rows(archive, workbook, sheet, DataAddress()))
+                for sheet in islice(visible, _SHEETS)
+            }
     except FileFailed as error:
         if error.outcome == "retry":
             raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error
+        return {}
+
+
+def _first_rows(rows: Iterator[Row]) -> list[Row]:
+    """Return the first rows of a sheet; none of one that cannot be read."""
+    try:
+        return list(islice(rows, SAMPLE_ROWS))
+    except FileFailed as error:
+        if error.outcome == "retry":
+            raise
         return []
 
 

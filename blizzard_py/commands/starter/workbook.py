@@ -1,7 +1,8 @@
-"""The table of a sheet: the rows above its header, and whether it has one. Pure.
+"""The table of a workbook: its sheet, the rows above its header, and whether it has one. Pure.
 
 A title has fewer cells than the rows of the table. Whether the first full row is a header is told
-by the kinds of its cells and of those below; all text is a header, as in delimited text.
+by the kinds of its cells and of those below; all text is a header, as in delimited text. A first
+sheet of notes, which have at most two columns of text, is passed over for one with a table.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from blizzard_core.settings.data_address import column_letters
+from blizzard_core.settings.data_address import column_letters, parse_address
 from blizzard_core.settings.formats import ExcelOptions
 from blizzard_py.commands.starter.heads import Recognized
 from blizzard_py.formats.excel.cells import TEXT
@@ -21,6 +22,8 @@ from blizzard_py.formats.excel.sheet import Row
 # The rows of a sheet that are looked at, and those that may stand above the table.
 SAMPLE_ROWS = 200
 _TITLE_ROWS = 10
+_NOTE_COLUMNS = 2
+Sheets = Mapping[str, Sequence[Row]]
 _YEAR = re.compile(r"j(19|20)\d\d")
 
 
@@ -33,13 +36,18 @@ class _Table:
     last_column: int
 
 
-def recognize_workbooks(sheets: Mapping[str, Sequence[Row]]) -> Recognized:
-    """Return the options for sheets by the path of their file, each by its first rows."""
-    tables = {path: table for path, rows in sheets.items() if (table := _table(rows)) is not None}
-    odd: dict[str, str] = {}
+def recognize_workbooks(books: Mapping[str, Sheets]) -> Recognized:
+    """Return the options for workbooks by their path, each by the first rows of its sheets."""
+    name, notes, odd = _chosen_sheet(books)
+    tables = {
+        path: table
+        for path, sheets in books.items()
+        if path not in odd
+        and (table := _table(sheets[name] if name else next(iter(sheets.values()), ()))) is not None
+    }
     starts = {table.start for table in tables.values()}
     if len(starts) > 1:
-        odd = {
+        odd |= {
             path: f"its table begins in row {table.start}, unlike others; format.data_address would"
             " drop rows of the others"
             for path, table in tables.items()
@@ -50,15 +58,75 @@ def recognize_workbooks(sheets: Mapping[str, Sequence[Row]]) -> Recognized:
     if has_header:
         odd |= {path: "it has no header" for path, each in tables.items() if not each.has_header}
     options: dict[str, Any] = {"type": "excel"}
-    if len(starts) == 1 and (start := starts.pop()):
-        options["data_address"] = f"A{start}:XFD"
-    doubts: tuple[str, ...] = ()
+    start = starts.pop() if len(starts) == 1 else 0
+    cells = f"A{start}:XFD" if start else "A:XFD" if name else ""
+    if cells:
+        options["data_address"] = f"{_quoted(name)}!{cells}" if name else cells
+    doubts = notes
     if not has_header:
         last = max(table.last_column for table in tables.values())
         columns = [f"column_{column_letters(number)}" for number in range(1, last + 1)]
         options |= {"header_rows": 0, "columns": columns}
-        doubts = ("no header was found; if there is one, leave out header_rows and columns",)
+        doubts += ("no header was found; if there is one, leave out header_rows and columns",)
     return Recognized(ExcelOptions.model_validate(options), doubts, odd_files=odd)
+
+
+def _chosen_sheet(books: Mapping[str, Sheets]) -> tuple[str, tuple[str, ...], dict[str, str]]:
+    """Return the sheet to read, empty for the first one; remarks, and files that lack the sheet."""
+    names = [_first_table(sheets) for sheets in books.values()]
+    is_first = [
+        name in {"", next(iter(sheets), "")}
+        for name, sheets in zip(names, books.values(), strict=True)
+    ]
+    name = (
+        ""
+        if all(is_first)
+        else Counter(
+            name for name, first in zip(names, is_first, strict=True) if not first
+        ).most_common(1)[0][0]
+    )
+    odd = {
+        path: f"it has no sheet {name!r}"
+        for path, sheets in books.items()
+        if name and name not in sheets
+    }
+    for path, sheets in books.items():
+        read = name or next(iter(sheets), "")
+        others = [repr(each) for each, rows in sheets.items() if each != read and _table(rows)]
+        if others and path not in odd:
+            note = (
+                f"only the sheet {read!r} of {path} is read, and not {', '.join(others)}; another"
+                " sheet needs a source with its own data_address"
+            )
+            return name, (note,), odd
+    return name, (), odd
+
+
+def _first_table(sheets: Sheets) -> str:
+    """Return the first sheet that has more than notes, else one that is not blank."""
+    known = {name: rows for name, rows in sheets.items() if _table(rows) and _has_address(name)}
+    return next(
+        (name for name, rows in known.items() if not _has_notes(rows)), next(iter(known), "")
+    )
+
+
+def _has_address(sheet: str) -> bool:
+    try:
+        return parse_address(f"{_quoted(sheet)}!A:XFD").sheet == sheet
+    except ValueError:
+        return False
+
+
+def _has_notes(rows: Sequence[Row]) -> bool:
+    cells = [row.cells for row in rows if not row.is_blank]
+    return all(
+        len(each) <= _NOTE_COLUMNS and all(cell[0] == TEXT for cell in each.values())
+        for each in cells
+    )
+
+
+def _quoted(sheet: str) -> str:
+    return "'" + sheet.replace("'", "''") + "'"
 
 
 def _table(rows: Sequence[Row]) -> _Table | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.errors import Unavailable
@@ -48,10 +48,15 @@ class FirstRecords:
 
 
 def add_sample(
-    inference: Inference, storage: Storage, file: Entry, limit: int, settings: FileFormat
+    inference: Inference,
+    storage: Storage,
+    file: Entry,
+    limit: int,
+    settings: FileFormat,
+    skipped: Collection[str] = (),
 ) -> None:
     """Add the beginning of a file to an inference; see `first_records`."""
-    found = first_records(storage, file, limit, settings)
+    found = first_records(storage, file, limit, settings, skipped)
     for columns in found.columns:
         inference.add_columns(columns, file.path)
     if found.problem:
@@ -61,10 +66,15 @@ def add_sample(
 
 
 def first_records(
-    storage: Storage, file: Entry, limit: int, settings: FileFormat = _LINES
+    storage: Storage,
+    file: Entry,
+    limit: int,
+    settings: FileFormat = _LINES,
+    skipped: Collection[str] = (),
 ) -> FirstRecords:
     """Return the records within the first ``limit`` decompressed bytes of a file.
 
+    Those of ``skipped`` members of an archive are left out.
     There are none if the format has fixed columns. A file that is damaged or gone gives the records
     that could be read and the problem, since its verdict is the ingest's. Raises `Unavailable` if
     the store does not answer.
@@ -74,9 +84,9 @@ def first_records(
         return found
     try:
         if settings.type != "ndjson":
-            _read_pieces(storage, file, limit, settings, found)
+            _read_pieces(storage, file, limit, settings, found, skipped)
         else:
-            _read_lines(storage, file, limit, found)
+            _read_lines(storage, file, limit, found, skipped)
     except FileFailed as error:
         if error.outcome == "retry":
             raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error
@@ -84,7 +94,9 @@ def first_records(
     return found
 
 
-def _read_lines(storage: Storage, file: Entry, limit: int, found: FirstRecords) -> None:
+def _read_lines(
+    storage: Storage, file: Entry, limit: int, found: FirstRecords, skipped: Collection[str]
+) -> None:
     data = bytearray()
     whole = False
     try:
@@ -96,7 +108,7 @@ def _read_lines(storage: Storage, file: Entry, limit: int, found: FirstRecords) 
             else:
                 whole = True
     except ArchiveFound:
-        _read_pieces(storage, file, limit, _LINES, found)
+        _read_pieces(storage, file, limit, _LINES, found, skipped)
         return
     finally:
         lines = bytes(data[:limit]).removeprefix(_BOM).split(b"\n")
@@ -104,7 +116,12 @@ def _read_lines(storage: Storage, file: Entry, limit: int, found: FirstRecords) 
 
 
 def _read_pieces(
-    storage: Storage, file: Entry, limit: int, settings: FileFormat, found: FirstRecords
+    storage: Storage,
+    file: Entry,
+    limit: int,
+    settings: FileFormat,
+    found: FirstRecords,
+    skipped: Collection[str],
 ) -> None:
     # Without a declared column all columns are unexpected.
     form, schema = format_of(settings), RowSchema((), evolves=True)
@@ -112,7 +129,7 @@ def _read_pieces(
     size = 0
     with SourceFile(storage, JobFile(file.path, file.size)) as opened_file:
         for item in opened_file.pieces(form, schema):
-            if not isinstance(item, Piece):
+            if not isinstance(item, Piece) or item.member in skipped:
                 continue
             if (columns := named_columns(decoder.columns(item))) not in found.columns:
                 found.columns.append(columns)

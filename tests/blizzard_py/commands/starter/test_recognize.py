@@ -5,17 +5,19 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import fastavro
+import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from pyarrow import orc
 
-from blizzard_core.settings.formats import CsvOptions, JsonOptions, XmlOptions
+from blizzard_core.settings.formats import CsvOptions, ExcelOptions, JsonOptions, XmlOptions
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.wiring import ingest_settings
@@ -24,7 +26,7 @@ from blizzard_py.commands.starter.heads import FileHead, Recognized
 from blizzard_py.commands.starter.recognize import recognize
 from blizzard_py.commands.starter.sample import sample
 from tests.support.ingest_job_harness import IngestJobHarness
-from tests.support.workbooks import saved
+from tests.support.workbooks import bytes_of, saved
 
 ROWS = [{"id": number, "name": f"n{number}"} for number in range(1, 4)]
 PRETTY = json.dumps({"meta": {"page": 1}, "data": {"items": ROWS}}, indent=2).encode()
@@ -157,6 +159,85 @@ def test_workbooks_with_and_without_a_title_are_not_mixed(tmp_path: Path) -> Non
     assert found.format.model_dump(exclude_defaults=True, exclude={"type"}) == {}
     [doubt] = found.doubts
     assert doubt.startswith("b.xlsx will be quarantined: its table begins in row 2")
+
+
+_NOTES: list[list[Any]] = [["Data of May"], ["Author", "Anna"]]
+BOOKS: dict[str, tuple[dict[str, list[list[Any]]], str]] = {
+    "notes first": ({"Notes": _NOTES, "It's data": _TABLE}, "'It''s data'!A:XFD"),
+    "a blank sheet first": ({"Cover": [], "Data": _TABLE}, "'Data'!A:XFD"),
+    "notes and a title": ({"Notes": _NOTES, "Data": [["May"], *_TABLE]}, "'Data'!A2:XFD"),
+    "two tables": ({"Data": _TABLE, "More": _TABLE}, ""),
+    "notes behind": ({"Data": _TABLE, "Notes": _NOTES}, ""),
+}
+
+
+def book(sheets: dict[str, list[list[Any]]]) -> bytes:
+    found = openpyxl.Workbook()
+    found.remove(found.worksheets[0])
+    for title, rows in sheets.items():
+        sheet = found.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
+    return bytes_of(found)
+
+
+CSV |= {name: ("a.xlsx", book(sheets), 2) for name, (sheets, _) in BOOKS.items()}
+
+
+@pytest.mark.parametrize("shape", BOOKS)
+def test_a_sheet_with_a_table_is_chosen(tmp_path: Path, shape: str) -> None:
+    sheets, address = BOOKS[shape]
+    (tmp_path / "a.xlsx").write_bytes(book(sheets))
+    found = sample(LocalStorage(str(tmp_path)))
+    assert isinstance(found.format, ExcelOptions)
+    assert found.format.data_address == address
+    notes = [doubt for doubt in found.doubts if doubt.startswith("only the sheet")]
+    assert len(notes) == sum(map(bool, sheets.values())) - 1
+
+
+def test_workbooks_without_the_chosen_sheet_are_named(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.xlsx").write_bytes(book({"Notes": _NOTES, "Data": _TABLE}))
+    (tmp_path / "c.xlsx").write_bytes(book({"Other": _TABLE}))
+    found = sample(LocalStorage(str(tmp_path)))
+    assert [spec.name for spec in found.fields] == ["id", "name", "n"]
+    assert any(
+        "c.xlsx will be quarantined: it has no sheet 'Data'" in each for each in found.doubts
+    )
+
+
+@pytest.mark.parametrize(
+    ("trailer", "rows", "bad", "doubt"),
+    [
+        ("Total,435.0,\n", 31, 0, "ends with 'Total,435.0,', which may be a total"),
+        ("Total,435.0\n", 30, 1, "lines behind the table become dead letters"),
+        ("-- 30 rows\n", 30, 1, "as '-- 30 rows' of a.csv"),
+        ("\n(30 rows)\nsource: x\n", 30, 2, "as '(30 rows)' of a.csv"),
+        ("", 30, 0, ""),
+    ],
+)
+def test_lines_behind_a_table_are_told(
+    tmp_path: Path, trailer: str, rows: int, bad: int, doubt: str
+) -> None:
+    records = "".join(f"{number},{number}.5,n{number}\n" for number in range(30))
+    (tmp_path / "a.csv").write_text(f"id,amount,name\n{records}{trailer}")
+    found = sample(LocalStorage(str(tmp_path)))
+    assert [spec.name for spec in found.fields] == ["id", "amount", "name"]
+    assert (found.trial.rows, found.trial.bad) == (rows, bad)
+    assert [doubt in each for each in found.doubts] == [True] * bool(doubt)
+
+
+@pytest.mark.parametrize("first", ["README.txt", "z.md"])
+def test_members_of_an_archive_that_are_no_data_are_told(tmp_path: Path, first: str) -> None:
+    members = {first: b"See also, the site.\n", "data.csv": b"id,name\n1,x\n2,y\n"}
+    with zipfile.ZipFile(tmp_path / "a.csv.zip", "w") as archive:
+        for name in sorted(members):
+            archive.writestr(name, members[name])
+    found = sample(LocalStorage(str(tmp_path)))
+    assert [spec.name for spec in found.fields] == ["id", "name"]
+    [doubt] = found.doubts
+    assert doubt.startswith(f"the archive a.csv.zip also has {first}, which is read like the data")
+    assert found.trial.reasons
 
 
 @pytest.mark.parametrize("shape", CSV)

@@ -7,7 +7,8 @@ time, and text that is not of the type. Such a row is a bad record; its neighbou
 Only binary fractions (``float32``, ``float64``) may be rounded.
 
 Columns are cast as a whole. If that fails, and the error does not name the failing rows, the rows
-are halved until they are known, so rows that fit cost few calls. A column that is missing, or of a
+are halved until they are known, so rows that fit cost few calls. A row that does not fit in one
+column is left out of the search in others. A column that is missing, or of a
 type that can never be converted, raises `SourceError`.
 
 Times without a zone are UTC. A ``timestamp`` with a ``unit`` is a number since 1970. Structs,
@@ -85,7 +86,7 @@ class Conformer:
 
         Raises `SourceError` for columns that cannot have the declared type.
         """
-        columns, bad = self.values(batch)
+        columns, bad = self._values(batch, each_once=True)
         if self._rescued:
             columns.append(pa.nulls(batch.num_rows, pa.string()))
         rows_at = np.arange(batch.num_rows)
@@ -104,9 +105,18 @@ class Conformer:
 
         A value that does not fit is null. Raises `SourceError` as `conform` does.
         """
+        return self._values(batch, each_once=False)
+
+    def _values(
+        self, batch: pa.RecordBatch, *, each_once: bool
+    ) -> tuple[list[pa.Array], dict[int, str]]:
+        """Return the result of `values`; with ``each_once`` bad rows may be null in all columns."""
         bad: dict[int, str] = {}
         there = dict(zip(batch.schema.names, batch.columns, strict=True))
-        columns = [_one_chunk(_column(there, spec, self._texts, bad)) for spec in self._fields]
+        columns = []
+        for spec in self._fields:
+            skipped = np.array(sorted(bad) if each_once else [], np.int64)
+            columns.append(_one_chunk(_column(there, spec, self._texts, bad, skipped)))
         return columns, bad
 
     def text_of(
@@ -174,6 +184,7 @@ def _column(
     spec: FieldSpec,
     texts: TextOptions | None,
     bad: dict[int, str],
+    skipped: LineNumbers,
 ) -> pa.Array:
     if spec.name not in there:
         known = ", ".join(there)
@@ -183,7 +194,7 @@ def _column(
         )
     array = _plain(there[spec.name], spec)
     try:
-        found = _cast_rows(spec, array, texts, 0, bad)
+        found = _cast_but(spec, array, texts, bad, skipped)
     except NoSuchCast as error:
         raise SourceError(
             f"column {spec.name!r} is {array.type}, which cannot be {_named(spec)}; correct"
@@ -193,6 +204,30 @@ def _column(
         for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
             bad.setdefault(row, f"column {spec.name!r}: is required, and null")
     return found
+
+
+def _cast_but(
+    spec: FieldSpec,
+    array: pa.Array,
+    texts: TextOptions | None,
+    bad: dict[int, str],
+    skipped: LineNumbers,
+) -> pa.Array:
+    """Return the column as `_cast_rows`; if any row fails, those in ``skipped`` are null."""
+    if not len(skipped):
+        return _cast_rows(spec, array, texts, 0, bad)
+    try:
+        return _cast(spec, array, texts)
+    except ValueError:
+        rows = np.delete(np.arange(len(array)), skipped)
+    if not len(rows):
+        return pa.nulls(len(array), arrow_type(spec))
+    found: dict[int, str] = {}
+    part = _cast_rows(spec, array.take(pa.array(rows)), texts, 0, found)
+    bad |= {int(rows[row]): reason for row, reason in found.items()}
+    places = np.full(len(array), -1)
+    places[rows] = np.arange(len(rows))
+    return _one_chunk(part).take(pa.array(places, mask=places < 0))
 
 
 def _cast_rows(

@@ -449,7 +449,8 @@ def test_records_are_read_again_by_their_number(tmp_path: Path) -> None:
     found = read_records(
         LocalStorage(str(tmp_path)), JobFile("a.xml", len(ODD)), [1, 3, 9], 256, options()
     )
-    assert found == {1: b"<event><id>1</id></event>", 3: b"<event><id>2</w></event>"}
+    raw = {number: record.raw for number, record in found.items()}
+    assert raw == {1: b"<event><id>1</id></event>", 3: b"<event><id>2</w></event>"}
 
 
 def test_a_sample_shows_records_as_json(tmp_path: Path) -> None:

@@ -147,6 +147,7 @@ def served(surveys: Surveys) -> Iterator[int]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # a body need not wait until its head is acknowledged
 
         def do_GET(self) -> None:
             url = urlsplit(self.path)

@@ -87,6 +87,7 @@ class ApiServer:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a body need not wait until its head is acknowledged
     api: ApiServer  # set on the subclass that a server is made with
 
     def do_GET(self) -> None:

@@ -98,6 +98,9 @@ class FaultProxy:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # head and body in one packet
+    disable_nagle_algorithm = (
+        True  # nor does an answer behind another wait for that one's acknowledgement
+    )
     proxy: FaultProxy  # set on the subclass that a proxy is made with
 
     def do_GET(self) -> None:

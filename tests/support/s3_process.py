@@ -29,6 +29,8 @@ NO_BODY = {"204", "304"}
 class Handler(MotoRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # head and body in one packet
+    # Nor does an answer behind "100 Continue" wait 40 ms until that is acknowledged.
+    disable_nagle_algorithm = True
 
     def run_wsgi(self) -> None:
         # Read to its end, or the rest would be taken for the next request.

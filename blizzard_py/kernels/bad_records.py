@@ -35,8 +35,9 @@ import datetime as dt
 import json
 import shutil
 import tempfile
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from blizzard_core.errors import StorageError
 from blizzard_core.limits import LETTERS_BYTES, RAW_BYTES, ROW_BYTES
@@ -152,7 +153,7 @@ class FileLetters:
             self.pass_over(1)
             return
         self._write()
-        self._last = replace(bad, head=bad.head[: _most_bytes(bad)])
+        self._last = structs.replace(bad, head=bad.head[: _most_bytes(bad)])
         self.count += 1
 
     def pass_over(self, count: int) -> None:

@@ -17,12 +17,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from msgspec import structs
 
 from blizzard_core.errors import BlizzardError, PipelineStopped, SourceError, StorageError
 from blizzard_core.limits import ROW_BYTES
@@ -280,7 +281,7 @@ class _Run:
         number = self._read
         self._read += 1
         if not self._filter.needs_check or self._filter.fresh_lines([bad.head]).all():
-            self._letter(replace(bad, index=number))
+            self._letter(structs.replace(bad, index=number))
 
     def _lines(self, chunk: Piece | RefusedRecord) -> None:
         if isinstance(chunk, RefusedRecord):
@@ -298,7 +299,7 @@ class _Run:
         parsed = self._parser.parse(data)
         self._unexpected.see(parsed, parsed.rows_at, [(self._task.item, data)])
         for bad in parsed.bad:
-            self._letter(replace(bad, index=int(numbers[bad.index])))
+            self._letter(structs.replace(bad, index=int(numbers[bad.index])))
 
         def unplaceable(row: int, number: int, reason: str) -> None:
             self._letter(BadRecord(number, 0, len(lines[row]), lines[row], reason, "partition"))

@@ -21,6 +21,7 @@ from typing import Any, cast
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import structs
 
 from blizzard_core.errors import SourceError, Unavailable
 from blizzard_core.limits import ROW_BYTES
@@ -223,7 +224,7 @@ def _refused(record: RefusedRecord, options: FormatSettings) -> SourceRows:
     """Return a record that is too long. Its beginning alone might be a valid line."""
     bad = BadRecord.of(record)
     if _has_lines(options):
-        bad = replace(bad, head=bad.head + b"\0")
+        bad = structs.replace(bad, head=bad.head + b"\0")
     return SourceRows(pa.schema([]), [], bad=[bad])
 
 
@@ -291,10 +292,10 @@ class _Letters:
         if _has_lines(self.options):
             return bad.head.replace(b"\n", b" ") + b"\n"
         if bad.header and isinstance(self.options, FORMATS_WITH_TYPES):
-            return replace(bad, index=0)
+            return structs.replace(bad, index=0)
         is_text = isinstance(self.options, CsvOptions | XmlOptions)
         if is_text and len(bad.head) == bad.length <= ROW_BYTES:
-            return replace(bad, index=0, offset=0, header=text_header(bad.header))
+            return structs.replace(bad, index=0, offset=0, header=text_header(bad.header))
         return self._text(bad.reason, f"{bad.reason}: ".encode() + bad.head)
 
     def unusable(self, found: SourceRows, columns: Sequence[str]) -> BadRecord:

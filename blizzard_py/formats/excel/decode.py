@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import structs
 
 from blizzard_core.settings.formats import ExcelOptions
 from blizzard_py.formats.conform import Conformer
@@ -61,7 +62,7 @@ class ExcelDecoder(TypedDecoder):
             parsed = super().decode(_without_gaps(piece))
         except BadLine as error:
             raise BadLine(int(numbers[error.index]), error.reason) from error
-        bad = tuple(replace(each, index=int(numbers[each.index])) for each in parsed.bad)
+        bad = tuple(structs.replace(each, index=int(numbers[each.index])) for each in parsed.bad)
         return replace(parsed, lines=piece.lines, rows_at=numbers[parsed.rows_at], bad=bad)
 
     def records(self, piece: Piece) -> Mapping[int, RecordBytes]:

@@ -6,6 +6,8 @@ import codecs
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from blizzard_core.limits import RAW_BYTES
 from blizzard_core.settings.formats import JsonOptions, NdjsonOptions
 from blizzard_py.dead_letters.reader import DeadLetter
@@ -92,7 +94,7 @@ def _inserted(piece: Piece, lines: int) -> int:
 def _in_file(bad: BadRecord, piece: Piece) -> BadRecord:
     head = as_written(bad.head.rstrip(_BLANKS))
     offset = bad.offset - _inserted(piece, bad.index)
-    return replace(bad, offset=offset, length=len(head), head=head)
+    return structs.replace(bad, offset=offset, length=len(head), head=head)
 
 
 def _portions(

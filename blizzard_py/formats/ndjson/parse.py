@@ -28,6 +28,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import structs
 
 from blizzard_py.formats.ndjson.columns import RecordSchema, read_json
 from blizzard_py.formats.ndjson.fast.pieces import one_table, with_bare
@@ -219,7 +220,7 @@ def _joined(found: ScanResult, rest: Parsed) -> Parsed:
     schema = found.table.schema
     mixed = one_table([found.table, rest.table], schema).take(pa.array(order))
     bad = (
-        replace(b, index=int(found.left_at[b.index]), offset=found.starts[b.index])
+        structs.replace(b, index=int(found.left_at[b.index]), offset=found.starts[b.index])
         for b in rest.bad
     )
     return Parsed(with_bare(mixed), found.lines, rows_at[order], tuple(bad))

@@ -527,7 +527,9 @@ def cost_of(name: str) -> tuple[float, float, int, str]:
 
 
 def test_hostile_files_cost_bounded_memory_and_time() -> None:
-    with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as pool:
+    processes = get_context("forkserver")
+    processes.set_forkserver_preload([__name__])
+    with ProcessPoolExecutor(1, processes, max_tasks_per_child=1) as pool:
         found = dict(zip(HOSTILE, pool.map(cost_of, HOSTILE), strict=True))
     assert {name: cost for name, cost in found.items() if cost[0] > 20 or cost[1] > 200} == {}
     without_reason = {name for name, (_, _, bad, failure) in found.items() if not (bad or failure)}

@@ -65,5 +65,8 @@ class DirectEngine:
     def progress(self, output_prefix: str) -> float | None:
         """Return no progress."""
 
+    def start(self) -> None:
+        """Do nothing: a job needs no preparation."""
+
     def stop(self) -> None:
         """Do nothing: no job runs in the background."""

@@ -1,6 +1,7 @@
 """``make bench-formats``: files of each format to Parquet, beside duckdb, polars, Spark, fastavro.
 
-"row groups" are Parquet files whose row groups are copied, beside the same files decoded.
+"row groups" are Parquet files whose row groups are copied, beside the same files decoded. "json"
+are arrays; in "json documents" the array is below a key, so duckdb and Spark unnest it.
 
 Each contender runs alone in a fresh process with one thread, in turn, so that all see the same
 load of the machine. What counts is CPU seconds of the process and its children without imports,
@@ -71,6 +72,7 @@ SETTINGS: dict[str, FormatSettings] = {
     "ndjson": NdjsonOptions(),
     "csv": CsvOptions(type="csv"),
     "json": JsonOptions(type="json"),
+    "json documents": JsonOptions(type="json", records="data"),
     "avro": AvroOptions(type="avro"),
     "parquet": ParquetOptions(type="parquet"),
     "orc": OrcOptions(type="orc"),
@@ -81,8 +83,9 @@ SETTINGS: dict[str, FormatSettings] = {
 GOALS = {
     ("csv", "duckdb"): 0.75,
     ("csv", "spark"): 5.0,
-    ("json", "duckdb"): 5.0,
     ("json", "spark"): 5.0,
+    ("json documents", "duckdb"): 5.0,
+    ("json documents", "spark"): 5.0,
     ("avro", "fastavro"): 1.0,
     ("parquet", "duckdb"): 0.7,
     ("parquet", "spark"): 10.0,
@@ -113,6 +116,8 @@ def write_files(folder: Path, kind: str, files: int, rows: int) -> None:
             path.write_text("\n".join(lines) + "\n")
         elif kind == "json":
             path.write_text(json.dumps(events))
+        elif kind == "json documents":
+            path.write_text(json.dumps({"count": rows, "data": events}))
         elif kind == "xml":
             path.write_text(f"<events>\n{''.join(map(_element, events))}</events>\n")
         elif kind in {"avro", "parquet", "orc", "row groups"}:
@@ -199,9 +204,15 @@ def duckdb_run(kind: str, source: Path, sink: Path) -> int:
     files = f"'{source}/*.{kind}', columns={{{types}}}"
     readers = {"csv": f"read_csv({files}, header=true)", "parquet": f"'{source}/*.parquet'"}
     reader = readers.get(kind, f"read_json({files})")
+    columns = "*"
+    if kind == "json documents":
+        event = ", ".join(f'"{name}" {sql}' for name, (_, sql) in COLUMNS.items())
+        documents = f"columns={{'data': 'STRUCT({event})[]'}}, maximum_object_size={64 << 20}"
+        reader = f"read_json('{source}/*', format='unstructured', {documents})"
+        columns = "unnest(data, max_depth := 2)"
     connection = duckdb.connect(config={"threads": 1})
     copied = connection.execute(
-        f"COPY (SELECT * FROM {reader}) TO '{sink}/o.parquet' (FORMAT parquet)"  # ours
+        f"COPY (SELECT {columns} FROM {reader}) TO '{sink}/o.parquet' (FORMAT parquet)"  # ours
     )
     return int(copied.fetchall()[0][0])
 
@@ -238,10 +249,13 @@ def spark_run(kind: str, source: Path, sink: Path) -> int:
     spark.range(1).count()
     types = ", ".join(f"`{name}` {sql.replace('VARCHAR', 'STRING')}" for name, (_, sql) in
                       COLUMNS.items())  # fmt: skip
-    reader = spark.read.schema(types.replace("INTEGER", "INT"))
-    reader = reader.option("header", True).option("multiLine", kind in {"json", "xml"})
+    types, is_below = types.replace("INTEGER", "INT"), kind == "json documents"
+    reader = spark.read.schema(f"data ARRAY<STRUCT<{types}>>" if is_below else types)
+    reader = reader.option("header", True).option("multiLine", kind not in {"ndjson", "csv"})
     reader = reader.option("rowTag", "event")
-    frame = reader.format("json" if kind == "ndjson" else kind).load(str(source))
+    is_json = kind in {"ndjson", "json documents"}
+    frame = reader.format("json" if is_json else kind).load(str(source))
+    frame = frame.selectExpr("inline(data)") if is_below else frame
     frame.write.parquet(f"{sink}/spark")
     return spark.read.parquet(f"{sink}/spark").count()
 
@@ -268,12 +282,13 @@ CONTENDERS: Mapping[str, Callable[[str, Path, Path], int]] = {
     "decoded": decoded_run,
 }
 _TEXTS = frozenset({"ndjson", "csv", "json"})
+_DOCUMENTS = frozenset({"json documents"})
 # Of Avro and ORC, duckdb, polars and Spark read what their packages can read without a download.
 READ = {
     OURS: frozenset(SETTINGS),
-    "duckdb": _TEXTS | {"parquet"},
+    "duckdb": _TEXTS | _DOCUMENTS | {"parquet"},
     "polars": _TEXTS | {"parquet"},
-    "spark": _TEXTS | {"parquet", "orc", "xml"},
+    "spark": _TEXTS | _DOCUMENTS | {"parquet", "orc", "xml"},
     "fastavro": frozenset({"avro"}),
     "decoded": frozenset({"row groups"}),
 }

@@ -2,19 +2,25 @@
 
     python -m benchmarks.light
     python -m benchmarks.light --before ../older-checkout --only commands tiny
+    ORIGINAL=run-original.sh python -m benchmarks.light --only tiny plain
 
 CPU seconds are those of a command with all its descendants, Java and workers included. Memory is
 the proportional set size (PSS) of a daemon and its descendants. Each figure is the median of the
 rounds. With ``--before`` another checkout runs in turn with this one, so that both see the same
 load of the machine. The folder of each case is new; its rows are counted at the end.
+
+``ORIGINAL`` is a command that runs the Rust original over the files in ``raw`` of its working
+directory, and ends when they are ingested. It runs in turn with the cases of files.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import json
 import os
 import resource
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,6 +29,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -61,22 +68,31 @@ GOALS: dict[str, float | None] = {
     "5,000 files of three rows": 8.0,
     "idle, warm: both daemons": 350.0,
     "idle, without Spark: blizzard": 110.0,
+    "peak: 3.2 M rows in 200 files": 600.0,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A figure: how it is measured in a new folder by the code of a checkout."""
+    """A figure: how it is measured in a new folder by the code of a checkout.
+
+    ``files`` are those that the original can ingest as well, as `write_files` has them.
+    """
 
     name: str
     unit: str
     measure: Callable[[Path, Path], float]
+    files: tuple[int, int, str] | None = None
 
 
 def program(checkout: Path, *arguments: str) -> subprocess.Popen[bytes]:
     """Start a command of a checkout in the working directory, without its output."""
+    return _started([sys.executable, "-m", *arguments], checkout)
+
+
+def _started(command: Sequence[str], checkout: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", *arguments],
+        command,
         env={**os.environ, "PYTHONPATH": str(checkout)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -86,9 +102,13 @@ def program(checkout: Path, *arguments: str) -> subprocess.Popen[bytes]:
 
 def cpu_secs(checkout: Path, *arguments: str) -> float:
     """Return the CPU seconds of a command and of all that it started. Raises if it fails."""
+    return _cpu_secs([sys.executable, "-m", *arguments], checkout)
+
+
+def _cpu_secs(command: Sequence[str], checkout: Path = ROOT) -> float:
     before = _used()
-    code = program(checkout, *arguments).wait()
-    assert code == 0, f"{' '.join(arguments)}: exit code {code}"
+    code = _started(command, checkout).wait()
+    assert code == 0, f"{shlex.join(command)}: exit code {code}"
     with suppress(ChildProcessError):
         while True:
             os.wait()  # Java ends after the command
@@ -188,6 +208,24 @@ def idle_warm(checkout: Path, folder: Path) -> float:
         return memory_mb(pids)
 
 
+def peak(checkout: Path, folder: Path) -> float:
+    """Return the largest memory of both daemons while they ingest and commit large files."""
+    files, rows = 200, 16_000
+    write_files(folder, files, rows, "x" * 80)
+    log, most = folder / "lake/events/_delta_log", 0.0
+    with daemons(checkout, "blizzard_py", "penguin_py") as pids:
+        while _committed(log) < files * rows:
+            most = max(most, memory_mb(pids))
+            time.sleep(0.2)
+    return most
+
+
+def _committed(log: Path) -> int:
+    lines = (line for path in log.glob("*.json") for line in path.read_text().splitlines())
+    added = [json.loads(line)["add"] for line in lines if line.startswith('{"add":')]
+    return sum(json.loads(each["stats"])["numRecords"] for each in added)
+
+
 def _wait(is_there: Callable[[], object], secs: float = 180.0) -> None:
     until = time.monotonic() + secs
     while not is_there():
@@ -215,36 +253,48 @@ def _pss_mb(pid: int) -> float:
     return 0.0  # it has ended
 
 
+_TINY = (5_000, 3, "")
+_PLAIN = (1, 1_300_000, "x" * 200)
 GROUPS: Mapping[str, Sequence[Case]] = {
     "commands": [Case(name, "CPU s", command(given)) for name, given in COMMANDS.items()],
     "start": [
         Case("run --once of one small file", "CPU s", ingest(1, 1)),
         Case("run --once of one small file, wall", "s", once_wall),
     ],
-    "tiny": [Case("5,000 files of three rows", "CPU s", ingest(5_000, 3))],
-    "plain": [Case("one plain file of 300 MB", "CPU s", ingest(1, 1_300_000, "x" * 200))],
+    "tiny": [Case("5,000 files of three rows", "CPU s", ingest(*_TINY), _TINY)],
+    "plain": [Case("one plain file of 300 MB", "CPU s", ingest(*_PLAIN), _PLAIN)],
     "restart": [Case("restart with 20,000 done files", "CPU s", restart)],
     "memory": [
         Case("idle, without Spark: blizzard", "MB", idle_cold),
         Case("idle, warm: both daemons", "MB", idle_warm),
+        Case("peak: 3.2 M rows in 200 files", "MB", peak),
     ],
 }
 
 
-def measured(case: Case, checkouts: Sequence[Path], rounds: int) -> list[float]:
-    """Return the median for each checkout, which run in turn."""
-    found: list[list[float]] = [[] for _ in checkouts]
+def measured(case: Case, checkouts: Sequence[Path], original: str, rounds: int) -> list[float]:
+    """Return the median for each checkout, and of the original where it can; all run in turn."""
+    measures = [partial(case.measure, checkout) for checkout in checkouts]
+    if original and case.files is not None:
+        measures.append(partial(original_secs, original, case.files))
+    found: list[list[float]] = [[] for _ in measures]
     for _ in range(rounds):
-        for place, checkout in enumerate(checkouts):
+        for place, measure in enumerate(measures):
             folder = Path(tempfile.mkdtemp())
             here = Path.cwd()
             os.chdir(folder)
             try:
-                found[place].append(case.measure(checkout, folder))
+                found[place].append(measure(folder))
             finally:
                 os.chdir(here)
                 shutil.rmtree(folder, ignore_errors=True)
     return [median(each) for each in found]
+
+
+def original_secs(command: str, files: tuple[int, int, str], folder: Path) -> float:
+    """Return the CPU seconds that the original takes for such files."""
+    write_files(folder, *files)
+    return _cpu_secs(shlex.split(command))
 
 
 def main() -> int:
@@ -256,13 +306,16 @@ def main() -> int:
     chosen = parser.parse_args()
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     checkouts = [ROOT, *([chosen.before.resolve()] if chosen.before else [])]
-    print(f"{'':36} {'':6} {'now':>8} {'goal':>8}{'before':>9}{'ratio':>7}")
+    original = os.environ.get("ORIGINAL", "")
+    others = ["before"] * bool(chosen.before) + ["original"] * bool(original)
+    heads = "".join(f"{name:>9}{'ratio':>7}" for name in others)
+    print(f"{'':36} {'':6} {'now':>8} {'goal':>8}{heads}")
     missed = []
     for case in (case for group in chosen.only for case in GROUPS[group]):
-        now, *before = measured(case, checkouts, chosen.rounds)
+        now, *rest = measured(case, checkouts, original, chosen.rounds)
         goal = GOALS.get(case.name)
         cells = f"{now:8.2f} {'-' if goal is None else f'{goal:g}':>8}"
-        cells += "".join(f"{each:9.2f}{now / each:7.2f}" for each in before)
+        cells += "".join(f"{each:9.2f}{now / each:7.2f}" for each in rest)
         print(f"{case.name:36} {case.unit:6} {cells}", flush=True)
         if goal is not None and now > goal:
             missed.append(f"{case.name}: {now:.2f} {case.unit}, wanted {goal:g}")

@@ -41,6 +41,10 @@ _DEFAULTS = {
     # Spark would end its process for a regular expression that overflows its stack, and with it
     # the work of all others there: for one row, and again at each attempt.
     "spark.executor.killOnFatalError.depth": "0",
+    # Arrow's own allocators keep what was freed, 50 MB in each worker. A worker has one thread that
+    # works, so one arena of the C library serves it.
+    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+    "spark.executorEnv.MALLOC_ARENA_MAX": "1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Workers serve jobs with and without a frame only if their environments are equal, and
@@ -57,7 +61,7 @@ _LOCAL_DEFAULTS = {
     "spark.driver.bindAddress": "127.0.0.1",
     # The package is certainly available before the first task: executors get it with the task.
     "spark.python.daemon.module": "blizzard_py.engines.spark.worker_daemon",
-    # Its allocator of choice would start a thread, before the daemon forks.
+    # An allocator that Arrow loads would start a thread, before the daemon forks.
     "spark.executorEnv.JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
 _IMAGE = "spark.kubernetes.container.image"

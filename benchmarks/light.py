@@ -38,7 +38,7 @@ import pyarrow.parquet as pq
 from tests.support.scenario import ROOT
 
 _SUBREAPER = 36  # prctl(2): descendants whose parents end become children of this process
-_WARM_SECS = 75.0  # Spark's idle workers end after a minute
+_WARM_SECS = 90.0  # idle workers end after 60 to 70 s, their daemon 5 to 10 s later
 _CONFIG = """
 pipelines:
   events:

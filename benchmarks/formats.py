@@ -3,10 +3,11 @@
 "row groups" are Parquet files whose row groups are copied, beside the same files decoded. "json"
 are arrays; in "json documents" the array is below a key, so duckdb and Spark unnest it.
 
-Each contender runs alone in a fresh process with one thread, in turn, so that all see the same
-load of the machine. What counts is CPU seconds of the process and its children without imports,
-the median of the rounds, and the peak memory of the process and its children (Spark's is in its
-JVM). Each contender must return as many rows as the files have. Exit code 1 if a goal is missed.
+Each contender runs alone in a fresh process with one thread, ours with the environment of workers.
+They run in turn, so that all see the same load of the machine. What counts is CPU seconds of the
+process and its children without imports, the median of the rounds, and the peak memory of the
+process and its children (Spark's is in its JVM). Each contender must return as many rows as the
+files have. Exit code 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
+import os
 import resource
 import sys
 import tempfile
@@ -23,6 +25,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -39,6 +42,7 @@ from blizzard_core.settings.formats import (
     XmlOptions,
 )
 from blizzard_core.storage.opening import open_source, open_storage
+from blizzard_py.engines.spark.masters import WORKER_ENVIRONMENT
 from blizzard_py.job import (
     FieldSpec,
     IngestJob,
@@ -372,7 +376,8 @@ def main() -> int:
 
 
 def _alone(name: str, kind: str, source: Path) -> Run:
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+    environment = WORKER_ENVIRONMENT if name in {OURS, "decoded"} else {}
+    with patch.dict(os.environ, environment), ProcessPoolExecutor(1, get_context("spawn")) as pool:
         return pool.submit(measured, name, kind, source).result()
 
 

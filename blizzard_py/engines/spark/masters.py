@@ -33,6 +33,9 @@ SESSION_DEFAULTS = {
     # A transform is checked by its whole plan, not by the beginning of each line.
     "spark.sql.debug.maxToStringFields": "100000",
 }
+# Arrow's own allocators keep what was freed, 50 MB in each worker. A worker has one thread that
+# works, so one arena of the C library serves it.
+WORKER_ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
 _DEFAULTS = {
     **SESSION_DEFAULTS,
     **SECURE_DEFAULTS,
@@ -41,10 +44,7 @@ _DEFAULTS = {
     # Spark would end its process for a regular expression that overflows its stack, and with it
     # the work of all others there: for one row, and again at each attempt.
     "spark.executor.killOnFatalError.depth": "0",
-    # Arrow's own allocators keep what was freed, 50 MB in each worker. A worker has one thread that
-    # works, so one arena of the C library serves it.
-    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
-    "spark.executorEnv.MALLOC_ARENA_MAX": "1",
+    **{f"spark.executorEnv.{name}": value for name, value in WORKER_ENVIRONMENT.items()},
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Workers serve jobs with and without a frame only if their environments are equal, and

@@ -11,16 +11,14 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, cast
 
-import pyarrow as pa
-
 from blizzard_core.settings.formats import FORMATS_WITH_TYPES, LetterOptions
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.letters.header import contents_of, header_of, unread_column
 from blizzard_py.formats.letters.reading import parsed
 from blizzard_py.formats.names import format_of as file_format_of
 from blizzard_py.formats.ndjson.lines import NdjsonFormat
-from blizzard_py.formats.protocol import NO_OFFSET, Decoder, Format, OpenFile, Parsed, RecordBytes
-from blizzard_py.formats.text_letters import TextLetterFormat
+from blizzard_py.formats.protocol import NO_OFFSET, Decoder, Format, OpenFile
+from blizzard_py.formats.text_letters import RecordsOrLines, TextLetterFormat
 from blizzard_py.formats.typed_rows import TypedFormat
 from blizzard_py.job import RowSchema
 from blizzard_py.lines.failure import FileFailed, bounded
@@ -63,7 +61,7 @@ class LetterFormat:
         rows = self._form.letter_decoder(schema, tolerant=tolerant)
         if not self.options.of_table:
             return rows
-        return _TableDecoder(rows, NdjsonFormat().decoder(schema, tolerant=tolerant, fast=fast))
+        return RecordsOrLines(rows, NdjsonFormat().decoder(schema, tolerant=tolerant, fast=fast))
 
     def replay_contents(self, letters: Sequence[DeadLetter]) -> list[bytes]:
         """Return the letters behind their headers."""
@@ -79,37 +77,6 @@ def format_of(options: LetterOptions) -> Format:
     if isinstance(options.of, FORMATS_WITH_TYPES):
         return LetterFormat(options)
     return TextLetterFormat(options)
-
-
-@dataclass(frozen=True, slots=True)
-class _TableDecoder:
-    """The decoder of a table's letters: rows of its files, or lines."""
-
-    rows: Decoder
-    lines: Decoder
-
-    def _of(self, piece: Piece) -> Decoder:
-        return self.lines if piece.rows is None else self.rows
-
-    def decode(self, piece: Piece) -> Parsed:
-        """Decode as `Decoder.decode`."""
-        return self._of(piece).decode(piece)
-
-    def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
-        """Return the records as `Decoder.records`."""
-        return self._of(piece).records(piece)
-
-    def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
-        """Return two pieces as `Decoder.halves`."""
-        return self._of(piece).halves(piece)
-
-    def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:
-        """Return the columns as `Decoder.columns`."""
-        return self._of(piece).columns(piece)
-
-    def as_lines(self, piece: Piece) -> bytes:
-        """Return lines as `Decoder.as_lines`."""
-        return self._of(piece).as_lines(piece)
 
 
 class _Header:

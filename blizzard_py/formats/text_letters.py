@@ -124,34 +124,22 @@ class _Rest:
 
 
 @dataclass(frozen=True, slots=True)
-class _TextDecoder:
-    """The decoder of a table's letters: records, whose pieces have a context, or lines."""
+class RecordsOrLines:
+    """The decoder of a table's letters: ``records_of`` its format, or ``lines``."""
 
     records_of: Decoder
     lines: Decoder
 
     def _of(self, piece: Piece) -> Decoder:
-        return self.lines if piece.context is None else self.records_of
+        return self.lines if _has_lines(piece) else self.records_of
 
     def decode(self, piece: Piece) -> Parsed:
-        """Decode as `Decoder.decode`; bad records are letters as before."""
-        parsed = self._of(piece).decode(piece)
-        if piece.context is None or not parsed.bad:
-            return parsed
-        bad = (
-            replace(each, offset=NO_OFFSET, header=text_header(each.header)) for each in parsed.bad
-        )
-        return replace(parsed, bad=tuple(bad))
+        """Decode as `Decoder.decode`."""
+        return self._of(piece).decode(piece)
 
     def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
         """Return the records as `Decoder.records`."""
-        found = self._of(piece).records(piece)
-        if piece.context is None:
-            return found
-        return {
-            number: (NO_OFFSET, raw, text_header(header))
-            for number, (_, raw, header) in found.items()
-        }
+        return self._of(piece).records(piece)
 
     def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
         """Return two pieces as `Decoder.halves`."""
@@ -164,3 +152,31 @@ class _TextDecoder:
     def as_lines(self, piece: Piece) -> bytes:
         """Return lines as `Decoder.as_lines`."""
         return self._of(piece).as_lines(piece)
+
+
+class _TextDecoder(RecordsOrLines):
+    """The decoder of letters of text, whose bad records are letters again."""
+
+    def decode(self, piece: Piece) -> Parsed:
+        """Decode as `Decoder.decode`."""
+        parsed = super().decode(piece)
+        if _has_lines(piece) or not parsed.bad:
+            return parsed
+        bad = (
+            replace(each, offset=NO_OFFSET, header=text_header(each.header)) for each in parsed.bad
+        )
+        return replace(parsed, bad=tuple(bad))
+
+    def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
+        """Return the records as `Decoder.records`."""
+        found = super().records(piece)
+        if _has_lines(piece):
+            return found
+        return {
+            number: (NO_OFFSET, raw, text_header(header))
+            for number, (_, raw, header) in found.items()
+        }
+
+
+def _has_lines(piece: Piece) -> bool:
+    return piece.rows is None and piece.context is None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 import pyarrow as pa
+from msgspec import structs
 
 from blizzard_core.settings.formats import LetterOptions
 from blizzard_py.dead_letters.reader import DeadLetter
@@ -163,7 +164,8 @@ class _TextDecoder(RecordsOrLines):
         if _has_lines(piece) or not parsed.bad:
             return parsed
         bad = (
-            replace(each, offset=NO_OFFSET, header=text_header(each.header)) for each in parsed.bad
+            structs.replace(each, offset=NO_OFFSET, header=text_header(each.header))
+            for each in parsed.bad
         )
         return replace(parsed, bad=tuple(bad))
 

@@ -95,7 +95,8 @@ def test_backlog_counts_future_partitions_separately(depth: int | None) -> None:
 
 
 def read(storage: MemoryStorage, size: int, *wanted: int, name: str = "a.json") -> dict[int, bytes]:
-    return read_records(storage, JobFile(name, size), wanted, EXPANSION, NdjsonOptions())
+    found = read_records(storage, JobFile(name, size), wanted, EXPANSION, NdjsonOptions())
+    return {number: record.raw for number, record in found.items()}
 
 
 def test_lines_are_found_wherever_blocks_end() -> None:

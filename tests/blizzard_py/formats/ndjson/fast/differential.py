@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from blizzard_py.formats.ndjson.columns import RecordSchema
 from blizzard_py.formats.ndjson.fast.sandbox import Program, compiled
@@ -102,7 +103,7 @@ def comparable(parsed: Parsed) -> dict[str, Any]:
     return {
         "lines": parsed.lines,
         "rows_at": parsed.rows_at.tolist(),
-        "bad": tuple(replace(bad, head=bytes(bad.head)) for bad in parsed.bad),
+        "bad": tuple(structs.replace(bad, head=bytes(bad.head)) for bad in parsed.bad),
         "schema": parsed.table.schema,
         "rows": parsed.table.num_rows,
         "pieces": [column.num_chunks for column in parsed.table.columns if parsed.table.num_rows],

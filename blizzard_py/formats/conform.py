@@ -200,8 +200,9 @@ def _column(
             f"column {spec.name!r} is {array.type}, which cannot be {_named(spec)}; correct"
             " schema.fields, or cast it in a query"
         ) from error
-    if not spec.nullable and array.null_count:
-        for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
+    # Of the result: JSON's null is a text before it is a null.
+    if not spec.nullable and found.null_count:
+        for row in np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False)).tolist():
             bad.setdefault(row, f"column {spec.name!r}: is required, and null")
     return found
 
@@ -332,8 +333,8 @@ def _struct(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.A
             raise SourceError(
                 f"column {spec.name!r} no longer has field {child.name!r}; correct schema.fields"
             )
-        column = _plain(flat[at], child)
-        children.append(_cast(child, column, texts))
+        column = _cast(child, _plain(flat[at], child), texts)
+        children.append(column)
         if not child.nullable and pc.any(pc.and_(column.is_null(), array.is_valid())).as_py():
             raise ValueError(f"{child.name!r} in it is required, and null")
     return pa.StructArray.from_arrays(children, fields=list(arrow_type(spec)), mask=array.is_null())
@@ -342,11 +343,11 @@ def _struct(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.A
 def _list(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.Array:
     item = spec.children[0]
     # To cast lists of nulls to lists makes arrays that are not valid.
-    values = _plain(array.flatten(), item)
+    values = _cast(item, _plain(array.flatten(), item), texts)
     if not item.nullable and values.null_count:
         raise ValueError("an item in it is required, and null")
     return pa.ListArray.from_arrays(
-        list_offsets(array), _cast(item, values, texts), type=arrow_type(spec), mask=array.is_null()
+        list_offsets(array), values, type=arrow_type(spec), mask=array.is_null()
     )
 
 

@@ -27,6 +27,8 @@ from blizzard_py.lines.framing import Piece, RefusedRecord, framed
 # Values of a piece. Each is a Python object before it is Arrow's.
 _PIECE_CELLS = 256 << 10
 _REASON_CHARACTERS = 200
+# What foreign text in a header or a row raises where its values are made.
+_NO_LETTER = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class _Header:
     def _pieces(self, lines: Sequence[_Line]) -> Iterator[Piece | RefusedRecord]:
         try:
             yield self._form.letter_piece(self._members, [line.row for line in lines], self._schema)
-        except ValueError as error:
+        except _NO_LETTER as error:
             if len(lines) == 1:
                 yield self._refused(lines[0].text, f"is no row of a letter: {error}")
                 return
@@ -138,7 +140,8 @@ class _Header:
         declared = [spec.name for spec in self._schema.fields if spec.name in unreadable]
         wanted = [*declared, *(unreadable if self._every else ())]
         if wanted:
-            return self._refused(line, str(unreadable[wanted[0]].get("error")))
+            why = unreadable[wanted[0]]
+            return self._refused(line, str(why.get("error") if isinstance(why, dict) else why))
         return _Line(line, row)
 
     def _refused(self, line: bytes, reason: str) -> RefusedRecord:

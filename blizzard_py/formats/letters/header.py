@@ -2,9 +2,10 @@
 
 ::
 
-    {"letters": "rows", "columns": {"id": "int64", "at": "timestamp[ns, tz=UTC]"},
-     "calendars": {"at": ["unknown"]}, "unread": ["note"]}
+    ["letters", {"letters": "rows", "columns": {"id": "int64", "at": "timestamp[ns, tz=UTC]"},
+                 "calendars": {"at": ["unknown"]}, "unread": ["note"]}]
 
+A row is an object, so no row can be taken for a header, whatever its columns are called.
 ``columns`` have the types of the file. ``unread`` names its other columns, which the letters lack;
 it is true if they are too many to be named. Formats may have other members. Records of a table of
 texts have ``around`` instead: what their file says around its records, such as the header of CSV.
@@ -29,7 +30,7 @@ def header_text(kind: str, members: Mapping[str, Any], unread: Sequence[str] = (
     """Return a header of ``kind``: `ROWS` or `SHEET`."""
     some: Any = unread if sum(map(len, unread)) <= _NAMES_BYTES else True
     document = {_KIND: kind, **members, **({"unread": some} if unread else {})}
-    return json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    return json.dumps([_KIND, document], ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
 @lru_cache(maxsize=8)
@@ -39,8 +40,27 @@ def header_of(line: bytes) -> Mapping[str, Any] | None:
         found = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    is_header = isinstance(found, dict) and found.get(_KIND) in {ROWS, SHEET, TEXT}
-    return found if is_header else None
+    match found:
+        case ["letters", {"letters": "rows" | "sheet" | "text"} as members]:
+            return members if _is_sound(members) else None
+    return None
+
+
+def _is_sound(members: Mapping[str, Any]) -> bool:
+    """Return whether the members have their types: whoever may write letters may write any."""
+    columns, *lists = (members.get(name, {}) for name in ("columns", "calendars", "int96"))
+    if not all(isinstance(each, dict) for each in (columns, *lists)):
+        return False
+    unread = members.get("unread", True)
+    return (
+        ("columns" in members or members[_KIND] != ROWS)
+        and (unread is True or (isinstance(unread, list) and all(map(_is_text, unread))))
+        and all(isinstance(each, list) and each for found in lists for each in found.values())
+    )
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def text_header(around: bytes) -> bytes:

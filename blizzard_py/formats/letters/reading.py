@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 from itertools import accumulate
@@ -16,6 +17,12 @@ import pyarrow as pa
 from blizzard_py.formats.letters.writing import PER_DAY
 
 _EXACT = Context(prec=200)
+# No type has more digits, and one line may ask for a number of a million.
+_MOST_DIGITS = 100
+# Values of a fixed width are as wide where they are null. Longer pieces are halved.
+_FIXED_BYTES = 64 << 20
+# What `writing` writes: NumPy also takes words such as "now", and years alone.
+_MOMENT = re.compile(r"NaT|-?\d{4,6}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d{1,9})?)?")
 
 
 class Number(str):
@@ -110,6 +117,8 @@ def _texts(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
 
 
 def _bytes(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
+    if pa.types.is_fixed_size_binary(kind) and kind.byte_width * len(values) > _FIXED_BYTES:
+        raise ValueError(f"{kind} is too wide for a row of a letter")
     return pa.array([_or_none(_unpacked, value) for value in values], kind)
 
 
@@ -157,7 +166,12 @@ def _decimals(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
     stored = bytearray()
     for value in values:
         number = Decimal(0) if value is None else Decimal(_checked(Number, value))
-        stored += int(_EXACT.scaleb(number, kind.scale)).to_bytes(width, "little", signed=True)
+        if number.is_finite() and number.adjusted() > _MOST_DIGITS:
+            raise ValueError(f"{value} has too many digits")
+        scaled = _EXACT.scaleb(number, kind.scale)
+        if scaled != scaled.to_integral_value():
+            raise ValueError(f"{value} has more than {kind.scale} digits behind its point")
+        stored += int(scaled).to_bytes(width, "little", signed=True)
     valid = pa.array([value is not None for value in values], pa.bool_())
     return pa.Array.from_buffers(
         kind, len(values), [valid.buffers()[1], pa.py_buffer(bytes(stored))]
@@ -173,6 +187,9 @@ def _moments(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
         f"{before}{value.removesuffix('Z')}" if has_text else "1970-01-01"
         for value, has_text in zip(values, is_text, strict=True)
     ]
+    for text in texts:
+        if not _MOMENT.fullmatch(text) or ("T" in text and pa.types.is_date(kind)):
+            raise ValueError(f"{text!r} is no {kind}")
     moments = np.array(texts, f"datetime64[{unit}]").astype(np.int64) * per_count
     counts = [
         None if value is None else moment if has_text else _integer(value)

@@ -271,6 +271,73 @@ def test_a_letter_that_somebody_broke_costs_only_itself(tmp_path: Path) -> None:
     assert no_header == ([], [])
 
 
+REQUIRED: Mapping[str, FieldSpec] = {
+    "json": FieldSpec("c", "json", nullable=False),
+    "list": FieldSpec("c", "list", nullable=False, children=specs(i="int64")),
+    "struct": FieldSpec("c", "struct", nullable=False, children=specs(a="int64")),
+    "map": FieldSpec("c", "map", nullable=False, children=specs(v="int64")),
+}
+
+
+@pytest.mark.parametrize("kind", REQUIRED)
+@pytest.mark.parametrize("form", ["parquet", "orc"])
+def test_the_text_null_is_missing_in_a_required_column(
+    tmp_path: Path, form: str, kind: str
+) -> None:
+    target = io.BytesIO()
+    good = "[1]" if kind == "list" else '{"a": 1}'
+    write = pq.write_table if form == "parquet" else orc.write_table
+    write(pa.table({"id": [1, 2, 3], "c": [good, "null", None]}), target)
+    fields = (*INT64, REQUIRED[kind])
+    rows, letters = ingested(tmp_path, options(form), target.getvalue(), fields)
+    assert [row["id"] for row in rows] == [1]
+    assert [each.error for each in letters] == ["column 'c': is required, and null"] * 2
+
+
+BROKEN = {
+    "no columns": {"letters": "rows"},
+    "columns as a list": {"letters": "rows", "columns": ["id"]},
+    "a type that is none": {"letters": "rows", "columns": {"id": {"struct": [1]}}},
+    "unread as a number": {"letters": "rows", "columns": {"id": "int64"}, "unread": 5},
+    "a calendar for no leaf": {
+        "letters": "rows", "columns": {"id": "int64"}, "calendars": {"id": []},
+    },
+    "another kind": {"letters": "sheet"},
+    "flags of INT96": {"letters": "rows", "columns": {"id": "int64"}, "int96": {"id": [True]}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_header_that_somebody_broke_costs_only_its_letters(tmp_path: Path, case: str) -> None:
+    header = json.dumps(["letters", BROKEN[case]]).encode()
+    form = format_of(options("parquet")).replay_settings()
+    world = IngestJobHarness(tmp_path, INT64, format=form)
+    world.put("a", header + b'\n{"id": 1}\n')
+    world.put("b", b'["letters", {"letters": "rows", "columns": {"id": "int64"}}]\n{"id": 2}\n')
+    report = world.run_task()
+    assert [row["id"] for row in world.rows(report)] == [2]
+    outcomes = {file.path: file.outcome for file in report.files}
+    assert outcomes["a"] == "quarantined" or len(world.dead_letters(report)) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("decimal128(9, 2)", "1e999990"), ("decimal128(9, 2)", "1.23456"),
+        ("timestamp[us]", '"now"'), ("timestamp[us]", '"2024"'),
+        ("date32[day]", '"2024-05-06T23:00:00"'),
+    ],
+)  # fmt: skip
+def test_a_value_that_no_letter_has_is_no_value(kind: str, value: str) -> None:
+    with pytest.raises(ValueError, match=r"digits|is no"):
+        arrow_array(type_of(kind), [parsed(f'{{"v": {value}}}'.encode())["v"]])
+
+
+def test_null_in_a_wide_column_takes_no_memory() -> None:
+    with pytest.raises(ValueError, match="too wide"):
+        arrow_array(type_of("fixed_size_binary[99999999]"), [None])
+
+
 KINDS = [
     pa.null(), pa.bool_(), pa.int8(), pa.uint64(), pa.float32(), pa.float64(), pa.string(),
     pa.binary(), pa.binary(2), pa.date32(), pa.date64(), pa.time32("s"), pa.time64("ns"),

@@ -17,7 +17,7 @@ import pytest
 from pyarrow import orc
 from pydantic import TypeAdapter
 
-from blizzard_core.settings.formats import FileFormat, FormatSettings
+from blizzard_core.settings.formats import FileFormat, FormatSettings, LetterOptions
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.letters.header import unread_column
 from blizzard_py.formats.letters.reading import arrow_array, parsed
@@ -318,6 +318,15 @@ def test_a_header_that_somebody_broke_costs_only_its_letters(tmp_path: Path, cas
     assert [row["id"] for row in world.rows(report)] == [2]
     outcomes = {file.path: file.outcome for file in report.files}
     assert outcomes["a"] == "quarantined" or len(world.dead_letters(report)) == 1
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+@pytest.mark.parametrize("value", ["rows", "sheet", "text"])
+def test_a_row_of_a_table_is_no_header(tmp_path: Path, form: str, value: str) -> None:
+    letters = LetterOptions(of=options(form), of_table=True)
+    line = json.dumps({"id": 1, "letters": value}).encode()
+    rows, _ = ingested(tmp_path, letters, line + b"\n", specs(id="int64", letters="string"))
+    assert rows == [{"id": 1, "letters": value}]
 
 
 @pytest.mark.parametrize(

@@ -160,9 +160,10 @@ def _logical(node: AvroType, stored: pa.Array, meaning: Meaning) -> pa.Array:
         _check_day(logical, stored)
         return (stored if logical == "time-micros" else stored.cast(pa.int32())).view(kind)
     if logical.endswith("nanos") and meaning.nanoseconds == "cut":
-        nanos = stored.fill_null(0).to_numpy()
-        whole = pa.array(nanos - nanos % 1000, pa.int64(), mask=stored.is_null().to_numpy(False))
-        return whole.view(kind)
+        # In microseconds: the first of 1677 has no whole microsecond before it in nanoseconds.
+        micros = stored.fill_null(0).to_numpy() // 1000
+        mask = stored.is_null().to_numpy(zero_copy_only=False)
+        return pa.array(micros, pa.int64(), mask=mask).view(pa.timestamp("us", kind.tz))
     return stored.view(kind)
 
 

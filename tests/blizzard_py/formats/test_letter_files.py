@@ -320,6 +320,20 @@ def test_a_header_that_somebody_broke_costs_only_its_letters(tmp_path: Path, cas
     assert outcomes["a"] == "quarantined" or len(world.dead_letters(report)) == 1
 
 
+def test_nanoseconds_of_avro_are_cut_below_none(tmp_path: Path) -> None:
+    kind = {"type": "long", "logicalType": "timestamp-nanos"}
+    fields = [{"name": "id", "type": "long"}, {"name": "t", "type": kind}]
+    schema = {"type": "record", "name": "r", "fields": fields}
+    data = avro_files.written(schema, [{"id": 1 << 40, "t": -(2**63)}, {"id": 1 << 41, "t": -1}])
+    form = options("avro", nanoseconds="cut")
+    time = field("t", "timestamp")
+    check_replays(tmp_path, form, data, (*INT32, time), (*INT64, time))
+    rows, _ = ingested(tmp_path / "now", form, data, (*INT64, time))
+    assert [str(row["t"]) for row in rows] == [
+        "1677-09-21 00:12:43.145224+00:00", "1969-12-31 23:59:59.999999+00:00",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 @pytest.mark.parametrize("value", ["rows", "sheet", "text"])
 def test_a_row_of_a_table_is_no_header(tmp_path: Path, form: str, value: str) -> None:

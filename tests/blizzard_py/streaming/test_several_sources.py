@@ -15,7 +15,8 @@ from structlog.testing import capture_logs
 
 from blizzard_core.errors import ColdStartRefused, StateError
 from blizzard_py.app.event_state import event_state
-from blizzard_py.app.inspection import explain, plan, status
+from blizzard_py.app.explaining import explain
+from blizzard_py.app.inspection import plan, status
 from blizzard_py.app.operations import list_dead_letters
 from blizzard_py.engines.spark.engine import SparkEngine
 from tests.support.event_time_harness import TUMBLING, EventTimeHarness

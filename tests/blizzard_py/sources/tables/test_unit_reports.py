@@ -6,7 +6,7 @@ import contextlib
 import threading
 from pathlib import Path
 
-from blizzard_py.app.inspection import explain
+from blizzard_py.app.explaining import explain
 from tests.support.unit_shop import UnitShop
 
 

@@ -347,8 +347,9 @@ TABLE_FOOTER_BYTES = 8 << 20
 Beyond: the source stops with the file's name
 Test: test_hostile_parquet.py::test_a_long_footer_is_not_read
 """
-# Decoded, a footer takes five to ten times its bytes; a hostile one takes 240 times as much.
-TABLE_FOOTER_TRUSTED_BYTES = 256 << 10
+# Decoded, a footer takes five to ten times its bytes. A hostile one takes 700 times as much, if its
+# lists are no longer than their bytes, which is looked at before.
+TABLE_FOOTER_TRUSTED_BYTES = 64 << 10
 """A Parquet footer that is decoded at once; a longer one first in a process of limited memory
 Beyond: a quarter of a second, unless the process runs
 Test: test_hostile_parquet.py::test_a_hostile_footer_costs_only_its_file

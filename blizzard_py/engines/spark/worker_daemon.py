@@ -10,7 +10,7 @@ The libraries that are loaded here start none (`masters` configures pyarrow's al
 checks it.
 
 Without a worker for some seconds the daemon ends, for it holds 100 MB. Spark starts it again with
-its next task.
+its next task. A task that connects at that very moment fails, and Spark tries it again.
 """
 
 from __future__ import annotations

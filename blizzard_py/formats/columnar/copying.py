@@ -128,8 +128,9 @@ class CopyRules:
         """
         footer = _read_footer(file)
         stored = StoredFile(OpenRanges(file), file.path, file.size, file.path)
-        with file_failures(file.path):
-            check_footer(stored, footer)
+        if footer:
+            with file_failures(file.path):
+                check_footer(stored, footer)
         try:
             found = _checked(footer, file.size)
             schema = self._schema_of(footer, found)

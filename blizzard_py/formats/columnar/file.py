@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +12,7 @@ from blizzard_core.errors import SourceError
 from blizzard_core.limits import TABLE_FOOTER_BYTES
 from blizzard_core.storage.range_file import RangeFile
 from blizzard_core.table.row_groups import footer_of
+from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_py.formats.columnar.process import DecodeCommand
 from blizzard_py.formats.columnar.rows import (
     ReaderEnded,
@@ -45,10 +46,11 @@ class _FooterFile(RangeFile):
             )
         start = self.tell()
         data = super().read(size)
-        check_footer(self._stored, data)
         known = self._size - len(self.tail)
         if start < known <= start + len(data):
             self.tail = data[: known - start] + self.tail
+            with suppress(SchemaMismatch):  # Arrow asks for the rest, or says what is wrong
+                check_footer(self._stored, footer_of(self.tail))
         return data
 
 

@@ -29,6 +29,8 @@ from blizzard_core.limits import (
 )
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.storage.range_file import Ranged
+from blizzard_core.table.schema_fit import SchemaMismatch
+from blizzard_core.table.thrift import STRUCT, skip_value
 from blizzard_py.formats.columnar import process
 
 
@@ -140,9 +142,14 @@ def decoded(file: StoredFile, order: process.DecodeCommand) -> Iterator[pa.Recor
 def check_footer(file: StoredFile, footer: bytes) -> None:
     """Raise `SourceError` for a footer that takes too much memory when it is decoded.
 
-    A short one cannot. A longer one is decoded in the other process first.
+    A short one cannot, unless a list claims more items than there are bytes: Arrow makes room for
+    all of them first. A longer one is decoded in the other process first.
     """
     if len(footer) <= TABLE_FOOTER_TRUSTED_BYTES:
+        try:
+            skip_value(footer, 0, STRUCT)
+        except (IndexError, SchemaMismatch) as error:
+            raise file.damaged("its footer is cut off, or contradicts itself") from error
         return
     most = TABLE_FOOTER_MEMORY_BYTES + TABLE_FOOTER_PER_BYTE * len(footer)
     order = process.DecodeCommand(footer, file.size, (), (), most, "footer")

@@ -53,7 +53,7 @@ def letters(harness: IngestJobHarness, report: TaskReport) -> dict[int, tuple[An
 
 
 @pytest.mark.parametrize("nanoseconds", ["bad", "cut"])
-def test_far_dates_stand_beside_nanoseconds(tmp_path: Path, nanoseconds: str) -> None:
+def test_far_dates_and_nanoseconds_are_read_together(tmp_path: Path, nanoseconds: str) -> None:
     values = [stored(LAST, DAY_NANOS - 1000), stored(0, 1001), None, stored(FIRST), stored(-1, 999)]
     harness = world(tmp_path, T, nanoseconds=nanoseconds)
     report = run(harness, int96_file(one_column(*values)))

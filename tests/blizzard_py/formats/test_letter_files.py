@@ -242,7 +242,7 @@ def test_excel_without_a_header_takes_the_names_of_today(tmp_path: Path) -> None
     assert rows == [{"key": "x", "number": 1}, {"key": "y", "number": 2}]
 
 
-def test_a_column_that_was_not_read_is_asked_for_from_the_file(tmp_path: Path) -> None:
+def test_letters_without_a_column_need_their_file(tmp_path: Path) -> None:
     data = parquet(pa.table({"id": [1 << 40], "more": [2]}))
     form = options("parquet")
     _, [letter] = ingested(tmp_path / "a", form, data, INT32)

@@ -216,7 +216,7 @@ def test_workbooks_without_the_chosen_sheet_are_named(tmp_path: Path) -> None:
         ("", 30, 0, ""),
     ],
 )
-def test_lines_behind_a_table_are_told(
+def test_lines_behind_a_table_are_named(
     tmp_path: Path, trailer: str, rows: int, bad: int, doubt: str
 ) -> None:
     records = "".join(f"{number},{number}.5,n{number}\n" for number in range(30))
@@ -228,7 +228,7 @@ def test_lines_behind_a_table_are_told(
 
 
 @pytest.mark.parametrize("first", ["README.txt", "z.md"])
-def test_members_of_an_archive_that_are_no_data_are_told(tmp_path: Path, first: str) -> None:
+def test_members_of_an_archive_without_data_are_named(tmp_path: Path, first: str) -> None:
     members = {first: b"See also, the site.\n", "data.csv": b"id,name\n1,x\n2,y\n"}
     with zipfile.ZipFile(tmp_path / "a.csv.zip", "w") as archive:
         for name in sorted(members):

@@ -21,6 +21,7 @@ import pytest
 from blizzard_core.errors import SourceError
 from blizzard_core.limits import TABLE_FOOTER_BYTES
 from blizzard_core.storage.local import LocalStorage
+from blizzard_core.table.thrift import encode_length
 from blizzard_py.connections.lakes.column_ranges import group_ranges
 from blizzard_py.formats.columnar import rows as parquet_rows
 from blizzard_py.formats.columnar.file import batches, opened
@@ -343,6 +344,17 @@ def test_a_hostile_footer_costs_only_its_file(
     assert rows == 0
     assert "its footer of" in why
     assert "fewer columns, or larger row groups" in why
+    assert grown < 60
+
+
+def test_a_list_that_claims_a_million_items_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    # The version, and a schema of a million structs that are not there.
+    footer = bytes([0x15, 2, 0x19, 0xFC]) + encode_length(1_000_000)
+    path.write_bytes(b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    rows, _, why, grown, _ = measured(path, "rows")
+    assert rows == 0
+    assert "its footer is cut off, or contradicts itself" in why
     assert grown < 60
 
 

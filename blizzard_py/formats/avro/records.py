@@ -237,9 +237,11 @@ class _Rows:
 
     def column(self, name: str) -> pa.Array:
         """Return a column, with null in rows whose value cannot be."""
-        if name in self._columns:
-            return self._columns[name]
+        if name not in self._columns:
+            self._columns[name] = self._column(name, self._meaning)
+        return self._columns[name]
 
+    def _column(self, name: str, meaning: Meaning) -> pa.Array:
         def failed(row: int, error: ValueError) -> None:
             reason = bounded(f"column {name!r}: {error}", _REASON_CHARACTERS)
             self._failed.setdefault(row, {})[name] = reason
@@ -250,17 +252,19 @@ class _Rows:
         def values(array: pa.Array) -> pa.Array:
             if change is not None:
                 array = change(array, pa.array(np.ones(len(array), np.bool_)))
-            return column(node, array, self._meaning)
+            return column(node, array, meaning)
 
-        found = rows_of(self._stored[name], values, failed)
-        self._columns[name] = found
-        return found
+        return rows_of(self._stored[name], values, failed)
 
     def letters(self, indices: Sequence[int]) -> tuple[bytes, list[bytes]]:
-        """Return the rows; a value that its type cannot have is beside its row, as it is stored."""
+        """Return the rows; a value that its type cannot have is beside its row, as it is stored.
+
+        No letter has cut digits: `cut` is an option of today, and a replay has another day's.
+        """
         at = pa.array(indices, pa.int64())
+        whole = replace(self._meaning, nanoseconds="bad")
         some = pa.RecordBatch.from_arrays(
-            [self.column(name).take(at) for name in self._names], list(self._names)
+            [self._column(name, whole).take(at) for name in self._names], list(self._names)
         )
         lines = row_lines(some)
         for place, index in enumerate(indices):

@@ -6,7 +6,7 @@ fastavro's result becomes Arrow in the types that `stored_type` names, which no 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import UUID
 
@@ -193,7 +193,8 @@ def _decimals(node: AvroType, stored: pa.Array) -> pa.Array:
 
 
 def _union(node: AvroType, stored: pa.Array, meaning: Meaning) -> pa.Array:
-    """Return each value as JSON text, or a text as it is."""
+    """Return each value as JSON text, or a text as it is. A text has room for all digits."""
+    meaning = replace(meaning, nanoseconds="bad")
     found = pa.nulls(len(stored), pa.string())
     for child, part in zip(node.children, stored.flatten(), strict=True):
         if child.kind == "null":

@@ -7,6 +7,7 @@ bytes, by a footer that calls them so, and are converted here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -26,6 +27,10 @@ _LAYOUT = np.dtype([(_NANOS, "<i8"), (_DAY, "<i4")])
 _JULIAN_DAY_OF_1970 = 2_440_588
 _DAY_MICROS = 86_400_000_000
 _DAY_NANOS = _DAY_MICROS * 1000
+# What `as_texts` writes.
+_SHOWN = re.compile(
+    r"(\d{4}-\d\d-\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{9})|(-?\d{1,10}) (-?\d{1,19})", re.ASCII
+)
 # Of Parquet's schema: numbers of fields, and physical types.
 _TYPE, _LENGTH, _LOGICAL = 1, 2, frozenset({6, 7, 8, 10})
 _INT96, _FIXED = 3, 7
@@ -147,16 +152,16 @@ def _stored_of(texts: pa.Array) -> pa.Array:
         if text is None:
             found.append(None)
             continue
-        day, is_time, time = text.partition("T")
-        if is_time:
-            hours, minutes, rest = time.split(":")
-            seconds, _, nanos = rest.partition(".")
+        match = _SHOWN.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{text!r:.100} is no time of INT96")
+        date, hours, minutes, seconds, digits, day_number, of_day = match.groups()
+        if date:
             whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
-            number = int(np.datetime64(day, "D").astype(np.int64)) + _JULIAN_DAY_OF_1970
-            pair = whole * 1_000_000_000 + int(nanos), number
+            number = int(np.datetime64(date, "D").astype(np.int64)) + _JULIAN_DAY_OF_1970
+            pair = whole * 1_000_000_000 + int(digits), number
         else:
-            number_text, nanos = day.split()
-            pair = int(nanos), int(number_text)
+            pair = int(of_day), int(day_number)
         found.append(np.array([pair], _LAYOUT).tobytes())
     return pa.array(found, _STORED)
 

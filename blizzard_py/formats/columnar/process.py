@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import pickle
 import resource
+import socket
 import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
-from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, NamedTuple
@@ -39,7 +39,11 @@ BATCH_ROWS = 1 << 16
 BATCH_BYTES = 16 << 20
 # The kinds of answer, and the format of a requested range.
 READ, BATCH, DAMAGED, REFUSED, END, MORE = b"R", b"B", b"D", b"L", b".", b"+"
+# The kind of what the parent sends: a command, or the bytes that were requested.
+GIVEN = b"G"
 RANGE = struct.Struct(">QQ")
+# Of a message: its kind, and the bytes of its content.
+_HEAD = struct.Struct(">cQ")
 # The mark of an ORC schema whose file has Julian dates.
 JULIAN = b"julian"
 _BEYOND_NANOSECONDS = "out of range for nanosecond"
@@ -71,6 +75,43 @@ class DecodeCommand(NamedTuple):
     kind: Literal["parquet", "footer", "ranges", "orc", "orc schema"] = "parquet"
 
 
+class Line:
+    """One end of the connection between the two processes.
+
+    `multiprocessing.connection` copies a message three times more.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+
+    def send(self, kind: bytes, content: bytes | memoryview = b"") -> None:
+        """Send a message. Raises `OSError` if the other end is gone."""
+        head = _HEAD.pack(kind, len(content))
+        done = self._end.sendmsg([head, content])
+        self._end.sendall(memoryview(content)[max(0, done - len(head)) :])
+
+    def receive(self) -> tuple[bytes, bytes]:
+        """Return the kind of a message and its content.
+
+        Raises `EOFError` if the other end is closed, and `OSError` if it was killed.
+        """
+        kind, size = _HEAD.unpack(self._exactly(_HEAD.size))
+        return kind, self._exactly(size)
+
+    def _exactly(self, size: int) -> bytes:
+        found = self._end.recv(size, socket.MSG_WAITALL)
+        while len(found) < size:  # a signal, or the end
+            rest = self._end.recv(size - len(found), socket.MSG_WAITALL)
+            if not rest:
+                raise EOFError
+            found += rest
+        return found
+
+    def close(self) -> None:
+        """Close this end."""
+        self._end.close()
+
+
 class _Refused(Exception):
     """A row is too large, or a footer."""
 
@@ -78,7 +119,7 @@ class _Refused(Exception):
 class _Parent:
     """The parent process. ORC's reader requests bytes in a thread of its own."""
 
-    def __init__(self, line: Connection, most: int) -> None:
+    def __init__(self, line: Line, most: int) -> None:
         self._line, self._most = line, most
         self._lock = Lock()
 
@@ -87,17 +128,16 @@ class _Parent:
         if end - start > self._most:
             raise MemoryError
         with self._lock:
-            self._line.send_bytes(READ + RANGE.pack(start, end))
-            return self._line.recv_bytes()
+            self._line.send(READ, RANGE.pack(start, end))
+            return self._line.receive()[1]
 
     def send(self, batch: pa.RecordBatch) -> None:
         """Send rows."""
         sink = pa.BufferOutputStream()
-        sink.write(BATCH)
         with pa.ipc.new_stream(sink, batch.schema) as stream:
             stream.write_batch(batch)
         with self._lock:
-            self._line.send_bytes(sink.getvalue())
+            self._line.send(BATCH, memoryview(sink.getvalue()))
 
 
 def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -310,7 +350,7 @@ def too_large_footer(order: DecodeCommand) -> str:
     )
 
 
-def _serve(line: Connection, order: DecodeCommand) -> None:
+def _serve(line: Line, order: DecodeCommand) -> None:
     parent = _Parent(line, order.allowed)
     _limit(_address_space_bytes() + order.allowed)
     if order.kind == "footer":
@@ -329,22 +369,22 @@ def _serve(line: Connection, order: DecodeCommand) -> None:
             parent.send(each)
 
 
-def _answer(line: Connection, order: DecodeCommand, before: int) -> bool:
+def _answer(line: Line, order: DecodeCommand, before: int) -> bool:
     """Serve one file and send how it ended; return whether another one may be served."""
     try:
         _serve(line, order)
     except _Refused as error:
-        line.send_bytes(REFUSED + str(error).encode())
+        line.send(REFUSED, str(error).encode())
         return False
     except (pa.ArrowException, OSError, UnicodeError) as error:
-        line.send_bytes(DAMAGED + f"{type(error).__name__}: {error}".encode())
+        line.send(DAMAGED, f"{type(error).__name__}: {error}".encode())
         return False
     grown = _address_space_bytes() - before
     if grown > _KEPT_BYTES // 2:  # memory that is given back after each small file costs more
         pa.default_memory_pool().release_unused()
         grown = _address_space_bytes() - before
     is_small = grown <= _KEPT_BYTES
-    line.send_bytes(END + (MORE if is_small else b""))
+    line.send(END, MORE if is_small else b"")
     return is_small
 
 
@@ -362,11 +402,12 @@ def main(descriptor: int) -> None:
     """Serve commands of the parent until it closes the line, or until one leaves memory in use."""
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
-    with Connection(descriptor) as line:
+    with socket.socket(fileno=descriptor) as end:
+        line = Line(end)
         before, goes_on = _address_space_bytes(), True
         while goes_on:
             try:
-                request = line.recv_bytes()
+                request = line.receive()[1]
             except EOFError:
                 return
             order = DecodeCommand(*pickle.loads(request))  # noqa: S301  # our own parent's

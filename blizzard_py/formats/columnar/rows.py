@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 
 import pyarrow as pa
 
@@ -89,22 +88,21 @@ class RowReader:
                 env=env,
             )
         self.pid = self._process.pid
-        self._line = Connection(own_end.detach())
+        self._line = process.Line(own_end)
 
     def send(self, content: bytes) -> None:
         """Send a command, or the bytes that the process requested."""
         try:
-            self._line.send_bytes(content)
+            self._line.send(process.GIVEN, content)
         except OSError as error:
             raise ReaderEnded from error
 
     def receive(self) -> tuple[bytes, bytes]:
         """Return the kind of an answer and its content."""
         try:
-            answer = self._line.recv_bytes()
+            return self._line.receive()
         except (EOFError, OSError) as error:
             raise ReaderEnded from error
-        return answer[:1], answer[1:]
 
     def kill(self) -> None:
         """End the process."""

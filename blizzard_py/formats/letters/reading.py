@@ -32,11 +32,23 @@ class Number(str):
 
 
 def parsed(line: bytes) -> Any:
-    """Return a line's JSON with all digits of its numbers. Raises `ValueError`."""
+    """Return a line's JSON with all digits of its numbers.
+
+    Raises `ValueError`, also for a name that an object has twice: `writing` has lists for that.
+    """
     try:
-        return json.loads(line, parse_int=Number, parse_float=Number)
+        return json.loads(line, parse_int=Number, parse_float=Number, object_pairs_hook=_object_of)
     except RecursionError as error:
         raise ValueError("is nested too deep") from error
+
+
+def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has {twice!r:.100} twice")
+    return found
 
 
 def arrow_array(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:

@@ -13,6 +13,7 @@ import pytest
 
 from blizzard_core.settings.formats import ParquetOptions
 from blizzard_py.formats.columnar import rows as columnar_rows
+from blizzard_py.formats.columnar.int96 import from_texts
 from blizzard_py.formats.names import format_of
 from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.report import TaskReport
@@ -225,3 +226,12 @@ def test_a_damaged_file_costs_only_itself(tmp_path: Path) -> None:
     outcomes = by_path(harness.run_task())
     assert outcomes["z.parquet"].rows == 1
     assert {each.outcome for each in outcomes.values()} <= {"ingested", "quarantined"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2024-01-02T03:04:05.5", "2024-01-02T03:04:05", "x", "1 2 3", "2024-13-02T03:04:05.000000001"],
+)
+def test_a_text_that_no_letter_has_is_no_time(text: str) -> None:
+    with pytest.raises(ValueError, match="INT96|[Mm]onth"):
+        from_texts(pa.array([text]), [True])

@@ -261,11 +261,11 @@ def test_a_letter_that_somebody_broke_costs_only_itself(tmp_path: Path) -> None:
     form = options("parquet")
     data = parquet(pa.table({"id": [1 << 40, 1 << 41, 1 << 42, 1 << 43]}))
     _, letters = ingested(tmp_path / "a", form, data, INT32)
-    broken = [b'{"id": 1}', b"{", b'{"id": "x"}', b"[1]", b'{"id": 4}']
+    broken = [b'{"id": 1}', b"{", b'{"id": "x"}', b"[1]", b'{"id": 2, "id": 3}', b'{"id": 4}']
     letters = [replace(letters[0], raw=raw) for raw in broken]
     rows, bad = replayed(tmp_path / "b", form, letters, INT64)
     assert [row["id"] for row in rows] == [1, 4]
-    assert [each.raw for each in bad] == broken[1:4]
+    assert [each.raw for each in bad] == broken[1:5]
     assert all("is no row of a letter" in each.error for each in bad)
     no_header = ingested(tmp_path / "c", format_of(form).replay_settings(), b'{"id": 1}\n', INT64)
     assert no_header == ([], [])
@@ -332,6 +332,20 @@ def test_nanoseconds_of_avro_are_cut_below_none(tmp_path: Path) -> None:
     assert [str(row["t"]) for row in rows] == [
         "1677-09-21 00:12:43.145224+00:00", "1969-12-31 23:59:59.999999+00:00",
     ]  # fmt: skip
+
+
+def test_letters_of_avro_have_the_digits_that_were_cut(tmp_path: Path) -> None:
+    kind = {"type": "long", "logicalType": "timestamp-nanos"}
+    types = [{"name": "t", "type": kind}, {"name": "u", "type": ["string", kind]}]
+    schema = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}, *types]}
+    data = avro_files.written(schema, [{"id": 1 << 40, "t": 1_500, "u": 1_500}])
+    time, union = field("t", "timestamp"), field("u", "json")
+    cut, bad = options("avro", nanoseconds="cut"), options("avro")
+    [row] = check_replays(tmp_path / "a", cut, data, (*INT32, time, union), (*TEXT, time, union))
+    assert (row["t"].microsecond, row["u"]) == (1, '"1970-01-01T00:00:00.000001500Z"')
+    assert not check_replays(
+        tmp_path / "b", cut, data, (*INT32, time, union), (*TEXT, time, union), bad
+    )
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])

@@ -4,7 +4,7 @@ One event per fact, with pipeline, source and batch bound to it. Every line pass
 this order:
 
 1. credentials are masked, in values of keys with secret names and inside any text;
-2. repeated warnings are summed up (`RepeatFilter`);
+2. repeated warnings are summed up (`log_lines.RepeatFilter`);
 3. characters that control a terminal or mislead a reader are escaped: control characters,
    direction marks, undecodable bytes. JSON lines read back as the same values.
 
@@ -16,100 +16,110 @@ retries, it quarantines a file); *error* a problem that it cannot handle.
 from __future__ import annotations
 
 import io
-import json
 import logging
 import os
-import re
 import sys
 import threading
-import time
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TextIO
-
-import structlog
+from typing import TYPE_CHECKING, Any, TextIO
 
 from blizzard_core import redact
-from blizzard_core.redact import MASK, SECRET_NAME, redacted
-from blizzard_core.text import json_safe, printable, printable_lines
+
+if TYPE_CHECKING:
+    from blizzard_core.log_lines import RepeatFilter
 
 # Current and previous directory of a shell: no passwords, whatever the names contain.
 _DIRECTORIES = frozenset({"PWD", "OLDPWD"})
 
-# Equal warnings within so long are printed once, and then counted.
-WINDOW_SECS = 600.0
-# More kinds than that at once: the oldest window ends early.
-MAX_KINDS = 1000
 
-_LIMITED = frozenset({"warning", "error", "critical"})
-# A file that fails again does so in another batch.
-_PASSING = frozenset({"timestamp", "batch", "attempt"})
-_FUZZY = frozenset({"error", "problem", "line", "message", "exception"})
-_VARYING = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
+class _Output:
+    """The stream of a log. structlog takes 0.1 s to load, so it waits for an event."""
 
-Render = Callable[[Any, str, Any], str]
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked: tuple[int, Any] | None = None
+        self._out: Any = None
+        self._repeats: RepeatFilter | None = None
+
+    def configure(self, number: int, out: Any) -> None:
+        with self._lock:
+            self._asked, self._repeats = (number, out), None
+        if "structlog" in sys.modules:  # it costs nothing any more
+            self.open(number)
+
+    def open(self, number: int) -> bool:
+        """Set structlog up for an event of this level; return whether one is printed at all."""
+        with self._lock:
+            if self._asked is not None:
+                lowest, out = self._asked
+                if number < lowest:
+                    return False
+                from blizzard_core.log_lines import set_up  # noqa: PLC0415  # see the class
+
+                self._repeats, self._out, self._asked = set_up(lowest, out), out, None
+        return True
+
+    def flush(self) -> None:
+        lines = self._repeats.flush() if self._repeats else ""
+        if lines:
+            print(lines, file=self._out, flush=True)  # as structlog's own logger
+
+
+_output = _Output()
 
 
 def configure(level: str, stream: TextIO | None = None) -> None:
     """Set up logging for the process. Logs go to stderr; stdout belongs to results."""
-    out: Any = _Stderr() if stream is None else stream
-    number = getattr(logging, level.upper())
     redact.learn({name: text for name, text in os.environ.items() if name not in _DIRECTORIES})
-    render: Render = _Console() if out.isatty() else _json_line
-    repeats = RepeatFilter(render, time.monotonic)
-    _held.update(repeats=repeats, out=out)
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            mask_secrets,
-            repeats,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(out),
-        cache_logger_on_first_use=False,
-    )
+    _output.configure(getattr(logging, level.upper()), _Stderr() if stream is None else stream)
     root = logging.getLogger()
     for handler in [h for h in root.handlers if isinstance(h, _Libraries)]:
         root.removeHandler(handler)
     root.addHandler(_Libraries(logging.WARNING))
 
 
-# Where lines are held back, and where they are printed in the end.
-_held: dict[str, Any] = {}
-
-
 def flush() -> None:
     """Print what is held back as a repetition, before the process ends."""
-    if _held:
-        lines = _held["repeats"].flush()
-        if lines:
-            print(lines, file=_held["out"], flush=True)  # as structlog's own logger
+    _output.flush()
 
 
-def _json_line(_logger: Any, _method: str, event: Any) -> str:
-    return json_safe(json.dumps(event, ensure_ascii=False, default=str))
+class Logger:
+    """Events of one part of the program, with facts bound to them."""
 
+    __slots__ = ("_bound",)
 
-class _Console:
-    """For people: columns and colours around text that cannot add its own."""
+    def __init__(self, bound: dict[str, Any]) -> None:
+        self._bound = bound
 
-    def __init__(self) -> None:
-        self._render = structlog.dev.ConsoleRenderer()
+    def bind(self, **facts: Any) -> Logger:
+        """Return a logger with more facts."""
+        return Logger({**self._bound, **facts})
 
-    def __call__(self, logger: Any, method: str, event: Any) -> str:
-        shown = {
-            printable(str(key)): printable_lines(value)
-            if key == "exception"
-            else printable(value)
-            if isinstance(value, str)
-            else value
-            for key, value in event.items()
-        }
-        return str(self._render(logger, method, shown))
+    def debug(self, event: str, **facts: Any) -> None:
+        """Log what happens at every poll."""
+        self._log(logging.DEBUG, event, facts)
+
+    def info(self, event: str, **facts: Any) -> None:
+        """Log finished work."""
+        self._log(logging.INFO, event, facts)
+
+    def warning(self, event: str, **facts: Any) -> None:
+        """Log a problem that the daemon handles."""
+        self._log(logging.WARNING, event, facts)
+
+    def error(self, event: str, **facts: Any) -> None:
+        """Log a problem that the daemon cannot handle."""
+        self._log(logging.ERROR, event, facts)
+
+    def exception(self, event: str, **facts: Any) -> None:
+        """Log the error that is being handled, with its trace."""
+        self._log(logging.ERROR, event, {"exc_info": True, **facts})
+
+    def _log(self, number: int, event: str, facts: dict[str, Any]) -> None:
+        if not _output.open(number):
+            return
+        import structlog  # noqa: PLC0415  # see `_Output`
+
+        structlog.get_logger(**self._bound).log(number, event, **facts)
 
 
 class _Libraries(logging.Handler):
@@ -142,112 +152,6 @@ class _Stderr(io.TextIOBase):
         return sys.stderr.isatty()
 
 
-def get_logger(**bound: Any) -> structlog.typing.FilteringBoundLogger:
+def get_logger(**bound: Any) -> Logger:
     """Return a logger with facts bound to it."""
-    logger: structlog.typing.FilteringBoundLogger = structlog.get_logger(**bound)
-    return logger
-
-
-def mask_secrets(_logger: Any, _method: str, event: Any) -> Any:
-    """Mask secret-looking keys and credentials inside text, in nested values too."""
-    return {key: _masked(key, value) for key, value in event.items()}
-
-
-def _masked(key: str, value: Any) -> Any:
-    if SECRET_NAME.search(key):
-        return MASK
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, dict):
-        return {str(k): _masked(str(k), v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_masked("", v) for v in value]
-    return redacted(str(value))
-
-
-@dataclass
-class _Window:
-    """The repetitions held back since a line was printed."""
-
-    began: float
-    repeats: int = 0
-    last: Any = None
-
-
-class RepeatFilter:
-    """A renderer that prints a repeated warning once and then sums it up. Thread-safe.
-
-    A store that is down for a night causes the same line thousands of times. The first is printed;
-    equal ones within the window are counted. The next one after the window is printed with
-    ``repeated``, the number of hidden ones. If none follows, the last one is printed with its own
-    time as soon as anything else is logged, or at the end. The last state of a problem is never
-    lost.
-
-    Lines are equal if they have the same facts. The batch, numbers, and ids in the error do not
-    count, since request ids always differ. Only warnings and errors are filtered. ``clock`` gives
-    seconds of any origin.
-    """
-
-    def __init__(
-        self, render: Render, clock: Callable[[], float], window_secs: float = WINDOW_SECS
-    ) -> None:
-        self._render = render
-        self._clock = clock
-        self._window_secs = window_secs
-        self._lock = threading.Lock()
-        # In the order in which windows began, hence in which they end.
-        self._windows: OrderedDict[tuple[str, ...], _Window] = OrderedDict()
-
-    def __call__(self, logger: Any, method: str, event: Any) -> str:
-        """Return the line, after earlier lines that are due. Raises `DropEvent` if none is due."""
-        with self._lock:
-            now = self._clock()
-            key = key_of(event) if event.get("level") in _LIMITED else None
-            known = self._windows.get(key) if key is not None else None
-            if known is not None and now < known.began + self._window_secs:
-                known.repeats += 1
-                known.last = dict(event)
-                due = self._due(now)
-            else:
-                if known is not None and key is not None:
-                    event = _counted(event, known.repeats)
-                    del self._windows[key]
-                due = [*self._due(now), event]
-                if key is not None:
-                    self._windows[key] = _Window(now)
-        if not due:
-            raise structlog.DropEvent
-        return "\n".join(self._render(logger, method, line) for line in due)
-
-    def flush(self) -> str:
-        """Return the held-back lines and forget them."""
-        with self._lock:
-            held = [w for w in self._windows.values() if w.repeats]
-            self._windows.clear()
-        return "\n".join(self._render(None, "", _counted(w.last, w.repeats - 1)) for w in held)
-
-    def _due(self, now: float) -> list[Any]:
-        lines = []
-        while self._windows:
-            key, window = next(iter(self._windows.items()))
-            over = now >= window.began + self._window_secs
-            if not over and len(self._windows) <= MAX_KINDS:
-                break
-            del self._windows[key]
-            if window.repeats:
-                lines.append(_counted(window.last, window.repeats - 1))
-        return lines
-
-
-def _counted(event: Any, others: int) -> Any:
-    """Return the event with the number of equal ones that were not printed."""
-    return {**event, "repeated": others} if others else event
-
-
-def key_of(event: Any) -> tuple[str, ...]:
-    """Return the identity of an event: all facts except numbers, the batch and the time."""
-    return tuple(
-        f"{name}={_VARYING.sub('#', str(value)) if name in _FUZZY else value}"
-        for name, value in sorted(event.items())
-        if name not in _PASSING and not isinstance(value, int | float)
-    )
+    return Logger(bound)

@@ -19,7 +19,7 @@ HEAVY = {
     "blizzard_py.connections", "blizzard_py.sources.tables", "blizzard_py.kernels",
 }  # fmt: skip
 # What `status` needs of it for files on local disks: settings, logs and digests of a checkpoint.
-READING = {"numpy", "prometheus_client", "pydantic", "structlog", "yaml", "rich.console"}
+READING = {"numpy", "prometheus_client", "pydantic", "yaml"}
 HELP = """
 import json, sys
 import click

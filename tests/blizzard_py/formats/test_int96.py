@@ -233,5 +233,5 @@ def test_a_damaged_file_costs_only_itself(tmp_path: Path) -> None:
     ["2024-01-02T03:04:05.5", "2024-01-02T03:04:05", "x", "1 2 3", "2024-13-02T03:04:05.000000001"],
 )
 def test_a_text_that_no_letter_has_is_no_time(text: str) -> None:
-    with pytest.raises(ValueError, match="INT96|[Mm]onth"):
+    with pytest.raises(ValueError, match=r"INT96|Month"):
         from_texts(pa.array([text]), [True])

@@ -1,0 +1,180 @@
+"""Lines of a log: structlog's set-up, what is masked, and what is summed up.
+
+Loaded with the first event only (`blizzard_core.log`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from blizzard_core.redact import MASK, SECRET_NAME, redacted
+from blizzard_core.text import json_safe, printable, printable_lines
+
+# Equal warnings within so long are printed once, and then counted.
+WINDOW_SECS = 600.0
+# More kinds than that at once: the oldest window ends early.
+MAX_KINDS = 1000
+
+_LIMITED = frozenset({"warning", "error", "critical"})
+# A file that fails again does so in another batch.
+_PASSING = frozenset({"timestamp", "batch", "attempt"})
+_FUZZY = frozenset({"error", "problem", "line", "message", "exception"})
+_VARYING = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
+
+Render = Callable[[Any, str, Any], str]
+
+
+def set_up(number: int, out: Any) -> RepeatFilter:
+    """Configure structlog to print events of a level and above; return what holds lines back."""
+    render: Render = _Console() if out.isatty() else _json_line
+    repeats = RepeatFilter(render, time.monotonic)
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            mask_secrets,
+            repeats,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(out),
+        cache_logger_on_first_use=False,
+    )
+    return repeats
+
+
+def _json_line(_logger: Any, _method: str, event: Any) -> str:
+    return json_safe(json.dumps(event, ensure_ascii=False, default=str))
+
+
+class _Console:
+    """For people: columns and colours around text that cannot add its own."""
+
+    def __init__(self) -> None:
+        self._render = structlog.dev.ConsoleRenderer()
+
+    def __call__(self, logger: Any, method: str, event: Any) -> str:
+        shown = {
+            printable(str(key)): printable_lines(value)
+            if key == "exception"
+            else printable(value)
+            if isinstance(value, str)
+            else value
+            for key, value in event.items()
+        }
+        return str(self._render(logger, method, shown))
+
+
+def mask_secrets(_logger: Any, _method: str, event: Any) -> Any:
+    """Mask secret-looking keys and credentials inside text, in nested values too."""
+    return {key: _masked(key, value) for key, value in event.items()}
+
+
+def _masked(key: str, value: Any) -> Any:
+    if SECRET_NAME.search(key):
+        return MASK
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, dict):
+        return {str(k): _masked(str(k), v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked("", v) for v in value]
+    return redacted(str(value))
+
+
+@dataclass
+class _Window:
+    """The repetitions held back since a line was printed."""
+
+    began: float
+    repeats: int = 0
+    last: Any = None
+
+
+class RepeatFilter:
+    """A renderer that prints a repeated warning once and then sums it up. Thread-safe.
+
+    A store that is down for a night causes the same line thousands of times. The first is printed;
+    equal ones within the window are counted. The next one after the window is printed with
+    ``repeated``, the number of hidden ones. If none follows, the last one is printed with its own
+    time as soon as anything else is logged, or at the end. The last state of a problem is never
+    lost.
+
+    Lines are equal if they have the same facts. The batch, numbers, and ids in the error do not
+    count, since request ids always differ. Only warnings and errors are filtered. ``clock`` gives
+    seconds of any origin.
+    """
+
+    def __init__(
+        self, render: Render, clock: Callable[[], float], window_secs: float = WINDOW_SECS
+    ) -> None:
+        self._render = render
+        self._clock = clock
+        self._window_secs = window_secs
+        self._lock = threading.Lock()
+        # In the order in which windows began, hence in which they end.
+        self._windows: OrderedDict[tuple[str, ...], _Window] = OrderedDict()
+
+    def __call__(self, logger: Any, method: str, event: Any) -> str:
+        """Return the line, after earlier lines that are due. Raises `DropEvent` if none is due."""
+        with self._lock:
+            now = self._clock()
+            key = key_of(event) if event.get("level") in _LIMITED else None
+            known = self._windows.get(key) if key is not None else None
+            if known is not None and now < known.began + self._window_secs:
+                known.repeats += 1
+                known.last = dict(event)
+                due = self._due(now)
+            else:
+                if known is not None and key is not None:
+                    event = _counted(event, known.repeats)
+                    del self._windows[key]
+                due = [*self._due(now), event]
+                if key is not None:
+                    self._windows[key] = _Window(now)
+        if not due:
+            raise structlog.DropEvent
+        return "\n".join(self._render(logger, method, line) for line in due)
+
+    def flush(self) -> str:
+        """Return the held-back lines and forget them."""
+        with self._lock:
+            held = [w for w in self._windows.values() if w.repeats]
+            self._windows.clear()
+        return "\n".join(self._render(None, "", _counted(w.last, w.repeats - 1)) for w in held)
+
+    def _due(self, now: float) -> list[Any]:
+        lines = []
+        while self._windows:
+            key, window = next(iter(self._windows.items()))
+            over = now >= window.began + self._window_secs
+            if not over and len(self._windows) <= MAX_KINDS:
+                break
+            del self._windows[key]
+            if window.repeats:
+                lines.append(_counted(window.last, window.repeats - 1))
+        return lines
+
+
+def _counted(event: Any, others: int) -> Any:
+    """Return the event with the number of equal ones that were not printed."""
+    return {**event, "repeated": others} if others else event
+
+
+def key_of(event: Any) -> tuple[str, ...]:
+    """Return the identity of an event: all facts except numbers, the batch and the time."""
+    return tuple(
+        f"{name}={_VARYING.sub('#', str(value)) if name in _FUZZY else value}"
+        for name, value in sorted(event.items())
+        if name not in _PASSING and not isinstance(value, int | float)
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import zipfile
 from ipaddress import ip_network
 from pathlib import Path
@@ -21,19 +20,24 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
 from blizzard_py.__main__ import main as blizzard
 from penguin_py.__main__ import main as penguin
+from tests.support.manifests import (
+    DAEMONS,
+    FOLDER,
+    VERSIONS,
+    Objects,
+    assert_fits,
+    pod_of,
+    rendered,
+)
 
-FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
 OVERLAYS = ("overlays/local", "overlays/spark-on-kubernetes")
 ALL = ("base", *OVERLAYS, "monitoring")
-DAEMONS = ("blizzard", "penguin")
 SPARK = "overlays/spark-on-kubernetes"
 EXECUTORS = "blizzard-executors"
 CREDENTIALS = "/run/secrets/blizzard"
 # What is no public address, and some cloud's own.
 PRIVATE = {"10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16",
            "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4"}  # fmt: skip
-# The oldest that knows every field, and the newest there is a schema for.
-VERSIONS = ("1.27", kubernetes_validate.latest_version())
 # Between SIGTERM's grace and SIGKILL: cancel a job, save, stop the JVM.
 MARGIN_SECS = 20
 # What the monitoring operator's own schema says of the fields in use.
@@ -41,29 +45,6 @@ SERVICE_MONITOR = {
     "selector": {"matchLabels", "matchExpressions"},
     "endpoints": {"port", "path", "interval", "scrapeTimeout", "scheme"},
 }
-
-Objects = dict[tuple[str, str], dict[str, Any]]
-
-
-def rendered(folder: Path) -> Objects:
-    """Return the objects by kind and name, without kustomize's hash in config map names."""
-    done = subprocess.run(
-        ["kubectl", "kustomize", str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = {}
-    for each in yaml.safe_load_all(done.stdout):
-        name = each["metadata"]["name"]
-        found[each["kind"], re.sub(r"-[a-z0-9]{10}$", "", name) if is_config(each) else name] = each
-    return found
-
-
-def is_config(found: dict[str, Any]) -> bool:
-    return found["kind"] == "ConfigMap"
 
 
 @pytest.fixture(scope="module", params=OVERLAYS)
@@ -82,11 +63,6 @@ def config_of(objects: Objects, folder: Path) -> Config:
     return load_config(path)
 
 
-def pod_of(workload: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = workload["spec"]["template"]["spec"]
-    return found
-
-
 def container_of(objects: Objects, daemon: str) -> dict[str, Any]:
     (found,) = pod_of(objects["StatefulSet", daemon])["containers"]
     return dict(found)
@@ -103,9 +79,7 @@ def executor_of(spark: Objects) -> dict[str, Any]:
 def test_every_object_fits_the_schema_of_kubernetes(name: str, version: str) -> None:
     kinds = []
     for found in rendered(FOLDER / name).values():
-        if found["apiVersion"].startswith("monitoring.coreos.com/"):
-            continue
-        kubernetes_validate.validate(found, version, strict=True)
+        assert_fits(found, version)
         kinds.append(found["kind"])
     if name != "monitoring":
         assert kinds.count("StatefulSet") == len(DAEMONS)

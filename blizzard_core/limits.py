@@ -410,6 +410,12 @@ FIRST_PAGE_KEYS = 100
 Beyond: the next page
 Test: test_storage.py::test_a_stopped_listing_costs_one_small_page
 """
+CACHED_NAMES = 50_000
+"""Names in directories of a local disk that are held between polls, of each place; about 7 MB. A
+directory counts as four
+Beyond: the directories that were not asked for longest are read again
+Test: test_folder_cache.py::test_memory_is_bounded
+"""
 SCAN_FILES = 50_000
 """New files that a scan holds
 Beyond: the rest comes with the next scan

@@ -12,8 +12,9 @@ import hashlib
 import io
 import os
 import shutil
+import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from errno import EISDIR, ENAMETOOLONG, ENOENT
 from itertools import accumulate
 from pathlib import Path
@@ -22,9 +23,9 @@ from typing import BinaryIO
 
 from blizzard_core.errors import AccessDenied, Conflict, NotFound
 from blizzard_core.log import get_logger
+from blizzard_core.storage.folder_cache import Child, FolderCache
 from blizzard_core.storage.local_entries import (
     can_be_called,
-    listed_name,
     regular,
     status_of,
     sync_directory,
@@ -57,8 +58,16 @@ class LocalStorage:
     as the umask allows.
     """
 
-    def __init__(self, root: str, *, follow: bool = True, private: bool = False) -> None:
+    def __init__(
+        self,
+        root: str,
+        *,
+        follow: bool = True,
+        private: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._root = Path(root)
+        self._folders = FolderCache(clock)
         self._follow = follow
         self._private = private
         self._warned: set[str] = set()
@@ -90,13 +99,13 @@ class LocalStorage:
         wanted = Ranges(ranges)
         # The directories being read, each inside the previous one. Writers decide the depth, so
         # there is no recursion.
-        reading: list[tuple[str, Iterator[tuple[str, os.DirEntry[str]]]]] = []
+        reading: list[tuple[str, Iterator[Child]]] = []
         waiting: str | None = ""
         entries: list[Entry] = []
         requests = keys = 0
         while reading or waiting is not None:
             if waiting is not None:
-                children = self._children(waiting)
+                children = self._children(waiting, wanted.start_in(order_key(waiting)))
                 requests, keys = requests + 1, keys + len(children)
                 reading.append((waiting, iter(children)))
             waiting = self._take(*reading[-1], wanted, entries)
@@ -108,7 +117,7 @@ class LocalStorage:
     def _take(
         self,
         folder: str,
-        children: Iterator[tuple[str, os.DirEntry[str]]],
+        children: Iterator[Child],
         wanted: Ranges,
         entries: list[Entry],
     ) -> str | None:
@@ -118,12 +127,12 @@ class LocalStorage:
             if wanted.end is not None and key >= wanted.end:
                 return None
             if path.endswith("/"):
-                if child.is_symlink() and not self._is_followed(folder, path):
+                if child and child.is_symlink() and not self._is_followed(folder, path):
                     self._warn_of_link(path)
                 elif wanted.reach_into(key):
                     return path
             elif wanted.has_file(key):
-                if child.is_symlink() and not self._is_inside(path):
+                if child and child.is_symlink() and not self._is_inside(path):
                     self._warn_of_link(path)
                     continue
                 entry = self._entry(path, child)
@@ -131,11 +140,10 @@ class LocalStorage:
                     entries.append(entry)
         return None
 
-    def _children(self, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
-        """Return a directory's entries with their paths as a store lists them, in that order."""
+    def _children(self, folder: str, start: bytes) -> list[Child]:
+        """Return the children of a directory in order; those below ``start`` may be missing."""
         try:
-            with os.scandir(self._root / folder) as found:
-                children = [(listed_name(folder, entry), entry) for entry in found]
+            return self._folders.children(f"{self._root}/{folder}", folder, start)
         except FileNotFoundError:
             return []  # a directory may be removed while its parent is being read
         except OSError as error:
@@ -143,7 +151,6 @@ class LocalStorage:
                 self._warn_of_long_path(folder)
                 return []
             raise wrapped(self.uri, folder, error) from error
-        return sorted(children, key=lambda child: order_key(child[0]))
 
     def _is_followed(self, folder: str, path: str) -> bool:
         """Return whether to follow a link; never into a directory that is being listed already."""
@@ -176,9 +183,9 @@ class LocalStorage:
                 remedy="the system opens no path that is so long; move the files to a shorter one",
             )
 
-    def _entry(self, path: str, child: os.DirEntry[str]) -> Entry | None:
+    def _entry(self, path: str, child: os.DirEntry[str] | None) -> Entry | None:
         try:
-            status = status_of(child)
+            status = status_of(child or f"{self._root}/{path}")
         except OSError as error:
             if error.errno == ENAMETOOLONG:
                 self._warn_of_long_path(path)

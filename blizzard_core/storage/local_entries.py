@@ -14,10 +14,10 @@ from blizzard_core.errors import AccessDenied, NotFound, StorageError, Unavailab
 from blizzard_core.storage.protocol import Entry
 
 
-def status_of(place: os.DirEntry[str] | Path) -> os.stat_result | None:
+def status_of(place: os.DirEntry[str] | Path | str) -> os.stat_result | None:
     """Return the status behind links; None if nothing is there, or a link leads nowhere."""
     try:
-        return place.stat()
+        return os.stat(place)  # noqa: PTH116  # to make a `Path` takes longer than the call
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -44,6 +44,17 @@ class Ranges:
             return True  # a range begins below it
         return at > 0 and self._ends_above(at - 1, folder)
 
+    def start_in(self, folder: bytes) -> bytes:
+        """Return where the ranges begin in a folder: nothing in it that sorts below is needed."""
+        at = bisect_left(self._lows, folder)
+        if at == len(self._lows) or self._lows[at] == folder:
+            return folder
+        if at > 0 and self._ends_above(at - 1, folder):
+            return folder
+        name, slash, _ = self._lows[at].removeprefix(folder).partition(b"/")
+        # A range begins behind its first name, and within its first folder.
+        return folder + name + (slash or b"\0")
+
     def hold_all_of(self, folder: bytes) -> bool:
         """Return whether every path below the folder lies in one range."""
         at = bisect_right(self._lows, folder) - 1

@@ -131,7 +131,7 @@ class MemoryStorage:
             self.after_mutation("delete", path)
 
     def delete_tree(self, prefix: str) -> int:
-        doomed = [k for k in self.objects if k.startswith(f"{prefix}/")]
+        doomed = [k for k in list(self.objects) if k.startswith(f"{prefix}/")]
         for path in doomed:
             self.delete(path)
         return len(doomed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blizzard_core.signals import started
+from blizzard_core.signals import keep_little_memory, started
 
 started()  # what follows takes a second
 
@@ -99,6 +99,7 @@ def run(config: Path, once: bool, fresh: bool, take_over: bool) -> int:
     a source or took it over, 4 a secret was renewed. With --once: 5 Penguin has refused published
     files (`blizzard replay --refused`), 7 work units failed and will be retried.
     """
+    keep_little_memory()
     from blizzard_core.checkpoint.writer_identity import allow_takeover, refuse_if_running
     from blizzard_py.app import daemon as app
     from blizzard_py.app.configuration import load_config

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blizzard_core.signals import started
+from blizzard_core.signals import keep_little_memory, started
 
 started()  # the imports below take a second
 
@@ -71,6 +71,7 @@ def run(config: Path, once: bool) -> int:
     Without --once it runs until SIGTERM or SIGINT. Exit codes: 1 a table failed, 4 a secret was
     renewed, 5 with --once: published files are gone.
     """
+    keep_little_memory()
     from blizzard_core.settings.load import load_config
     from penguin_py import app
 

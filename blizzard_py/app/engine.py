@@ -27,10 +27,6 @@ def spark_engine(config: Config, app_name: str) -> StoppableEngine:
     from blizzard_py.engines.spark.engine import SparkEngine  # noqa: PLC0415  # see `LazyEngine`
     from blizzard_py.engines.spark.gateway import quick_start_settings  # noqa: PLC0415  # see `LazyEngine`
 
-    if any(pipeline.schema_.advanced.fast_path for pipeline in config.pipelines.values()):
-        from blizzard_py.formats.ndjson.fast.sandbox import compiled  # noqa: PLC0415  # as above
-
-        compiled()  # where it does not load, the daemon's own log is where one looks
     master, conf = config.spark.master, config.spark.conf
     if computes_in_driver(config):
         return SparkEngine(master, conf, app_name)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
@@ -69,10 +69,15 @@ class SourceFile:
         return self._ranges.size
 
     def pieces(self, form: Format, schema: RowSchema) -> Iterator[Piece | RefusedRecord]:
-        """Yield the file in order, as `Format.pieces`.
+        """Yield the file in order, as `Format.pieces`, until the context ends.
 
         Raises `FileFailed` also at the end, if the object changed under `read_range`.
         """
+        # A process decodes some formats: it must not wait for the garbage collector, which does
+        # not see the references that Arrow has.
+        return self._opened.enter_context(closing(self._pieces(form, schema)))
+
+    def _pieces(self, form: Format, schema: RowSchema) -> Generator[Piece | RefusedRecord]:
         try:
             yield from form.pieces(self, schema)
         except ArchiveFound:

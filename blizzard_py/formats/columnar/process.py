@@ -408,7 +408,10 @@ def main(descriptor: int) -> None:
         while goes_on:
             try:
                 request = line.receive()[1]
-            except EOFError:
+            except (
+                EOFError,
+                ConnectionError,
+            ):  # the parent is gone, or has ended with answers unread
                 return
             order = DecodeCommand(*pickle.loads(request))  # noqa: S301  # our own parent's
             if order.kind.startswith("orc"):  # what no Parquet file needs to wait for

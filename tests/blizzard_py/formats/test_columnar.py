@@ -854,6 +854,52 @@ def test_a_file_whose_decoder_is_ended_once_is_read(
         assert "the process that read it ended" in reasons(report)[f"a.{kind}"]
 
 
+def test_a_decoder_that_ends_behind_the_schema_of_orc_is_followed_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columnar_rows.end_idle()
+    receive, ends = columnar_rows.RowReader.receive, [columnar_rows.process.END]
+
+    def ended(reader: columnar_rows.RowReader) -> tuple[bytes, bytes]:
+        kind, content = receive(reader)
+        if kind in ends:
+            ends.clear()
+            raise columnar_rows.ReaderEnded
+        return kind, content
+
+    monkeypatch.setattr(columnar_rows.RowReader, "receive", ended)
+    world = harness(tmp_path, "orc")
+    world.put("a.orc", written("orc", pa.table({"id": range(3), "note": ["x"] * 3})))
+    assert world.ids(world.run_task()) == [0, 1, 2]
+    assert not ends
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_decoder_outlives_a_file_that_fails(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow refers to the file in ways that no garbage collection sees."""
+    columnar_rows.end_idle()
+    started: list[int] = []
+    start = columnar_rows.RowReader.__init__
+
+    def counted(reader: columnar_rows.RowReader) -> None:
+        start(reader)
+        started.append(reader.pid)
+
+    monkeypatch.setattr(columnar_rows.RowReader, "__init__", counted)
+    rows = 400_000 if kind == "orc" else 30
+    table = pa.table({"id": pa.array([[1]] * rows), "note": ["x" * 50] * rows})
+    sizes = {"stripe_size": 1 << 20} if kind == "orc" else {"row_group_size": 1}
+    world = harness(tmp_path, kind)
+    for name in "abc":
+        world.put(f"{name}.{kind}", written(kind, table, **sizes))
+    assert {file.outcome for file in world.run_task().files} == {"quarantined"}
+    assert started
+    columnar_rows.end_idle()
+    assert not [pid for pid in started if Path(f"/proc/{pid}").exists()]
+
+
 def test_a_row_of_a_gigabyte_costs_limited_memory(tmp_path: Path) -> None:
     texts = pa.array(["x" * (1 << 27)])
     world = harness(tmp_path, "parquet", fields=specs(**{f"t{n}": "string" for n in range(8)}))

@@ -54,6 +54,7 @@ def run_partition(tasks: Sequence[IngestTask], numbers: Iterable[int]) -> Iterat
             context.taskAttemptId(),
             attempt=context.attemptNumber(),
         ).to_json()
+    pa.default_memory_pool().release_unused()  # 40 MB, until the next task or for ever
 
 
 def run_reading(

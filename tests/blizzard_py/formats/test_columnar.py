@@ -854,7 +854,7 @@ def test_a_file_whose_decoder_is_ended_once_is_read(
         assert "the process that read it ended" in reasons(report)[f"a.{kind}"]
 
 
-def test_a_decoder_that_ends_behind_the_schema_of_orc_is_followed_by_another(
+def test_a_decoder_that_ends_behind_an_orc_schema_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     columnar_rows.end_idle()

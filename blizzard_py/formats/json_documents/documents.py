@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from blizzard_core.limits import RAW_BYTES
-from blizzard_core.settings.formats import JsonOptions, NdjsonOptions
+from blizzard_core.settings.formats import JsonOptions
 from blizzard_py.dead_letters.reader import DeadLetter
+from blizzard_py.formats.json_documents.elements import is_one_element
 from blizzard_py.formats.json_documents.records import Unspaced, as_written, read_records
 from blizzard_py.formats.json_documents.text import SLICE_BYTES, DocumentText
 from blizzard_py.formats.ndjson.lines import NdjsonDecoder, line_parser
@@ -22,7 +23,7 @@ from blizzard_py.lines.framing import Piece, RefusedRecord
 from blizzard_py.lines.portions import RowShape, portions
 
 _BLANKS = b" \t\r"
-_TO_BLANKS = bytes.maketrans(b"\r\n", b"  ")
+_WHITE = b" \t\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,22 @@ class JsonFormat:
         return JsonDecoder(line_parser(schema, tolerant=tolerant, fast=fast))
 
     def replay_contents(self, letters: Sequence[DeadLetter]) -> list[bytes]:
-        """Return the letters' records as lines; a line end in a record is a blank."""
-        return [b"".join(letter.raw.translate(_TO_BLANKS) + b"\n" for letter in letters)]
+        """Return the letters' records as an array, in which no byte of a record changes.
 
-    def replay_settings(self) -> NdjsonOptions:
-        """Return lines of JSON."""
-        return NdjsonOptions()
+        What is not one element has a file of its own, since it might swallow others. The mark
+        before them makes that nothing in a record is taken for another encoding or codec.
+        """
+        elements: list[bytes] = []
+        others: list[bytes] = []
+        for letter in letters:
+            raw = letter.raw.strip(_WHITE)
+            (elements if is_one_element(raw) else others).append(raw)
+        array = [b"[%b]\n" % b",\n".join(elements)] if elements else []
+        return [codecs.BOM_UTF8 + content for content in (*array, *others)]
+
+    def replay_settings(self) -> JsonOptions:
+        """Return documents in UTF-8 whose root is the array."""
+        return JsonOptions(type="json")
 
 
 def format_of(settings: JsonOptions) -> JsonFormat:

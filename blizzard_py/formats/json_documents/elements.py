@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from blizzard_py.formats.json_documents.text import damaged
+from blizzard_py.lines.failure import FileFailed
 
 Positions = npt.NDArray[np.int64]
 
@@ -224,6 +225,17 @@ class Elements:
                 self._opener = 0
                 break
         return at
+
+
+def is_one_element(text: bytes) -> bool:
+    """Return whether a text is one element of an array, from its first byte to its last."""
+    elements = Elements(0, array=True, fast=False)
+    try:
+        found = elements.scan(bytearray(text + b"]"))
+    except FileFailed:
+        return False
+    places = (found.starts.tolist(), found.ends.tolist(), found.end)
+    return places == ([0], [len(text)], len(text))
 
 
 def _unescaped(

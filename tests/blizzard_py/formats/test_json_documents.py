@@ -13,7 +13,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from blizzard_core.limits import RECORDS_LEVELS
-from blizzard_core.settings.formats import FormatSettings, JsonOptions, NdjsonOptions
+from blizzard_core.settings.formats import FormatSettings, JsonOptions
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.child_process import ChildProcess
 from blizzard_py.formats.grouping import shares
@@ -410,14 +410,53 @@ def test_isolated_decoding_gives_the_same(content: bytes) -> None:
         assert content[items[0].offset + offset :].startswith(raw)
 
 
-def test_letters_are_replayed_as_lines() -> None:
-    form = JsonFormat(("data",))
-    letters = [
+def letters_of(*records: bytes) -> list[DeadLetter]:
+    return [
         DeadLetter(uri="file:///a.json", error="", stage="parse", timestamp="", line=n, raw=raw)
-        for n, raw in enumerate([b'{"id":1}', b"7", b'{\r\n"id":3}'])
+        for n, raw in enumerate(records)
     ]
-    assert form.replay_contents(letters) == [b'{"id":1}\n7\n{  "id":3}\n']
-    assert form.replay_settings() == NdjsonOptions()
+
+
+def test_letters_are_replayed_as_an_array() -> None:
+    form = JsonFormat(("data",), "utf-16")
+    letters = letters_of(b'{"id":1}', b"7", b'{\r\n"id":"\n"}', b'{"id":4}\r')
+    mark = b"\xef\xbb\xbf"
+    assert form.replay_contents(letters) == [
+        mark + b'[{"id":1},\n7,\n{\r\n"id":"\n"},\n{"id":4}]\n'
+    ]
+    assert form.replay_settings() == JsonOptions(type="json")
+    foreign = [b'{"id":1', b'{"id":1},{"id":2}', b"7]", b'"x', b"[1}"]
+    assert form.replay_contents(letters_of(*foreign, b"{}")) == [
+        mark + b"[{}]\n", *(mark + raw for raw in foreign)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b'{"id":1,"s":"a\nb"}', b'{"id":1,"s":"a\r\nb"}', b'{"id":1,\n"s":"a\tb"}',
+        b'{"id":"\xff"}', b'"\0"', b"tru", b"[1]", b'{"id":\n"x"}', b'{"id":1,"id":2}', b'"\\q"',
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("unspaced", [False, True])
+def test_letters_are_the_same_when_nothing_has_changed(
+    tmp_path: Path, record: bytes, unspaced: bool
+) -> None:
+    it = harness(tmp_path)
+    objects = unspaced and record.startswith(b"{")
+    it.put("a.json", b'{"id":7}' + record if objects else b'[{"id":7},' + record + b"]")
+    letters = it.dead_letters(it.run_task())
+    assert [letter.raw for letter in letters] == [record]
+    form = JsonFormat()
+    [content] = form.replay_contents(letters)
+    again = IngestJobHarness(
+        tmp_path / "again", fields=FIELDS, format=form.replay_settings(), metadata=()
+    )
+    again.put("a.json", content)
+    report = again.run_task()
+    assert again.rows(report) == []
+    [letter] = again.dead_letters(report)
+    assert (letter.raw, letter.error) == (record, letters[0].error)
 
 
 # --- whole tasks --------------------------------------------------------------------------------

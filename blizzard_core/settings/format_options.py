@@ -35,13 +35,15 @@ class FormatOptions(Settings):
     ``endings`` are the names of its files, before the ending of a codec; none if any name fits.
     ``spark_names`` are Spark's options under another name here. ``streams`` says whether files may
     be compressed. ``fixed_columns`` are the columns of all files with their types, if no file names
-    its own.
+    its own. ``name_marks`` are parts of a file's name, in lower case, that change how it is read;
+    files of its records keep them.
     """
 
     endings: ClassVar[tuple[str, ...]] = ()
     spark_names: ClassVar[Mapping[str, str]] = {}
     streams: ClassVar[bool] = True
     fixed_columns: ClassVar[Mapping[str, str]] = {}
+    name_marks: ClassVar[tuple[str, ...]] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -89,7 +91,7 @@ OneCharacter = Annotated[str, StringConstraints(max_length=1)]
 
 
 def _schema_text(value: str) -> str:
-    """Return a schema in JSON, read from its file if an absolute path is given."""
+    """Return a schema in JSON, read from its file if a path is given."""
     text = value.strip()
     if text.startswith("/"):
         try:
@@ -99,7 +101,7 @@ def _schema_text(value: str) -> str:
             why = error.strerror if isinstance(error, OSError) else "no text in UTF-8"
             raise ValueError(f"{value}: cannot be read ({why})") from error
     elif text and not text.startswith(("{", "[")):
-        raise ValueError("must be a schema in JSON, or the path of a file with one")
+        raise ValueError("must be a schema in JSON, or a path that begins with /")
     return text
 
 

@@ -97,6 +97,7 @@ class CsvOptions(ValueOptions):
     """The same after text."""
 
     endings: ClassVar[tuple[str, ...]] = (".csv", ".tsv", ".txt")
+    name_marks: ClassVar[tuple[str, ...]] = (".tsv",)
     spark_names: ClassVar[Mapping[str, str]] = {
         "sep": "delimiter",
         "charset": "encoding",
@@ -106,6 +107,12 @@ class CsvOptions(ValueOptions):
         "multi_line": "not needed, since quotes may always hold line ends",
         "enforce_schema": "not needed, since columns are matched by name",
     }
+
+    def delimiter_of(self, path: str) -> str:
+        """Return the delimiter of a file, which its name tells if it is not set."""
+        name = path.rpartition("/")[2].lower()
+        has_tabs = any(mark in name for mark in self.name_marks)
+        return self.delimiter or ("\t" if has_tabs else ",")
 
     @property
     def trims(self) -> tuple[bool, bool]:

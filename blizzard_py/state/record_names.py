@@ -9,13 +9,17 @@ from __future__ import annotations
 import hashlib
 import re
 
+from blizzard_core.settings.formats import FORMATS
+
 RECORDS = "//records/"
 
 # What is appended to the stem of the file that records are from.
 _OURS = re.compile(r"\.([0-9a-f]{8}-[0-9a-f-]{27})\.\d+\.ndjson\Z")
 # A stem with this prefix has a digest for a name. As with `RECORDS`, no path begins so.
 _SHORT = "//short/"
-_SHORTENED = re.compile(r"~[0-9a-f]{64}\Z")
+# What formats read of a name stays behind the digest.
+_MARKS = tuple(mark for form in FORMATS for mark in form.name_marks)
+_SHORTENED = re.compile(rf"~[0-9a-f]{{64}}(?:{'|'.join(map(re.escape, _MARKS))})*\Z")
 # A name on a disk may have 255 bytes. This many remain beside the suffix and a temporary one.
 _LONGEST_STEM = 172
 _HEAD_BYTES = 64
@@ -74,4 +78,5 @@ def _shortened(path: str) -> str:
     folder, slash, name = path.rpartition("/")
     raw = name.encode("utf-8", "surrogateescape")
     head = raw[:_HEAD_BYTES].decode("utf-8", "ignore")
-    return f"{_SHORT}{folder}{slash}{head}~{hashlib.sha256(raw).hexdigest()}"
+    marks = "".join(mark for mark in _MARKS if mark in name.lower())
+    return f"{_SHORT}{folder}{slash}{head}~{hashlib.sha256(raw).hexdigest()}{marks}"

@@ -90,7 +90,7 @@ class LineEngine:
             self.flaky[path] -= 1
             return FinishedFile(path, "retry", error="timed out", stage="read"), []
         try:
-            lines = self.source.read(path).decode().splitlines()
+            lines = self.source.read(path).decode("utf-8-sig").splitlines()
         except NotFound as error:
             return FinishedFile(path, "quarantined", error=str(error), stage="read"), []
         if "bad" in lines:

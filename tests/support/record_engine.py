@@ -28,7 +28,9 @@ class RecordEngine(LineEngine):
     def read(self, path: str) -> tuple[FinishedFile, list[str]]:
         if not self.is_lenient:
             return super().read(path)
-        lines = [line.lstrip("?") for line in self.source.read(path).decode().splitlines()]
+        lines = [
+            line.lstrip("?") for line in self.source.read(path).decode("utf-8-sig").splitlines()
+        ]
         return FinishedFile(path, "ingested", len(lines), 1), lines
 
 

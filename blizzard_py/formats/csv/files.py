@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -46,21 +47,19 @@ class CsvFormat:
     def replay_contents(self, letters: Sequence[DeadLetter]) -> list[bytes]:
         """Return the records behind their header, as they stand in the file.
 
-        A record with an open quote has a file of its own, since others behind it might close it.
+        A record that its line end does not end has a file of its own, and no byte behind it: what
+        follows an open quote or an escape would be part of it. The mark before them keeps theirs,
+        and nothing in them is taken for that of another encoding or codec.
         """
         dialect = self._dialect(letters[0].uri)
-        whole = [letter for letter in letters if _is_one_record(letter.raw, dialect)]
-        groups = [
-            whole,
-            *([letter] for letter in letters if not _is_one_record(letter.raw, dialect)),
-        ]
-        return [
-            b"".join(
-                line + b"\n" for line in (group[0].header, *(each.raw for each in group)) if line
-            )
-            for group in groups
-            if group
-        ]
+        header = letters[0].header
+        start = codecs.BOM_UTF8 + (header and header + b"\n")
+        whole: list[bytes] = []
+        others: list[bytes] = []
+        for letter in letters:
+            (whole if _is_one_record(letter.raw, dialect) else others).append(letter.raw)
+        together = b"".join(raw + b"\n" for raw in whole)
+        return [start + content for content in (together, *others) if content]
 
     def replay_settings(self) -> CsvOptions:
         """Return CSV in UTF-8 without lines before the header."""
@@ -68,10 +67,8 @@ class CsvFormat:
 
     def _dialect(self, path: str) -> Dialect:
         options = self.options
-        has_tabs = ".tsv" in path.rpartition("/")[2].lower()
-        delimiter = options.delimiter or ("\t" if has_tabs else ",")
         return Dialect(
-            delimiter.encode(),
+            options.delimiter_of(path).encode(),
             options.quote.encode(),
             options.escape.encode(),
             options.comment.encode(),

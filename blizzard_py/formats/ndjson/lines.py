@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -33,8 +34,11 @@ class NdjsonFormat:
         return NdjsonDecoder(line_parser(schema, tolerant=tolerant, fast=fast))
 
     def replay_contents(self, letters: Sequence[DeadLetter]) -> list[bytes]:
-        """Return the letters' lines."""
-        return [b"".join(letter.raw + b"\n" for letter in letters)]
+        """Return the letters' lines.
+
+        A mark before them keeps theirs, and the first one is not taken for a codec.
+        """
+        return [codecs.BOM_UTF8 + b"".join(letter.raw + b"\n" for letter in letters)]
 
     def replay_settings(self) -> NdjsonOptions:
         """Return the same format."""

@@ -449,6 +449,9 @@ def _decodes(data: bytes, encoding: str) -> bool:
     return True
 
 
+MARK = b"\xef\xbb\xbf"
+
+
 def test_letters_with_open_quotes_have_files_of_their_own() -> None:
     form = CsvFormat(options())
     letters = [
@@ -456,7 +459,7 @@ def test_letters_with_open_quotes_have_files_of_their_own() -> None:
         for n, raw in enumerate([b'x,"open', b"y,bad", b'"z",q"', b'w,"open"'])
     ]
     assert form.replay_contents(letters) == [
-        b'a,b\ny,bad\n"z",q"\nw,"open"\n', b'a,b\nx,"open\n',
+        MARK + b'a,b\ny,bad\n"z",q"\nw,"open"\n', MARK + b'a,b\nx,"open',
     ]  # fmt: skip
 
 

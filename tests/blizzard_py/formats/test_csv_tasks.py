@@ -18,6 +18,7 @@ from blizzard_py.job import JobFile, PartitionRule
 from blizzard_py.kernels import task
 from blizzard_py.sources.files.lines import read_records
 from blizzard_py.sources.files.sampling import first_records
+from blizzard_py.state.record_names import record_file, stem_of
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
 
 FIELDS = specs(id="int64", note="string")
@@ -75,6 +76,52 @@ def test_letters_come_again_as_the_rows_of_a_mended_file(tmp_path: Path) -> None
     again = harness(tmp_path / "again", form.replay_settings(), fields=specs(id="int64", d="date"))
     again.put("a.csv", content)
     assert [row["id"] for row in again.rows(again.run_task())] == [2]
+
+
+@pytest.mark.parametrize(
+    ("data", "given"),
+    [
+        (b"id,note\n1,x\\", {"escape": "\\"}),
+        (b'id,note\n1,"\\', {"escape": "\\"}),
+        (b'id,note\n1,\\\n2,"open\n3,x\n', {"escape": "\\"}),
+        (b'id,note\n1,"open\nx,2\n', {}),
+        (b"7,x\n\xef\xbb\xbf1,a\n\xef\xbb\xbf2,b\n", {"header": False}),
+        (b"7,x\n\xff\xfe,a\n", {"header": False}),
+        (b"7,x\n\x28\xb5\x2f\xfd,a\n", {"header": False}),
+        (b"7,x\nPK\3\4,a\n", {"header": False}),
+    ],
+)
+def test_letters_are_the_same_when_nothing_has_changed(
+    tmp_path: Path, data: bytes, given: dict[str, Any]
+) -> None:
+    world = harness(tmp_path, options(**given))
+    world.put("a.csv", data)
+    letters = world.dead_letters(world.run_task())
+    assert letters
+    form = CsvFormat(options(**given))
+    found = []
+    for number, content in enumerate(form.replay_contents(letters)):
+        again = harness(tmp_path / str(number), form.replay_settings())
+        again.put("a.csv", content)
+        report = again.run_task()
+        assert (by_path(report)["a.csv"].outcome, again.rows(report)) == ("ingested", [])
+        found += again.dead_letters(report)
+    texts = [[(each.error, each.raw, each.header) for each in some] for some in (letters, found)]
+    assert sorted(texts[0]) == sorted(texts[1])
+
+
+@pytest.mark.parametrize("name", ["d=1/a.tsv", f"d=1/{'n' * 200}.tsv.part-0001", "b.csv"])
+def test_files_of_records_have_the_delimiter_of_their_file(name: str) -> None:
+    delimiter = "," if name == "b.csv" else "\t"
+    raw = f"x{delimiter}1".encode()
+    for _ in range(2):  # bad records of a file of records come again as well
+        letter = DeadLetter(f"s3://raw/{name}", "", "parse", "", line=1, raw=raw, header=b"")
+        form = CsvFormat(options(header=False))
+        [content] = form.replay_contents([letter])
+        name = record_file(stem_of(name), "0190a0a0-0000-7000-8000-000000000000", 0)
+        assert form.options.delimiter_of(name) == delimiter
+        assert content == b"\xef\xbb\xbf" + raw + b"\n"
+        name = f"//records/{name}"
 
 
 def _letter(document: dict[str, Any]) -> DeadLetter:

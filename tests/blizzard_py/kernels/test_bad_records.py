@@ -15,6 +15,7 @@ import pytest
 from blizzard_core.errors import Unavailable
 from blizzard_core.limits import RAW_BYTES
 from blizzard_core.storage.local import LocalStorage
+from blizzard_py.formats.ndjson.lines import NdjsonFormat
 from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.job import PartitionRule
 from blizzard_py.kernels import task
@@ -51,6 +52,21 @@ def test_a_letter_has_the_documented_fields(world: IngestJobHarness) -> None:
     assert report.letters is not None
     assert report.letters.files == (("d/a.ndjson.gz", 1),)
     assert report.files[0].error.startswith("line 3: JSON parse error")
+
+
+@pytest.mark.parametrize("line", [BOM + b'{"id":2}', b"\x28\xb5\x2f\xfd", b"PK\3\4"])
+def test_a_replayed_first_line_stays_bad(
+    world: IngestJobHarness, tmp_path: Path, line: bytes
+) -> None:
+    world.put("a.ndjson", lines(1) + line + b"\n")
+    [letter] = world.dead_letters(world.run_task())
+    again = IngestJobHarness(tmp_path / "again")
+    [content] = NdjsonFormat().replay_contents([letter])
+    again.put("a.ndjson", content)
+    report = again.run_task()
+    assert by_path(report)["a.ndjson"].outcome == "ingested"
+    [found] = again.dead_letters(report)
+    assert (found.raw, found.error) == (line, letter.error)
 
 
 @pytest.mark.parametrize(

@@ -394,7 +394,7 @@ def test_letters_name_their_member_and_lines_count_on(tmp_path: Path) -> None:
     letters = list(dead_letters.read(LocalStorage(str(world.table)), staged))
     assert [letter.to_json(staged)["member"] for letter in letters] == ["1.csv", "d/2.csv"]
     mended = replace(letters[1], raw=b"z,7")
-    assert CsvFormat(CSV).replay_contents([mended]) == [b"note,id\nz,7\n"]
+    assert CsvFormat(CSV).replay_contents([mended]) == [b"\xef\xbb\xbfnote,id\nz,7\n"]
 
 
 def test_failures_name_the_member(tmp_path: Path) -> None:

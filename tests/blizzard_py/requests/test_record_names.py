@@ -17,7 +17,10 @@ LONG = f"{DAY}/6{'a' * 170}.json"
 # What the names of the long file's record files begin with, and what those of that would.
 DIGEST = stem_prefix(stem_of(LONG))
 DIGEST_OF_DIGEST = stem_prefix(stem_of(DIGEST))
-NAMES = [f"{DAY}/6.json", PART, NESTED, LONG, DIGEST, DIGEST_OF_DIGEST]
+# The name of a file of records keeps what its format reads of a name.
+LONG_TABS = f"{DAY}/6{'a' * 170}.TSV.gz"
+TABS_DIGEST = stem_prefix(stem_of(LONG_TABS))
+NAMES = [f"{DAY}/6.json", PART, NESTED, LONG, DIGEST, DIGEST_OF_DIGEST, LONG_TABS, TABS_DIGEST]
 
 
 def with_a_bad_record(path: str) -> ReplaceHarness:

@@ -230,6 +230,11 @@ LETTER_BYTES = 4 << 20
 Beyond: the replay refuses its object, naming the line
 Test: test_replayed_files.py::test_a_letter_that_is_none_is_refused_and_stays
 """
+LETTER_COLUMNS = 20_000
+"""Columns in the header of a letter of a format with types, fields of structs counted
+Beyond: its letters are refused and stay
+Test: test_letter_files.py::test_a_header_that_somebody_broke_costs_only_its_letters
+"""
 
 EXPLAINED_BYTES = 64 << 20
 """Bytes of a file that `blizzard explain` reads to find its first record, decompressed

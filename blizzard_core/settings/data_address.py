@@ -8,6 +8,7 @@ from dataclasses import dataclass
 LAST_ROW = 1_048_576
 LAST_COLUMN = 16_384
 _CELL = r"\$?([A-Za-z]{1,3})(?:\$?([1-9]\d{0,6}))?"
+_LETTERS = re.compile(r"[A-Za-z]{1,3}")
 _RANGE = re.compile(rf"{_CELL}(?::{_CELL})?", re.ASCII)
 _NO_NAME = re.compile(r"[:\\/?*\[\]]")
 
@@ -64,7 +65,9 @@ def is_cell(text: str) -> bool:
 
 
 def column_number(letters: str) -> int:
-    """Return the number of a column, from 1 for A."""
+    """Return the number of a column, from 1 for A. Raises `ValueError` for other letters."""
+    if not _LETTERS.fullmatch(letters):
+        raise ValueError(f"{letters!r:.20} are no letters of a column, which are A to XFD")
     number = 0
     for letter in letters.upper():
         number = number * 26 + ord(letter) - 64
@@ -72,9 +75,9 @@ def column_number(letters: str) -> int:
 
 
 def column_letters(number: int) -> str:
-    """Return the letters of a column, from 1 for A."""
+    """Return the letters of a column, from 1 for A. There are none for a smaller number."""
     letters = ""
-    while number:
+    while number > 0:
         number, rest = divmod(number - 1, 26)
         letters = chr(65 + rest) + letters
     return letters

@@ -11,9 +11,17 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, cast
 
+import pyarrow as pa
+
 from blizzard_core.settings.formats import FORMATS_WITH_TYPES, LetterOptions
 from blizzard_py.dead_letters.reader import DeadLetter
-from blizzard_py.formats.letters.header import contents_of, header_of, unread_column
+from blizzard_py.formats.letters.header import (
+    contents_of,
+    header_fault,
+    header_of,
+    unread_column,
+    values_of,
+)
 from blizzard_py.formats.letters.reading import parsed
 from blizzard_py.formats.names import format_of as file_format_of
 from blizzard_py.formats.ndjson.lines import NdjsonFormat
@@ -27,8 +35,11 @@ from blizzard_py.lines.framing import Piece, RefusedRecord, framed
 # Values of a piece. Each is a Python object before it is Arrow's.
 _PIECE_CELLS = 256 << 10
 _REASON_CHARACTERS = 200
-# What foreign text in a header or a row raises where its values are made.
-_NO_LETTER = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+# What foreign text in a row raises where its values are made; `RecursionError` is one of them.
+_NO_LETTER = (
+    ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
+    pa.ArrowException,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +61,7 @@ class LetterFormat:
                 yield replace(item, offset=NO_OFFSET)
                 continue
             lines = item.data.split(b"\n")[:-1]
-            if of_table and found is None and header_of(lines[0]) is None:
+            if of_table and found is None and not _is_header(lines[0]):
                 yield from NdjsonFormat().pieces(file, schema)
                 return
             if found is None:
@@ -81,13 +92,19 @@ def format_of(options: LetterOptions) -> Format:
     return TextLetterFormat(options)
 
 
+def _is_header(line: bytes) -> bool:
+    """Return whether a line is a header, be it a sound one or not."""
+    return header_of(line) is not None or header_fault(line) != ""
+
+
 class _Header:
     """The header of a file, and rows behind it."""
 
     def __init__(self, line: bytes, form: TypedFormat, schema: RowSchema) -> None:
         members = header_of(line)
         if members is None:
-            raise FileFailed("parse", "its first line is no header of letters; replay them again")
+            none = "its first line is no header of letters; replay them again"
+            raise FileFailed("parse", header_fault(line) or none)
         self._line = line
         self._members = members
         self._form = form
@@ -96,7 +113,7 @@ class _Header:
         if lacking:
             raise FileFailed("parse", lacking)
         self._every = schema.evolves or schema.unexpected_fields == "capture"
-        self._rows = max(1, _PIECE_CELLS // max(1, len(members.get("columns", ()))))
+        self._rows = max(1, _PIECE_CELLS // max(1, values_of(line)))
         self._skipped = 1  # the header itself
 
     def items(self, lines: Sequence[bytes]) -> Iterator[Piece | RefusedRecord]:
@@ -119,6 +136,8 @@ class _Header:
     def _pieces(self, lines: Sequence[_Line]) -> Iterator[Piece | RefusedRecord]:
         try:
             yield self._form.letter_piece(self._members, [line.row for line in lines], self._schema)
+        except pa.ArrowMemoryError:
+            raise
         except _NO_LETTER as error:
             if len(lines) == 1:
                 yield self._refused(lines[0].text, f"is no row of a letter: {error}")
@@ -131,9 +150,12 @@ class _Header:
 
     def _item(self, line: bytes) -> _Line | RefusedRecord:
         try:
-            found = parsed(line)
-        except ValueError as error:
+            return self._row(line)
+        except _NO_LETTER as error:
             return self._refused(line, f"is no row of a letter: {error}")
+
+    def _row(self, line: bytes) -> _Line | RefusedRecord:
+        found = parsed(line)
         row, unreadable = found if isinstance(found, list) and len(found) == 2 else (found, {})
         if not isinstance(row, dict) or not isinstance(unreadable, dict):
             return self._refused(line, "is no row of a letter: no object")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
@@ -95,6 +95,19 @@ def map_leaves(array: pa.Array, leaf: Callable[[pa.Array], pa.Array]) -> pa.Arra
     return leaf(array)
 
 
+def map_leaves_with(
+    array: pa.Array, told: Sequence[_T], leaf: Callable[[pa.Array, _T], pa.Array]
+) -> pa.Array:
+    """Return the array with ``leaf`` applied as by `map_leaves`, with what is told of each.
+
+    Raises `pa.ArrowInvalid` if other leaves are told of than there are.
+    """
+    if len(told) != sum(1 for _ in leaf_types(array.type)):
+        raise pa.ArrowInvalid(f"{len(told):,} values of other leaves than {array.type} has")
+    left = deque(told)
+    return map_leaves(array, lambda values: leaf(values, left.popleft()))
+
+
 def leaf_rows(array: pa.Array) -> Iterator[npt.NDArray[np.int64]]:
     """Yield for each leaf of `map_leaves` the rows of the array to which its values belong."""
 
@@ -119,26 +132,27 @@ def leaf_rows(array: pa.Array) -> Iterator[npt.NDArray[np.int64]]:
 def by_column(
     schema: pa.Schema, of: Callable[[int, pa.DataType], _T], usual: _T
 ) -> dict[str, tuple[_T, ...]]:
-    """Return what is said of the leaves of each column, without columns where all is ``usual``.
+    """Return what is told of the leaves of each column, without columns where all is ``usual``.
 
     ``of`` gets the number of a leaf among all and its type. The order is that of `map_leaves`.
     """
     found, number = {}, 0
     for field in schema:
-        kinds = list(_leaf_types(field.type))
-        said = tuple(of(at, kind) for at, kind in enumerate(kinds, number))
+        kinds = list(leaf_types(field.type))
+        told = tuple(of(at, kind) for at, kind in enumerate(kinds, number))
         number += len(kinds)
-        if any(each != usual for each in said):
-            found[field.name] = said
+        if any(each != usual for each in told):
+            found[field.name] = told
     return found
 
 
-def _leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:
+def leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """Yield the types of the leaves of `map_leaves`, in its order."""
     inner = children(kind)
     if not inner:
         yield kind
     for each in inner:
-        yield from _leaf_types(each)
+        yield from leaf_types(each)
 
 
 def nan_leaves(values: pa.Array, at: int) -> Iterator[int]:

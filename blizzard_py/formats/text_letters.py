@@ -15,7 +15,13 @@ from msgspec import structs
 
 from blizzard_core.settings.formats import LetterOptions
 from blizzard_py.dead_letters.reader import DeadLetter
-from blizzard_py.formats.letters.header import around_of, contents_of, header_of, text_header
+from blizzard_py.formats.letters.header import (
+    around_of,
+    contents_of,
+    header_fault,
+    header_of,
+    text_header,
+)
 from blizzard_py.formats.names import format_of as file_format_of
 from blizzard_py.formats.ndjson.lines import NdjsonFormat
 from blizzard_py.formats.protocol import (
@@ -51,6 +57,8 @@ class TextLetterFormat:
         while b"\n" not in start and len(start) < _HEADER_BYTES and (block := next(blocks, b"")):
             start += block
         line, _, behind = start.partition(b"\n")
+        if fault := header_fault(line):
+            raise FileFailed("parse", fault)
         if header_of(line) is None:
             yield from NdjsonFormat().pieces(_Rest(file, chain([start], blocks)), schema)
             return

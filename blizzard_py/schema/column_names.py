@@ -23,12 +23,12 @@ def column_name(name: str) -> str:
     """Return the name of the column for a name in a header.
 
     Characters that no column can have become one ``_``, and none at the ends: ``Net (EUR)`` is
-    ``Net_EUR``. A name of a column stays as it is.
+    ``Net_EUR``. A name of a column stays as it is, and so does one of nothing but those.
     """
     if not is_odd(name):
         return name
     plain = "".join(c if c.isprintable() else " " for c in name)
-    return "_".join(_ODD_NAME.sub(" ", plain).split())
+    return "_".join(_ODD_NAME.sub(" ", plain).split()) or name
 
 
 def column_names(names: Sequence[str], declared: Collection[str]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from blizzard_py.formats.columnar.calendars import Calendar, in_gregorian
 from blizzard_py.formats.columnar.int96 import as_numbers, as_texts, read_times, with_nanoseconds
 from blizzard_py.formats.columnar.letters import batch_in, columns_in, rows_header
 from blizzard_py.formats.letters.writing import row_lines
-from blizzard_py.formats.nested_arrays import map_leaves
+from blizzard_py.formats.nested_arrays import map_leaves, map_leaves_with
 from blizzard_py.formats.protocol import NO_OFFSET, OpenFile
 from blizzard_py.formats.texts import TextOptions
 from blizzard_py.formats.typed_rows import (
@@ -313,8 +313,7 @@ class BatchRows:
 
 
 def _in_gregorian(calendars: Sequence[Calendar], array: pa.Array) -> pa.Array:
-    of_leaves = iter(calendars)
-    return map_leaves(array, lambda leaf: in_gregorian(leaf, next(of_leaves)))
+    return map_leaves_with(array, calendars, in_gregorian)
 
 
 def has_times(kind: pa.DataType, unit: str = "") -> bool:

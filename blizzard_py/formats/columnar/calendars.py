@@ -15,7 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Calendar = Literal["gregorian", "julian", "unknown"]
+from blizzard_py.formats.letters import soundness
+
+Calendar = soundness.Calendar
 Mode = Literal["error", "corrected", "legacy"]
 
 _FIRST_GREGORIAN = -141_427  # the days from 1970 to 15 October 1582

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from blizzard_core.table.row_groups import with_schema
 from blizzard_core.table.thrift import INTEGERS, encode_int, read_int
 from blizzard_py.formats.letters.writing import FIRST_DAY, LAST_DAY
-from blizzard_py.formats.nested_arrays import by_column, leaf_rows, map_leaves
+from blizzard_py.formats.nested_arrays import by_column, leaf_rows, map_leaves_with
 
 _STORED = pa.binary(12)
 _NANOS, _DAY = "nanoseconds", "julian_day"
@@ -86,12 +86,11 @@ def read_times(array: pa.Array, flags: Sequence[bool], *, cuts_nanoseconds: bool
 
     ``flags`` are of `int96_columns`. Raises `pa.ArrowInvalid` for values of another length.
     """
-    leaves = iter(enumerate(flags))
     impossible: dict[int, _Stored] = {}
     digits: dict[int, _Stored] = {}
 
-    def leaf(values: pa.Array) -> pa.Array:
-        at, is_time = next(leaves)
+    def leaf(values: pa.Array, told: tuple[int, bool]) -> pa.Array:
+        at, is_time = told
         if not is_time:
             return values
         stored = _Stored.of(values)
@@ -102,7 +101,7 @@ def read_times(array: pa.Array, flags: Sequence[bool], *, cuts_nanoseconds: bool
             return stored.micros(stored.possible & ~stored.has_digits)
         return stored.micros(stored.possible)
 
-    found = ReadTimes(map_leaves(array, leaf))
+    found = ReadTimes(map_leaves_with(array, list(enumerate(flags)), leaf))
     if impossible or digits:
         rows = list(leaf_rows(array))
         for at, stored in impossible.items():
@@ -142,8 +141,9 @@ def as_texts(array: pa.Array, flags: Sequence[bool]) -> pa.Array:
 
 def from_texts(array: pa.Array, flags: Sequence[bool]) -> pa.Array:
     """Return the stored values that `as_texts` shows. Raises `ValueError` for another text."""
-    leaves = iter(flags)
-    return map_leaves(array, lambda values: _stored_of(values) if next(leaves) else values)
+    return map_leaves_with(
+        array, flags, lambda values, is_time: _stored_of(values) if is_time else values
+    )
 
 
 def _stored_of(texts: pa.Array) -> pa.Array:
@@ -169,8 +169,9 @@ def _stored_of(texts: pa.Array) -> pa.Array:
 def _mapped(
     array: pa.Array, flags: Sequence[bool], change: Callable[[_Stored], pa.Array]
 ) -> pa.Array:
-    leaves = iter(flags)
-    return map_leaves(array, lambda values: change(_Stored.of(values)) if next(leaves) else values)
+    return map_leaves_with(
+        array, flags, lambda values, is_time: change(_Stored.of(values)) if is_time else values
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from blizzard_py.formats.columnar.calendars import Calendar
 from blizzard_py.formats.columnar.int96 import from_texts
 from blizzard_py.formats.letters.header import ROWS, header_text
-from blizzard_py.formats.letters.reading import arrow_array
+from blizzard_py.formats.letters.reading import Room, arrow_array
 from blizzard_py.formats.letters.types import type_of, type_text
 
 
@@ -48,10 +48,10 @@ def columns_in(
 
 def batch_in(header: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
     """Return the rows of letters. Raises `ValueError` for a value that is not of its type."""
-    arrays = []
+    arrays, room = [], Room()
     for name, text in header["columns"].items():
         try:
-            array = arrow_array(type_of(text), [row.get(name) for row in rows])
+            array = arrow_array(type_of(text), [row.get(name) for row in rows], room)
             flags = header.get("int96", {}).get(name)
             arrays.append(from_texts(array, flags) if flags else array)
         except ValueError as error:

@@ -75,6 +75,8 @@ def _cell(value: Any) -> str:
         return f"{LITERAL}{'true' if value else 'false'}"
     if isinstance(value, dict):
         [(key, text)] = value.items()
+        if not isinstance(text, str):
+            raise TypeError(text)
         return f"{_KINDS[key]}{text}"
     if not isinstance(value, str):
         raise TypeError(value)

@@ -143,13 +143,13 @@ def _unnamed_fields(names: Mapping[int, str], address: DataAddress, schema: RowS
 
     Only the rows show whether they are there.
     """
-    found = set()
+    found, taken = set(), set(names.values())
     for spec in schema.fields:
         match = _UNNAMED.fullmatch(spec.name)
-        if match and spec.name not in names.values():
+        if match and spec.name not in taken:
             column = column_number(match[1])
             is_inside = address.first_column <= column <= address.last_column
-            if is_inside and column not in names and _unnamed(column, names) == spec.name:
+            if is_inside and column not in names and _unnamed(column, taken) == spec.name:
                 found.add(spec.name)
     return found
 
@@ -172,16 +172,16 @@ class _Columns:
         self.always = {
             column for column, name in names.items() if schema.of_table or name in fields
         }
-        self._header = names
+        self._taken = dict.fromkeys(names.values()).keys()
 
     def check(self, schema: RowSchema, seen: AbstractSet[str]) -> None:
         """Raise `FileFailed` as `check_names`, if these of the ``unnamed`` columns are there."""
-        check_names([*self._header.values(), *(self.unnamed & seen)], schema)
+        check_names([*self._taken, *(self.unnamed & seen)], schema)
 
     def name(self, column: int) -> str:
         """Return the name of a column, which may have none in the header."""
         if column not in self.names:
-            self.names[column] = _unnamed(column, self._header)
+            self.names[column] = _unnamed(column, self._taken)
         return self.names[column]
 
 
@@ -260,9 +260,8 @@ class _Part:
         )
 
 
-def _unnamed(column: int, names: Mapping[int, str]) -> str:
-    """Return the name of a column without one in the header."""
-    taken = set(names.values())
+def _unnamed(column: int, taken: AbstractSet[str]) -> str:
+    """Return the name of a column without one in the header, whose names are ``taken``."""
     name = f"column_{column_letters(column)}"
     while name in taken:
         name += "_"

@@ -16,9 +16,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
+from blizzard_core.limits import LETTER_BYTES
 from blizzard_py.dead_letters.reader import DeadLetter
+from blizzard_py.formats.letters.soundness import values_per_row
 from blizzard_py.job import RowSchema
 
 _KIND, ROWS, SHEET, TEXT = "letters", "rows", "sheet", "text"
@@ -33,34 +35,47 @@ def header_text(kind: str, members: Mapping[str, Any], unread: Sequence[str] = (
     return json.dumps([_KIND, document], ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
-@lru_cache(maxsize=8)
+class _Found(NamedTuple):
+    """A line as a header: with members, with a ``fault``, or with neither if it is none."""
+
+    members: Mapping[str, Any] | None = None
+    values: int = 0
+    fault: str = ""
+
+
 def header_of(line: bytes) -> Mapping[str, Any] | None:
-    """Return the members of a header; None for a line that is none."""
+    """Return the members of a sound header; None for another line."""
+    return _found(line).members
+
+
+def values_of(line: bytes) -> int:
+    """Return how many values a row behind this header may have."""
+    return _found(line).values
+
+
+def header_fault(line: bytes) -> str:
+    """Return why a line is no sound header, with the remedy; nothing for a line that is none."""
+    return _found(line).fault
+
+
+def _found(line: bytes) -> _Found:
+    return _parsed(line) if len(line) <= LETTER_BYTES else _Found()
+
+
+@lru_cache(maxsize=8)
+def _parsed(line: bytes) -> _Found:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
-        return None
+        return _Found()
     match found:
-        case ["letters", {"letters": "rows" | "sheet" | "text"} as members]:
-            return members if _is_sound(members) else None
-    return None
-
-
-def _is_sound(members: Mapping[str, Any]) -> bool:
-    """Return whether the members have their types: whoever may write letters may write any."""
-    columns, *lists = (members.get(name, {}) for name in ("columns", "calendars", "int96"))
-    if not all(isinstance(each, dict) for each in (columns, *lists)):
-        return False
-    unread = members.get("unread", True)
-    return (
-        ("columns" in members or members[_KIND] != ROWS)
-        and (unread is True or (isinstance(unread, list) and all(map(_is_text, unread))))
-        and all(isinstance(each, list) and each for found in lists for each in found.values())
-    )
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+        case ["letters", {"letters": "rows" | "sheet" | "text" as kind} as members]:
+            try:
+                return _Found(members, values_per_row(kind, members))
+            except ValueError as error:
+                then = "discard them, and bring their file again"
+                return _Found(fault=f"the header of its letters {error}; {then}")
+    return _Found()
 
 
 def text_header(around: bytes) -> bytes:
@@ -89,7 +104,8 @@ def unread_column(line: bytes, schema: RowSchema) -> str:
     elif schema.evolves or schema.unexpected_fields == "capture":
         lacking = list(unread)
     else:
-        lacking = [name for name in names if name in unread]
+        there = set(unread)
+        lacking = [name for name in names if name in there]
     if not lacking:
         return ""
     return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 from itertools import accumulate
@@ -15,12 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from blizzard_py.formats.letters.writing import PER_DAY
+from blizzard_py.formats.nested_arrays import leaf_types
 
 _EXACT = Context(prec=200)
 # No type has more digits, and one line may ask for a number of a million.
 _MOST_DIGITS = 100
-# Values of a fixed width are as wide where they are null. Longer pieces are halved.
-_FIXED_BYTES = 64 << 20
+# Nulls of a piece; a line has room for all that it names. A value of another type has 8 bytes.
+_NULL_BYTES = 128 << 20
+_LEAF_BYTES = 8
 # What `writing` writes: NumPy also takes words such as "now", and years alone.
 _MOMENT = re.compile(r"NaT|-?\d{4,6}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d{1,9})?)?")
 
@@ -45,35 +48,68 @@ def parsed(line: bytes) -> Any:
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"an object has {twice!r:.100} twice")
     return found
 
 
-def arrow_array(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
-    """Return the values in their type. Raises `ValueError` for one that is not of it."""
+class Room:
+    """The memory for the nulls of a piece, in all its columns.
+
+    Other values are about as long as their text. A null struct is null in each of its parts, and a
+    null of a fixed width is as wide as others.
+    """
+
+    def __init__(self) -> None:
+        self._left = _NULL_BYTES
+
+    def take(self, kind: pa.DataType, nulls: int) -> None:
+        """Take room for nulls. Raises `ValueError` where there is none."""
+        if nulls:
+            self._left -= nulls * sum(map(_width, leaf_types(kind)))
+        if self._left < 0:
+            raise ValueError(f"too wide for a row of a letter: {nulls:,} nulls of {kind!s:.100}")
+
+
+def _width(leaf: pa.DataType) -> int:
+    return max(_LEAF_BYTES, leaf.byte_width if pa.types.is_fixed_size_binary(leaf) else 0)
+
+
+def arrow_array(kind: pa.DataType, values: Sequence[Any], room: Room) -> pa.Array:
+    """Return the values in their type. Raises `ValueError` for one that is not of it.
+
+    Raises it also where there is no ``room``; a shorter piece may have it.
+    """
     try:
-        return _array(kind, values)
+        return _array(kind, values, room)
     except (TypeError, AttributeError, ArithmeticError, LookupError) as error:
-        raise ValueError(f"is no {kind}: {error}") from error
+        raise ValueError(f"is no {kind!s:.100}: {error}") from error
 
 
-def _array(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
+def _array(kind: pa.DataType, values: Sequence[Any], room: Room) -> pa.Array:
+    nulls = sum(value is None for value in values)
+    if nulls == len(values):
+        room.take(kind, nulls)
+        return pa.nulls(nulls, kind)
     if isinstance(kind, pa.UuidType):
         stored = [None if value is None else UUID(value).bytes for value in values]
         return pa.ExtensionArray.from_storage(kind, pa.array(stored, kind.storage_type))
     if isinstance(kind, pa.JsonType):
-        return pa.ExtensionArray.from_storage(kind, _array(kind.storage_type, values))
-    if pa.types.is_struct(kind):
-        return _structs(kind, values)
-    if pa.types.is_map(kind):
-        return _maps(kind, values)
-    if pa.types.is_list(kind):
-        items = [item for value in values if value is not None for item in _checked(list, value)]
-        inner = _array(kind.value_type, items)
-        return pa.ListArray.from_arrays(_offsets(values), inner, type=kind, mask=_mask(values))
+        return pa.ExtensionArray.from_storage(kind, _array(kind.storage_type, values, room))
+    if pa.types.is_nested(kind):
+        return _nested(kind, values, room)
+    room.take(kind, nulls)
     return _leaves(kind, values)
+
+
+def _nested(kind: pa.DataType, values: Sequence[Any], room: Room) -> pa.Array:
+    if pa.types.is_struct(kind):
+        return _structs(kind, values, room)
+    if pa.types.is_map(kind):
+        return _maps(kind, values, room)
+    items = [item for value in values if value is not None for item in _checked(list, value)]
+    inner = _array(kind.value_type, items, room)
+    return pa.ListArray.from_arrays(_offsets(values), inner, type=kind, mask=_mask(values))
 
 
 def _checked(kind: type, value: Any) -> Any:
@@ -90,30 +126,38 @@ def _offsets(values: Sequence[Any]) -> pa.Array:
     return pa.array(accumulate((len(value or ()) for value in values), initial=0), pa.int32())
 
 
-def _structs(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
+def _structs(kind: pa.DataType, values: Sequence[Any], room: Room) -> pa.Array:
     if not kind.num_fields:
         return pa.array([None if value is None else {} for value in values], kind)
     names = [field.name for field in kind]
     if len(set(names)) < len(names):
-        nothing: Any = [None] * len(names)
-        rows = [nothing if value is None else _checked(list, value) for value in values]
-        parts = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+        found = [None if value is None else _by_place(names, value) for value in values]
+        keys: Sequence[Any] = range(len(names))
     else:
-        found = [{} if value is None else _checked(dict, value) for value in values]
-        parts = [tuple(row.get(name) for row in found) for name in names]
-    arrays = [_array(field.type, part) for field, part in zip(kind, parts, strict=True)]
+        found = [None if value is None else _checked(dict, value) for value in values]
+        keys = names
+    arrays = [
+        _array(field.type, [None if row is None else row.get(key) for row in found], room)
+        for field, key in zip(kind, keys, strict=True)
+    ]
     return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=_mask(values))
 
 
-def _maps(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
+def _by_place(names: Sequence[str], value: Any) -> dict[int, Any]:
+    if len(_checked(list, value)) != len(names):
+        raise TypeError(f"{value!r:.100}")
+    return dict(enumerate(value))
+
+
+def _maps(kind: pa.DataType, values: Sequence[Any], room: Room) -> pa.Array:
     pairs = [
         pair
         for value in values
         if value is not None
         for pair in (value.items() if isinstance(value, dict) else _checked(list, value))
     ]
-    keys = _array(kind.key_type, [key for key, _ in pairs])
-    items = _array(kind.item_type, [item for _, item in pairs])
+    keys = _array(kind.key_type, [key for key, _ in pairs], room)
+    items = _array(kind.item_type, [item for _, item in pairs], room)
     return pa.MapArray.from_arrays(_offsets(values), keys, items, type=kind, mask=_mask(values))
 
 
@@ -129,8 +173,6 @@ def _texts(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
 
 
 def _bytes(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
-    if pa.types.is_fixed_size_binary(kind) and kind.byte_width * len(values) > _FIXED_BYTES:
-        raise ValueError(f"{kind} is too wide for a row of a letter")
     return pa.array([_or_none(_unpacked, value) for value in values], kind)
 
 

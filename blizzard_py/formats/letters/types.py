@@ -77,7 +77,7 @@ def type_of(text: Any) -> pa.DataType:
         case str():
             return _with_parameters(text)
         case {"struct": [*fields]}:
-            return pa.struct([pa.field(str(name), type_of(inner)) for name, inner in fields])
+            return pa.struct([pa.field(name, type_of(inner)) for name, inner in fields])
         case {"map": [key, item]}:
             return pa.map_(type_of(key), type_of(item))
         case {"list": item}:

@@ -98,7 +98,8 @@ class Extractor:
         if not found:
             return None
         if self._unexpected == "fail":
-            raise ValueError(f"unexpected field {next(paths(found))!r}, which the schema lacks")
+            name = next(paths(found), "")
+            raise ValueError(f"unexpected field {name!r}, which the schema lacks")
         return _text(found)
 
 

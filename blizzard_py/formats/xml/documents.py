@@ -134,7 +134,7 @@ class XmlDecoder:
         left = self._left_over(read.rows)
         if self._schema.unexpected_fields == "fail":
             for row, names in left.items():
-                name = next(paths(names, self._schema.fields))
+                name = next(paths(names, self._schema.fields), "")
                 why = f"unexpected field {name!r}, which the schema lacks"
                 reasons.setdefault(row, why)
         bad = read.bad | {int(read.numbers[row]): reason for row, reason in reasons.items()}

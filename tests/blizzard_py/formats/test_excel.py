@@ -391,6 +391,12 @@ def test_headers_that_cannot_be_used_are_refused() -> None:
     assert [found["id"] for _, found in rows] == [1]
 
 
+def test_a_header_of_marks_alone_keeps_its_name() -> None:
+    data = saved([["id", ";"], [1, 2]])
+    [(_, row)] = numbered(data, specs(id="int64"), unexpected_fields="capture")[0]
+    assert row["_rescued"] == '{";":2}'
+
+
 def test_a_column_without_a_name_is_named_by_its_letter() -> None:
     required = (FieldSpec("column_B", "string", nullable=False),)
     data = saved([["id", None], [1, "x"], [2, None]])

@@ -17,14 +17,16 @@ import pytest
 from pyarrow import orc
 from pydantic import TypeAdapter
 
+from blizzard_core.limits import LETTER_COLUMNS
 from blizzard_core.settings.formats import FileFormat, FormatSettings, LetterOptions
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.letters.header import unread_column
-from blizzard_py.formats.letters.reading import arrow_array, parsed
+from blizzard_py.formats.letters.reading import Room, arrow_array, parsed
 from blizzard_py.formats.letters.types import type_of, type_text
 from blizzard_py.formats.letters.writing import encoded, json_texts_of
 from blizzard_py.formats.names import format_of
 from blizzard_py.job import FieldSpec, RowSchema
+from blizzard_py.lines.framing import Piece
 from tests.support import avro_files, workbooks
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
 
@@ -294,30 +296,115 @@ def test_the_text_null_is_missing_in_a_required_column(
     assert [each.error for each in letters] == ["column 'c': is required, and null"] * 2
 
 
-BROKEN = {
-    "no columns": {"letters": "rows"},
-    "columns as a list": {"letters": "rows", "columns": ["id"]},
-    "a type that is none": {"letters": "rows", "columns": {"id": {"struct": [1]}}},
-    "unread as a number": {"letters": "rows", "columns": {"id": "int64"}, "unread": 5},
-    "a calendar for no leaf": {
-        "letters": "rows", "columns": {"id": "int64"}, "calendars": {"id": []},
-    },
-    "another kind": {"letters": "sheet"},
-    "flags of INT96": {"letters": "rows", "columns": {"id": "int64"}, "int96": {"id": [True]}},
-}  # fmt: skip
+def rows_of(id_type: Any = "int64", **more: Any) -> dict[str, Any]:
+    return {"letters": "rows", "columns": {"id": id_type}, **more}
+
+
+def struct_of(*names: str, **more: Any) -> dict[str, Any]:
+    parts = {"struct": [[name, "date32[day]"] for name in names]}
+    return {"letters": "rows", "columns": {"id": "int64", "c": parts}, **more}
+
+
+def sheet_of(place: Any, name: str = "id", **more: Any) -> dict[str, Any]:
+    return {"letters": "sheet", "has_header": True, "columns": {name: place}, **more}
+
+
+def nested(levels: int) -> Any:
+    return {"list": nested(levels - 1)} if levels else "int64"
+
+
+BROKEN: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "no columns": ("parquet", {"letters": "rows"}),
+    "columns as a list": ("parquet", {"letters": "rows", "columns": ["id"]}),
+    "a type that is none": ("parquet", rows_of({"struct": [1]})),
+    "a type of a zone that is no text": ("parquet", rows_of("timestamp[s, tz=\ud800]")),
+    "a part whose name is a number": ("parquet", rows_of({"struct": [[1, "int64"]]})),
+    "a name that is no text": ("orc", {"letters": "rows", "columns": {"\ud800": "int64"}}),
+    "too many levels": ("parquet", rows_of(nested(200))),
+    "levels without an end": ("avro", rows_of(nested(900))),
+    "too many columns": ("parquet", struct_of(*map(str, range(LETTER_COLUMNS)))),
+    "unread as a number": ("parquet", rows_of(unread=5)),
+    "unread names that are none": ("parquet", rows_of(unread=["\ud800"])),
+    "a column that is also unread": ("parquet", rows_of(unread=["id"])),
+    "a calendar for no leaf": ("parquet", rows_of(calendars={"id": []})),
+    "too few calendars": ("parquet", struct_of("a", "b", calendars={"c": ["julian"]})),
+    "too many calendars": ("orc", struct_of("a", calendars={"c": ["julian"] * 2})),
+    "an unknown calendar": ("parquet", struct_of("a", calendars={"c": ["mars"]})),
+    "a calendar that is no word": ("parquet", struct_of("a", calendars={"c": [["julian"]]})),
+    "a calendar of no column": ("parquet", rows_of(calendars={"c": ["julian"]})),
+    "too few flags of INT96": ("parquet", struct_of("a", "b", int96={"c": [False]})),
+    "flags of INT96 of a number": ("parquet", rows_of(int96={"id": [True]})),
+    "flags of INT96 that are words": ("parquet", rows_of("string", int96={"id": ["x"]})),
+    "a sheet without columns": ("excel", {"letters": "sheet", "has_header": True}),
+    "a place that is a number": ("excel", sheet_of(["5", "id"])),
+    "a place that is empty": ("excel", sheet_of(["", "id"])),
+    "a place beyond a sheet": ("excel", sheet_of(["XFE", "id"])),
+    "a long place": ("excel", sheet_of(["A" * 200_000, "id"])),
+    "no place": ("excel", sheet_of("A")),
+    "a place twice": ("excel", {**sheet_of(0), "columns": {"id": ["A", "id"], "c": ["A", "c"]}}),
+    "a column without a name": ("excel", sheet_of(["A", "id"], "")),
+    "a text that is empty": ("excel", sheet_of(["A", ""])),
+    "a text that is none": ("excel", sheet_of(["A", "\ud800"])),
+    "a header that may be there": ("excel", sheet_of(["A", "id"], has_header="yes")),
+    "half a pair around records": ("csv", {"letters": "text", "around": "id\ud800"}),
+    "nothing around records": ("csv", {"letters": "text"}),
+}
 
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_header_that_somebody_broke_costs_only_its_letters(tmp_path: Path, case: str) -> None:
-    header = json.dumps(["letters", BROKEN[case]]).encode()
+    kind, broken = BROKEN[case]
+    sound, row = rows_of(), b'{"id": 2}'
+    if kind == "excel":
+        sound = sheet_of(["A", "id"])
+    elif kind == "csv":
+        sound, row = {"letters": "text", "around": "id"}, b"id\n2"
+    for of_table in [True] if kind == "csv" else [False, True]:
+        form = LetterOptions(of=options(kind), of_table=of_table)
+        world = IngestJobHarness(tmp_path / str(of_table), INT64, format=form)
+        for path, header in ("a", broken), ("b", sound), ("c", broken):
+            world.put(path, json.dumps(["letters", header]).encode() + b"\n" + row + b"\n")
+        report = world.run_task()
+        assert [each["id"] for each in world.rows(report)] == [2]
+        found = by_path(report)
+        assert [found[path].outcome for path in "abc"] == ["quarantined", "ingested", "quarantined"]
+        assert found["a"].error.startswith("the header of its letters ")
+        assert not world.dead_letters(report)
+
+
+def test_nulls_of_a_row_have_one_limit_for_all_columns(tmp_path: Path) -> None:
+    wide = {f"c{number}": "fixed_size_binary[67108864]" for number in range(16)}
+    parts = {"list": {"struct": [[str(number), "string"] for number in range(1000)]}}
     form = format_of(options("parquet")).replay_settings()
     world = IngestJobHarness(tmp_path, INT64, format=form)
-    world.put("a", header + b'\n{"id": 1}\n')
-    world.put("b", b'["letters", {"letters": "rows", "columns": {"id": "int64"}}]\n{"id": 2}\n')
+    header = {"letters": "rows", "columns": {"id": "int64", **wide}}
+    world.put("a", json.dumps(["letters", header]).encode() + b'\n{"id": 1}\n')
+    header = {"letters": "rows", "columns": {"id": "int64", "c": parts}}
+    items = b", ".join([b"{}", *[b"null"] * 100_000])
+    rows = b'{"id": 1, "c": [%b]}\n{"id": 2, "c": [null, {}]}\n' % items
+    world.put("b", json.dumps(["letters", header]).encode() + b"\n" + rows)
     report = world.run_task()
     assert [row["id"] for row in world.rows(report)] == [2]
-    outcomes = {file.path: file.outcome for file in report.files}
-    assert outcomes["a"] == "quarantined" or len(world.dead_letters(report)) == 1
+    errors = [each.error for each in world.dead_letters(report)]
+    assert ["too wide for a row of a letter" in error for error in errors] == [True, True]
+
+
+def test_rows_of_wide_structs_come_in_small_pieces() -> None:
+    parts = {"struct": [[str(number), "string"] for number in range(1000)]}
+    header = {"letters": "rows", "columns": {"id": "int64", "c": parts}}
+    data = json.dumps(["letters", header]).encode() + b"\n" + b'{"id": 1, "c": null}\n' * 10_000
+    form = format_of(format_of(options("parquet")).replay_settings())
+    before = pa.total_allocated_bytes()
+    pieces = list(form.pieces(avro_files.MemoryFile(data), RowSchema(INT64)))
+    assert pa.total_allocated_bytes() - before < 4 << 20
+    rows = [piece.lines for piece in pieces if isinstance(piece, Piece)]
+    assert (sum(rows), max(rows) * 1001 <= 256 << 10) == (10_000, True)
+
+
+def test_a_name_that_stands_twice_in_a_long_row_takes_no_time() -> None:
+    members = b", ".join([*(b'"%d": 0' % number for number in range(200_000)), b'"z": 1, "z": 2'])
+    with pytest.raises(ValueError, match="'z' twice"):
+        parsed(b"{%b}" % members)
 
 
 def test_nanoseconds_of_avro_are_cut_below_none(tmp_path: Path) -> None:
@@ -367,12 +454,12 @@ def test_a_row_of_a_table_is_no_header(tmp_path: Path, form: str, value: str) ->
 )  # fmt: skip
 def test_a_value_that_no_letter_has_is_no_value(kind: str, value: str) -> None:
     with pytest.raises(ValueError, match=r"digits|is no"):
-        arrow_array(type_of(kind), [parsed(f'{{"v": {value}}}'.encode())["v"]])
+        arrow_array(type_of(kind), [parsed(f'{{"v": {value}}}'.encode())["v"]], Room())
 
 
 def test_null_in_a_wide_column_takes_no_memory() -> None:
     with pytest.raises(ValueError, match="too wide"):
-        arrow_array(type_of("fixed_size_binary[99999999]"), [None])
+        arrow_array(type_of("fixed_size_binary[199999999]"), [None], Room())
 
 
 KINDS = [
@@ -412,7 +499,7 @@ def test_values_come_back_whatever_their_type(kind: pa.DataType) -> None:
     for array in (plain, lists, structs, maps, plain.slice(1)):
         texts = json_texts_of(array)
         made = type_of(json.loads(json.dumps(type_text(array.type))))
-        again = arrow_array(made, [parsed(encoded(text)) for text in texts])
+        again = arrow_array(made, [parsed(encoded(text)) for text in texts], Room())
         again.validate()
         assert json_texts_of(again) == texts
         assert "nan" in str(array).lower() or again.equals(array)
@@ -420,5 +507,6 @@ def test_values_come_back_whatever_their_type(kind: pa.DataType) -> None:
 
 def test_text_that_is_no_utf8_comes_back() -> None:
     odd = pa.array([b"\xff\xe0", b"\xed\xa0\x80", None], pa.binary()).view(pa.string())
-    again = arrow_array(pa.string(), [parsed(encoded(text)) for text in json_texts_of(odd)])
+    values = [parsed(encoded(text)) for text in json_texts_of(odd)]
+    again = arrow_array(pa.string(), values, Room())
     assert again.cast(pa.binary()).to_pylist() == odd.cast(pa.binary()).to_pylist()

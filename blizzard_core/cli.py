@@ -19,7 +19,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from errno import EACCES, EBADF, EDQUOT, EFBIG, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EPERM, EROFS
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -46,6 +46,8 @@ _VERBOSE = "blizzard_py.verbose"
 _LOGGING = "blizzard_py.logging"
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 LOG_LEVELS = ("debug", "info", "warning", "error")
+# How many sentences `status` prints about daemons that are down.
+PROBLEMS_SHOWN = 5
 SHELLS = ("bash", "zsh", "fish")
 # The headings of commands, as someone new needs them.
 SECTIONS = ("Set up", "Run", "Inspect", "Repair", "Commands")
@@ -273,6 +275,23 @@ class Trouble(str):
     """A cell that needs attention: red on a terminal, plain text elsewhere."""
 
     __slots__ = ()
+
+
+def print_problems(problems: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """Print the daemons that are down, by source or table, as errors; of many only the first."""
+    lines = [f"{name}: {each['text']}" for name, found in problems.items() for each in found]
+    for line in lines[:PROBLEMS_SHOWN]:
+        print_error(line)
+    if len(lines) > PROBLEMS_SHOWN:
+        more = len(lines) - PROBLEMS_SHOWN
+        print_error(f"{more:,} more, in `status --json` under `problems`")
+
+
+def rows_waiting(uncommitted: Mapping[str, Any]) -> str | None:
+    """Return the cell of rows that wait for their commit; None if unknown."""
+    if uncommitted["files"] is None:
+        return None
+    return f"{uncommitted['rows']:,}{'' if uncommitted['complete'] else '+'}"
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:

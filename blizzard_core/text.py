@@ -86,6 +86,14 @@ def are(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
+def plain_span(secs: float) -> str:
+    """Return a span of time in its largest unit: ``24 min``, ``3 h``."""
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if secs >= 2 * size:
+            return f"{secs / size:,.0f} {unit}"
+    return f"{max(0.0, secs):.0f} s"
+
+
 def shell_word(text: str) -> str:
     """Quote the text as one word for a POSIX shell, safe to paste anywhere.
 

@@ -188,20 +188,20 @@ def plan(
 @log_level_option
 @command
 def status(config: Path, as_json: bool) -> int:
-    """Show the state of every source, from storage alone.
+    """Show the state of every source up to its commit, from storage alone.
 
     Works from any machine that reaches the stores, even if no daemon runs. A + after a number means
     "at least". Exit codes: 1 the state of a source cannot be read, 5 Penguin has refused published
-    files (`blizzard replay --refused`).
+    files (`blizzard replay --refused`), 8 published rows are not committed or Penguin is down, 9
+    Blizzard is down. After 8 and 9 a sentence says why.
     """
-    from blizzard_core.daemon import REFUSED
     from blizzard_py.app import inspection
     from blizzard_py.app.configuration import load_config
     from blizzard_py.commands.printing import print_status
 
     found, errors = inspection.status(load_config(config))
     code = answer((found, errors), print_status, as_json=as_json)
-    return code or (REFUSED if inspection.is_refused(found) else 0)
+    return code or inspection.exit_code(found)
 
 
 @main.command(

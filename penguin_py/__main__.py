@@ -23,7 +23,9 @@ from blizzard_core.cli import (
     json_option,
     log_level_option,
     once_option,
+    print_problems,
     print_table,
+    rows_waiting,
     verbose_option,
 )
 from blizzard_core.text import counted, in_utc, printable
@@ -125,12 +127,20 @@ def plan(config: Path, as_json: bool) -> int:
 @log_level_option
 @command
 def status(config: Path, as_json: bool) -> int:
-    """Show the state of every table, from storage alone."""
+    """Show the state of every table and of the rows that wait for their commit.
+
+    Reads storage alone, even if no daemon runs. Exit codes: 1 the state of a table cannot be read,
+    5 published files are gone, 8 published rows are not committed or Penguin is down, 9 Blizzard is
+    down. After 8 and 9 a sentence says why.
+    """
+    from blizzard_core.observability.stopped import exit_code_of
     from blizzard_core.settings.load import load_config
     from penguin_py import app
 
     found = app.status(load_config(config))
-    return answer(found, _print_status, as_json=as_json) or _code_of(found[0])
+    code = answer(found, _print_status, as_json=as_json) or _code_of(found[0])
+    problems = [each for table in found[0]["tables"].values() for each in table["problems"]]
+    return code or exit_code_of(problems)
 
 
 @main.command(
@@ -275,9 +285,19 @@ def _print_refusals(name: str, found: dict[str, Any]) -> None:
 
 def _print_status(document: dict[str, Any]) -> None:
     print_table(
-        ("table", "state", "watermark", "last update (UTC)", "Delta version", "txn", "quarantined"),
+        (
+            "table",
+            "state",
+            "watermark",
+            "uncommitted rows",
+            "last update (UTC)",
+            "Delta version",
+            "txn",
+            "quarantined",
+        ),
         (_status_row(name, found) for name, found in document["tables"].items()),
     )
+    print_problems({name: found["problems"] for name, found in document["tables"].items()})
     for name, found in document["tables"].items():
         newest = found["quarantine"]["newest"]
         if newest is not None:
@@ -298,6 +318,7 @@ def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:
         name,
         found["state"],
         found["watermark"],
+        rows_waiting(found["uncommitted"]),
         None if updated is None else in_utc(updated),
         _shown(found["delta_version"]),
         _shown(found["txn_version"]),

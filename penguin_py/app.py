@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from functools import partial
@@ -12,10 +12,25 @@ from typing import Any
 
 from blizzard_core.daemon import REFUSED, Loop, run
 from blizzard_core.errors import BlizzardError, Conflict, Unavailable
+from blizzard_core.handover.published import runs_in
 from blizzard_core.handover.quarantine import spelled
 from blizzard_core.log import get_logger
+from blizzard_core.observability.heartbeat import (
+    Beating,
+    heartbeats,
+    read_life,
+    source_heartbeat,
+    table_heartbeat,
+)
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.observability.status import Panel
+from blizzard_core.observability.stopped import commit_problem, ingest_problem
+from blizzard_core.observability.uncommitted import (
+    Uncommitted,
+    read_committed,
+    waiting_groups,
+    waiting_of,
+)
 from blizzard_core.observability.web import served
 from blizzard_core.settings.document import Config
 from blizzard_core.signals import stop_on_signals
@@ -101,6 +116,7 @@ def run_daemon(config: Config, *, once: bool, where: str = "CONFIG") -> int:
         stop_on_signals(stop, loop.grace_secs),
         build(config) as workers,
         served(_address(config), _panel(config, workers, where)),
+        heartbeats(_beating(config, workers), once=once),
     ):
         log.info("started", tables=[worker.name for worker in workers], once=once)
         code = run(workers, loop, stop)
@@ -112,6 +128,17 @@ def run_daemon(config: Config, *, once: bool, where: str = "CONFIG") -> int:
 
 def _panel(config: Config, workers: Sequence[TablePipeline], where: str) -> Panel:
     return Panel("penguin", [w.activity for w in workers], time.time, page_providers(config, where))
+
+
+def _beating(config: Config, workers: Sequence[TablePipeline]) -> list[Beating]:
+    return [
+        Beating(
+            worker.activity,
+            open_storage(table.uri, table.storage_options),
+            table_heartbeat(table.state_name),
+        )
+        for worker, table in zip(workers, tables_of(config), strict=True)
+    ]
 
 
 def _address(config: Config) -> str | None:
@@ -126,7 +153,8 @@ def plan(config: Config) -> tuple[dict[str, Any], list[str]]:
 
 def status(config: Config) -> tuple[dict[str, Any], list[str]]:
     """Return the state of every table, from storage alone, and the errors of unreadable ones."""
-    return _collect(config, _status_of)
+    tables = {table.name: table for table in tables_of(config)}
+    return _collect(config, lambda pipeline: _status_of(pipeline, tables[pipeline.name]))
 
 
 def reconcile(config: Config, *, dry_run: bool) -> tuple[dict[str, Any], list[str]]:
@@ -214,9 +242,10 @@ def _plan_table(pipeline: TablePipeline) -> dict[str, Any]:
     }
 
 
-def _status_of(pipeline: TablePipeline) -> dict[str, Any]:
+def _status_of(pipeline: TablePipeline, table: Table) -> dict[str, Any]:
     snapshot = pipeline.snapshot()
     progress = snapshot.memory.progress
+    groups = {s: found.to_json() for s, found in pipeline.groups(snapshot).items()}
     return {
         "delta_version": None if snapshot.state is None else snapshot.state.version,
         "txn_version": _txn_version(snapshot),
@@ -230,7 +259,32 @@ def _status_of(pipeline: TablePipeline) -> dict[str, Any]:
         "last_update_ts": snapshot.memory.updated,
         "quarantine": _quarantine_of(pipeline, snapshot),
         "missing": pipeline.missing(snapshot),
-        "groups": {s: found.to_json() for s, found in pipeline.groups(snapshot).items()},
+        "groups": groups,
+        **_daemons_of(pipeline, table, groups),
+    }
+
+
+def _daemons_of(pipeline: TablePipeline, table: Table, grouped: Iterable[str]) -> dict[str, Any]:
+    """Return what waits for its commit, and the daemons that should work on it."""
+    storage, now = open_storage(table.uri, table.storage_options), time.time()
+    committed, refused = read_committed(storage, now), pipeline.quarantined()
+    waiting = Uncommitted()
+    for source in runs_in(storage):
+        waiting = waiting.plus(waiting_of(storage, source, committed, refused))
+    for source in grouped:
+        waiting = waiting.plus(waiting_groups(storage, source, committed))
+    lives = {
+        source: read_life(storage, source_heartbeat(source), now) for source in table.source_ids
+    }
+    problems = [
+        commit_problem(waiting, committed, now),
+        *dict.fromkeys(ingest_problem(life, now) for life in lives.values()),
+    ]
+    return {
+        "uncommitted": waiting.to_json(now),
+        "committer": committed.to_json(),
+        "sources": {source: life.to_json() for source, life in lives.items()},
+        "problems": [each.to_json() for each in problems if each is not None],
     }
 
 

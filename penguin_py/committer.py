@@ -206,6 +206,8 @@ class Committer:
         else:
             memory = replace(memory, progress=progress, updated=int(now))
         self._activity.progressed(progress)
+        if not self._queue and not self._failed:
+            memory = self._poller.record_poll(memory)
         self._view.save(memory, now)
         # Replaced since, or refused by a plan that another writer's commit made void.
         paths = [entry.path for entry in files]

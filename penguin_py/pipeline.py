@@ -298,8 +298,10 @@ class TablePipeline:
         memory = replace(memory, progress=progress)
         self._view.remember(memory)
         self.activity.progressed(progress)
-        if (progress.state, progress.floor) != (before.state, before.floor):
-            self._view.save(memory, now)
+        settled = self._poller.record_poll(memory)
+        moved = (progress.state, progress.floor) != (before.state, before.floor)
+        if moved or settled.chores.keys() != memory.chores.keys():
+            self._view.save(settled, now)
 
     def _look_for_published(self, memory: Memory, now: float) -> Memory:
         """Record missing published outputs: once after the start, then every hour."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from blizzard_core.errors import NotFound
 from blizzard_core.log import get_logger
+from blizzard_core.observability.uncommitted import POLL_CHORE
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.closed_partitions import raise_floors
 from blizzard_core.watermark.partition_time import lookback_floor
@@ -26,7 +27,7 @@ from blizzard_core.watermark.scan import Scan, scan
 from penguin_py.activity import TableActivity
 from penguin_py.intake.footers import REMEDY, Names
 from penguin_py.intake.naming import behind_grouped, movers
-from penguin_py.planning.memory import Snapshot
+from penguin_py.planning.memory import Memory, Snapshot
 from penguin_py.planning.partition_values import is_text
 from penguin_py.settings import Table
 from penguin_py.table_view import TableView
@@ -109,6 +110,15 @@ class TablePoller:
         memory = replace(snapshot.memory, progress=progress)
         self._view.remember(memory)
         return Snapshot(snapshot.state, memory)
+
+    def record_poll(self, memory: Memory) -> Memory:
+        """Record in the memory when the latest poll began, whose files are all settled.
+
+        `status` counts what was published since. An instance with a filter saw only some files.
+        """
+        if self._table.settings.partition_filter is not None:
+            return memory
+        return replace(memory, chores={**memory.chores, POLL_CHORE: int(self._scanned.began)})
 
     def _floored(self, progress: Progress, pending: Sequence[str]) -> Progress:
         """Close old partitions, so a poll's cost stays limited."""

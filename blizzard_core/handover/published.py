@@ -67,8 +67,7 @@ def journal_objects(storage: Storage, since: float) -> Iterator[Entry]:
 
     Costs a LIST for each run, and for each thousand of its batches. Raises `StorageError`.
     """
-    after = f"{JOURNAL_FOLDER}/"
-    while (run := _next_run(storage, after)) is not None:
+    for run in runs_in(storage):
         after = f"{JOURNAL_FOLDER}/{run}0"  # "0" follows "/"
         newest: dict[str, Entry] = {}
         for page in storage.list_range(f"{JOURNAL_FOLDER}/{run}/{first_name(since)}", after):
@@ -87,6 +86,14 @@ def published_batch(storage: Storage, path: str) -> PublishedBatch | None:
     except NotFound:
         return None
     return decode_document(PublishedBatch, document, where, open_=True)
+
+
+def runs_in(storage: Storage) -> Iterator[str]:
+    """Yield the ids of all sources with a journal. Costs a LIST for each. Raises `StorageError`."""
+    after = f"{JOURNAL_FOLDER}/"
+    while (run := _next_run(storage, after)) is not None:
+        yield run
+        after = f"{JOURNAL_FOLDER}/{run}0"  # "0" follows "/"
 
 
 def _next_run(storage: Storage, after: str) -> str | None:

@@ -12,10 +12,12 @@ from blizzard_core.checkpoint.writer_identity import TakeoverPolicy, allow_takeo
 from blizzard_core.daemon import FAILING, REFUSED, Loop, run
 from blizzard_core.errors import ConfigError, StateError, StorageError
 from blizzard_core.log import get_logger
+from blizzard_core.observability.heartbeat import Beating, heartbeats, source_heartbeat
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import served
 from blizzard_core.settings.document import Config
 from blizzard_core.signals import stop_on_signals
+from blizzard_core.storage.opening import open_storage
 from blizzard_py.app.engine import spark_engine
 from blizzard_py.app.live_progress import show_progress
 from blizzard_py.app.new_fields import with_untaken
@@ -58,7 +60,21 @@ def run_daemon(
     panel = Panel("blizzard", views, time.time, providers)
     address = None if config.metrics is None else config.metrics.address
     watch = RefusedWatch(workers)
-    with stop_on_signals(stop, loop.grace_secs), served(address, panel), watch.looking():
+    beating = [
+        Beating(
+            each.activity or worker.activity,
+            open_storage(each.ingest.sink.uri, each.ingest.sink.options),
+            source_heartbeat(each.letters_id),
+        )
+        for worker in workers
+        for each in worker.each
+    ]
+    with (
+        stop_on_signals(stop, loop.grace_secs),
+        served(address, panel),
+        watch.looking(),
+        heartbeats(beating, once=once),
+    ):
         log.info("started", sources=[p.name for w in workers for p in w.each], once=once)
         try:
             with show_progress({w.name: w.meter for w in workers}, _terminal() if once else None):

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from blizzard_core.daemon import REFUSED
 from blizzard_core.errors import BlizzardError, StorageError
+from blizzard_core.handover.quarantine import QuarantineRecord, quarantined
+from blizzard_core.observability.heartbeat import read_life, source_heartbeat
+from blizzard_core.observability.stopped import commit_problem, exit_code_of, ingest_problem
+from blizzard_core.observability.uncommitted import read_committed, waiting_groups, waiting_of
 from blizzard_core.settings.document import Config
 from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.event_time import stream_to_json, watch_to_json
@@ -116,12 +121,12 @@ def status(config: Config) -> tuple[dict[str, Any], list[str]]:
     return found, errors
 
 
-def is_refused(document: dict[str, Any]) -> bool:
-    """Return whether `status` shows outputs that a committer has refused."""
-    blocks = document["pipelines"].values()
-    return any(
-        source["refused"]["files"] for block in blocks for source in block["sources"].values()
-    )
+def exit_code(document: Mapping[str, Any]) -> int:
+    """Return the exit code of a document of `status`: refused outputs, or a daemon that is down."""
+    sources = [s for block in document["pipelines"].values() for s in block["sources"].values()]
+    if any(source["refused"]["files"] for source in sources):
+        return REFUSED
+    return exit_code_of([problem for source in sources for problem in source["problems"]])
 
 
 def _collect(
@@ -152,6 +157,7 @@ def _plan_source(options: PlanOptions, source: SourcePipeline) -> dict[str, Any]
 
 def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
     state = source.load()
+    refused = quarantined(source.sink)
     return {
         "state": state.position.progress.state,
         "watermark": state.position.progress.value,
@@ -160,7 +166,8 @@ def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
         "last_error": last_error(source.parts.stores.sink, source.parts.home_id),
         "lag": _lag_of(source, state),
         "dead_letters": _letters_of(source),
-        "refused": refusals(refused_outputs(source.parts), way_out(source.parts)),
+        "refused": refusals(refused_outputs(source.parts, refused), way_out(source.parts)),
+        **_daemons_of(source, state, refused),
         "in_flight": [
             {
                 "batch": batch.batch,
@@ -186,6 +193,25 @@ def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
         "totals": asdict(state.summary.totals),
         "unexpected": list(state.summary.unexpected),
         **_event_time_of(config, source, state),
+    }
+
+
+def _daemons_of(
+    source: SourcePipeline, state: SourceState, refused: Mapping[str, QuarantineRecord]
+) -> dict[str, Any]:
+    """Return what waits for its commit, and the daemons that should work on it."""
+    now, parts, sink = time.time(), source.parts, source.sink
+    committed = read_committed(sink, now)
+    waiting = waiting_of(sink, parts.home_id, committed, refused)
+    if state.ids.group_seq > committed.groups.get(parts.home_id, 0):
+        waiting = waiting.plus(waiting_groups(sink, parts.home_id, committed))
+    life = read_life(sink, source_heartbeat(parts.letters_id), now)
+    problems = (ingest_problem(life, now), commit_problem(waiting, committed, now))
+    return {
+        "daemon": life.to_json(),
+        "uncommitted": waiting.to_json(now),
+        "committer": committed.to_json(),
+        "problems": [each.to_json() for each in problems if each is not None],
     }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 import yaml
 
-from blizzard_core.cli import Trouble, print_error, print_table
+from blizzard_core.cli import Trouble, print_error, print_problems, print_table, rows_waiting
 from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.requests.progress import counts_text
 from blizzard_py.slices.notation import short_text
@@ -150,12 +150,20 @@ def print_status(document: dict[str, Any]) -> None:
             "in flight",
             "files",
             "rows",
+            "uncommitted",
         ),
         (
             _status_row(f"{pipeline}/{source}", found)
             for pipeline, block in document["pipelines"].items()
             for source, found in block["sources"].items()
         ),
+    )
+    print_problems(
+        {
+            f"{pipeline}/{name}": found["problems"]
+            for pipeline, block in document["pipelines"].items()
+            for name, found in block["sources"].items()
+        }
     )
     for pipeline, block in document["pipelines"].items():
         if block.get("event_time"):
@@ -291,6 +299,7 @@ def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:
         f"{totals['files']:,}"
         + (f" (+{totals['quarantined']:,} quarantined)" if totals["quarantined"] else ""),
         f"{totals['rows']:,}" + (f" (+{totals['bad_rows']:,} bad)" if totals["bad_rows"] else ""),
+        rows_waiting(found["uncommitted"]),
     ]
 
 

@@ -10,14 +10,25 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from blizzard_core.cli import rows_waiting
 from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.app.pipeline_watch import Committing, PipelineSnapshot
 from blizzard_py.commands.printing import request_progress
 from blizzard_py.slices.notation import short_text
 
-_SOURCES = ("source", "state", "batch", "lag", "waiting", "letters", "rows", "watermark")
+_SOURCES = (
+    "source",
+    "state",
+    "batch",
+    "lag",
+    "waiting",
+    "letters",
+    "rows",
+    "uncommitted",
+    "watermark",
+)
 _TABLES = ("table", "state", "version", "saved", "watermark")
-_NUMBERS = frozenset({"lag", "waiting", "letters", "rows", "version", "saved"})
+_NUMBERS = frozenset({"lag", "waiting", "letters", "rows", "to commit", "version", "saved"})
 # Headings, the space between the blocks, the line of what is left out, the last line.
 _AROUND = 6
 # How many lines of errors are shown at most.
@@ -35,7 +46,13 @@ def picture(sight: PipelineSnapshot, now: float, height: int) -> Group:
         for name, found in block["sources"].items()
     ]
     tables = [_table_row(each, now) for each in sight.committing]
-    errors = [Text(printable(text), "red") for text in sight.errors[:_ERRORS]]
+    down = [
+        f"{pipeline}/{name}: {problem['text']}"
+        for pipeline, block in sight.document["pipelines"].items()
+        for name, found in block["sources"].items()
+        for problem in found["problems"]
+    ]
+    errors = [Text(printable(text), "red") for text in [*down, *sight.errors][:_ERRORS]]
     requests = [
         Text(printable(f"{pipeline}/{name}: {request_progress(each)}"), "yellow")
         for pipeline, block in sight.document["pipelines"].items()
@@ -104,9 +121,10 @@ def _source_row(name: str, found: dict[str, Any]) -> _Row:
         Text(waiting),
         Text(f"{lost:,}", "red" if lost else ""),
         Text(f"{found['totals']['rows']:,}"),
+        Text(rows_waiting(found["uncommitted"]) or "-"),
         Text(printable(_watermark(found["watermark"]))),
     )
-    return bool(lost or lag["error"]), cells
+    return bool(lost or lag["error"] or found["problems"]), cells
 
 
 def _table_row(found: Committing, now: float) -> _Row:

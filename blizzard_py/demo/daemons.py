@@ -19,6 +19,8 @@ from typing import Any
 from blizzard_py.demo.stage import DemoFailedError
 
 MODULES = {"blizzard": "blizzard_py", "penguin": "penguin_py"}
+# Codes of a `status` that could be read: all is well, or a daemon is down.
+_READ = (0, 8, 9)
 
 
 def run_once(daemon: str, config: Path, log: Path) -> float:
@@ -112,6 +114,6 @@ def _query_daemon(daemon: str, command: str, config: Path) -> Any:
         text=True,
         check=False,
     )
-    if done.returncode != 0:
+    if done.returncode not in _READ:
         raise DemoFailedError(f"{daemon} {command} exited with {done.returncode}:\n{done.stderr}")
     return json.loads(done.stdout)

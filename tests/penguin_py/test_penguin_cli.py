@@ -76,8 +76,14 @@ def test_plan_run_and_status_tell_one_story(config: Path, tmp_path: Path) -> Non
     assert answer("plan", config)["one"] == {**nothing, "txn_version": 1, "watermark": path}
     status = answer("status", config)
     assert status["one"].pop("last_update_ts") > 1_700_000_000
+    assert status["one"]["committer"].pop("saved") > 1_700_000_000
+    nobody = {"state": "unknown", "at": None, "host": None, "pid": None}
+    zero = {"files": 0, "rows": 0, "batches": 0, "complete": True, "oldest_secs": None}
+    all_is_well = {"uncommitted": zero, "sources": {}, "problems": []}
     assert status == {
         "one": {
+            **all_is_well,
+            "committer": {**nobody, "version": 0},
             "delta_version": 0,
             "txn_version": 1,
             "state": "Idle",
@@ -88,6 +94,8 @@ def test_plan_run_and_status_tell_one_story(config: Path, tmp_path: Path) -> Non
             "groups": {},
         },
         "two": {
+            **all_is_well,
+            "committer": {**nobody, "saved": None, "version": None},
             "delta_version": None,
             "txn_version": None,
             "state": "Initial",

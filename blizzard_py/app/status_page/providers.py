@@ -17,6 +17,7 @@ from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.observability.notices import Notice
 from blizzard_core.observability.page_providers import PageProviders
 from blizzard_core.observability.peer_state import StateFiles
+from blizzard_core.observability.stopped import BEHIND_SECS
 from blizzard_core.observability.token_bucket import TokenBucket
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.opening import open_private, open_source, open_storage
@@ -30,8 +31,6 @@ from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.context import SourceContext, Stores
 from blizzard_py.state.committers import committer_of, committer_states
 
-# A committer polls every few seconds or minutes: rows that wait longer want a look.
-BEHIND_SECS = 900.0
 # Histories of which the batches and commits are kept that were read, besides the one shown.
 PASTS_KEPT = 7
 # A batch may have thousands of outputs.

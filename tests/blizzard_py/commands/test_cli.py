@@ -73,6 +73,7 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
     lag = status.pop("lag")
     assert (lag["files"], lag["complete"], lag["error"]) == (2, True, None)
     assert 0 <= lag["secs"] < 300
+    nobody = {"state": "unknown", "at": None, "host": None, "pid": None}
     assert status == {
         "state": "Initial",
         "watermark": None,
@@ -87,6 +88,14 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
             "complete": True,
         },
         "refused": {"files": 0, "rows": 0, "outputs": [], "remedy": ""},
+        "daemon": nobody,
+        "uncommitted": {
+            **dict.fromkeys(("files", "rows", "batches"), 0),
+            "complete": True,
+            "oldest_secs": None,
+        },
+        "committer": {**nobody, "saved": None, "version": None},
+        "problems": [],
         "in_flight": [],
         "requests": [],
         "totals": dict.fromkeys(
@@ -108,6 +117,7 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
     }
     assert abs(status["last_update_ts"] - time.time()) < 300
     assert (status["totals"]["files"], status["totals"]["rows"]) == (2, 3)
+    assert status["uncommitted"]["rows"] == 3
     assert status["lag"] == {
         "secs": 0,
         "files": 0,

@@ -36,6 +36,8 @@ def source(**given: Any) -> dict[str, Any]:
         "requests": [],
         "in_flight": [],
         "totals": {"rows": 1_234_567},
+        "uncommitted": {"files": 0, "rows": 0, "complete": True},
+        "problems": [],
         **given,
     }
 
@@ -84,6 +86,16 @@ def test_watch_shows_both_daemons_and_marks_problems_red() -> None:
     assert "\x1b[31m" in red
     [fine] = [line for line in lines if "events/main" in line]
     assert "\x1b[31m" not in fine
+
+
+def test_a_daemon_that_is_down_is_said_below_the_tables() -> None:
+    down = {"daemon": "penguin", "text": "2 files, 550 rows published and not committed"}
+    waiting = {"files": 2, "rows": 550, "complete": True}
+    lines = shown(snapshot_of({"main": source(uncommitted=waiting, problems=[down])}), width=120)
+    [row] = [line for line in lines if "events/main" in line and "Idle" in line]
+    assert "550" in row
+    [said] = [line for line in lines if "events/main: 2 files, 550 rows published" in line]
+    assert "\x1b[31m" in said
 
 
 def test_requests_that_are_not_done_are_shown() -> None:

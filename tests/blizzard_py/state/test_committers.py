@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from pathlib import Path
+from typing import Any
 
 from blizzard_py.app.inspection import status
 from blizzard_py.state.committers import blocked_by
@@ -12,12 +13,15 @@ from tests.support.table_harness import TableHarness
 from tests.support.unit_shop import ID, WHERE, UnitShop
 
 
-def blocked_group(shop: UnitShop) -> str | None:
+def source_of(shop: UnitShop) -> dict[str, Any]:
     document, errors = status(shop.config())
     assert not errors
-    found: str | None = document["pipelines"][WHERE[0]]["sources"][WHERE[1]]["units"][
-        "blocked_group"
-    ]
+    found: dict[str, Any] = document["pipelines"][WHERE[0]]["sources"][WHERE[1]]
+    return found
+
+
+def blocked_group(shop: UnitShop) -> str | None:
+    found: str | None = source_of(shop)["units"]["blocked_group"]
     return found
 
 
@@ -38,10 +42,13 @@ def test_status_tells_why_the_next_group_waits_until_it_is_in(
     lake.run(own_prefixes=[])
     reason = blocked_group(shop)
     assert reason is not None
+    waiting = source_of(shop)["uncommitted"]
+    assert (waiting["batches"], waiting["files"], waiting["rows"]) == (1, 1, 1)
     assert newest.name in reason
     away.rename(newest)
     lake.run(own_prefixes=[])
     assert blocked_group(shop) is None
+    assert source_of(shop)["uncommitted"]["rows"] == 0
     assert [row["text"] for row in lake.rows()] == ["a", "b"]
 
 

@@ -1,0 +1,213 @@
+"""Heartbeats: a small object beside a table that says which daemon works on it.
+
+An idle daemon saves nothing, so its state files cannot tell it from a stopped one. Each daemon
+replaces one object for each of its sources or tables every five minutes, and marks it when it
+ends. On the daemon's own machine the kernel says more: whether its process still runs. Only
+people read heartbeats; nothing depends on them.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from blizzard_core.checkpoint.writer_identity import Process, Writer, is_running, this_process
+from blizzard_core.errors import NotFound, StorageError
+from blizzard_core.handover.groups import COMMITTERS_FOLDER
+from blizzard_core.json_text import json_value
+from blizzard_core.log import get_logger
+from blizzard_core.observability.activity import Activity
+from blizzard_core.observability.peer_state import moment_of, number_of, text_of
+from blizzard_core.storage.protocol import Storage
+from blizzard_core.threads import ThreadPool
+
+BEAT_SECS = 300.0
+# Two beats may be missed, as by a machine that swaps.
+SILENT_SECS = 2 * BEAT_SECS + 60.0
+# How often a daemon checks whether a target has had its first poll.
+_CHECK_SECS = 1.0
+_CONCURRENCY = 8
+BEAT_SUFFIX = "_heartbeat.json"
+
+LifeState = Literal["running", "stopped", "silent", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """The last heartbeat at ``at`` (epoch seconds), and the state that it shows.
+
+    ``stopped``: the daemon ended. ``silent``: it is on another machine, and no beat came in time.
+    ``unknown``: no daemon has run here, only ``--once``.
+    """
+
+    state: LifeState = "unknown"
+    at: float | None = None
+    host: str | None = None
+    pid: float | None = None
+
+    @property
+    def is_down(self) -> bool:
+        """Return whether a daemon ran here and runs no more."""
+        return self.state in ("stopped", "silent")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document of ``status --json``."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Beating:
+    """A target's heartbeat: its activity, and the object in a store of its own."""
+
+    activity: Activity
+    storage: Storage
+    path: str
+
+
+def source_heartbeat(source_id: str) -> str:
+    """Return where the heartbeat of a source is, relative to the table."""
+    return f"_blizzard/heartbeats/{source_id}{BEAT_SUFFIX}"
+
+
+def table_heartbeat(state_name: str) -> str:
+    """Return where the heartbeat of a committer is, relative to the table."""
+    return f"{COMMITTERS_FOLDER}/{state_name}{BEAT_SUFFIX}"
+
+
+@contextmanager
+def heartbeats(
+    targets: Sequence[Beating], *, once: bool, clock: Callable[[], float] = time.time
+) -> Iterator[None]:
+    """Write heartbeats while the block runs; mark them at its end.
+
+    A target's first beat follows its first poll: until then another daemon may own it. A run with
+    ``once`` writes none, and deletes the mark of a daemon that ended before.
+    """
+    if once:
+        yield
+        _each(_delete_mark, targets)
+        return
+    stop = threading.Event()
+    beats = _Beats(targets, clock)
+    thread = threading.Thread(target=beats.run, args=(stop,), name="heartbeats", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        beats.end()
+
+
+class _Beats:
+    def __init__(self, targets: Sequence[Beating], clock: Callable[[], float]) -> None:
+        self._targets = targets
+        self._clock = clock
+        self._last: dict[str, float] = {}
+        self._ended: set[str] = set()
+
+    def run(self, stop: threading.Event) -> None:
+        while not stop.wait(_CHECK_SECS):
+            _each(self._beat, [each for each in self._targets if self._is_due(each)])
+
+    def end(self) -> None:
+        """Mark the targets that still carry a beat of this process."""
+        _each(
+            self._mark_ended,
+            [each for each in self._targets if each.activity.name in self._last],
+        )
+
+    def _is_due(self, target: Beating) -> bool:
+        name, pulse = target.activity.name, target.activity.pulse
+        if not pulse.polls or name in self._ended:
+            return False
+        if pulse.phase == "ended":
+            return True
+        return self._clock() - self._last.get(name, 0.0) >= BEAT_SECS
+
+    def _beat(self, target: Beating) -> None:
+        name = target.activity.name
+        if target.activity.pulse.phase == "ended":
+            self._ended.add(name)
+            self._mark_ended(target)
+            return
+        self._last[name] = self._clock()
+        _put(target, self._clock(), ended=False)
+
+    def _mark_ended(self, target: Beating) -> None:
+        # Another daemon may have taken the target over.
+        found = _read(target.storage, target.path)
+        if found is not None and _process_of(found) == this_process():
+            _put(target, self._clock(), ended=True)
+
+
+def read_life(storage: Storage, path: str, now: float) -> Life:
+    """Return what the heartbeat at ``path`` shows; one GET. Raises `StorageError`."""
+    found = _read(storage, path)
+    at = None if found is None else moment_of(found.get("at"))
+    if found is None or at is None:
+        return Life()
+    process = _process_of(found)
+    host, pid = text_of(found.get("host")), number_of(found.get("pid"))
+    return Life(_state_of(found, process, now - at), at, host, pid)
+
+
+def most_alive(lives: Iterable[Life]) -> Life:
+    """Return the life of the daemon that runs, or else of the last one."""
+    return max(lives, key=lambda life: (life.state == "running", life.at or 0.0), default=Life())
+
+
+def _state_of(found: dict[str, Any], process: Process | None, age: float) -> LifeState:
+    if found.get("ended") is True:
+        return "stopped"
+    runs = None
+    if process is not None:
+        runs = process == this_process() or is_running(Writer("", 0, process))
+    if runs is None:
+        return "silent" if age > SILENT_SECS else "running"
+    return "running" if runs else "stopped"
+
+
+def _process_of(found: dict[str, Any]) -> Process | None:
+    try:
+        return Process(*(found[key] for key in ("host", "pid", "started", "key")))
+    except KeyError:
+        return None
+
+
+def _read(storage: Storage, path: str) -> dict[str, Any] | None:
+    try:
+        found = json_value(storage.read(path))
+    except (NotFound, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _put(target: Beating, now: float, *, ended: bool) -> None:
+    document = {**asdict(this_process()), "at": round(now, 3), "ended": ended}
+    target.storage.put_atomic(target.path, json.dumps(document).encode())
+
+
+def _delete_mark(target: Beating) -> None:
+    found = _read(target.storage, target.path)
+    if found is not None and found.get("ended") is True:
+        target.storage.delete(target.path)
+
+
+def _each(do: Callable[[Beating], None], targets: Sequence[Beating]) -> None:
+    """Do it for all of them; a store that refuses costs only the beat."""
+
+    def tried(target: Beating) -> None:
+        try:
+            do(target)
+        except StorageError as error:
+            get_logger().debug("heartbeat_failed", target=target.activity.name, error=str(error))
+
+    if targets:
+        with ThreadPool(min(_CONCURRENCY, len(targets))) as pool:
+            list(pool.map(tried, targets))

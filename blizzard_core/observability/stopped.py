@@ -1,0 +1,89 @@
+"""Sentences and exit codes of ``status`` for a daemon that is down, or commits nothing. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from blizzard_core.observability.heartbeat import Life
+from blizzard_core.observability.uncommitted import Committed, Uncommitted
+from blizzard_core.text import counted, plain_span
+
+# The exit codes of `status`, beside those of `blizzard_core.daemon`: published rows are not
+# committed, or Penguin is down; Blizzard is down.
+NOT_COMMITTING = 8
+NOT_INGESTING = 9
+# A committer polls every few seconds or minutes: rows that wait longer are a problem.
+BEHIND_SECS = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonProblem:
+    """A daemon that is down or does not commit, and the sentence that says so."""
+
+    daemon: Literal["blizzard", "penguin"]
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an entry of ``problems`` in ``status --json``."""
+        return asdict(self)
+
+
+def commit_problem(waiting: Uncommitted, committed: Committed, now: float) -> DaemonProblem | None:
+    """Return why rows do not reach the table; None while Penguin works.
+
+    A Penguin that was never seen may be run with ``--once`` by a timer: then only old rows count.
+    """
+    life = committed.life
+    waits = None if waiting.oldest is None else now - waiting.oldest
+    if waits is None:
+        if not life.is_down:
+            return None
+        return DaemonProblem(
+            "penguin", f"nothing waits for a commit, but {_life('Penguin', life, now)}"
+        )
+    never = life.state == "unknown" and committed.saved is None
+    if not (life.is_down or never or waits > BEHIND_SECS):
+        return None
+    if life.is_down:
+        why = _life("Penguin", life, now)
+    elif never:
+        why = "no Penguin has ever saved anything here. Start `penguin run`"
+    elif life.state == "running":
+        why = f"Penguin runs, and last saved {_ago(committed.saved, now)}. `penguin plan` says why"
+    else:
+        why = f"Penguin last saved {_ago(committed.saved, now)}"
+    return DaemonProblem("penguin", f"{uncommitted_text(waiting, now)}; {why}")
+
+
+def ingest_problem(life: Life, now: float) -> DaemonProblem | None:
+    """Return that Blizzard is down; None if it runs, or runs only with ``--once``."""
+    return DaemonProblem("blizzard", _life("Blizzard", life, now)) if life.is_down else None
+
+
+def exit_code_of(problems: Iterable[Mapping[str, Any]]) -> int:
+    """Return the exit code of ``status`` for the problems of its document; Penguin's is first."""
+    daemons = {each["daemon"] for each in problems}
+    if "penguin" in daemons:
+        return NOT_COMMITTING
+    return NOT_INGESTING if daemons else 0
+
+
+def uncommitted_text(waiting: Uncommitted, now: float) -> str:
+    """Return what waits for its commit, and for how long."""
+    more = "" if waiting.complete else "at least "
+    files, rows = counted(waiting.files or 0, "file"), counted(waiting.rows, "row")
+    since = "" if waiting.oldest is None else f" for {plain_span(now - waiting.oldest)}"
+    return f"{more}{files}, {rows} published and not committed{since}"
+
+
+def _life(daemon: str, life: Life, now: float) -> str:
+    where = "" if life.host is None else f" (host {life.host}, pid {life.pid:.0f})"
+    if life.state == "silent":
+        return f"{daemon}'s last heartbeat was {_ago(life.at, now)}{where}"
+    return f"{daemon} does not run; its last heartbeat was {_ago(life.at, now)}{where}"
+
+
+def _ago(moment: float | None, now: float) -> str:
+    return "at an unknown time" if moment is None else f"{plain_span(now - moment)} ago"

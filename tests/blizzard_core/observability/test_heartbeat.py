@@ -1,0 +1,134 @@
+"""Heartbeats: who is said to run, by whom they are written, and what they cost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+from blizzard_core.checkpoint.writer_identity import process_key, this_process
+from blizzard_core.observability.activity import Activity, PollSummary
+from blizzard_core.observability.heartbeat import (
+    BEAT_SECS,
+    SILENT_SECS,
+    Beating,
+    Life,
+    heartbeats,
+    most_alive,
+    read_life,
+    source_heartbeat,
+)
+from tests.support.memory_store import MemoryStorage
+
+NOW = 1_700_000_000.0
+PATH = source_heartbeat("events_main")
+
+
+class Polled(Activity):
+    """An activity that a test lets poll."""
+
+    def poll(self) -> None:
+        self._polled(PollSummary(NOW, 0.1, 0, 1, 0), ())
+
+
+def activity() -> Polled:
+    return Polled("events/main", "", lambda: NOW)
+
+
+def beat(sink: MemoryStorage, **given: object) -> None:
+    document = {"host": "far", "pid": 7, "started": NOW, "key": "boot/1/7/9", "at": NOW, **given}
+    sink.put_atomic(PATH, json.dumps(document).encode())
+
+
+def after(sink: MemoryStorage, write: Callable[[], None], count: int = 1) -> threading.Event:
+    """Run ``write``, and return what is set once the store was written ``count`` times."""
+    written, puts = threading.Event(), []
+
+    def mutated(_op: str, path: str) -> None:
+        puts.append(path)
+        if len(puts) >= count:
+            written.set()
+
+    sink.after_mutation = mutated
+    write()
+    return written
+
+
+def test_a_far_daemon_is_silent_after_two_missed_beats() -> None:
+    sink = MemoryStorage()
+    assert read_life(sink, PATH, NOW) == Life()
+    beat(sink)
+    assert read_life(sink, PATH, NOW + BEAT_SECS).state == "running"
+    assert read_life(sink, PATH, NOW + SILENT_SECS + 1) == Life("silent", NOW, "far", 7)
+    beat(sink, ended=True)
+    assert read_life(sink, PATH, NOW) == Life("stopped", NOW, "far", 7)
+
+
+def test_a_killed_daemon_of_this_machine_is_seen_at_once() -> None:
+    sink = MemoryStorage()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        beat(sink, pid=other.pid, key=process_key(other.pid))
+        assert read_life(sink, PATH, NOW + 9 * SILENT_SECS).state == "running"
+        other.kill()
+        other.wait()
+    assert read_life(sink, PATH, NOW).state == "stopped"
+
+
+def test_damaged_heartbeats_are_unknown() -> None:
+    sink = MemoryStorage()
+    for raw in (b"{", b"[]", b"{}", b'{"at": "x"}', b'{"at": 1e99}'):
+        sink.put_atomic(PATH, raw)
+        assert read_life(sink, PATH, NOW) == Life()
+    sink.put_atomic(PATH, json.dumps({"at": NOW, "host": 1, "pid": [], "key": 2}).encode())
+    assert read_life(sink, PATH, NOW) == Life("running", NOW)
+
+
+def test_the_daemon_that_runs_counts_before_a_later_one() -> None:
+    runs, later = Life("running", NOW), Life("stopped", NOW + 1)
+    assert most_alive([later, runs]) == runs
+    assert most_alive([Life(), later]) == later
+    assert most_alive([]) == Life()
+
+
+def test_beats_follow_the_first_poll_and_are_marked_at_the_end() -> None:
+    sink, source = MemoryStorage(), activity()
+    with heartbeats([Beating(source, sink, PATH)], once=False, clock=lambda: NOW):
+        pass
+    assert not sink.objects  # never polled: another daemon may have it
+    with heartbeats([Beating(source, sink, PATH)], once=False, clock=lambda: NOW):
+        assert after(sink, source.poll).wait(30)
+        assert read_life(sink, PATH, NOW) == Life(
+            "running", NOW, this_process().host, this_process().pid
+        )
+    assert read_life(sink, PATH, NOW).state == "stopped"
+
+
+def test_the_beat_of_a_daemon_that_took_over_stays_as_it_is() -> None:
+    sink, source = MemoryStorage(), activity()
+    with heartbeats([Beating(source, sink, PATH)], once=False, clock=lambda: NOW):
+        assert after(sink, source.poll).wait(30)
+        beat(sink)
+    assert read_life(sink, PATH, NOW) == Life("running", NOW, "far", 7)
+
+
+def test_a_loop_that_ended_is_marked_while_others_go_on() -> None:
+    sink, source = MemoryStorage(), activity()
+    with heartbeats([Beating(source, sink, PATH)], once=False, clock=lambda: NOW):
+        assert after(sink, source.poll).wait(30)
+        assert after(sink, lambda: source.ended(1)).wait(30)
+        assert read_life(sink, PATH, NOW).state == "stopped"
+
+
+def test_a_run_with_once_only_takes_the_mark_away() -> None:
+    sink, source = MemoryStorage(), activity()
+    source.poll()
+    beat(sink)
+    with heartbeats([Beating(source, sink, PATH)], once=True):
+        pass
+    assert read_life(sink, PATH, NOW).state == "running"  # another daemon's
+    beat(sink, ended=True)
+    with heartbeats([Beating(source, sink, PATH)], once=True):
+        pass
+    assert not sink.objects

@@ -52,9 +52,8 @@ SHELLS = ("bash", "zsh", "fish")
 # The headings of commands, as someone new needs them.
 SECTIONS = ("Set up", "Run", "Inspect", "Repair", "Commands")
 
-config_argument = click.argument(
-    "config", type=click.Path(path_type=Path, dir_okay=False), metavar="CONFIG"
-)
+# A file, or a folder of files.
+config_argument = click.argument("config", type=click.Path(path_type=Path), metavar="CONFIG")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 once_option = click.option("--once", is_flag=True, help="Ingest what is there now, then exit.")
 

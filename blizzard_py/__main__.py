@@ -59,8 +59,8 @@ from blizzard_py.commands import (
 def main() -> None:
     """Ingest files, tables and APIs into Delta Lake, each row exactly once.
 
-    CONFIG is the YAML file that both daemons read. Exit codes: 0 done, 1 a pipeline failed, 2 bad
-    configuration or usage, 3 another daemon took over, 130 interrupted.
+    CONFIG is the YAML file that both daemons read, or a folder of such files. Exit codes: 0 done, 1
+    a pipeline failed, 2 bad configuration or usage, 3 another daemon took over, 130 interrupted.
     """
 
 

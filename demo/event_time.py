@@ -78,7 +78,7 @@ class Demo:
 
 def run(place: Path, console: Console) -> bool:
     """Run the demo; return whether table and dead letters equal duckdb's results."""
-    os.environ["DEMO_DIR"] = str(place)
+    os.environ["DEMO_DIR"] = str(place.absolute())
     demo = Demo(place, console)
     with demo.step(
         "39,244 Wikipedia edits, into a file for each quarter of an hour they arrive in"

@@ -106,7 +106,7 @@ def run(place: Path, console: Console) -> bool:
     with postgresql.running() as server:
         shop.make(server)
         os.environ |= {
-            "DEMO_DIR": str(place),
+            "DEMO_DIR": str(place.absolute()),
             "DEMO_PORT": str(server.port),
             "DEMO_PASSWORD": server.password,
         }

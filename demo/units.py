@@ -124,7 +124,7 @@ def run(place: Path, console: Console, days: int) -> bool:
     log.configure("error")
     surveys = Surveys()
     with served(surveys) as port:
-        os.environ |= {"DEMO_DIR": str(place), "DEMO_PORT": str(port)}
+        os.environ |= {"DEMO_DIR": str(place.absolute()), "DEMO_PORT": str(port)}
         console.print(f"An API on port {port}; {CONFIG}; days are simulated", soft_wrap=True)
         demo = Demo(place, console, surveys)
         try:

@@ -53,8 +53,8 @@ _STREAMS = (
 def main() -> None:
     """Commit the Parquet files that arrive in table directories to their Delta logs.
 
-    CONFIG is the YAML file that both daemons read. Exit codes: 0 done, 1 a table
-    failed, 2 bad configuration or usage, 4 a secret was renewed, 5 published outputs are
+    CONFIG is the YAML file that both daemons read, or a folder of such files. Exit codes: 0 done, 1
+    a table failed, 2 bad configuration or usage, 4 a secret was renewed, 5 published outputs are
     gone, 130 interrupted.
     """
 

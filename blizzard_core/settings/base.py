@@ -65,6 +65,14 @@ class Settings(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
+    def _without_extensions(cls, data: Any) -> Any:
+        """Ignore keys that begin with `x-`: they hold anchors and notes."""
+        if not isinstance(data, dict):
+            return data
+        return {key: value for key, value in data.items() if not str(key).startswith("x-")}
+
+    @model_validator(mode="before")
+    @classmethod
     def _with_units(cls, data: Any) -> Any:
         """Accept keys of before 0.1.0 that named their unit, such as `poll_interval_secs`."""
         if not isinstance(data, dict):

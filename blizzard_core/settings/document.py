@@ -23,9 +23,9 @@ from blizzard_core.settings.event_time import (
 from blizzard_core.settings.http_sources import HttpSourceSettings
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.schema import COLUMNS, FieldSettings, SchemaSettings
+from blizzard_core.settings.secret_files import SecretFiles
 from blizzard_core.settings.sources import OnBadRecord, SourceSettings
 from blizzard_core.settings.tables import SinkSettings, TableSettings
-from blizzard_core.settings.yaml_file import SecretFiles
 
 _SORTABLE_TYPES = frozenset(
     {"string", "int32", "int64", "float32", "float64", "boolean", "timestamp", "date"}

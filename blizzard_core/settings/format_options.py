@@ -91,7 +91,7 @@ OneCharacter = Annotated[str, StringConstraints(max_length=1)]
 
 
 def _schema_text(value: str) -> str:
-    """Return a schema in JSON, read from its file if a path is given."""
+    """Return a schema in JSON, read from its file if an absolute path is given."""
     text = value.strip()
     if text.startswith("/"):
         try:
@@ -101,7 +101,7 @@ def _schema_text(value: str) -> str:
             why = error.strerror if isinstance(error, OSError) else "no text in UTF-8"
             raise ValueError(f"{value}: cannot be read ({why})") from error
     elif text and not text.startswith(("{", "[")):
-        raise ValueError("must be a schema in JSON, or a path that begins with /")
+        raise ValueError("must be a schema in JSON, or the path of a file with one")
     return text
 
 

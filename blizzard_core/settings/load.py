@@ -25,7 +25,8 @@ from blizzard_core.settings.checks.event_time import unknown_key_hint
 from blizzard_core.settings.checks.places import conflicts
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.formats import FORMATS
-from blizzard_core.settings.yaml_file import Key, load_yaml
+from blizzard_core.settings.merging import KEY_FILE_OPTIONS, load_document
+from blizzard_core.settings.yaml_file import Key
 from blizzard_core.text import did_you_mean
 
 _NAMES = "names consist of letters, digits, `_`, `.` and `-`"
@@ -109,9 +110,6 @@ def join_alternatives(found: Sequence[tuple[str, str]]) -> Iterator[str]:
         )
 
 
-_KEY_FILE_OPTIONS = frozenset(
-    ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH", "GOOGLE_APPLICATION_CREDENTIALS")
-)
 _KEY_FILE_VARIABLES = ("GOOGLE_APPLICATION_CREDENTIALS", "AWS_SHARED_CREDENTIALS_FILE")
 
 
@@ -123,7 +121,7 @@ def load_config(
     ``checks`` are further checks of the caller; their problems get line numbers, too.
     """
     variables = os.environ if environment is None else environment
-    document = load_yaml(path, variables)
+    document = load_document(path, variables)
     problems = list(document.problems)
     config: Config | None = None
     try:
@@ -131,7 +129,7 @@ def load_config(
     except ValidationError as error:
         problems += join_alternatives(
             [
-                (document.locate(_place_of(item, document.lines)), _message(item))
+                (document.locate(_place_of(item, document.places)), _message(item))
                 for item in error.errors(include_url=False, include_input=False)
             ]
         )
@@ -149,12 +147,13 @@ def load_config(
     problems += conflicts(document)
     if config is not None:
         for check in (*CHECKS, *checks):
-            found = [(_written_place(key, document.lines), text) for key, text in check(config)]
+            found = [(_written_place(key, document.places), text) for key, text in check(config)]
             problems += [f"{document.locate(key)}: {text}" for key, text in found]
     if config is not None and not config.pipelines and not config.tables:
         problems.append("(top level): give at least one entry under `pipelines` or `tables`")
     if problems or config is None:
-        raise ConfigError(document.source, [document.as_written(problem) for problem in problems])
+        # A wrong default is found wherever it is used.
+        raise ConfigError(document.source, [*map(document.as_written, dict.fromkeys(problems))])
     _learn_secrets(config)
     redact.learn_values(document.secrets.texts())
     for name in _key_files(config, variables):
@@ -166,7 +165,7 @@ def _key_files(config: Config, variables: Mapping[str, str]) -> Iterator[str]:
     """Yield the names of key files, which the clients of stores read once."""
     yield from filter(None, map(variables.get, _KEY_FILE_VARIABLES))
     for options in _storage_options(config):
-        yield from (value for name, value in options.items() if name.upper() in _KEY_FILE_OPTIONS)
+        yield from (value for name, value in options.items() if name.upper() in KEY_FILE_OPTIONS)
 
 
 def _storage_options(config: Config) -> Iterator[Mapping[str, str]]:
@@ -195,20 +194,20 @@ _KINDS = frozenset({"files", "table", "http", "database", "lake"})
 _FORMATS = frozenset(get_args(each.model_fields["type"].annotation)[0] for each in FORMATS)
 
 
-def _place_of(item: Any, lines: Container[Key]) -> Key:
+def _place_of(item: Any, places: Container[Key]) -> Key:
     place: Key = ()
     for part in _place(item["loc"]):
-        if not is_type_marker(part) or (*place, part) in lines:
+        if not is_type_marker(part) or (*place, part) in places:
             place = (*place, part)
     if item["type"] == "union_tag_invalid":
         return (*place, "type" if place[-1] == "format" else "kind")
-    return _written_place(place, lines)
+    return _written_place(place, places)
 
 
-def _written_place(place: Key, lines: Container[Key]) -> Key:
+def _written_place(place: Key, places: Container[Key]) -> Key:
     """Return a key's place; outside of `advanced` if the file has it there."""
     flat = tuple(part for part in place if part != "advanced")
-    return flat if place not in lines and flat in lines else place
+    return flat if place not in places and flat in places else place
 
 
 def _place(location: tuple[str | int, ...]) -> Key:

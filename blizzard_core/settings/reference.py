@@ -172,10 +172,19 @@ def _remark(model: type[BaseModel], name: str) -> str:
 _HEAD = """\
 # Configuration
 
-One YAML file for both daemons. Generated from the settings by `make docs`.
+One YAML file for both daemons, or a folder. Generated from the settings by `make docs`.
 
 - `${VAR}` and `${VAR:-default}` are replaced by environment variables; `$${` is a literal `${`.
   Inside `{ }` and `[ ]` such a value needs quotes.
+- Relative paths belong to the folder of the file in which they are, not to the working directory.
+  `init` writes them so. Options of drivers and of Spark are passed on unchanged.
+- CONFIG may be a folder: all its `*.yaml` and `*.yml` files are one configuration. They add names
+  to `connections`, `pipelines` and `tables`. A name that two files have is an error, and so is any
+  other block that two files have.
+- `defaults` has blocks `pipeline`, `source` and `table`, which go below each pipeline, source and
+  table. Blocks merge, lists are replaced, and the entry's own values win; `null` removes a default.
+- Keys of blocks that begin with `x-` are ignored: they can hold anchors. `<<: *name` adds the keys
+  of an anchor, and keys beside it win. Names of pipelines and the like may begin with `x-`.
 - `${file:/run/secrets/NAME}` is replaced by the content of that file, without its last line break.
   When the file changes, a daemon ends its batch and exits with 4, to be restarted with the new
   secret. The same holds for key files named by storage options, `GOOGLE_APPLICATION_CREDENTIALS`

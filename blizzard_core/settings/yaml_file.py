@@ -4,22 +4,16 @@ Three things are more than plain YAML:
 
 * ``${VAR}`` and ``${VAR:-default}`` in strings come from the environment; ``$${`` is a literal
   ``${``;
-* ``${file:/path}`` comes from a file;
-* a key that is given twice is a problem.
+* ``${file:path}`` comes from a file;
+* a key that is given twice is a problem; one that replaces a key of ``<<`` is not.
 
 Every problem names the path of the value in the file and its line. Substitution happens after
 parsing, so a value cannot change the structure of the document. Untrusted files are safe: a file
 that is too large, too deeply nested, or grows by aliases is refused before it is parsed.
-
-Secrets in files can be renewed while a daemon runs, and they are in no process's environment. A
-digest of each secret shows later whether it changed. The same goes for key files, which options or
-the environment name and which the clients of stores read once.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -30,89 +24,7 @@ import yaml
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.limits import CONFIG_BYTES, CONFIG_NUMBER, CONFIG_VALUES
-
-# A secret has a line, a key of a certificate some dozens.
-MAX_BYTES = 64 << 10
-
-
-class SecretUnreadable(ValueError):
-    """A file that a configuration names for a secret holds none; the text says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class SecretFiles:
-    """The files that a configuration was filled in from, with digests of what was in them."""
-
-    found: Mapping[Path, bytes] = field(default_factory=dict)
-
-    def changed(self) -> list[str]:
-        """Return the files whose content changed; a missing or unreadable file did not.
-
-        A renewal that exchanges the folder leaves no file for a moment.
-        """
-        changed = []
-        for path, digest in self.found.items():
-            try:
-                text = secret_in(path)
-            except SecretUnreadable:
-                continue
-            if _digest(text) != digest:
-                changed.append(str(path))
-        return changed
-
-
-class SecretReader:
-    """Reads the files that a configuration names, each once."""
-
-    def __init__(self) -> None:
-        self._texts: dict[Path, str] = {}
-        self._watched: dict[Path, bytes] = {}
-
-    def text(self, name: str) -> str:
-        """Return what the file holds. Raises `SecretUnreadable`."""
-        path = Path(name)
-        if path not in self._texts:
-            self._texts[path] = secret_in(path)
-        return self._texts[path]
-
-    def watch(self, name: str) -> None:
-        """Watch a file that a client reads; a missing or unreadable file is not watched."""
-        with contextlib.suppress(SecretUnreadable, ValueError):  # the latter: no path
-            path = Path(name).absolute()
-            self._watched[path] = _digest(secret_in(path))
-
-    def texts(self) -> list[str]:
-        """All that was read."""
-        return list(self._texts.values())
-
-    def files(self) -> SecretFiles:
-        """Return what was read or watched, to ask later whether it changed."""
-        read = {path: _digest(text) for path, text in self._texts.items()}
-        return SecretFiles(self._watched | read)
-
-
-def secret_in(path: Path) -> str:
-    """Return the text of a file without its last line break. Raises `SecretUnreadable`."""
-    if not path.is_absolute():
-        raise SecretUnreadable(f"{path}: the path of a secret must begin with /")
-    try:
-        if not path.is_file():
-            raise SecretUnreadable(f"{path}: there is no such file")
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise SecretUnreadable(f"{path}: cannot be read ({error.strerror})") from error
-    if len(data) > MAX_BYTES:
-        raise SecretUnreadable(f"{path}: is larger than {MAX_BYTES >> 10} KiB")
-    try:
-        return data.decode().removesuffix("\n").removesuffix("\r")
-    except UnicodeDecodeError as error:
-        raise SecretUnreadable(f"{path}: is no text in UTF-8") from error
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
-
+from blizzard_core.settings.secret_files import SecretReader, SecretUnreadable
 
 # YAML lets it be written, and the environment have it.
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
@@ -141,6 +53,19 @@ _REPLACED = frozenset({_TRUTH, _INT, _FLOAT, "tag:yaml.org,2002:timestamp"})
 Key = tuple[str | int, ...]
 
 
+class SettingPlace(NamedTuple):
+    """The place where a value stands; ``key`` is another one than its use if it is a default."""
+
+    key: Key
+    line: int
+    file: Path
+
+    def shown(self, source: str, below: Key = ()) -> str:
+        """Return ``pipelines.a (line 3)``, with its file if that is not the whole ``source``."""
+        file = "" if str(self.file) == source else f"{self.file}, "
+        return f"{dotted((*self.key, *below)) or '(top level)'} ({file}line {self.line})"
+
+
 class SettingProblem(NamedTuple):
     """A problem with a key."""
 
@@ -154,7 +79,7 @@ SHORTEST_SECRET = 8
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The parsed file: ``data``, the problems so far, and the line of every value.
+    """The parsed configuration: ``data``, the problems so far, and the place of every value.
 
     ``filled`` are values of the environment and of files in it, by which name each was asked
     for; ``secrets`` has the files.
@@ -163,18 +88,20 @@ class Document:
     source: str
     data: Any
     problems: tuple[str, ...]
-    lines: Mapping[Key, int] = field(default_factory=dict)
+    places: Mapping[Key, SettingPlace] = field(default_factory=dict)
     filled: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: SecretReader = field(default_factory=SecretReader, repr=False)
 
     def locate(self, path: Key) -> str:
-        """``pipelines.events.sink (line 12)``; the nearest enclosing line if it has none."""
-        name = dotted(path) or "(top level)"
+        """``pipelines.events.sink (line 12)``; the nearest enclosing line if it has none.
+
+        With several files the file is named, too.
+        """
         for cut in range(len(path), -1, -1):
-            line = self.lines.get(path[:cut])
-            if line is not None:
-                return f"{name} (line {line})"
-        return name
+            place = self.places.get(path[:cut])
+            if place is not None:
+                return place.shown(self.source, path[cut:])
+        return dotted(path) or "(top level)"
 
     def as_written(self, text: str) -> str:
         """Return a message with ``${NAME}`` in the place of each value filled in.
@@ -195,20 +122,25 @@ def dotted(path: Key) -> str:
     return text
 
 
-def load_yaml(path: Path, environment: Mapping[str, str]) -> Document:
-    """Read, parse and fill in. Raises `ConfigError` if there is no document to speak of."""
-    unfilled = parse_yaml(path)
+def load_yaml(path: Path, environment: Mapping[str, str], source: str = "") -> Document:
+    """Read, parse and fill in. Raises `ConfigError` if there is no document to speak of.
+
+    Keys of the first level that begin with ``x-`` are left out. ``source`` is the folder whose
+    files are one configuration.
+    """
+    unfilled = parse_yaml(path, source)
     problems = list(unfilled.problems)
     filling = _Filling(environment, unfilled, problems, {})
+    data = {key: value for key, value in unfilled.data.items() if not str(key).startswith("x-")}
     return replace(
         unfilled,
-        data=filling.of(unfilled.data, ()),
+        data=filling.of(data, ()),
         problems=tuple(problems),
         filled=filling.filled,
     )
 
 
-def parse_yaml(path: Path) -> Document:
+def parse_yaml(path: Path, whole: str = "") -> Document:
     """Read and parse, as it is written. Raises `ConfigError` as `load_yaml`."""
     source = str(path)
     try:
@@ -225,9 +157,9 @@ def parse_yaml(path: Path) -> Document:
         loader = _Loader(text)
         root = loader.get_single_node()
         _check_size(source, root)
-        problems: list[str] = []
+        repeated: list[SettingPlace] = []
         # Before `<<` is resolved, which puts what it brings beside the keys that replace it.
-        _walk(root, (), {}, problems)
+        _walk(root, (), path, {}, repeated)
         data = None if root is None else loader.construct_document(root)
     except yaml.YAMLError as error:
         raise ConfigError(source, [f"is not YAML: {_parser_message(error, text)}"]) from error
@@ -235,9 +167,10 @@ def parse_yaml(path: Path) -> Document:
         raise ConfigError(source, ["is nested too deeply to be a configuration"]) from None
     if not isinstance(data, dict):
         raise ConfigError(source, ["must be a mapping with at least `pipelines` or `tables`"])
-    lines: dict[Key, int] = {}
-    _walk(root, (), lines, [])
-    return Document(source, data, tuple(problems), lines)
+    places: dict[Key, SettingPlace] = {}
+    _walk(root, (), path, places, [])
+    problems = [f"{place.shown(whole or source)}: key given twice" for place in repeated]
+    return Document(whole or source, data, tuple(problems), places)
 
 
 class _Loader(yaml.SafeLoader):
@@ -322,23 +255,32 @@ def _parser_message(error: yaml.YAMLError, text: str) -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}: {getattr(error, 'problem', '')}{hint}"
 
 
-def _walk(node: yaml.Node | None, path: Key, lines: dict[Key, int], problems: list[str]) -> None:
+def _walk(
+    node: yaml.Node | None,
+    at: Key,
+    file: Path,
+    places: dict[Key, SettingPlace],
+    repeated: list[SettingPlace],
+) -> None:
     if node is None:
         return
-    lines.setdefault(path, node.start_mark.line + 1)
+    places.setdefault(at, SettingPlace(at, node.start_mark.line + 1, file))
     if isinstance(node, yaml.MappingNode):
+        # A key replaces what `<<` brought under its name, which stands before it.
+        valid = {str(key.value): value for key, value in node.value}
         seen: set[str] = set()
         for key, value in node.value:
             name = str(key.value)
-            line = key.start_mark.line + 1
+            place = SettingPlace((*at, name), key.start_mark.line + 1, file)
             if name in seen:
-                problems.append(f"{dotted((*path, name))} (line {line}): key given twice")
+                repeated.append(place)
             seen.add(name)
-            lines[(*path, name)] = line
-            _walk(value, (*path, name), lines, problems)
+            if valid[name] is value:
+                places[place.key] = place
+                _walk(value, place.key, file, places, repeated)
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            _walk(value, (*path, index), lines, problems)
+            _walk(value, (*at, index), file, places, repeated)
 
 
 @dataclass(frozen=True)
@@ -387,7 +329,8 @@ class _Filling:
     def _found(self, name: str) -> str:
         """Return the text of a variable or a file. Raises `SecretUnreadable`."""
         if name.startswith("file:"):
-            return self.document.secrets.text(name.removeprefix("file:"))
+            folder = self.document.places[()].file.absolute().parent
+            return self.document.secrets.text(str(folder / name.removeprefix("file:")))
         found = self.environment.get(name)
         if found is None:
             raise SecretUnreadable(f"environment variable {name} is not set")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -107,7 +108,8 @@ def _from_files(path: Path, source_uri: str, table_uri: str) -> int:
                 *(f"{name}: {why}" for name, why in found.left_out.items()),
             ],
         )
-    _write(path, configuration(source_uri, table_uri, found), {})
+    source, table = (_as_in_file(path, uri) for uri in (source_uri, table_uri))
+    _write(path, configuration(source, table, found), {})
     if found.fields:
         summary = (
             f"The schema has {counted(len(found.fields), 'field')}, from"
@@ -140,7 +142,11 @@ def _from_connection(path: Path, wanted: Wanted, table_uri: str | None) -> int:
     _check_places({"--table-uri": place})
     found = queries.describe(chosen, wanted.since, wanted.column)
     secrets = secrets_in(chosen.connection) + secrets_in(chosen.source)
-    text = queries.configuration(chosen, place, found, wanted.since)
+    uri = chosen.connection.get("uri")
+    if uri is not None:
+        written = {**chosen.connection, "uri": _as_in_file(path, uri, chosen.driver)}
+        chosen = replace(chosen, connection=written)
+    text = queries.configuration(chosen, _as_in_file(path, place), found, wanted.since)
     _write(path, text, {secret.variable: secret.value for secret in secrets})
     summary = (
         "its versions tell new rows"
@@ -153,6 +159,17 @@ def _from_connection(path: Path, wanted: Wanted, table_uri: str | None) -> int:
         path, f"{chosen.what} has {len(found.columns)} columns; {summary}.{set_first}"
     )
     return 0
+
+
+def _as_in_file(path: Path, uri: str, driver: str | None = None) -> str:
+    """Return a path as the file has to name it: relative to the file's folder."""
+    from blizzard_core.settings.merging import relative_path
+
+    local, folder = relative_path(uri, driver), path.absolute().parent
+    if local is None or folder == Path.cwd():
+        return uri
+    found = os.path.relpath(local, folder)
+    return found if found.startswith("..") else f"./{found}"
 
 
 def _check_places(places: Mapping[str, str]) -> None:

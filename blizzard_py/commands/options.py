@@ -24,13 +24,13 @@ def _typed(context: click.Context) -> Config | None:
     """Return the configuration named in the command line, if it is readable.
 
     Click has not parsed the arguments yet while the user types an option's value. So the words of
-    the line are searched for a file.
+    the line are searched for a configuration.
     """
     from blizzard_py.app.configuration import load_config
 
     words = split_arg_string(os.environ.get("COMP_WORDS", ""))
     for path in (context.params.get("config"), *map(Path, words[1:])):
-        if path is not None and path.is_file():
+        if path is not None and path.exists():
             try:
                 return load_config(path)
             except BlizzardError:

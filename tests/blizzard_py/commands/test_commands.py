@@ -467,6 +467,24 @@ def test_init_writes_a_configuration_that_validates(
     assert plan.exit_code == 0, plan.output
 
 
+def test_init_writes_paths_that_are_right_from_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "1.ndjson").write_text('{"a": 1}\n')
+    (tmp_path / "conf").mkdir()
+    monkeypatch.chdir(tmp_path)
+    done = invoke("init", "conf/a.yaml", "--source-uri", "./raw", "--table-uri", "./conf/lake")
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "conf" / "a.yaml").read_text()
+    assert ('source_uri: "../raw"' in text, 'table_uri: "./lake"' in text) == (True, True)
+    monkeypatch.chdir("/")
+    for config in (tmp_path / "conf" / "a.yaml", tmp_path / "conf"):
+        plan = json.loads(invoke("plan", str(config), "--json").stdout)
+        [source] = plan["pipelines"]["events"]["sources"].values()
+        assert [file["path"] for file in source["files"]] == ["1.ndjson"]
+
+
 def test_init_looks_at_files_from_all_over_a_tree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -205,6 +205,18 @@ def test_init_uses_the_sqlite_primary_key_as_watermark_and_key(here: Path) -> No
     assert table_source().watermark.key == ["id"]
 
 
+def test_init_names_a_database_from_the_folder_of_the_file(here: Path) -> None:
+    with closing(sqlite3.connect(here / "a.db")) as session:
+        session.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    (here / "conf").mkdir()
+    done = invoke("init", "conf/c.yaml", "--connection", "sqlite:a.db", "--table", "t")
+    assert done.exit_code == 0, done.output
+    config = load_config(here / "conf" / "c.yaml")
+    [connection] = config.connections.values()
+    assert getattr(connection, "uri", "") == f"{here}/conf/../a.db"
+    assert config.pipelines["t"].sink.table_uri == f"{here}/lake/t"
+
+
 def test_names_of_others_break_neither_yaml_nor_comments(here: Path) -> None:
     odd = 'a: [b] # ${HOME} "\n- c'
     with closing(sqlite3.connect(here / "a.db")) as session:

@@ -239,6 +239,24 @@ def schema(config: Path, diff: bool, as_json: bool) -> int:
 
 
 @main.command(
+    "schema-of-config",
+    section="Set up",
+    examples=("blizzard schema-of-config > blizzard.schema.json",),
+)
+@command
+def schema_of_config() -> int:
+    """Print the JSON schema of configurations, with which editors complete and check them.
+
+    The first line of a configuration names the file for the YAML language server, as `init` writes
+    it: # yaml-language-server: $schema=./blizzard.schema.json
+    """
+    from blizzard_core.settings.json_schema import config_schema
+
+    print_json(config_schema())
+    return 0
+
+
+@main.command(
     section="Inspect",
     examples=(
         "blizzard explain config.yaml s3://raw/events/date=2024-01-28/1.ndjson.gz",

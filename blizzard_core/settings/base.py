@@ -24,6 +24,7 @@ from pydantic import (
     PlainSerializer,
     StringConstraints,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -335,17 +336,28 @@ def _delay(text: str) -> str:
     return check_milliseconds(text, to_micros(text))
 
 
+# For editors: a number with a unit, `months=1`, or as in ISO 8601.
+_IN_JSON = WithJsonSchema(
+    {
+        "anyOf": [
+            {"type": "string", "pattern": r"^(\d.*[A-Za-z]|[A-Za-z]+ *=.*\d|P.+|0)$"},
+            {"const": 0},
+        ]
+    }
+)
 # In seconds, for whoever waits; and as written, for what has to be exact.
 _IN_SECONDS = BeforeValidator(_secs)
 _AS_TEXT = (AfterValidator(_duration), AfterValidator(_positive), AfterValidator(_delay))
 Seconds = Annotated[
-    float, _IN_SECONDS, PlainSerializer(format_seconds, return_type=str, when_used="json")
+    float, _IN_SECONDS, PlainSerializer(format_seconds, return_type=str, when_used="json"), _IN_JSON
 ]
-Duration = Annotated[str, BeforeValidator(_text), _AS_TEXT[0]]
-Length = Annotated[str, BeforeValidator(_text), _AS_TEXT[1]]
-Delay = Annotated[str, BeforeValidator(_text), _AS_TEXT[2]]
+Duration = Annotated[str, BeforeValidator(_text), _AS_TEXT[0], _IN_JSON]
+Length = Annotated[str, BeforeValidator(_text), _AS_TEXT[1], _IN_JSON]
+Delay = Annotated[str, BeforeValidator(_text), _AS_TEXT[2], _IN_JSON]
 _BACK = BeforeValidator(parse_look_back)
-LookBack = Annotated[dict[str, int], _BACK]
+LookBack = Annotated[
+    dict[str, int], _BACK, WithJsonSchema({"anyOf": [{"type": ["string", "object"]}, {"const": 0}]})
+]
 
 
 def is_duration(metadata: Iterable[Any]) -> bool:

@@ -12,7 +12,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
 
 from blizzard_core.limits import AVRO_SCHEMA_BYTES
 from blizzard_core.settings.base import Settings
@@ -113,7 +120,11 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Texts = Annotated[list[str], BeforeValidator(_as_list)]
+Texts = Annotated[
+    list[str],
+    BeforeValidator(_as_list),
+    WithJsonSchema({"type": ["string", "array"], "items": {"type": "string"}}),
+]
 
 
 def _date_formats(formats: list[str]) -> list[str]:

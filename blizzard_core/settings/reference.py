@@ -190,7 +190,8 @@ One YAML file for both daemons, or a folder. Generated from the settings by `mak
   secret. The same holds for key files named by storage options, `GOOGLE_APPLICATION_CREDENTIALS`
   or `AWS_SHARED_CREDENTIALS_FILE`.
 - `blizzard validate FILE` reports every problem at once, with its line. Unknown keys are errors.
-- `blizzard init` writes a first file, `configs/example.yaml` shows every key.
+- `blizzard init` writes a first file, `configs/example.yaml` shows every key. `blizzard
+  schema-of-config > blizzard.schema.json` lets editors complete keys and mark mistakes.
 - Rarely needed settings stand in a block `advanced`. Without a default a key is not set.
 - Names of pipelines, sources and tables consist of letters, digits, `_`, `.` and `-`.
 - A duration is written as `30s`, `5m`, `1h`, `7d`, `1h30m` or `10 minutes`, or as in ISO 8601

@@ -7,6 +7,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 from pydantic import BaseModel
@@ -16,6 +17,7 @@ from blizzard_core.settings import reference
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.field_docstrings import description
 from blizzard_core.settings.formats import FORMATS
+from blizzard_core.settings.json_schema import config_schema
 from blizzard_core.settings.limits_page import LimitLine, named_limits
 from blizzard_core.settings.load import models_in
 from blizzard_core.settings.reference import example_configuration
@@ -87,6 +89,7 @@ def test_commented_keys_of_the_example_are_valid() -> None:
         if not text.lstrip().startswith(("#", "columns:")):
             lines.append(text)
     document = yaml.safe_load("\n".join(lines).replace("${BUCKET:-", "").replace("}/", "/"))
+    assert [*jsonschema.Draft202012Validator(config_schema()).iter_errors(document)] == []
     for source in document["pipelines"]["events"]["sources"].values():
         if "range" in source:
             SourceRangeSettings.model_validate(source.pop("range"))  # instead of the lookback

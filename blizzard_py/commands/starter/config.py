@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from blizzard_core.text import counted
 from blizzard_py.commands.starter.sample import Sample
-from blizzard_py.commands.starter.yaml_text import commented, flow, quoted
+from blizzard_py.commands.starter.yaml_text import EDITOR_LINES, commented, flow, quoted
 from blizzard_py.schema.field_specs import field_document
 
 
 def configuration(source_uri: str, table_uri: str, found: Sample) -> str:
     """Return the starter configuration as YAML that passes `validate`."""
     return f"""\
+{EDITOR_LINES}
 # Files that arrive below source_uri become rows of the Delta table at table_uri.
 # Try it: `blizzard validate`, `blizzard plan`, then `run --once` of blizzard and penguin.
 # Every key with its default and meaning: docs/reference/configuration.md

@@ -21,7 +21,7 @@ from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.plan import PROMISES
 from blizzard_py.commands.starter.target import LAKES, StarterTarget
 from blizzard_py.commands.starter.watermark import ColumnFacts, Proposal, candidates, proposed
-from blizzard_py.commands.starter.yaml_text import commented, filled, flow, quoted
+from blizzard_py.commands.starter.yaml_text import EDITOR_LINES, commented, filled, flow, quoted
 from blizzard_py.connections.drivers import connect
 from blizzard_py.connections.protocol import (
     ReadBound,
@@ -143,6 +143,7 @@ def configuration(
     promises = "apis" if target.driver == "http" else "tables"
     return "\n".join(
         [
+            EDITOR_LINES,
             f"# Rows of {commented(target.what)} become rows of the Delta table at table_uri.",
             "# Try it: `blizzard validate`, `blizzard plan`, then both daemons with `run --once`.",
             f"# What it promises: docs/reference/{promises}.md",

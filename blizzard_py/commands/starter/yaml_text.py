@@ -17,6 +17,10 @@ from blizzard_core.errors import ConfigError, StorageError
 _PLAIN = re.compile(r"[a-z]+[a-z0-9]*(_[a-z0-9]+)*")
 # Words that YAML takes for booleans and nothing.
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+# The first lines of a configuration.
+EDITOR_LINES = """\
+# yaml-language-server: $schema=./blizzard.schema.json
+# Editors complete and check keys after `blizzard schema-of-config > blizzard.schema.json` here."""
 
 
 @dataclass(frozen=True, slots=True)

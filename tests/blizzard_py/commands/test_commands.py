@@ -477,6 +477,7 @@ def test_init_writes_paths_that_are_right_from_the_file(
     done = invoke("init", "conf/a.yaml", "--source-uri", "./raw", "--table-uri", "./conf/lake")
     assert done.exit_code == 0, done.output
     text = (tmp_path / "conf" / "a.yaml").read_text()
+    assert text.startswith("# yaml-language-server: $schema=./blizzard.schema.json\n")
     assert ('source_uri: "../raw"' in text, 'table_uri: "./lake"' in text) == (True, True)
     monkeypatch.chdir("/")
     for config in (tmp_path / "conf" / "a.yaml", tmp_path / "conf"):
@@ -726,3 +727,10 @@ def test_text_quoted_by_init_loads_unchanged(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(f"a: {quoted(text)}\n")
     assert load_yaml(path, {}).data == {"a": text}
+
+
+def test_schema_of_config_prints_a_schema() -> None:
+    done = invoke("schema-of-config")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert {"defaults", "pipelines", "tables"} <= found["properties"].keys()

@@ -1,0 +1,130 @@
+"""The JSON schema of a configuration, for editors: names, types, choices and descriptions.
+
+It accepts all that `validate` accepts in the documented notation, and some more: whether blocks fit
+each other is for `validate`. Nothing is required that `defaults` or another file may give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from blizzard_core.settings.base import as_written
+from blizzard_core.settings.document import Config, PipelineSettings
+from blizzard_core.settings.event_time import WindowSettings
+from blizzard_core.settings.field_docstrings import description
+from blizzard_core.settings.formats import FORMATS
+from blizzard_core.settings.http_sources import HttpSourceSettings
+from blizzard_core.settings.load import models_in
+from blizzard_core.settings.query_sources import TableSourceSettings
+from blizzard_core.settings.schema import TypeSettings
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.settings.tables import PartitionColumn, SinkSettings, TableSettings
+
+_SOURCES = (SourceSettings, TableSourceSettings, HttpSourceSettings)
+_WITH_DEFAULTS = (PipelineSettings, *_SOURCES, SinkSettings, TableSettings)
+# Blocks for which a text stands as well.
+_AS_TEXT = (PartitionColumn, TypeSettings, WindowSettings)
+_VARIABLE = {"type": "string", "pattern": r"\$\{"}
+_REMARKS = frozenset({"default", "description", "examples"})
+_SCALARS = frozenset({"boolean", "integer", "number"})
+
+
+def config_schema() -> dict[str, Any]:
+    """Return the schema, as JSON Schema 2020-12."""
+    whole = Config.model_json_schema()
+    blocks = whole.pop("$defs")
+    for model in set(_models(Config)):
+        _complete(model, whole if model is Config else blocks[model.__name__])
+    blocks = {name: _with_variables(block) for name, block in blocks.items()}
+    for model in _AS_TEXT:
+        name = model.__name__
+        blocks[name] = {"anyOf": [{"type": "string"}, blocks[name]]}
+    whole["properties"]["defaults"] = _block(
+        "Put below each pipeline, source and table; their own values win.",
+        pipeline=_reference(PipelineSettings),
+        source={"anyOf": [_reference(each) for each in _SOURCES]},
+        table=_reference(TableSettings),
+    )
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Configuration of Blizzard and Penguin",
+        **_with_variables(whole),
+        "$defs": blocks,
+    }
+
+
+def _models(
+    model: type[BaseModel], seen: frozenset[type] = frozenset()
+) -> Iterator[type[BaseModel]]:
+    """Yield the block and those in it."""
+    yield model
+    for field in model.model_fields.values():
+        for inner, _ in models_in(field.annotation):
+            if inner not in seen:
+                yield from _models(inner, seen | {model, inner})
+
+
+def _reference(model: type[BaseModel]) -> dict[str, str]:
+    return {"$ref": f"#/$defs/{model.__name__}"}
+
+
+def _block(text: str, **properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "description": text,
+        "properties": properties,
+        "patternProperties": {"^x-": {}},
+        "additionalProperties": False,
+    }
+
+
+def _complete(model: type[BaseModel], block: dict[str, Any]) -> None:
+    """Add what pydantic does not know, and remove what `defaults` may give."""
+    properties = block["properties"]
+    for name, field in model.model_fields.items():
+        key = properties[field.alias or name]
+        key.pop("title", None)
+        key["description"] = description(model, name)
+        if "default" in key:
+            key["default"] = as_written(field, key["default"])
+    if model in _WITH_DEFAULTS:
+        block.pop("required", None)
+    if model is SourceSettings:
+        properties["path"] = properties["source_uri"]
+        names = [get_args(each.model_fields["type"].annotation)[0] for each in FORMATS]
+        properties["format"]["oneOf"].append({"enum": names})
+    if model is SinkSettings:
+        properties["compression"]["enum"].append("none")
+    block["patternProperties"] = {"^x-": {}}
+    block.pop("title", None)
+
+
+def _with_variables(schema: Any) -> Any:
+    """Return a schema in which each value may be a variable; several blocks may fit."""
+    if isinstance(schema, list):
+        return [*map(_with_variables, schema)]
+    if not isinstance(schema, dict):
+        return schema
+    if "pattern" in schema:
+        return {**schema, "pattern": f"{schema['pattern']}|{_VARIABLE['pattern']}"}
+    if str(schema.get("type")) in _SCALARS or "enum" in schema:
+        remarks = {key: schema[key] for key in _REMARKS & schema.keys()}
+        return {"anyOf": [schema, _VARIABLE], **remarks}
+    found = {
+        key: _of_each(value) if key in {"properties", "patternProperties"} else value
+        for key, value in schema.items()
+    }
+    for key in {"anyOf", "items", "additionalProperties"} & found.keys():
+        found[key] = _with_variables(found[key])
+    if "oneOf" in found:
+        found["anyOf"] = _with_variables(found.pop("oneOf"))
+    if "properties" not in found and "patternProperties" in found:
+        found["additionalProperties"] = False
+    return found
+
+
+def _of_each(schemas: dict[str, Any]) -> dict[str, Any]:
+    return {name: _with_variables(schema) for name, schema in schemas.items()}

@@ -55,6 +55,11 @@ SECTIONS = ("Set up", "Run", "Inspect", "Repair", "Commands")
 # A file, or a folder of files.
 config_argument = click.argument("config", type=click.Path(path_type=Path), metavar="CONFIG")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+metrics_address_option = click.option(
+    "--metrics-address",
+    metavar="HOST:PORT",
+    help="Serve the status page and metrics here, whatever `metrics` says.",
+)
 once_option = click.option("--once", is_flag=True, help="Ingest what is there now, then exit.")
 
 

@@ -22,6 +22,7 @@ from blizzard_core.cli import (
     fencing_notes,
     json_option,
     log_level_option,
+    metrics_address_option,
     once_option,
     print_json,
     verbose_option,
@@ -39,6 +40,7 @@ from blizzard_py.commands import (
     replay,
     requests,
     state,
+    up,
     watch,
     watermark,
 )
@@ -51,6 +53,7 @@ from blizzard_py.commands import (
         "blizzard init --source-uri ./raw --table-uri ./lake/events",
         "blizzard validate blizzard.yaml      # every problem at once, with its line",
         "blizzard plan blizzard.yaml          # what the next poll would ingest",
+        "blizzard up blizzard.yaml            # both daemons and their pages, until Ctrl-C",
         "blizzard run blizzard.yaml           # until SIGTERM; `penguin run` commits",
     ),
 )
@@ -84,9 +87,10 @@ def main() -> None:
     is_flag=True,
     help="Replace a running daemon, which stops with exit code 3 at its next save.",
 )
+@metrics_address_option
 @log_level_option
 @command
-def run(config: Path, once: bool, fresh: bool, take_over: bool) -> int:
+def run(config: Path, once: bool, fresh: bool, take_over: bool, metrics_address: str | None) -> int:
     """Poll every source and ingest new data.
 
     Without --once it runs until SIGTERM or SIGINT.
@@ -106,8 +110,17 @@ def run(config: Path, once: bool, fresh: bool, take_over: bool) -> int:
 
     admission = allow_takeover if take_over else refuse_if_running(person=sys.stdin.isatty())
     loaded = load_config(config)
-    where = str(config.absolute())
-    return app.run_daemon(loaded, once=once, fresh=fresh, admission=admission, where=where)
+    return app.run_daemon(
+        loaded,
+        once=once,
+        fresh=fresh,
+        admission=admission,
+        where=str(config.absolute()),
+        address=metrics_address,
+    )
+
+
+main.add_command(up)
 
 
 @main.command(section="Set up", examples=("blizzard validate config.yaml",))

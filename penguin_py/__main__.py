@@ -22,6 +22,7 @@ from blizzard_core.cli import (
     fencing_notes,
     json_option,
     log_level_option,
+    metrics_address_option,
     once_option,
     print_problems,
     print_table,
@@ -65,9 +66,10 @@ def main() -> None:
 )
 @config_argument
 @once_option
+@metrics_address_option
 @log_level_option
 @command
-def run(config: Path, once: bool) -> int:
+def run(config: Path, once: bool, metrics_address: str | None) -> int:
     """Poll every table and commit what is new.
 
     Without --once it runs until SIGTERM or SIGINT. Exit codes: 1 a table failed, 4 a secret was
@@ -77,7 +79,8 @@ def run(config: Path, once: bool) -> int:
     from blizzard_core.settings.load import load_config
     from penguin_py import app
 
-    return app.run_daemon(load_config(config), once=once, where=str(config.absolute()))
+    where = str(config.absolute())
+    return app.run_daemon(load_config(config), once=once, where=where, address=metrics_address)
 
 
 @main.command(section="Set up", examples=("penguin validate config.yaml",))

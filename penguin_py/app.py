@@ -98,10 +98,13 @@ def table_pipeline(table: Table, pool: Executor) -> TablePipeline:
     return TablePipeline(table, storage, log, pool, clock, activity, prepare)
 
 
-def run_daemon(config: Config, *, once: bool, where: str = "CONFIG") -> int:
+def run_daemon(
+    config: Config, *, once: bool, where: str = "CONFIG", address: str | None = None
+) -> int:
     """Commit for every table until the work is done or a signal comes. Returns the exit code.
 
-    ``where`` is the path of the configuration, for commands on the status page.
+    ``where`` is the path of the configuration, for commands on the status page. ``address`` serves
+    the page there instead of where the configuration says.
     """
     log = get_logger()
     stop = threading.Event()
@@ -115,7 +118,7 @@ def run_daemon(config: Config, *, once: bool, where: str = "CONFIG") -> int:
     with (
         stop_on_signals(stop, loop.grace_secs),
         build(config) as workers,
-        served(_address(config), _panel(config, workers, where)),
+        served(address or _address(config), _panel(config, workers, where)),
         heartbeats(_beating(config, workers), once=once),
     ):
         log.info("started", tables=[worker.name for worker in workers], once=once)

@@ -35,12 +35,13 @@ def run_daemon(
     fresh: bool = False,
     admission: TakeoverPolicy = allow_takeover,
     where: str = "CONFIG",
+    address: str | None = None,
 ) -> int:
     """Run every source until the work is done or a signal comes. Return the exit code.
 
-    ``where`` is the path of the configuration, for commands that the page shows. ``fresh`` forces a
-    cold start of sources whose checkpoint is missing. ``admission`` may leave sources to the daemon
-    that runs them.
+    ``where`` is the path of the configuration, for commands that the page shows. ``address`` serves
+    the page there instead of where the configuration says. ``fresh`` forces a cold start of sources
+    whose checkpoint is missing. ``admission`` may leave sources to the daemon that runs them.
     """
     if not config.pipelines:
         raise ConfigError("configuration", ["pipelines: is required to run blizzard"])
@@ -58,7 +59,7 @@ def run_daemon(
     providers = page_providers(workers, where, partial(with_untaken, config))
     views = [each.activity or w.activity for w in workers for each in w.each]
     panel = Panel("blizzard", views, time.time, providers)
-    address = None if config.metrics is None else config.metrics.address
+    configured = None if config.metrics is None else config.metrics.address
     watch = RefusedWatch(workers)
     beating = [
         Beating(
@@ -71,7 +72,7 @@ def run_daemon(
     ]
     with (
         stop_on_signals(stop, loop.grace_secs),
-        served(address, panel),
+        served(address or configured, panel),
         watch.looking(),
         heartbeats(beating, once=once),
     ):

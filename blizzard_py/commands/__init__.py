@@ -11,6 +11,7 @@ from blizzard_py.commands.rename import rename
 from blizzard_py.commands.replay import replay
 from blizzard_py.commands.requests import requests
 from blizzard_py.commands.state import state
+from blizzard_py.commands.up import up
 from blizzard_py.commands.watch import watch
 from blizzard_py.commands.watermark import watermark
 
@@ -26,6 +27,7 @@ __all__ = [
     "replay",
     "requests",
     "state",
+    "up",
     "watch",
     "watermark",
 ]

@@ -1,0 +1,145 @@
+"""``blizzard up``: both daemons as child processes, for a laptop or a small server."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from blizzard_core.cli import LOG_LEVELS, GuidedCommand, command, config_argument
+from blizzard_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from blizzard_core.settings.document import MetricsSettings
+
+# Pages without `metrics` in the configuration; another free port if one is taken.
+_HOST = "127.0.0.1"
+_PORTS = {"blizzard": 9090, "penguin": 9091}
+_MODULES = {"blizzard": "blizzard_py", "penguin": "penguin_py"}
+# How long a child may take beyond the grace period before it is killed.
+_KILL_SECS = 60.0
+_CHECK_SECS = 0.2
+# The code of a child that SIGTERM ended before it could handle it.
+_STOPPED = 128 + signal.SIGTERM
+# Of prctl(2) on Linux: the signal that a child gets when its parent dies.
+_PDEATHSIG = 1
+
+
+@click.command(
+    cls=GuidedCommand,
+    section="Run",
+    examples=("blizzard up config.yaml                # until Ctrl-C",),
+)
+@config_argument
+@click.option(
+    "--log-level",
+    type=click.Choice(LOG_LEVELS),
+    default="info",
+    show_default=True,
+    help="Least severe level to log.",
+)
+@command
+def up(config: Path, log_level: str) -> int:
+    """Run both daemons and their status pages until Ctrl-C or SIGTERM.
+
+    Starts `blizzard run` and `penguin run` and passes their logs on. Pages are at the addresses of
+    `metrics`; without it on this machine only, at 9090 and 9091 or other free ports. If one daemon
+    ends, the other is stopped, and its exit code is that of this command.
+    """
+    from blizzard_py.app.configuration import load_config
+
+    loaded = load_config(config)
+    addresses = page_addresses(loaded.metrics)
+    for name, address in addresses.items():
+        click.echo(f"{name}: http://{address}/")
+    sys.stdout.flush()
+    commands = {
+        name: [
+            *(sys.executable, "-m", module, "run", str(config)),
+            *("--log-level", log_level, "--metrics-address", addresses[name]),
+        ]
+        for name, module in _MODULES.items()
+    }
+    return supervise(commands, loaded.global_.shutdown_grace + _KILL_SECS)
+
+
+def page_addresses(metrics: MetricsSettings | None) -> dict[str, str]:
+    """Return where the pages are served: as configured, or on free ports of this machine."""
+    if metrics is None:
+        return {name: _free_address(_HOST, port) for name, port in _PORTS.items()}
+    host, _, port = metrics.address.rpartition(":")
+    penguin = metrics.penguin_address or _free_address(host, int(port) + 1)
+    return {"blizzard": metrics.address, "penguin": penguin}
+
+
+def supervise(commands: Mapping[str, Sequence[str]], kill_secs: float) -> int:
+    """Run these processes until a signal comes or one of them ends. Return the exit code.
+
+    SIGTERM and SIGINT are passed on as SIGTERM, which finishes what runs. A terminal's Ctrl-C
+    reaches the children anyway, and a second one ends them at once. Whoever is still there after
+    ``kill_secs`` is killed: the next start repeats its work.
+    """
+    signals: list[int] = []
+    previous = {
+        number: signal.signal(number, lambda number, _frame: signals.append(number))
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    children: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        for name, arguments in commands.items():
+            children[name] = _start(arguments)
+        while not signals and not (ended := _ended(children)):
+            time.sleep(_CHECK_SECS)
+        if not signals:
+            codes = ", ".join(f"{name} ended with exit code {code}" for name, code in ended.items())
+            click.echo(f"{codes}; stopping both", err=True)
+        for child in children.values():
+            child.terminate()
+        deadline = time.monotonic() + kill_secs
+        while len(_ended(children)) < len(children) and time.monotonic() < deadline:
+            time.sleep(_CHECK_SECS)
+    finally:
+        for child in children.values():
+            child.kill()
+            child.wait()
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    codes_by_age = [*({} if signals else ended).values(), *_ended(children).values()]
+    return next((code for code in codes_by_age if code not in (0, _STOPPED)), 0)
+
+
+def _ended(children: Mapping[str, subprocess.Popen[bytes]]) -> dict[str, int]:
+    """Return the exit codes of the children that ended, as a shell has them."""
+    codes = {name: child.poll() for name, child in children.items()}
+    return {
+        name: 128 - code if code < 0 else code for name, code in codes.items() if code is not None
+    }
+
+
+def _start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a child that is told to stop when this process dies, even by SIGKILL (on Linux)."""
+    libc = ctypes.CDLL(None)
+
+    def follow_parent() -> None:
+        with suppress(AttributeError):
+            libc.prctl(_PDEATHSIG, signal.SIGTERM)
+
+    # This process has one thread, so a function may run between fork and exec.
+    return subprocess.Popen(arguments, stdin=subprocess.DEVNULL, preexec_fn=follow_parent)  # noqa: PLW1509, S603  # see above; our own module, and no shell
+
+
+def _free_address(host: str, port: int) -> str:
+    """Return the address with this port, or with a free one if it is taken."""
+    for wanted in (port, 0):
+        with suppress(OSError, OverflowError), socket.create_server((host, wanted)) as found:
+            return f"{host}:{found.getsockname()[1]}"
+    raise ConfigError("metrics", [f"cannot listen on {host}; give another `address`"])

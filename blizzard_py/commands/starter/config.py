@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from blizzard_core.text import counted
 from blizzard_py.commands.starter.sample import Sample
+from blizzard_py.commands.starter.target import name_from
 from blizzard_py.commands.starter.yaml_text import EDITOR_LINES, commented, flow, quoted
 from blizzard_py.schema.field_specs import field_document
 
 
 def configuration(source_uri: str, table_uri: str, found: Sample) -> str:
-    """Return the starter configuration as YAML that passes `validate`."""
+    """Return the starter configuration as YAML that passes `validate`.
+
+    The pipeline has the name of its table.
+    """
+    name = name_from(table_uri.rstrip("/").rpartition("/")[2], "events")
     return f"""\
 {EDITOR_LINES}
 # Files that arrive below source_uri become rows of the Delta table at table_uri.
@@ -22,7 +27,7 @@ def configuration(source_uri: str, table_uri: str, found: Sample) -> str:
 # ${{VAR}} and ${{VAR:-default}} are filled in from the environment.
 
 pipelines:
-  events:                        # a name of your choice; state and logs carry it
+  {flow(name)}:                        # a name of your choice; state and logs carry it
     sources:
       main:
         source_uri: {quoted(source_uri)}

@@ -88,19 +88,19 @@ def target(wanted: Wanted, environment: Mapping[str, str]) -> StarterTarget:
 
 
 def _table(driver: str, uri: str, table: str, environment: Mapping[str, str]) -> StarterTarget:
-    pipeline = _name(table.partition("{")[0].strip("/").replace("/", "."), "rows")
+    pipeline = name_from(table.partition("{")[0].strip("/").replace("/", "."), "rows")
     if driver in LAKES:
-        name = _name(uri.rstrip("/").rpartition("/")[2], "lake")
+        name = name_from(uri.rstrip("/").rpartition("/")[2], "lake")
         return StarterTarget(
             name, pipeline, {"driver": driver, "uri": uri}, _source(name, pipeline, table)
         )
     if driver == "sqlite":
-        name = _name(uri.rpartition("/")[2].partition(".")[0], "sqlite")
+        name = name_from(uri.rpartition("/")[2].partition(".")[0], "sqlite")
         return StarterTarget(
             name, pipeline, {"driver": driver, "uri": uri}, _source(name, pipeline, table)
         )
     plain, password = _without_password(uri)
-    name = _name(plain.partition("?")[0].rpartition("/")[2], driver)
+    name = name_from(plain.partition("?")[0].rpartition("/")[2], driver)
     block: dict[str, Any] = {"driver": driver, "uri": plain}
     variable = _VARIABLES[driver]
     secret = password or environment.get(variable, "")
@@ -149,8 +149,8 @@ def _api(wanted: Wanted, environment: Mapping[str, str]) -> StarterTarget:
         raise ConfigError("init", problems)
     host = parts.netloc.rpartition("@")[2]
     label = (parts.hostname or "").removeprefix("www.").partition(".")[0]
-    name = "api" if label.isdigit() or ":" in label else _name(label, "api")
-    pipeline = _name(parts.path.strip("/").rpartition("/")[2], "records")
+    name = "api" if label.isdigit() or ":" in label else name_from(label, "api")
+    pipeline = name_from(parts.path.strip("/").rpartition("/")[2], "records")
     block: dict[str, Any] = {"driver": "http", "base_url": f"{parts.scheme}://{host}"}
     auth = _auth(name, parts.username, parts.password, variable, environment)
     block |= {"auth": auth} if auth else {}
@@ -189,7 +189,7 @@ def _variable(name: str, key: str) -> str:
     return re.sub(r"[^A-Z0-9]+", "_", f"{name}_{key}".upper()).lstrip("0123456789_") or "SECRET"
 
 
-def _name(text: str, otherwise: str) -> str:
+def name_from(text: str, otherwise: str) -> str:
     """Return a name for connections and pipelines from the last part of another."""
     last = unquote(text).strip("\"'`[].").rpartition(".")[2]
     found = re.sub(r"[^A-Za-z0-9_]+", "_", last, flags=re.ASCII).strip("_")

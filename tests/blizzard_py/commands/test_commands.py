@@ -482,7 +482,7 @@ def test_init_writes_paths_that_are_right_from_the_file(
     monkeypatch.chdir("/")
     for config in (tmp_path / "conf" / "a.yaml", tmp_path / "conf"):
         plan = json.loads(invoke("plan", str(config), "--json").stdout)
-        [source] = plan["pipelines"]["events"]["sources"].values()
+        [source] = plan["pipelines"]["lake"]["sources"].values()
         assert [file["path"] for file in source["files"]] == ["1.ndjson"]
 
 
@@ -511,7 +511,7 @@ def test_init_reads_a_sample_on_s3(
     path = tmp_path / "c.yaml"
     done = invoke("init", str(path), "--source-uri", f"{place}/raw", "--table-uri", f"{place}/t")
     assert done.exit_code == 0, done.output
-    [field] = load_config(path).pipelines["events"].schema_.fields
+    [field] = load_config(path).pipelines["t"].schema_.fields
     assert field.name == "x"
     assert "left out: odd?name: [: a column cannot have this name" in path.read_text()
 

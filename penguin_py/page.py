@@ -10,10 +10,13 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from blizzard_core.observability.background_cache import BackgroundCache
+from blizzard_core.observability.background_cache import BackgroundCache, CachedDocument
 from blizzard_core.observability.commits import CommitTail, commit_to_json
+from blizzard_core.observability.heartbeat import read_life, source_heartbeat
+from blizzard_core.observability.notices import Notice
 from blizzard_core.observability.page_providers import Command, PageProviders
 from blizzard_core.observability.peer_state import StateFiles, source_state_path
+from blizzard_core.observability.stopped import source_notices
 from blizzard_core.redact import redacted_word
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.clock import elapsed
@@ -32,8 +35,16 @@ def page_providers(config: Config, where: str) -> PageProviders:
     return PageProviders(
         peer=BackgroundCache("beside", _SourceStates(tables), time.time, elapsed, many),
         history=BackgroundCache("past", _TableHistories(tables), time.time, elapsed, many),
+        notices=blizzard_notices,
         commands=partial(table_commands, where),
     )
+
+
+def blizzard_notices(_brief: Mapping[str, Any], sources: CachedDocument) -> list[Notice]:
+    """Return notices about sources that no Blizzard runs. Pure."""
+    if sources.at is None or sources.document is None or sources.error:
+        return []
+    return source_notices(sources.document, sources.at)
 
 
 class _SourceStates:
@@ -52,7 +63,12 @@ class _SourceStates:
         names = dict(_saved(store, table.source_ids))
         documents = dict(files.look(names.values()))
         return [
-            {"name": source_id, "saved": entry.modified, **documents[entry]}
+            {
+                "name": source_id,
+                "saved": entry.modified,
+                "life": read_life(store, source_heartbeat(source_id), time.time()).to_json(),
+                **documents[entry],
+            }
             for source_id, entry in names.items()
         ]
 

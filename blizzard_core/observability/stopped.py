@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any, Literal
 
-from blizzard_core.observability.heartbeat import Life
+from blizzard_core.observability.heartbeat import Life, most_alive
+from blizzard_core.observability.notices import Notice
 from blizzard_core.observability.uncommitted import Committed, Uncommitted
 from blizzard_core.text import counted, plain_span
 
@@ -16,6 +18,8 @@ NOT_COMMITTING = 8
 NOT_INGESTING = 9
 # A committer polls every few seconds or minutes: rows that wait longer are a problem.
 BEHIND_SECS = 900.0
+# How many sources without a daemon a page names.
+NOTICES_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,26 @@ def exit_code_of(problems: Iterable[Mapping[str, Any]]) -> int:
     if "penguin" in daemons:
         return NOT_COMMITTING
     return NOT_INGESTING if daemons else 0
+
+
+def committer_notices(documents: Iterable[Mapping[str, Any]], now: float) -> list[Notice]:
+    """Return a notice for Blizzard's page if no Penguin runs. ``life`` is of each saved state."""
+    life = most_alive(Life(**each["life"]) for each in documents)
+    return [_notice("penguin", _life("Penguin", life, now))] if life.is_down else []
+
+
+def source_notices(documents: Iterable[Mapping[str, Any]], now: float) -> list[Notice]:
+    """Return notices for Penguin's page about sources that no Blizzard runs."""
+    lives = {each["name"]: Life(**each["life"]) for each in documents}
+    down = {name: life for name, life in lives.items() if life.is_down}
+    return [
+        _notice("blizzard", f"{name}: {_life('Blizzard', life, now)}")
+        for name, life in islice(down.items(), NOTICES_SHOWN)
+    ]
+
+
+def _notice(program: str, text: str) -> Notice:
+    return Notice("warn", text, f"Start `{program} run`; the end of its log says why it ended.")
 
 
 def uncommitted_text(waiting: Uncommitted, now: float) -> str:

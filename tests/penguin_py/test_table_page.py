@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from blizzard_core.delta_json import commit_path
 from blizzard_core.observability.background_cache import BackgroundCache, CachedDocument
+from blizzard_core.observability.heartbeat import source_heartbeat
 from blizzard_core.observability.peer_state import source_state_path
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.local import LocalStorage
@@ -58,6 +61,18 @@ def test_a_table_shows_the_sources_that_feed_it(config: Any, tmp_path: Path) -> 
     [told] = answer(page_providers(config, "config.yaml").peer, "events").document
     assert (told["name"], told["watermark"], told["rows"]) == ("chosen", "x", 7)
     assert told["in_flight"] == 1
+
+
+def test_page_warns_of_sources_that_no_blizzard_runs(config: Any, tmp_path: Path) -> None:
+    lake = LocalStorage(str(tmp_path / "lake"))
+    lake.put_atomic(source_state_path("chosen"), b"{}")
+    for ended in (False, True):
+        beat = {"at": time.time(), "ended": ended}
+        lake.put_atomic(source_heartbeat("chosen"), json.dumps(beat).encode())
+        providers = page_providers(config, "config.yaml")
+        found = providers.notices({}, answer(providers.peer, "events"))
+        assert len(found) == ended
+        assert all("chosen: Blizzard does not run" in notice.text for notice in found)
 
 
 def test_a_tables_past_is_its_log(config: Any, tmp_path: Path) -> None:

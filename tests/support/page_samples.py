@@ -13,6 +13,7 @@ from typing import Any
 
 from blizzard_core.errors import AccessDenied, Unavailable
 from blizzard_core.observability.background_cache import BackgroundCache
+from blizzard_core.observability.heartbeat import Life
 from blizzard_core.observability.page_providers import PageProviders
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import Server
@@ -230,6 +231,7 @@ def saved_penguin(clock: Clock) -> list[Mapping[str, Any]]:
         {
             "name": "orders",
             "saved": clock.now - 100,
+            "life": Life("running", clock.now - 60, "penguin-0", 7).to_json(),
             "state": "active",
             "updated": clock.now - 100,
             "watermark": "date=2027-01-15/0190.parquet",

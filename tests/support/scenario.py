@@ -149,12 +149,6 @@ class Scenario:
         found: dict[str, Any] = json.loads(json.dumps(document))
         return found
 
-    def json(self, program: str, command: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(
-            self.run(program, command, str(self.config), "--json").stdout
-        )
-        return found
-
     def ids(self) -> list[int]:
         """Return the ids in the Delta table, read by duckdb."""
         options = {**self.options, "AWS_ALLOW_HTTP": "true"} if self.options else None

@@ -13,11 +13,12 @@ from typing import Any, TypeAlias
 
 from blizzard_core.observability.activity import clean_text
 from blizzard_core.observability.background_cache import BackgroundCache, CachedDocument
+from blizzard_core.observability.heartbeat import read_life, table_heartbeat
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.observability.notices import Notice
 from blizzard_core.observability.page_providers import PageProviders
 from blizzard_core.observability.peer_state import StateFiles
-from blizzard_core.observability.stopped import BEHIND_SECS
+from blizzard_core.observability.stopped import BEHIND_SECS, committer_notices
 from blizzard_core.observability.token_bucket import TokenBucket
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.opening import open_private, open_source, open_storage
@@ -79,7 +80,14 @@ class _CommitterStates:
         sink, files = self._known[name]
         states = files.look(committer_states(sink))
         return [
-            {"name": committer_of(entry), "saved": entry.modified, **state}
+            {
+                "name": committer_of(entry),
+                "saved": entry.modified,
+                "life": read_life(
+                    sink, table_heartbeat(committer_of(entry)), time.time()
+                ).to_json(),
+                **state,
+            }
             for entry, state in states
         ]
 
@@ -163,9 +171,11 @@ def commit_lag_notices(brief: Mapping[str, Any], committers: CachedDocument) -> 
     A daemon that has just started gives none: its history shows earlier publications.
     """
     last, read = brief["last"], committers.at
-    unknown = read is None or committers.document is None or committers.error
-    if unknown or last is None or not last["rows"]:
+    if read is None or committers.document is None or committers.error:
         return []
+    down = committer_notices(committers.document, read)
+    if down or last is None or not last["rows"]:
+        return down
     times = [each["updated"] or each["saved"] for each in committers.document]
     committed = max(times, default=None)
     # State files have whole seconds.

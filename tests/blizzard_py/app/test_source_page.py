@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from blizzard_core.limits import SHOWN_BATCH_BYTES
 from blizzard_core.observability import token_bucket
 from blizzard_core.observability.background_cache import BackgroundCache, CachedDocument
 from blizzard_core.observability.commits import CommitSummary
+from blizzard_core.observability.heartbeat import Life, table_heartbeat
 from blizzard_core.observability.page_providers import PageProviders
 from blizzard_core.observability.status import Panel
 from blizzard_core.redact import redacted
@@ -170,6 +172,24 @@ def test_penguins_state_is_read_from_the_table(world: LocalFilesHarness) -> None
     assert told["blocked"] == {"events_main": "waits"}
 
 
+def test_page_warns_when_no_penguin_runs(world: LocalFilesHarness) -> None:
+    worker = world.drain()
+    for name in ("events", "other"):
+        world.lake.put_atomic(f"_penguin/{name}_checkpoint.json", b"{}")
+        beat = {"host": "etl", "pid": 7, "at": 1_750_000_000, "ended": True}
+        world.lake.put_atomic(table_heartbeat(name), json.dumps(beat).encode())
+    providers = page_providers([worker], CONFIG)
+    found = answer(providers.peer, worker.name)
+    [notice] = providers.notices({"last": None}, found)
+    assert "Penguin does not run" in notice.text
+    assert "(host etl, pid 7)" in notice.text
+    world.lake.put_atomic(
+        table_heartbeat("other"), json.dumps({"at": time.time(), "ended": False}).encode()
+    )
+    providers = page_providers([worker], CONFIG)
+    assert providers.notices({"last": None}, answer(providers.peer, worker.name)) == []
+
+
 def brief(at: float, rows: int = 5) -> dict[str, Any]:
     return {"last": {"at": at, "rows": rows}}
 
@@ -187,7 +207,8 @@ def brief(at: float, rows: int = 5) -> dict[str, Any]:
 def test_page_warns_when_rows_stay_uncommitted(
     done: float, rows: int, committed: float | None, *, warned: bool
 ) -> None:
-    said = [] if committed is None else [{"updated": committed, "saved": committed}]
+    runs = Life("running", 0.0).to_json()
+    said = [] if committed is None else [{"updated": committed, "saved": committed, "life": runs}]
     found = commit_lag_notices(brief(done, rows), CachedDocument(BEHIND_SECS + 1, said))
     assert bool(found) == warned
     assert all("nothing was committed" in notice.text for notice in found)

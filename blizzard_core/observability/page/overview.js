@@ -60,7 +60,7 @@ function overview(status, wanted) {
   const unit = status.daemon === "penguin" ? "commit" : "batch";
   const box = document.getElementById("targets"), view = viewOf(status, wanted);
   const shown = status.targets.filter(target => isShown(target, wanted))
-    .sort((a, b) => RANK[a.level] - RANK[b.level] || (a.name < b.name ? -1 : 1));
+    .sort((a, b) => RANK[a.level] - RANK[b.level] || a.name.localeCompare(b.name, undefined, {numeric: true}));
   box.className = view;
   const none = el("p", {class: "soft"}, `No ${status.unit} like that.`);
   if (view === "cards") {

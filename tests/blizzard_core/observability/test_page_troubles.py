@@ -169,6 +169,19 @@ def test_a_daemon_with_changed_sources_is_drawn(browser: Browser, few: Server) -
         expect(page.locator("#verdict")).not_to_contain_text("cannot draw")
 
 
+def test_names_with_numbers_sort_by_the_numbers(browser: Browser, few: Server) -> None:
+    def rename(document: dict[str, Any]) -> None:
+        names = zip(document["targets"], ("p10/main", "p9/main", "p2/main"), strict=True)
+        for target, name in names:
+            target["name"] = name
+
+    with seen(browser, few) as page:
+        changed(page, "**/overview.json", rename)
+        changed(page, "**/status.json", rename)
+        again(page)
+        expect(page.locator(".card h2")).to_have_text(["p2/main", "p9/main", "p10/main"])
+
+
 def test_the_page_of_another_release_is_loaded_once(browser: Browser, few: Server) -> None:
     with seen(browser, few) as page:
         changed(page, "**/overview.json", lambda document: document.update(page="another"))

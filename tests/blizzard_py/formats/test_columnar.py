@@ -874,20 +874,26 @@ def test_a_decoder_that_ends_behind_an_orc_schema_is_replaced(
     assert not ends
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_decoder_outlives_a_file_that_fails(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Arrow refers to the file in ways that no garbage collection sees."""
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the processes that decode during the test."""
     columnar_rows.end_idle()
-    started: list[int] = []
+    pids: list[int] = []
     start = columnar_rows.RowReader.__init__
 
     def counted(reader: columnar_rows.RowReader) -> None:
         start(reader)
-        started.append(reader.pid)
+        pids.append(reader.pid)
 
     monkeypatch.setattr(columnar_rows.RowReader, "__init__", counted)
+    return pids
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_decoder_outlives_a_file_that_fails(
+    tmp_path: Path, kind: str, started: list[int]
+) -> None:
+    """Arrow refers to the file in ways that no garbage collection sees."""
     rows = 400_000 if kind == "orc" else 30
     table = pa.table({"id": pa.array([[1]] * rows), "note": ["x" * 50] * rows})
     sizes = {"stripe_size": 1 << 20} if kind == "orc" else {"row_group_size": 1}
@@ -911,17 +917,8 @@ def test_a_row_of_a_gigabyte_costs_limited_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_process_decodes_many_small_files(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kind: str, started: list[int]
 ) -> None:
-    columnar_rows.end_idle()
-    started: list[int] = []
-    start = columnar_rows.RowReader.__init__
-
-    def counted(reader: columnar_rows.RowReader) -> None:
-        start(reader)
-        started.append(reader.pid)
-
-    monkeypatch.setattr(columnar_rows.RowReader, "__init__", counted)
     world = harness(tmp_path, kind)
     data = written(kind, pa.table({"id": range(2000), "note": ["x"] * 2000}))
     for number in range(20):

@@ -69,7 +69,7 @@ def test_status_tells_the_last_error_until_a_cycle_goes_well(tmp_path: Path) -> 
     assert (shown(world)["kind"], shown(world)["error"]) == ("crash", "a bug")
     world.drain()  # another process
     assert shown(world) is None
-    assert CliRunner().invoke(main, ["status", str(config)]).stderr == ""
+    assert "failed at" not in CliRunner().invoke(main, ["status", str(config)]).stderr
 
 
 @pytest.mark.parametrize("error", [Cancelled("x"), FencedError("x"), Unfinished("x", 1.0)], ids=str)

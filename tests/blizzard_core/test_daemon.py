@@ -33,6 +33,7 @@ from blizzard_core.errors import (
     StateError,
     Unavailable,
 )
+from blizzard_core.observability.stopped import NOT_COMMITTING, NOT_INGESTING
 from blizzard_core.signals import INTERRUPTED
 from tests.support.scenario import ROOT
 from tests.support.scripted_worker import InstantStop, ScriptedWorker
@@ -249,6 +250,8 @@ def test_every_error_of_ours_has_an_exit_code_and_a_retry_policy() -> None:
         DIFFERS,
         FAILING,
         INTERRUPTED,
+        NOT_COMMITTING,
+        NOT_INGESTING,
         *(k.exit_code for k in kinds),
     } == codes
     documented = errors.__doc__ or ""

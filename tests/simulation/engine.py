@@ -177,7 +177,7 @@ class Engine:
         if self._scheduler.now < self._world.unreadable.get(path, 0.0):
             return FinishedFile(path, "retry", error="timed out", stage="read"), []
         try:
-            lines = source.read(path).decode().splitlines()
+            lines = source.read(path).decode("utf-8-sig").splitlines()
         except NotFound as error:
             return FinishedFile(path, "quarantined", error=str(error), stage="read"), []
         except StorageError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from blizzard_py.connections.postgresql.connection import PostgresqlConnection
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.connections.sql.batches import MAX_BYTES, MAX_ROWS
+from blizzard_py.engines.spark.masters import WORKER_ENVIRONMENT
 from blizzard_py.reading import Access, Window
 from tests.support.database_reading import batches
 from tests.support.mariadb_server import MariadbServer
@@ -37,6 +39,7 @@ def peak(driver: str, uri: str, statement: str) -> tuple[int, int]:
     done = subprocess.run(
         [sys.executable, "-c", _WORKER],
         input=json.dumps([driver, uri, statement]), capture_output=True, text=True, check=True,
+        env={**os.environ, **WORKER_ENVIRONMENT},
     )  # fmt: skip
     megabytes, rows = done.stdout.split()
     return int(megabytes), int(rows)

@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.writer_identity import Process, Writer, is_running, this_process
-from blizzard_core.errors import NotFound, StorageError
+from blizzard_core.errors import NotFound, StateError, StorageError
 from blizzard_core.handover.groups import COMMITTERS_FOLDER
 from blizzard_core.json_text import json_value
 from blizzard_core.log import get_logger
@@ -67,6 +68,22 @@ class Beating:
     activity: Activity
     storage: Storage
     path: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Beat:
+    """A heartbeat as it is stored: its process, when it came, and whether it was the last."""
+
+    host: str
+    pid: int
+    started: float
+    key: str
+    at: float
+    ended: bool = False
+
+    @property
+    def process(self) -> Process:
+        return Process(self.host, self.pid, self.started, self.key)
 
 
 def source_heartbeat(source_id: str) -> str:
@@ -128,7 +145,9 @@ class _Beats:
             return False
         if pulse.phase == "ended":
             return True
-        return self._clock() - self._last.get(name, 0.0) >= BEAT_SECS
+        last = self._last.get(name)
+        # A clock that was set back must not stop the beats.
+        return last is None or not 0 <= self._clock() - last < BEAT_SECS
 
     def _beat(self, target: Beating) -> None:
         name = target.activity.name
@@ -142,19 +161,17 @@ class _Beats:
     def _mark_ended(self, target: Beating) -> None:
         # Another daemon may have taken the target over.
         found = _read(target.storage, target.path)
-        if found is not None and _process_of(found) == this_process():
+        if found is not None and found.process == this_process():
             _put(target, self._clock(), ended=True)
 
 
 def read_life(storage: Storage, path: str, now: float) -> Life:
     """Return what the heartbeat at ``path`` shows; one GET. Raises `StorageError`."""
     found = _read(storage, path)
-    at = None if found is None else moment_of(found.get("at"))
+    at = None if found is None else moment_of(found.at)
     if found is None or at is None:
         return Life()
-    process = _process_of(found)
-    host, pid = text_of(found.get("host")), number_of(found.get("pid"))
-    return Life(_state_of(found, process, now - at), at, host, pid)
+    return Life(_state_of(found, now - at), at, text_of(found.host), number_of(found.pid))
 
 
 def most_alive(lives: Iterable[Life]) -> Life:
@@ -162,40 +179,32 @@ def most_alive(lives: Iterable[Life]) -> Life:
     return max(lives, key=lambda life: (life.state == "running", life.at or 0.0), default=Life())
 
 
-def _state_of(found: dict[str, Any], process: Process | None, age: float) -> LifeState:
-    if found.get("ended") is True:
+def _state_of(found: _Beat, age: float) -> LifeState:
+    if found.ended:
         return "stopped"
-    runs = None
-    if process is not None:
-        runs = process == this_process() or is_running(Writer("", 0, process))
+    runs = found.process == this_process() or is_running(Writer("", 0, found.process))
     if runs is None:
         return "silent" if age > SILENT_SECS else "running"
     return "running" if runs else "stopped"
 
 
-def _process_of(found: dict[str, Any]) -> Process | None:
+def _read(storage: Storage, path: str) -> _Beat | None:
+    """Return a heartbeat; None if there is none, or one that somebody broke."""
     try:
-        return Process(*(found[key] for key in ("host", "pid", "started", "key")))
-    except KeyError:
+        document = json_value(storage.read(path))
+        return decode_document(_Beat, document, path, open_=True)
+    except (NotFound, StateError, ValueError):
         return None
-
-
-def _read(storage: Storage, path: str) -> dict[str, Any] | None:
-    try:
-        found = json_value(storage.read(path))
-    except (NotFound, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _put(target: Beating, now: float, *, ended: bool) -> None:
-    document = {**asdict(this_process()), "at": round(now, 3), "ended": ended}
-    target.storage.put_atomic(target.path, json.dumps(document).encode())
+    beat = _Beat(**asdict(this_process()), at=round(now, 3), ended=ended)
+    target.storage.put_atomic(target.path, json.dumps(asdict(beat)).encode())
 
 
 def _delete_mark(target: Beating) -> None:
     found = _read(target.storage, target.path)
-    if found is not None and found.get("ended") is True:
+    if found is not None and found.ended:
         target.storage.delete(target.path)
 
 

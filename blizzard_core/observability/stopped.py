@@ -103,7 +103,8 @@ def uncommitted_text(waiting: Uncommitted, now: float) -> str:
 
 
 def _life(daemon: str, life: Life, now: float) -> str:
-    where = "" if life.host is None else f" (host {life.host}, pid {life.pid:.0f})"
+    told = life.host is not None and life.pid is not None
+    where = f" (host {life.host}, pid {life.pid:.0f})" if told else ""
     if life.state == "silent":
         return f"{daemon}'s last heartbeat was {_ago(life.at, now)}{where}"
     return f"{daemon} does not run; its last heartbeat was {_ago(life.at, now)}{where}"

@@ -52,7 +52,7 @@ def table(scenario: Scenario) -> dict[str, Any]:
     return found
 
 
-def test_a_killed_penguin_is_told_from_an_idle_one(tmp_path: Path) -> None:
+def test_a_killed_penguin_is_distinguished_from_an_idle_one(tmp_path: Path) -> None:
     scenario = Scenario(tmp_path, str(tmp_path))
     scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1, 2)
     scenario.ingest()

@@ -20,6 +20,7 @@ from blizzard_core.observability.heartbeat import (
     read_life,
     source_heartbeat,
 )
+from blizzard_core.observability.stopped import ingest_problem
 from tests.support.memory_store import MemoryStorage
 
 NOW = 1_700_000_000.0
@@ -81,8 +82,33 @@ def test_damaged_heartbeats_are_unknown() -> None:
     for raw in (b"{", b"[]", b"{}", b'{"at": "x"}', b'{"at": 1e99}'):
         sink.put_atomic(PATH, raw)
         assert read_life(sink, PATH, NOW) == Life()
-    sink.put_atomic(PATH, json.dumps({"at": NOW, "host": 1, "pid": [], "key": 2}).encode())
-    assert read_life(sink, PATH, NOW) == Life("running", NOW)
+    for wrong in (
+        {"host": 1},
+        {"pid": []},
+        {"pid": "x"},
+        {"key": 2},
+        {"started": None},
+        {"ended": 1},
+    ):
+        beat(sink, **wrong)
+        assert read_life(sink, PATH, NOW) == Life()
+
+
+def test_a_number_that_no_process_has_is_left_out() -> None:
+    sink = MemoryStorage()
+    beat(sink, pid=10**18, ended=True)
+    problem = ingest_problem(read_life(sink, PATH, NOW), NOW)
+    assert problem is not None
+    assert problem.text == "Blizzard does not run; its last heartbeat was 0 s ago"
+
+
+def test_beats_go_on_when_the_clock_was_set_back() -> None:
+    sink, source, now = MemoryStorage(), activity(), [NOW]
+    with heartbeats([Beating(source, sink, PATH)], once=False, clock=lambda: now[0]):
+        assert after(sink, source.poll).wait(30)
+        now[0] -= 10 * SILENT_SECS
+        assert after(sink, lambda: None).wait(30)
+        assert read_life(sink, PATH, now[0]).at == now[0]
 
 
 def test_the_daemon_that_runs_counts_before_a_later_one() -> None:

@@ -150,7 +150,8 @@ def test_a_daemon_is_down_even_if_nothing_waits() -> None:
 
 def test_the_committer_that_runs_counts() -> None:
     sink = MemoryStorage()
-    old = {"at": NOW - 9999, "ended": True}
-    for name, document in (("a", old), ("b", {"at": NOW, "host": "far"})):
+    far = {"host": "far", "pid": 7, "started": NOW, "key": "boot/1/7/9"}
+    old, new = {**far, "at": NOW - 9999, "ended": True}, {**far, "at": NOW, "ended": False}
+    for name, document in (("a", old), ("b", new)):
         sink.put_atomic(table_heartbeat(name), json.dumps(document).encode())
-    assert read_committed(sink, NOW).life == Life("running", NOW, "far")
+    assert read_committed(sink, NOW).life == Life("running", NOW, "far", 7)

@@ -113,7 +113,7 @@ class TestFolder:
         assert [*config.pipelines] == ["a", "b"]
         assert config.pipelines["b"].sink.table_uri == f"{tmp_path}/lake/b"
 
-    def test_a_name_given_twice_is_one_problem_with_both_places(self, tmp_path: Path) -> None:
+    def test_a_repeated_name_is_one_error_with_both_lines(self, tmp_path: Path) -> None:
         both = f"pipelines:\n{pipeline('a')}spark: {{master: 'local[1]'}}\n"
         written(tmp_path / "1.yaml", both)
         written(tmp_path / "2.yaml", f"# a comment\n{both}x-note: 1\n")

@@ -242,7 +242,7 @@ def made_in_one_tick(folder: Path) -> tuple[Path, Path]:
     pytest.skip("the ticks of this file system are too short")
 
 
-def test_directories_with_the_same_times_are_told_apart(disk: Disk, tmp_path: Path) -> None:
+def test_directories_with_equal_times_are_distinguished(disk: Disk, tmp_path: Path) -> None:
     one, other = made_in_one_tick(tmp_path)
     one.rename(disk.root / "p=3")
     disk.pass_time()
@@ -307,7 +307,7 @@ def test_only_known_file_systems_are_trusted() -> None:
         assert has_true_times("/dev/shm")
 
 
-def test_other_file_systems_are_read_each_time_and_asked_once(
+def test_other_file_systems_are_listed_each_time(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []

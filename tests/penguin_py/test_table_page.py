@@ -21,6 +21,7 @@ from penguin_py.__main__ import main
 from penguin_py.activity import TableActivity
 from penguin_py.page import page_providers, table_commands
 from tests.support.delta_commits import commit
+from tests.support.heartbeat_samples import heartbeat_of
 
 # Commits here are single lines of a log.
 pytestmark = pytest.mark.unreadable_tables
@@ -67,8 +68,8 @@ def test_page_warns_of_sources_that_no_blizzard_runs(config: Any, tmp_path: Path
     lake = LocalStorage(str(tmp_path / "lake"))
     lake.put_atomic(source_state_path("chosen"), b"{}")
     for ended in (False, True):
-        beat = {"at": time.time(), "ended": ended}
-        lake.put_atomic(source_heartbeat("chosen"), json.dumps(beat).encode())
+        beat = heartbeat_of(at=time.time(), ended=ended)
+        lake.put_atomic(source_heartbeat("chosen"), beat)
         providers = page_providers(config, "config.yaml")
         found = providers.notices({}, answer(providers.peer, "events"))
         assert len(found) == ended

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import threading
@@ -21,9 +20,9 @@ from blizzard_core.observability.heartbeat import (
     source_heartbeat,
 )
 from blizzard_core.observability.stopped import ingest_problem
+from tests.support.heartbeat_samples import NOW, heartbeat_of
 from tests.support.memory_store import MemoryStorage
 
-NOW = 1_700_000_000.0
 PATH = source_heartbeat("events_main")
 
 
@@ -39,8 +38,7 @@ def activity() -> Polled:
 
 
 def beat(sink: MemoryStorage, **given: object) -> None:
-    document = {"host": "far", "pid": 7, "started": NOW, "key": "boot/1/7/9", "at": NOW, **given}
-    sink.put_atomic(PATH, json.dumps(document).encode())
+    sink.put_atomic(PATH, heartbeat_of(**given))
 
 
 def after(sink: MemoryStorage, write: Callable[[], None], count: int = 1) -> threading.Event:

@@ -25,6 +25,7 @@ from blizzard_core.observability.uncommitted import (
     read_committed,
     waiting_of,
 )
+from tests.support.heartbeat_samples import heartbeat_of
 from tests.support.memory_store import MemoryStorage
 
 NOW = 1_700_000_000.0
@@ -150,8 +151,6 @@ def test_a_daemon_is_down_even_if_nothing_waits() -> None:
 
 def test_the_committer_that_runs_counts() -> None:
     sink = MemoryStorage()
-    far = {"host": "far", "pid": 7, "started": NOW, "key": "boot/1/7/9"}
-    old, new = {**far, "at": NOW - 9999, "ended": True}, {**far, "at": NOW, "ended": False}
-    for name, document in (("a", old), ("b", new)):
-        sink.put_atomic(table_heartbeat(name), json.dumps(document).encode())
+    sink.put_atomic(table_heartbeat("a"), heartbeat_of(at=NOW - 9999, ended=True))
+    sink.put_atomic(table_heartbeat("b"), heartbeat_of(at=NOW))
     assert read_committed(sink, NOW).life == Life("running", NOW, "far", 7)

@@ -41,6 +41,7 @@ from blizzard_py.sources.context import SourceContext, Stores
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.state_paths import StatePaths
 from tests.support.delta_commits import commit
+from tests.support.heartbeat_samples import heartbeat_of
 from tests.support.hostile_texts import HOSTILE
 from tests.support.pipeline_harness import LineEngine, PipelineHarness
 
@@ -176,16 +177,13 @@ def test_page_warns_when_no_penguin_runs(world: LocalFilesHarness) -> None:
     worker = world.drain()
     for name in ("events", "other"):
         world.lake.put_atomic(f"_penguin/{name}_checkpoint.json", b"{}")
-        beat = {"host": "etl", "pid": 7, "at": 1_750_000_000, "ended": True}
-        world.lake.put_atomic(table_heartbeat(name), json.dumps(beat).encode())
+        world.lake.put_atomic(table_heartbeat(name), heartbeat_of(host="etl", ended=True))
     providers = page_providers([worker], CONFIG)
     found = answer(providers.peer, worker.name)
     [notice] = providers.notices({"last": None}, found)
     assert "Penguin does not run" in notice.text
     assert "(host etl, pid 7)" in notice.text
-    world.lake.put_atomic(
-        table_heartbeat("other"), json.dumps({"at": time.time(), "ended": False}).encode()
-    )
+    world.lake.put_atomic(table_heartbeat("other"), heartbeat_of(at=time.time()))
     providers = page_providers([worker], CONFIG)
     assert providers.notices({"last": None}, answer(providers.peer, worker.name)) == []
 

@@ -3,7 +3,7 @@
 Three things are more than plain YAML:
 
 * ``${VAR}`` and ``${VAR:-default}`` in strings come from the environment; ``$${`` is a literal
-  ``${``;
+  ``${``, and ``$$VAR`` a literal ``$VAR``; other forms of variables are problems;
 * ``${file:path}`` comes from a file;
 * a key that is given twice is a problem; one that replaces a key of ``<<`` is not.
 
@@ -28,9 +28,15 @@ from blizzard_core.settings.secret_files import SecretReader, SecretUnreadable
 
 # YAML lets it be written, and the environment have it.
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
+_BARE = r"[A-Z][A-Z0-9_]+\b"
+# Behind a dollar: it does not stand for itself, unless another one is before it.
+BEGINS_VARIABLE = re.compile(rf"\{{|{_BARE}")
 # A default ends before the next variable begins. So many unclosed variables cost no quadratic time.
 _VARIABLE = re.compile(
     r"\$\$\{|\$\{(file:[^}:]+|[A-Za-z_][A-Za-z0-9_]*)(?::-((?:[^}$]|\$(?!\{))*+))?\}"
+    # The forms of other tools, which would be taken literally. Lower case is as likely a pattern.
+    rf"|\$\$(?P<literal>{_BARE})|\$(?P<bare>{_BARE})"
+    r"|\$\{(?P<other>[A-Za-z_][A-Za-z0-9_]*+)?+(?P<rest>[^}]{0,3})"
 )
 _TRUTH, _TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
 _INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
@@ -283,6 +289,18 @@ def _walk(
             _walk(value, (*at, index), file, places, repeated)
 
 
+def _other_form(match: re.Match[str]) -> str:
+    """Return what is wrong with a variable in the form of another tool, without its default."""
+    name = match["bare"] or match["other"] or "VAR"
+    if match["bare"]:
+        return f"${name} is not filled in; write ${{{name}}}, or $${name} for the text itself"
+    found = match["rest"].removeprefix(":")[:1]
+    default = f"; a default follows :-, as in ${{{name}:-…}}" if found in {*"-=?+"} else ""
+    return (
+        f"${{ is not followed by a variable; write ${{{name}}}{default}, or $${{ for the text ${{"
+    )
+
+
 @dataclass(frozen=True)
 class _Filling:
     """Puts values of the environment into the strings of a document."""
@@ -312,6 +330,11 @@ class _Filling:
 
     def _value(self, match: re.Match[str], path: Key) -> str:
         name, default = match.group(1), match.group(2)
+        if match["bare"] or match["rest"] is not None:
+            self.problems.append(f"{self.document.locate(path)}: {_other_form(match)}")
+            return ""
+        if match["literal"]:
+            return f"${match['literal']}"
         if name is None:
             return "${"
         try:

@@ -14,7 +14,7 @@ from typing import Any
 
 from blizzard_core.redact import SECRET_NAME
 from blizzard_core.settings.base import format_seconds
-from blizzard_core.settings.yaml_file import Key, dotted
+from blizzard_core.settings.yaml_file import BEGINS_VARIABLE, Key, dotted
 from blizzard_core.text import did_you_mean
 
 _BY_SPARK = "Spark's cores say how much is read at once (`spark.master`)"
@@ -389,8 +389,8 @@ def _referring(value: Any, place: Key, result: Converted) -> Any:
     def converted_reference(found: re.Match[str]) -> str:
         name = found["braced"] or found["bare"]
         if name is None:
-            # A dollar that stands for itself; before a brace it has to be said here, too.
-            return "$$" if value[found.end() :].startswith("{") else "$"
+            # A dollar that stands for itself; before some text it has to be said here, too.
+            return "$$" if BEGINS_VARIABLE.match(value, found.end()) else "$"
         if found["how"] is None:
             return f"${{{name}}}"
         if found["how"] == "-":

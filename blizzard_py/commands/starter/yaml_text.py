@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from blizzard_core.errors import ConfigError, StorageError
+from blizzard_core.settings.yaml_file import BEGINS_VARIABLE
 
 _PLAIN = re.compile(r"[a-z]+[a-z0-9]*(_[a-z0-9]+)*")
+# A dollar that the configuration would take for the beginning of a variable.
+_DOLLAR = re.compile(rf"\$(?={BEGINS_VARIABLE.pattern})")
 # Words that YAML takes for booleans and nothing.
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 # The first lines of a configuration.
@@ -32,8 +35,8 @@ class Secret:
 
 
 def quoted(text: str) -> str:
-    """Return a double-quoted YAML scalar; ``${`` stays literal."""
-    raw = json.dumps(text.replace("${", "$${"), ensure_ascii=False)
+    """Return a double-quoted YAML scalar; ``${`` and ``$NAME`` stay literal."""
+    raw = json.dumps(_DOLLAR.sub(r"$\g<0>", text), ensure_ascii=False)
     return "".join(c if " " <= c <= "~" else f"\\U{ord(c):08x}" for c in raw)
 
 

@@ -127,6 +127,32 @@ def test_defaults_may_hold_dollars(tmp_path: Path) -> None:
     assert load_yaml(path, {}).data == {"a": "$5 {x$ and b"}
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("$BUCKET/raw", "$BUCKET is not filled in; write ${BUCKET}, or $$BUCKET for the text"),
+        ("${SECRET-x}", "write ${SECRET}; a default follows :-, as in ${SECRET:-…}, or $${ for"),
+        ("${A:=x}", "write ${A}; a default follows :-, as in ${A:-…}, or $${ for the text ${"),
+        ("${A", "${ is not followed by a variable; write ${A}, or $${ for the text ${"),
+        ("${1}", "${ is not followed by a variable; write ${VAR}, or $${ for the text ${"),
+    ],
+)
+def test_variables_of_other_tools_are_refused(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"a: {{ b: '{text}' }}\n")
+    [found] = load_yaml(path, {"BUCKET": "b", "SECRET": "s", "A": "a"}).problems
+    assert found.startswith("a.b (line 1): ")
+    assert problem in found
+
+
+def test_dollars_without_a_variable_stay(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("a: ['$.price', 'x$', '$$5', '_$folder$', '$$HOME', '$user', '$1']\n")
+    assert load_yaml(path, {"HOME": "/root", "user": "u"}).data == {
+        "a": ["$.price", "x$", "$$5", "_$folder$", "$HOME", "$user", "$1"]
+    }
+
+
 def test_a_nul_is_a_problem(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text('a: "/tmp/\\0x"\n"b\\0": 1\n')

@@ -721,7 +721,15 @@ def test_records_are_replayed_after_the_schema_was_changed(
 
 @pytest.mark.parametrize(
     "text",
-    ["\U0001f4c1/é", "a\u2028\x85\ufeff\x7f", "\\ud83d\\ude00", "\\\U0001f600", "$${X} ${Y}", '"'],
+    [
+        "\U0001f4c1/é",
+        "a\u2028\x85\ufeff\x7f",
+        "\\ud83d\\ude00",
+        "\\\U0001f600",
+        "$${X} ${Y}",
+        '"',
+        "$HOME $$HOME",
+    ],
 )
 def test_text_quoted_by_init_loads_unchanged(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.yaml"

@@ -223,6 +223,7 @@ def test_a_pattern_in_a_path_is_refused() -> None:
         ("${A-b}", "${A:-b}"),
         ("costs $$5", "costs $5"),
         ("$${A}", "$${A}"),
+        ("$$AB", "$$AB"),
         ("no $ at all", "no $ at all"),
     ],
 )

@@ -145,10 +145,13 @@ def validate(config: Path) -> int:
     notes = validate_query_sources(loaded)
     notes += validate_pipelines(loaded)
     notes += checkpoint_notes(loaded)
-    pipelines, tables = len(loaded.pipelines), len(loaded.tables)
-    counts = [counted(pipelines, "pipeline"), *([counted(tables, "table")] if tables else [])]
-    click.echo(f"{config}: ok, {', '.join(counts)}")
-    sinks = (pipeline.sink for pipeline in loaded.pipelines.values())
+    sinks = [pipeline.sink for pipeline in loaded.pipelines.values()]
+    sources = sum(len(pipeline.sources) for pipeline in loaded.pipelines.values())
+    tables = {each.table_uri for each in (*sinks, *loaded.tables.values())}
+    click.echo(
+        f"{config}: ok. Checked {counted(len(loaded.pipelines), 'pipeline')},"
+        f" {counted(sources, 'source')} and {counted(len(tables), 'table')}."
+    )
     for note in fencing_notes((sink.table_uri, sink.storage_options) for sink in sinks):
         click.echo(f"note: {note}", err=True)
     for note in (*notes, *event_time_notes(loaded)):

@@ -92,7 +92,7 @@ def validate(config: Path) -> int:
     from penguin_py.settings import tables_of
 
     tables = tables_of(load_config(config))
-    click.echo(f"{config}: ok, {counted(len(tables), 'table')}")
+    click.echo(f"{config}: ok. Checked {counted(len(tables), 'table')}.")
     for note in fencing_notes((table.uri, table.storage_options) for table in tables):
         click.echo(f"note: {note}", err=True)
     for table in tables:

@@ -174,7 +174,8 @@ _HEAD = """\
 
 One YAML file for both daemons, or a folder. Generated from the settings by `make docs`.
 
-- `${VAR}` and `${VAR:-default}` are replaced by environment variables; `$${` is a literal `${`, and `$$VAR` a literal `$VAR`. Other forms are refused.
+- `${VAR}` and `${VAR:-default}` are replaced by environment variables; `$${` is a literal `${`.
+- Other forms, such as `$VAR` and `${VAR-default}`, are refused; `$$VAR` is a literal `$VAR`.
   Inside `{ }` and `[ ]` such a value needs quotes.
 - Relative paths belong to the folder of the file in which they are, not to the working directory.
   `init` writes them so. Options of drivers and of Spark are passed on unchanged.

@@ -24,6 +24,7 @@ from blizzard_core.settings.base import (
 from blizzard_core.settings.event_time import SourceEventTime
 from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
 from blizzard_core.settings.schema import OwnSchema
+from blizzard_core.settings.time_formats import check_template
 from blizzard_core.storage.protocol import order_key
 
 SourceCompression = Literal["auto", "gzip", "zstd", "bzip2", "xz", "lz4", "snappy", "zip", "none"]
@@ -47,6 +48,7 @@ class PartitionFilter(Settings):
 
     @model_validator(mode="after")
     def _sorts_in_time(self) -> Self:
+        check_template(self.prefix_template)
         codes = re.findall(r"%-?[A-Za-z%]", self.prefix_template)
         odd = [code for code in codes if code not in _SORTABLE_CODES]
         if odd:

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from blizzard_core.limits import NEW_COLUMNS
 from blizzard_core.settings.base import DAY, HOUR, MINUTE, Name, Options, Seconds, Settings, Uri
 from blizzard_core.settings.sources import MetadataColumn, PartitionFilter
+from blizzard_core.settings.time_formats import check_template
 
 PartitionType = Literal["string", "int32", "int64", "date", "timestamp", "boolean"]
 Transform = Literal["identity", "date", "hour"]
@@ -91,7 +92,12 @@ class PartitionBy(Settings):
             raise ValueError("column belongs to prefix_template; columns name their own")
         parts = (self.prefix_template or "").split("/") if not self.columns else []
         if not all(part.partition("=")[0] and part.partition("=")[2] for part in parts):
-            raise ValueError("prefix_template must be key=value components joined by /")
+            raise ValueError(
+                "prefix_template must be key=value components joined by /, as in"
+                " 'date=%Y-%m-%d/hour=%H'"
+            )
+        if self.prefix_template is not None:
+            check_template(self.prefix_template)
         keys = self.keys
         if len({key.lower() for key in keys}) != len(keys):
             raise ValueError("two partition columns have the same name; give one another `name`")

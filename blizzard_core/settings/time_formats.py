@@ -54,6 +54,10 @@ _JAVA = {
     "X": "%z",
     "Z": "%z",
 }
+# What a pattern of Java has at least; other letters are as likely a word.
+_JAVA_LIKE = re.compile(r"(?:yyyy|uuuu|yy|MM|dd|HH|mm|ss|[-_:. T'])+")
+# Codes that end up in directories. Others, such as `%D`, hold separators or depend on the locale.
+_DIRECTORY_CODES = "YmdFHjMSGVyUWbBaAuwIps%"
 _JAVA_CODE = re.compile(rf"'(?P<text>(?:[^']|'')*)'|(?P<fraction>S+)|{'|'.join(_JAVA)}")
 
 
@@ -76,6 +80,38 @@ def check_time_format(form: str, *, has_time: bool) -> None:
     )
     if problem:
         raise ValueError(f"{form!r} has {problem}")
+
+
+def check_template(template: str) -> None:
+    """Check the strftime template of directories.
+
+    Raises `ValueError` if it has no code or an unknown one, or a pattern of Java.
+    """
+    right = "/".join(map(_without_java, template.split("/")))
+    if right != template:
+        raise ValueError(
+            f"prefix_template {template!r} has no strftime code where a date is meant; write"
+            f" {right!r}"
+        )
+    codes = [code for code in _CODE.findall(template) if code != "%%"]
+    odd = [code for code in codes if code[-1] not in _DIRECTORY_CODES or code == "%"]
+    if odd:
+        raise ValueError(
+            f"prefix_template {template!r} has {odd[0]}, which is unknown; use"
+            f" {' '.join(f'%{code}' for code in _DIRECTORY_CODES)}"
+        )
+    if not codes:
+        raise ValueError(
+            f"prefix_template {template!r} has no strftime code, so all rows would be in one"
+            " directory; write 'date=%Y-%m-%d', or name a column under `columns`"
+        )
+
+
+def _without_java(component: str) -> str:
+    """Return a component of a template with strftime codes for a pattern of Java."""
+    key, sign, value = component.rpartition("=")
+    is_java = _JAVA_LIKE.fullmatch(value) and re.search("[yuMdHms]", value)
+    return f"{key}{sign}{_from_java(value)}" if is_java else component
 
 
 def _code_problems(form: str, codes: list[str]) -> Iterator[str]:

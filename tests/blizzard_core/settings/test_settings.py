@@ -302,6 +302,14 @@ def test_neighbours_with_a_common_beginning_are_no_conflict(tmp_path: Path) -> N
             "prefix_template has %b, which does not sort",
         ),
         (
+            {"pipelines__events__sources__main__partition_filter": {"prefix_template": "yyyy/MM"}},
+            "where a date is meant; write '%Y/%m'",
+        ),
+        (
+            {"pipelines__events__sink__partition_by": {"prefix_template": "date=%Q"}},
+            "prefix_template 'date=%Q' has %Q, which is unknown",
+        ),
+        (
             {"pipelines__events__sink__partition_by": {"prefix_template": "%Y"}},
             "must be key=value components",
         ),

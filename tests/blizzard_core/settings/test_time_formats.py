@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from blizzard_core.settings.time_formats import check_time_format, spelled_out
+from blizzard_core.settings.time_formats import check_template, check_time_format, spelled_out
 
 DATES = ["%Y-%m-%d", "%F", "%d.%m.%y", "%-d/%-m/%Y", "%d-%b-%Y", "%B %-d, %Y", "%Y%m%d", "%%%F"]
 TIMES = ["%F %T", "%FT%T.%f%z", "%d/%b/%Y:%H:%M:%S %z", "%m/%d/%Y %-I:%M%p", "%F %R", "%F"]
@@ -69,3 +69,25 @@ def test_java_pattern_is_translated(pattern: str, form: str) -> None:
 
 def test_short_codes_are_spelled_out() -> None:
     assert spelled_out("%F %T %R %%F") == "%Y-%m-%d %H:%M:%S %H:%M %%F"
+
+
+@pytest.mark.parametrize(
+    ("template", "problem"),
+    [
+        ("date=%Q", "has %Q, which is unknown; use %Y %m %d "),
+        ("date=%Y-%m-%d/x=%", "has %, which is unknown"),
+        ("date=%D", "has %D, which is unknown"),
+        ("date=2024", "has no strftime code, so all rows would be in one directory; write 'date="),
+        ("date=yyyy-MM-dd", "write 'date=%Y-%m-%d'"),
+        ("yyyy/MM/dd/HH", "write '%Y/%m/%d/%H'"),
+        ("year=yyyy/month=%m", "write 'year=%Y/month=%m'"),
+    ],
+)
+def test_template_of_directories_is_checked(template: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        check_template(template)
+
+
+@pytest.mark.parametrize("template", ["s=%Y/i=%m/l=%d/d=%F/t=%H", "region=eu/d=%-d", "w=%G-%V"])
+def test_sound_template_of_directories_passes(template: str) -> None:
+    check_template(template)

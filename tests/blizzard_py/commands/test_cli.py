@@ -145,7 +145,7 @@ def test_validate_tells_every_problem_and_exits_with_2(tmp_path: Path) -> None:
     done = invoke("validate", str(scenario.config))
     assert (done.exit_code, done.stdout) == (
         0,
-        f"{scenario.config}: ok, 1 pipeline\n",
+        f"{scenario.config}: ok. Checked 1 pipeline, 1 source and 1 table.\n",
     )
     scenario.main_source.update(poll_interval="often", surprise=1)
     scenario.document["tables"] = {"t": {"table_uri": "${NOT_SET_ANYWHERE}"}}

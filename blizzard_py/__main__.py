@@ -147,7 +147,8 @@ def validate(config: Path) -> int:
     notes += checkpoint_notes(loaded)
     sinks = [pipeline.sink for pipeline in loaded.pipelines.values()]
     sources = sum(len(pipeline.sources) for pipeline in loaded.pipelines.values())
-    tables = {each.table_uri for each in (*sinks, *loaded.tables.values())}
+    tables = {sink.table_uri for sink in sinks}
+    tables |= {table.table_uri for table in loaded.tables.values()}
     click.echo(
         f"{config}: ok. Checked {counted(len(loaded.pipelines), 'pipeline')},"
         f" {counted(sources, 'source')} and {counted(len(tables), 'table')}."

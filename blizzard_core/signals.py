@@ -109,10 +109,12 @@ def _write_to_terminal(text: str) -> None:
 def started() -> None:
     """Make Ctrl-C end this process without a trace, and open missing standard streams.
 
-    This covers the imports. From the first step of a command on `blizzard_core.cli` and
+    Nothing here multiplies matrices, so numpy needs no threads for it: they are half the cost of
+    its import. This covers the imports. From the first step of a command on `blizzard_core.cli` and
     `stop_on_signals` take over.
     """
     sys.excepthook = _report_uncaught
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     _opened_streams()
 
 

@@ -80,7 +80,8 @@ def _user_options(conf: Mapping[str, str], environment: Mapping[str, str]) -> st
 def open_gateway(conf: Mapping[str, str], scratch: Path, classes: Classes = "queries") -> Any:
     """Return the JVM of this process, started with ``conf`` if there is none.
 
-    Its stderr goes to our log: the JVM's own output is not JSON and would break readers of the log.
+    Its output goes to our log: it is not JSON and would break readers of the log. A JVM that still
+    writes its class archive would also keep a pipe open whose reader waits for its end.
     Its own temporary files go to ``scratch``: sockets of workers, and files that Spark creates.
 
     The JVM has its own session. A signal to all processes of a terminal or a service only reaches
@@ -101,7 +102,7 @@ def open_gateway(conf: Mapping[str, str], scratch: Path, classes: Classes = "que
         # In a directory that the next start removes: a killed process leaves its settings behind.
         folder = tempfile.TemporaryDirectory(dir=scratch)
         with folder as name, _submit_arguments(_files(Path(name), conf, scratch, classes)):
-            options = {"stderr": write_end, "start_new_session": True}
+            options = {"stdout": write_end, "stderr": write_end, "start_new_session": True}
             gateway = launch_gateway(None, options)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
     finally:
         os.close(write_end)

@@ -36,11 +36,13 @@ SESSION_DEFAULTS = {
 # Arrow's own allocators keep what was freed, 50 MB in each worker. A worker has one thread that
 # works, so one arena of the C library serves it. Blocks of a few MB come and go with each piece of
 # a file: kept, they spare page faults, a fifth of the work. Larger ones leave gaps between them.
+# numpy multiplies no matrices here.
 WORKER_ENVIRONMENT = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": str(4 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(16 << 20),
+    "OPENBLAS_NUM_THREADS": "1",
 }
 _DEFAULTS = {
     **SESSION_DEFAULTS,

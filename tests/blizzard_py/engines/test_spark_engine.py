@@ -88,6 +88,13 @@ def test_a_signal_to_the_process_group_does_not_reach_the_jvm(
     assert os.getpgid(gateway.proc.pid) != os.getpgid(0)
 
 
+def test_the_jvm_keeps_no_stream_of_the_caller_open(spark_engine: SparkEngine) -> None:
+    gateway = spark_engine.session().sparkContext._gateway  # noqa: SLF001  # no public name
+    streams = {os.readlink(f"/proc/{gateway.proc.pid}/fd/{number}") for number in (1, 2)}
+    assert len(streams) == 1
+    assert streams.isdisjoint(os.readlink(f"/proc/self/fd/{number}") for number in (1, 2))
+
+
 # A daemon like Spark's, with one worker that ends with its standard input.
 DAEMON = """
 import os, signal

@@ -90,9 +90,12 @@ def test_a_signal_to_the_process_group_does_not_reach_the_jvm(
 
 def test_the_jvm_keeps_no_stream_of_the_caller_open(spark_engine: SparkEngine) -> None:
     gateway = spark_engine.session().sparkContext._gateway  # noqa: SLF001  # no public name
-    streams = {os.readlink(f"/proc/{gateway.proc.pid}/fd/{number}") for number in (1, 2)}
-    assert len(streams) == 1
-    assert streams.isdisjoint(os.readlink(f"/proc/self/fd/{number}") for number in (1, 2))
+    streams, own = (
+        [Path(f"/proc/{process}/fd/{number}").readlink() for number in (1, 2)]
+        for process in (gateway.proc.pid, "self")
+    )
+    assert len(set(streams)) == 1
+    assert streams[0] not in own
 
 
 # A daemon like Spark's, with one worker that ends with its standard input.

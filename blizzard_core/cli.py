@@ -222,7 +222,7 @@ def fencing_notes(places: Iterable[tuple[str, StorageOptions]]) -> Iterator[str]
 
     ``places`` are URIs with their options. Opens no connection.
     """
-    from blizzard_core.storage.opening import open_storage, option
+    from blizzard_core.storage.opening import delta_options, open_storage
 
     for uri, options in places:
         try:
@@ -236,11 +236,25 @@ def fencing_notes(places: Iterable[tuple[str, StorageOptions]]) -> Iterator[str]
                 " the same moment may not notice each other; make sure that only one runs"
             )
         elif storage.uri.startswith("s3://") and (
-            option(options, "AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT_URL")
+            "AWS_ENDPOINT_URL" in delta_options(uri, options, os.environ)
         ):
             yield (
                 f"{storage.uri}: nothing was written, so whether this server honours conditional"
                 " writes is tried with the first write of a start, which is refused if it does not"
+            )
+
+
+def environment_notes(uris: Iterable[str]) -> Iterator[str]:
+    """Yield a note for each kind of store about the variables that add to its options."""
+    from blizzard_core.storage.environment import variables_set
+    from blizzard_core.storage.opening import scheme_of
+
+    for scheme in sorted({scheme_of(uri) for uri in uris}):
+        names = variables_set(scheme, os.environ)
+        if names:
+            yield (
+                f"{scheme}://: the environment sets {', '.join(names)}, for all that"
+                " storage_options leave out"
             )
 
 

@@ -19,6 +19,7 @@ from blizzard_core.cli import (
     command,
     completion_of,
     config_argument,
+    environment_notes,
     fencing_notes,
     json_option,
     log_level_option,
@@ -137,6 +138,7 @@ def validate(config: Path) -> int:
     some seconds. File sources are not read; `plan` checks that they can be reached. Writes nothing.
     """
     from blizzard_core.settings.checks.event_time import event_time_notes
+    from blizzard_core.settings.sources import SourceSettings
     from blizzard_py.app.configuration import load_config
     from blizzard_py.app.query_validation import validate_query_sources
     from blizzard_py.app.validation import checkpoint_notes, validate_pipelines
@@ -154,6 +156,10 @@ def validate(config: Path) -> int:
         f" {counted(sources, 'source')} and {counted(len(tables), 'table')}."
     )
     for note in fencing_notes((sink.table_uri, sink.storage_options) for sink in sinks):
+        click.echo(f"note: {note}", err=True)
+    every = (s for pipeline in loaded.pipelines.values() for s in pipeline.sources.values())
+    read = [source.source_uri for source in every if isinstance(source, SourceSettings)]
+    for note in environment_notes([*read, *tables]):
         click.echo(f"note: {note}", err=True)
     for note in (*notes, *event_time_notes(loaded)):
         click.echo(printable(f"note: {note}"), err=True)

@@ -19,6 +19,7 @@ from blizzard_core.cli import (
     command,
     completion_of,
     config_argument,
+    environment_notes,
     fencing_notes,
     json_option,
     log_level_option,
@@ -94,6 +95,8 @@ def validate(config: Path) -> int:
     tables = tables_of(load_config(config))
     click.echo(f"{config}: ok. Checked {counted(len(tables), 'table')}.")
     for note in fencing_notes((table.uri, table.storage_options) for table in tables):
+        click.echo(f"note: {note}", err=True)
+    for note in environment_notes(table.uri for table in tables):
         click.echo(f"note: {note}", err=True)
     for table in tables:
         if table.replacing:

@@ -199,7 +199,8 @@ One YAML file for both daemons, or a folder. Generated from the settings by `mak
   (`PT5M`, `P30D`). A number without a unit is refused; 0 needs none.
 - `storage_options` take the names that object_store and delta-rs use (`AWS_REGION`,
   `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME`, …). What is not given comes from
-  the standard credential chain of the store.
+  [variables of the environment](object-stores.md#variables-of-the-environment), then from the
+  machine's or pod's identity.
 """
 
 

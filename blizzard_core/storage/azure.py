@@ -53,7 +53,18 @@ class BlobFileSystem(FileSystem, Protocol):
 
 
 class _ExactBlobs(ExactPaths, AzureBlobFileSystem):  # type: ignore[misc]  # adlfs ships no types
-    """adlfs that takes every name literally."""
+    """adlfs that takes every name literally, and the environment's connection string never.
+
+    It would win over the account that the configuration names. `environment` makes options of it.
+    """
+
+    @property
+    def connection_string(self) -> None:
+        """Return None, whatever adlfs found in the environment."""
+
+    @connection_string.setter
+    def connection_string(self, value: str | None) -> None:
+        pass
 
 
 class _Transport(AioHttpTransport):  # type: ignore[misc]  # its module has no types

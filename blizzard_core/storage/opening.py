@@ -19,6 +19,13 @@ from weakref import WeakValueDictionary
 
 from blizzard_core.errors import AccessDenied, StorageError
 from blizzard_core.redact import redacted
+from blizzard_core.storage.environment import (
+    AZURE_SCHEMES,
+    GCS_SCHEMES,
+    S3_SCHEMES,
+    completed,
+    is_emulator,
+)
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.objects import FileSystem, ObjectStorage, Patience, bucket_root
 from blizzard_core.storage.protocol import Storage, StorageOptions
@@ -51,14 +58,11 @@ def _frozen(value: Any) -> Any:
     return value
 
 
-_S3 = frozenset({"s3", "s3a", "s3n"})
-_GCS = frozenset({"gs", "gcs"})
-_AZURE = frozenset({"az", "abfs", "abfss"})
-SCHEMES = frozenset({"", "file", "memory"}) | _S3 | _GCS | _AZURE
+SCHEMES = frozenset({"", "file", "memory"}) | S3_SCHEMES | GCS_SCHEMES | AZURE_SCHEMES
 
 # Option name -> path inside the fsspec constructor's arguments.
 _NAMES: dict[frozenset[str], dict[str, tuple[str, ...]]] = {
-    _S3: {
+    S3_SCHEMES: {
         "AWS_ACCESS_KEY_ID": ("key",),
         "AWS_SECRET_ACCESS_KEY": ("secret",),
         "AWS_SESSION_TOKEN": ("token",),
@@ -71,7 +75,7 @@ _NAMES: dict[frozenset[str], dict[str, tuple[str, ...]]] = {
         "AWS_CONDITIONAL_PUT": (),
         "AWS_S3_ALLOW_UNSAFE_RENAME": (),
     },
-    _GCS: {
+    GCS_SCHEMES: {
         "GOOGLE_SERVICE_ACCOUNT": ("token",),
         "GOOGLE_SERVICE_ACCOUNT_PATH": ("token",),
         "GOOGLE_APPLICATION_CREDENTIALS": ("token",),
@@ -79,7 +83,7 @@ _NAMES: dict[frozenset[str], dict[str, tuple[str, ...]]] = {
         # "true" means no credentials: see fsspec_arguments.
         "GOOGLE_SKIP_SIGNATURE": (),
     },
-    _AZURE: {
+    AZURE_SCHEMES: {
         "AZURE_STORAGE_ACCOUNT_NAME": ("account_name",),
         "AZURE_STORAGE_ACCOUNT_KEY": ("account_key",),
         "AZURE_STORAGE_SAS_TOKEN": ("sas_token",),
@@ -91,10 +95,6 @@ _NAMES: dict[frozenset[str], dict[str, tuple[str, ...]]] = {
         "AZURE_ALLOW_HTTP": (),
     },
 }
-# Where delta-rs looks for an Azure emulator, the endpoint's account left out: in the environment
-# alone, and at this address if it is not set.
-_EMULATOR_URL = "AZURITE_BLOB_STORAGE_URL"
-_EMULATOR_DEFAULT = "http://127.0.0.1:10000"
 # By scheme: the option with the endpoint, and the one that tells delta-rs that http is meant.
 _ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP")} | dict.fromkeys(
     ("az", "abfs", "abfss"), ("AZURE_STORAGE_ENDPOINT", "AZURE_ALLOW_HTTP")
@@ -119,8 +119,8 @@ def normalize_uri(uri: str) -> str:
         # POSIX leaves open what two slashes at the beginning mean, and Python keeps them.
         return f"/{os.path.normpath(Path(path).absolute()).lstrip('/')}"
     parts = urlsplit(uri)
-    host = parts.netloc.rpartition("@")[2] if scheme not in _AZURE else parts.netloc
-    name = "s3" if scheme in _S3 else "gs" if scheme in _GCS else scheme
+    host = parts.netloc.rpartition("@")[2] if scheme not in AZURE_SCHEMES else parts.netloc
+    name = "s3" if scheme in S3_SCHEMES else "gs" if scheme in GCS_SCHEMES else scheme
     path = "/".join(_resolved(parts.path)[0])
     return f"{name}://{host}/{path}" if path else f"{name}://{host}"
 
@@ -130,7 +130,7 @@ def is_same_place(one: str, other: str) -> bool:
 
     An Azure account that only one of them names may stand in the options of the other.
     """
-    if scheme_of(one) not in _AZURE or scheme_of(other) not in _AZURE:
+    if scheme_of(one) not in AZURE_SCHEMES or scheme_of(other) not in AZURE_SCHEMES:
         return normalize_uri(one) == normalize_uri(other)
     roots = {azure_root(bucket_root(normalize_uri(uri))) for uri in (one, other)}
     accounts = {azure_account(uri) for uri in (one, other)} - {None}
@@ -250,14 +250,15 @@ def open_storage(uri: str, options: StorageOptions, patience: Patience | None = 
     if scheme in {"", "file"}:
         return LocalStorage(place)
     patience = patience or Patience()
+    options = _with_environment(uri, options, os.environ)
     arguments = fsspec_arguments(uri, options)
     root = bucket_root(place)
-    if scheme in _S3:
+    if scheme in S3_SCHEMES:
         from blizzard_core.storage import s3 as store_s3  # noqa: PLC0415  # see above
 
         s3 = shared(partial(store_s3.make_file_system, patience, **arguments))
         return store_s3.S3Storage(s3, root, place)
-    if scheme in _GCS:
+    if scheme in GCS_SCHEMES:
         from blizzard_core.storage import gcs as store_gcs  # noqa: PLC0415  # see above
 
         _check_key_file(place, arguments.get("token"))
@@ -269,7 +270,7 @@ def open_storage(uri: str, options: StorageOptions, patience: Patience | None = 
                 " key file of a service account in GOOGLE_SERVICE_ACCOUNT"
             ) from None
         return store_gcs.GCSStorage(gcs, root, place)
-    if scheme in _AZURE:
+    if scheme in AZURE_SCHEMES:
         try:
             from blizzard_core.storage import azure as store_azure  # noqa: PLC0415  # an extra
 
@@ -317,7 +318,7 @@ def azure_root(root: str) -> str:
 def azure_account(uri: str) -> str | None:
     """Return the account in an Azure URI (``abfss://container@account.dfs…``), if any."""
     host = urlsplit(uri).netloc
-    if scheme_of(uri) not in _AZURE or "@" not in host:
+    if scheme_of(uri) not in AZURE_SCHEMES or "@" not in host:
         return None
     return host.rpartition("@")[2].partition(".")[0] or None
 
@@ -337,29 +338,32 @@ def delta_options(
     """Return the options as delta-rs needs them.
 
     delta-rs rejects an ``http://`` endpoint without an explicit option; the endpoint's own scheme
-    is explicit enough here. It must also know that an Azure endpoint is an emulator. Azurite before
-    3.37 accepts ``startFrom`` in a listing and ignores it, which breaks the third commit of a
-    table; delta-rs then lists without it.
+    is explicit enough here. With an endpoint it reads no AWS profile unless an option says so. It
+    must also know that an Azure endpoint is an emulator. Azurite before 3.37 accepts ``startFrom``
+    in a listing and ignores it, which breaks the third commit of a table; delta-rs then lists
+    without it.
     """
-    found = {name.upper(): value for name, value in options.items()}
+    found = _with_environment(uri, options, environment)
     names = _ENDPOINTS.get(scheme_of(uri))
     if names is not None:
-        endpoint = found.get(names[0]) or environment.get(names[0], "")
+        endpoint = found.get(names[0], "")
         if endpoint.startswith("http://"):
             found.setdefault(names[1], "true")
-        if scheme_of(uri) in _AZURE and _is_emulator(endpoint, environment):
+        if scheme_of(uri) in AZURE_SCHEMES and is_emulator(endpoint, environment):
             found["AZURE_STORAGE_USE_EMULATOR"] = "true"
+        if scheme_of(uri) in S3_SCHEMES and endpoint and not _has_aws_key(found, environment):
+            found["AWS_FORCE_CREDENTIAL_LOAD"] = "true"
     return found
 
 
-def _is_emulator(endpoint: str, environment: Mapping[str, str]) -> bool:
-    """Return whether this endpoint is the emulator that delta-rs would take.
+def _with_environment(
+    uri: str, options: StorageOptions, environment: Mapping[str, str]
+) -> dict[str, str]:
+    account = azure_account(uri)
+    named = {} if account is None else {"AZURE_STORAGE_ACCOUNT_NAME": account}
+    given = {name.upper(): value for name, value in options.items()}
+    return completed(scheme_of(uri), {**named, **given}, environment)
 
-    An emulator's has the account in its path (``http://127.0.0.1:10000/devstoreaccount1``).
-    """
-    address = environment.get(_EMULATOR_URL) or _EMULATOR_DEFAULT
-    return _address(endpoint.rstrip("/").rpartition("/")[0]) == _address(address)
 
-
-def _address(url: str) -> str:
-    return url.rstrip("/").lower().replace("://localhost:", "://127.0.0.1:")
+def _has_aws_key(options: StorageOptions, environment: Mapping[str, str]) -> bool:
+    return bool(options.get("AWS_ACCESS_KEY_ID") or environment.get("AWS_ACCESS_KEY_ID"))

@@ -25,6 +25,12 @@ from blizzard_core.settings.schema import FieldSettings, TypeSettings
 from blizzard_core.settings.sources import FileUnits, SourceRangeSettings
 from blizzard_core.settings.tables import PartitionColumn
 from blizzard_core.settings.units import UnitSettings
+from blizzard_core.storage.environment import (
+    AZURE_SCHEMES,
+    GCS_SCHEMES,
+    S3_SCHEMES,
+    VARIABLES,
+)
 from tests.support.scenario import ROOT
 
 TESTS = ROOT / "tests"
@@ -173,6 +179,18 @@ def test_every_row_of_the_threat_model_names_a_test() -> None:
         assert found, row
         for file, name in found:
             assert name in defined_in(file), f"{file}::{name}"
+
+
+# --- object stores ---------------------------------------------------------------------------
+
+
+def test_the_page_of_stores_has_each_variable_in_its_row() -> None:
+    text = (ROOT / "docs/reference/object-stores.md").read_text("utf-8")
+    rows = re.findall(r"^\| (S3|GCS|Azure): .*", text, re.MULTILINE)
+    assert len(rows) == 6
+    for store, schemes in (("S3", S3_SCHEMES), ("GCS", GCS_SCHEMES), ("Azure", AZURE_SCHEMES)):
+        found = re.findall(rf"^\| {store}: (.*)", text, re.MULTILINE)
+        assert set(re.findall(r"`([A-Z][A-Z0-9_]+)`", " ".join(found))) == set(VARIABLES[schemes])
 
 
 # --- limits ---------------------------------------------------------------------------------

@@ -15,7 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from types import FrameType, TracebackType
-from typing import NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 # A shell's exit code for a process that SIGINT has ended.
 INTERRUPTED = 128 + signal.SIGINT
@@ -114,6 +117,7 @@ def started() -> None:
     `stop_on_signals` take over.
     """
     sys.excepthook = _report_uncaught
+    sys.unraisablehook = _report_unraisable
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     _opened_streams()
 
@@ -123,6 +127,16 @@ def _report_uncaught(
 ) -> None:
     if not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
+
+
+def _report_unraisable(found: UnraisableHookArgs) -> None:
+    """End the process if Ctrl-C struck a destructor; Python would report it and go on.
+
+    Imports run many callbacks of weak references, so this is likely in the first second.
+    """
+    if isinstance(found.exc_value, KeyboardInterrupt):
+        _end_at_once()
+    sys.__unraisablehook__(found)
 
 
 def _opened_streams() -> None:

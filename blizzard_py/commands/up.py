@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import click
 
 from blizzard_core.cli import LOG_LEVELS, GuidedCommand, command, config_argument
 from blizzard_core.errors import ConfigError
+from blizzard_core.signals import INTERRUPTED
 
 if TYPE_CHECKING:
     from blizzard_core.settings.document import MetricsSettings
@@ -30,6 +32,10 @@ _KILL_SECS = 60.0
 _CHECK_SECS = 0.2
 # The code of a child that SIGTERM ended before it could handle it.
 _STOPPED = 128 + signal.SIGTERM
+# The code of a child that SIGKILL ended.
+_KILLED = 128 + signal.SIGKILL
+# How many presses of Ctrl-C end the children at once.
+_ENDING_INTERRUPTS = 2
 # Of prctl(2) on Linux: the signal that a child gets when its parent dies.
 _PDEATHSIG = 1
 
@@ -58,6 +64,10 @@ def up(config: Path, log_level: str) -> int:
     from blizzard_py.app.configuration import load_config
 
     loaded = load_config(config)
+    if not loaded.pipelines:
+        raise ConfigError(
+            str(config), ["has no `pipelines`, so Blizzard has no work; run `penguin run` alone"]
+        )
     addresses = page_addresses(loaded.metrics)
     for name, address in addresses.items():
         click.echo(f"{name}: http://{address}/")
@@ -84,8 +94,8 @@ def page_addresses(metrics: MetricsSettings | None) -> dict[str, str]:
 def supervise(commands: Mapping[str, Sequence[str]], kill_secs: float) -> int:
     """Run these processes until a signal comes or one of them ends. Return the exit code.
 
-    SIGTERM and SIGINT are passed on as SIGTERM, which finishes what runs. A terminal's Ctrl-C
-    reaches the children anyway, and a second one ends them at once. Whoever is still there after
+    SIGTERM and SIGINT are passed on as SIGTERM, which finishes what runs. A second SIGINT ends the
+    children at once, also where only this process gets it. Whoever is still there after
     ``kill_secs`` is killed: the next start repeats its work.
     """
     signals: list[int] = []
@@ -100,12 +110,16 @@ def supervise(commands: Mapping[str, Sequence[str]], kill_secs: float) -> int:
         while not signals and not (ended := _ended(children)):
             time.sleep(_CHECK_SECS)
         if not signals:
-            codes = ", ".join(f"{name} ended with exit code {code}" for name, code in ended.items())
-            click.echo(f"{codes}; stopping both", err=True)
+            ends = ", ".join(f"{name} {_end_text(code)}" for name, code in ended.items())
+            click.echo(f"{ends}; stopping both", err=True)
         for child in children.values():
             child.terminate()
         deadline = time.monotonic() + kill_secs
-        while len(_ended(children)) < len(children) and time.monotonic() < deadline:
+        while (
+            len(_ended(children)) < len(children)
+            and time.monotonic() < deadline
+            and signals.count(signal.SIGINT) < _ENDING_INTERRUPTS
+        ):
             time.sleep(_CHECK_SECS)
     finally:
         for child in children.values():
@@ -113,8 +127,17 @@ def supervise(commands: Mapping[str, Sequence[str]], kill_secs: float) -> int:
             child.wait()
         for number, handler in previous.items():
             signal.signal(number, handler)
+    if signals.count(signal.SIGINT) >= _ENDING_INTERRUPTS:
+        return INTERRUPTED
     codes_by_age = [*({} if signals else ended).values(), *_ended(children).values()]
     return next((code for code in codes_by_age if code not in (0, _STOPPED)), 0)
+
+
+def _end_text(code: int) -> str:
+    """Return how a child ended, and what a person should look for."""
+    if code == _KILLED:
+        return f"was killed (exit code {code}), by hand or for lack of memory: see `dmesg`"
+    return f"ended with exit code {code}"
 
 
 def _ended(children: Mapping[str, subprocess.Popen[bytes]]) -> dict[str, int]:
@@ -126,12 +149,18 @@ def _ended(children: Mapping[str, subprocess.Popen[bytes]]) -> dict[str, int]:
 
 
 def _start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start a child that is told to stop when this process dies, even by SIGKILL (on Linux)."""
-    libc = ctypes.CDLL(None)
+    """Start a child that is told to stop when this process dies, even by SIGKILL (on Linux).
+
+    Until it handles Ctrl-C itself it ignores it: SIGTERM from here ends it during its imports.
+    """
+    libc, parent = ctypes.CDLL(None), os.getpid()
 
     def follow_parent() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         with suppress(AttributeError):
             libc.prctl(_PDEATHSIG, signal.SIGTERM)
+            if os.getppid() != parent:  # it died before it was followed
+                os._exit(_STOPPED)
 
     # This process has one thread, so a function may run between fork and exec.
     return subprocess.Popen(arguments, stdin=subprocess.DEVNULL, preexec_fn=follow_parent)  # noqa: PLW1509, S603  # see above; our own module, and no shell

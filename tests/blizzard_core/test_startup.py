@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from blizzard_core.signals import INTERRUPTED
+
 # What a start finds: closed streams, and a file that would take their place.
 STARTED = """
 import os, sys
@@ -48,3 +50,18 @@ def test_a_closed_stream_is_no_file_of_ours(tmp_path: Path) -> None:
     done = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command], check=False)
     assert done.returncode == 7
     assert place.read_bytes() == b""
+
+
+def test_ctrl_c_in_a_destructor_ends_the_process() -> None:
+    code = """
+from blizzard_core.signals import started
+import signal
+started()
+class Fragile:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+Fragile()
+print("went on")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, "", "")

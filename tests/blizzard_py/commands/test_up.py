@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from blizzard_core.settings.document import MetricsSettings
+from blizzard_core.signals import INTERRUPTED
 from blizzard_py.__main__ import main
 from blizzard_py.commands.up import page_addresses, supervise
 from tests.support.own_process import free_port
@@ -91,7 +92,7 @@ def test_the_death_of_one_daemon_stops_the_other(scenario: Scenario) -> None:
         os.kill(penguin, signal.SIGKILL)
         _, log = process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGKILL
-    assert "penguin ended with exit code 137; stopping both" in log
+    assert "penguin was killed (exit code 137), by hand or for lack of memory: see `dmesg`" in log
     assert '"event": "stopped"' in log  # Blizzard, in order
     assert states(scenario) == ["stopped", "stopped"]
 
@@ -111,6 +112,35 @@ def test_a_wrong_configuration_starts_nothing(scenario: Scenario) -> None:
     assert done.exit_code == 2
     assert "table_uri" in done.stderr
     assert done.stdout == ""
+
+
+def test_a_configuration_without_pipelines_starts_nothing(scenario: Scenario) -> None:
+    table = scenario.document["pipelines"]["events"]["sink"]["table_uri"]
+    scenario.config.write_text(f"tables: {{events: {{table_uri: {table}}}}}")
+    done = CliRunner().invoke(main, ["up", str(scenario.config)])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "run `penguin run` alone" in done.stderr
+
+
+def test_the_second_interrupt_kills_children_that_hang() -> None:
+    code = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True:
+    os.kill(os.getppid(), signal.SIGINT)
+    time.sleep(0.05)
+"""
+    assert supervise({"deaf": [sys.executable, "-c", code]}, 600.0) == INTERRUPTED
+
+
+def test_a_child_ignores_ctrl_c_until_it_handles_it() -> None:
+    code = """
+import os, signal, time
+os.kill(os.getpid(), signal.SIGINT)
+os.kill(os.getppid(), signal.SIGTERM)
+time.sleep(600)
+"""
+    assert supervise({"importing": [sys.executable, "-c", code]}, 600.0) == 0
 
 
 def test_a_child_that_ignores_sigterm_is_killed() -> None:

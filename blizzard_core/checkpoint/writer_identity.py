@@ -7,7 +7,6 @@ guess.
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import socket
@@ -62,6 +61,9 @@ class Writer:
         )
 
 
+# This process, and before a fork its parent.
+_PROCESSES: dict[int, Process] = {}
+
 # Asked before a file is taken over from somebody else; raises `FencedError` to leave it.
 TakeoverPolicy = Callable[[Writer], None]
 
@@ -94,14 +96,14 @@ def refuse_if_running(*, person: bool) -> TakeoverPolicy:
 
 
 def this_process() -> Process:
-    """Return the running process. Its host is the pod on Kubernetes."""
-    return _process(os.getpid())
-
-
-@functools.cache
-def _process(pid: int) -> Process:
-    """Return the process; cached per pid, since its start time must not vary."""
-    return Process(socket.gethostname(), pid, _started(), process_key(pid))
+    """Return the running process, always the same value. Its host is the pod on Kubernetes."""
+    pid = os.getpid()
+    found = _PROCESSES.get(pid)
+    if found is None:
+        # The start is measured anew each time; of threads that do so together one value stays.
+        new = Process(socket.gethostname(), pid, _started(), process_key(pid))
+        found = _PROCESSES.setdefault(pid, new)
+    return found
 
 
 def is_running(writer: Writer, proc: Path = _PROC) -> bool | None:

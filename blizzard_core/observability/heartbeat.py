@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal
 
 from blizzard_core.checkpoint.decode import decode_document
@@ -23,6 +24,7 @@ from blizzard_core.handover.groups import COMMITTERS_FOLDER
 from blizzard_core.json_text import json_value
 from blizzard_core.log import get_logger
 from blizzard_core.observability.activity import Activity
+from blizzard_core.observability.health import silence
 from blizzard_core.observability.peer_state import moment_of, number_of, text_of
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.threads import ThreadPool
@@ -42,7 +44,8 @@ LifeState = Literal["running", "stopped", "silent", "unknown"]
 class Life:
     """The last heartbeat at ``at`` (epoch seconds), and the state that it shows.
 
-    ``stopped``: the daemon ended. ``silent``: it is on another machine, and no beat came in time.
+    ``stopped``: the daemon ended. ``silent``: it is on another machine, and no beat came in time,
+    or one from the future, which a clock that was set back left behind.
     ``unknown``: no daemon has run here, only ``--once``.
     """
 
@@ -102,12 +105,13 @@ def heartbeats(
 ) -> Iterator[None]:
     """Write heartbeats while the block runs; mark them at its end.
 
-    A target's first beat follows its first poll: until then another daemon may own it. A run with
-    ``once`` writes none, and deletes the mark of a daemon that ended before.
+    A target's first beat follows its first poll: until then another daemon may own it. A target
+    that gives no sign of life has no beats. A run with ``once`` writes none, and deletes the beat
+    of a daemon that is down.
     """
     if once:
         yield
-        _each(_delete_mark, targets)
+        _each(partial(_delete_if_down, now=clock()), targets)
         return
     stop = threading.Event()
     beats = _Beats(targets, clock)
@@ -145,6 +149,8 @@ class _Beats:
             return False
         if pulse.phase == "ended":
             return True
+        if silence(pulse, self._clock()):
+            return False
         last = self._last.get(name)
         # A clock that was set back must not stop the beats.
         return last is None or not 0 <= self._clock() - last < BEAT_SECS
@@ -156,7 +162,9 @@ class _Beats:
             self._mark_ended(target)
             return
         self._last[name] = self._clock()
-        _put(target, self._clock(), ended=False)
+        found = _read(target.storage, target.path)
+        if found is None or not _is_running_beside(found):
+            _put(target, self._clock(), ended=False)
 
     def _mark_ended(self, target: Beating) -> None:
         # Another daemon may have taken the target over.
@@ -184,8 +192,16 @@ def _state_of(found: _Beat, age: float) -> LifeState:
         return "stopped"
     runs = found.process == this_process() or is_running(Writer("", 0, found.process))
     if runs is None:
-        return "silent" if age > SILENT_SECS else "running"
+        return "silent" if abs(age) > SILENT_SECS else "running"
     return "running" if runs else "stopped"
+
+
+def _is_running_beside(found: _Beat) -> bool:
+    """Return whether a beat is of another process of this machine that runs.
+
+    Two committers of a table may run at once; the one that ends must not hide the other.
+    """
+    return not found.ended and is_running(Writer("", 0, found.process)) is True
 
 
 def _read(storage: Storage, path: str) -> _Beat | None:
@@ -202,9 +218,8 @@ def _put(target: Beating, now: float, *, ended: bool) -> None:
     target.storage.put_atomic(target.path, json.dumps(asdict(beat)).encode())
 
 
-def _delete_mark(target: Beating) -> None:
-    found = _read(target.storage, target.path)
-    if found is not None and found.ended:
+def _delete_if_down(target: Beating, now: float) -> None:
+    if read_life(target.storage, target.path, now).is_down:
         target.storage.delete(target.path)
 
 

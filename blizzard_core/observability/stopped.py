@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Literal
 
-from blizzard_core.observability.heartbeat import Life, most_alive
+from blizzard_core.observability.heartbeat import SILENT_SECS, Life, most_alive
 from blizzard_core.observability.notices import Notice
 from blizzard_core.observability.uncommitted import Committed, Uncommitted
 from blizzard_core.text import counted, plain_span
@@ -97,9 +97,11 @@ def _notice(program: str, text: str) -> Notice:
 def uncommitted_text(waiting: Uncommitted, now: float) -> str:
     """Return what waits for its commit, and for how long."""
     more = "" if waiting.complete else "at least "
-    files, rows = counted(waiting.files or 0, "file"), counted(waiting.rows, "row")
+    what = f"{counted(waiting.files or 0, 'file')}, {counted(waiting.rows, 'row')}"
+    if not waiting.files and waiting.batches:
+        what = counted(waiting.batches, "replacement group")
     since = "" if waiting.oldest is None else f" for {plain_span(now - waiting.oldest)}"
-    return f"{more}{files}, {rows} published and not committed{since}"
+    return f"{more}{what} published and not committed{since}"
 
 
 def _life(daemon: str, life: Life, now: float) -> str:
@@ -111,4 +113,8 @@ def _life(daemon: str, life: Life, now: float) -> str:
 
 
 def _ago(moment: float | None, now: float) -> str:
-    return "at an unknown time" if moment is None else f"{plain_span(now - moment)} ago"
+    if moment is None:
+        return "at an unknown time"
+    if moment - now > SILENT_SECS:
+        return f"{plain_span(moment - now)} in the future: a clock was set back"
+    return f"{plain_span(now - moment)} ago"

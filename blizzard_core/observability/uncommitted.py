@@ -8,9 +8,8 @@ known. The cost depends on what waits, not on what is stored.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
 from typing import Any
 
 from blizzard_core.errors import StateError
@@ -31,8 +30,11 @@ from blizzard_core.threads import ThreadPool
 
 # The key of a committer's chores for the last poll whose files are all settled.
 POLL_CHORE = "poll"
-# How many batches of a source are read; more are only counted.
+# How many batches of a source are read: of more a sample.
 READ_AT_MOST = 256
+# A committer's clock is the store's; this machine's may differ. A poll later than this is of a
+# clock that was set back since.
+_CLOCK_SLACK_SECS = 900.0
 # A batch is named so long before its journal is written at most.
 _LONGEST_BATCH_SECS = 86_400.0
 _CONCURRENCY = 8
@@ -115,7 +117,7 @@ def read_committed(storage: Storage, now: float) -> Committed:
                 groups[source] = max(number, groups.get(source, 0))
         chores = document.get("chores")
         polled = moment_of(chores.get(POLL_CHORE)) if isinstance(chores, dict) else None
-        settled += [] if polled is None else [polled]
+        settled += [] if polled is None or polled > now + _CLOCK_SLACK_SECS else [polled]
     if not states and not any(commit.ours for commit in CommitTail(storage).look()):
         settled.append(0.0)  # no committer has ever committed here
     known = (number_of(summarize_state(each)["version"]) for each in documents)
@@ -149,15 +151,18 @@ def waiting_of(
             newest[entry.path.removesuffix(".json").partition("~")[0]] = entry
     found = Uncommitted(complete=len(newest) <= READ_AT_MOST)
 
-    def read(entry: Entry) -> PublishedBatch | None:
+    def read(entry: Entry) -> PublishedBatch | StateError | None:
         try:
             return published_batch(storage, entry.path)
-        except StateError:  # damaged: `run` says so
-            return None
+        except StateError as error:
+            return error
 
-    entries = list(islice(newest.values(), READ_AT_MOST))
+    entries = _sample([*newest.values()])
     with ThreadPool(_CONCURRENCY) as pool:
         for entry, batch in zip(entries, pool.map(read, entries), strict=True):
+            if isinstance(batch, StateError):  # damaged: `run` says so
+                found = found.plus(Uncommitted(complete=False))
+                continue
             outputs = () if batch is None or batch.group is not None else batch.outputs
             rows = [
                 output.rows
@@ -168,6 +173,16 @@ def waiting_of(
             if rows:
                 found = found.plus(Uncommitted(len(rows), sum(rows), 1, entry.modified))
     return found
+
+
+def _sample(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Return `READ_AT_MOST` entries from the first to the last.
+
+    A committer that stopped within a long poll has settled the first ones.
+    """
+    if len(entries) <= READ_AT_MOST:
+        return entries
+    return [entries[n * (len(entries) - 1) // (READ_AT_MOST - 1)] for n in range(READ_AT_MOST)]
 
 
 def waiting_groups(storage: Storage, source_id: str, committed: Committed) -> Uncommitted:
@@ -184,7 +199,11 @@ def waiting_groups(storage: Storage, source_id: str, committed: Committed) -> Un
         if found.batches >= READ_AT_MOST:
             return found.plus(Uncommitted(complete=False))
         for where, raw in read_each(storage, [entry.path], 1):
-            group = decode_group(raw, where, source_id, seq)
+            try:
+                group = decode_group(raw, where, source_id, seq)
+            except StateError:  # damaged: `run` says so, and nothing behind it is committed
+                found = found.plus(Uncommitted(0, 0, 1, entry.modified, complete=False))
+                continue
             rows = sum(file.rows for file in group.files)
             found = found.plus(Uncommitted(len(group.files), rows, 1, entry.modified))
     return found

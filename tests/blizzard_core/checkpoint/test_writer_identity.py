@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -11,11 +12,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
+from blizzard_core.checkpoint import writer_identity
 from blizzard_core.checkpoint.fenced_writer import FencedFile, writer_of
 from blizzard_core.checkpoint.writer_identity import (
     Process,
@@ -73,6 +76,20 @@ def test_a_process_says_when_it_began() -> None:
     told = subprocess.check_output([sys.executable, "-c", command], text=True)
     # The kernel counts hundredths of a second; clocks may be put right in between.
     assert before - 1 < float(told) < time.time() + 1
+
+
+def test_threads_see_the_same_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    both, starts = threading.Barrier(2), itertools.count()
+
+    def started() -> float:
+        both.wait(30)
+        return next(starts)
+
+    monkeypatch.setattr(writer_identity, "_PROCESSES", {})
+    monkeypatch.setattr(writer_identity, "_started", started)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(lambda _: this_process(), range(2))
+    assert one == other == this_process()
 
 
 def test_a_process_of_this_machine_is_seen_to_run_and_to_end(

@@ -6,9 +6,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from blizzard_core.checkpoint.writer_identity import process_key, this_process
 from blizzard_core.observability.activity import Activity, PollSummary
+from blizzard_core.observability.health import QUIET_SECS
 from blizzard_core.observability.heartbeat import (
     BEAT_SECS,
     SILENT_SECS,
@@ -63,6 +67,16 @@ def test_a_far_daemon_is_silent_after_two_missed_beats() -> None:
     assert read_life(sink, PATH, NOW + SILENT_SECS + 1) == Life("silent", NOW, "far", 7)
     beat(sink, ended=True)
     assert read_life(sink, PATH, NOW) == Life("stopped", NOW, "far", 7)
+
+
+def test_a_beat_from_the_future_shows_no_running_daemon() -> None:
+    sink = MemoryStorage()
+    beat(sink, at=NOW + BEAT_SECS)
+    assert read_life(sink, PATH, NOW).state == "running"  # clocks differ a little
+    beat(sink, at=NOW + 86_400)
+    problem = ingest_problem(read_life(sink, PATH, NOW), NOW)
+    assert problem is not None
+    assert "heartbeat was 24 h in the future: a clock was set back (host far" in problem.text
 
 
 def test_a_killed_daemon_of_this_machine_is_seen_at_once() -> None:
@@ -137,6 +151,34 @@ def test_the_beat_of_a_daemon_that_took_over_stays_as_it_is() -> None:
     assert read_life(sink, PATH, NOW) == Life("running", NOW, "far", 7)
 
 
+def test_a_second_committer_leaves_the_beat_of_one_that_runs() -> None:
+    sink, free, table = MemoryStorage(), MemoryStorage(), activity()
+    both = [Beating(table, sink, PATH), Beating(table, free, PATH)]
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        beat(sink, pid=other.pid, key=process_key(other.pid))
+        first = sink.objects[PATH]
+        with heartbeats(both, once=False, clock=lambda: NOW):
+            assert after(free, table.poll).wait(30)
+        assert sink.objects[PATH] == first
+        other.kill()
+    with heartbeats(both, once=False, clock=lambda: NOW):
+        assert after(sink, lambda: None).wait(30)
+    assert sink.objects[PATH] != first
+
+
+def test_a_loop_without_a_sign_of_life_has_no_beats() -> None:
+    sink, stuck, alive = MemoryStorage(), activity(), activity()
+    stuck.poll()
+    late, now = MemoryStorage(), NOW + QUIET_SECS + 1
+    with heartbeats(
+        [Beating(stuck, sink, PATH), Beating(alive, late, PATH)], once=False, clock=lambda: now
+    ):
+        alive.poll()
+        alive.expects(2 * QUIET_SECS)
+        assert after(late, lambda: None).wait(30)
+    assert not sink.objects
+
+
 def test_a_loop_that_ended_is_marked_while_others_go_on() -> None:
     sink, source = MemoryStorage(), activity()
     with heartbeats([Beating(source, sink, PATH)], once=False, clock=lambda: NOW):
@@ -145,14 +187,15 @@ def test_a_loop_that_ended_is_marked_while_others_go_on() -> None:
         assert read_life(sink, PATH, NOW).state == "stopped"
 
 
-def test_a_run_with_once_only_takes_the_mark_away() -> None:
+@pytest.mark.parametrize("down", [{"ended": True}, {"at": NOW - SILENT_SECS - 1}])
+def test_a_run_with_once_deletes_the_beat_of_a_dead_daemon(down: dict[str, Any]) -> None:
     sink, source = MemoryStorage(), activity()
     source.poll()
     beat(sink)
-    with heartbeats([Beating(source, sink, PATH)], once=True):
+    with heartbeats([Beating(source, sink, PATH)], once=True, clock=lambda: NOW):
         pass
     assert read_life(sink, PATH, NOW).state == "running"  # another daemon's
-    beat(sink, ended=True)
-    with heartbeats([Beating(source, sink, PATH)], once=True):
+    beat(sink, **down)
+    with heartbeats([Beating(source, sink, PATH)], once=True, clock=lambda: NOW):
         pass
     assert not sink.objects

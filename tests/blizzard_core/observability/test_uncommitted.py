@@ -23,6 +23,7 @@ from blizzard_core.observability.uncommitted import (
     Committed,
     Uncommitted,
     read_committed,
+    waiting_groups,
     waiting_of,
 )
 from tests.support.heartbeat_samples import heartbeat_of
@@ -106,7 +107,37 @@ def test_damaged_batches_are_left_out_and_many_are_read_in_part() -> None:
     batch(sink, 1)
     for path in list(sink.objects):
         sink.objects[path] = (b"{", NOW)
-    assert waiting(sink) == Uncommitted()
+    assert waiting(sink) == Uncommitted(complete=False)
+
+
+def test_a_committer_that_died_within_a_long_poll_is_noticed() -> None:
+    sink = MemoryStorage()
+    sink.page_keys = 1000
+    ids = [batch(sink, number) for number in range(4 * READ_AT_MOST)]
+    mirror(sink, NOW, *ids[:-5])
+    found = waiting(sink)
+    assert found.batches > 0
+    assert not found.complete
+    now = NOW + 4 * READ_AT_MOST + BEHIND_SECS + 1
+    assert commit_problem(found, read_committed(sink, now), now) is not None
+
+
+def test_a_poll_of_a_clock_that_was_set_back_is_unknown() -> None:
+    sink = MemoryStorage()
+    batch(sink, 1)
+    mirror(sink, NOW + 60)
+    assert waiting(sink).files == 0  # clocks differ a little
+    mirror(sink, NOW + 86_400)
+    assert waiting(sink).files is None
+
+
+def test_a_damaged_group_waits_and_hides_no_other_state() -> None:
+    sink = MemoryStorage()
+    sink.objects[f"_blizzard/groups/events_main/{1:020d}.json"] = (b"{", NOW)
+    found = waiting_groups(sink, "events_main", read_committed(sink, NOW))
+    assert found == Uncommitted(0, 0, 1, NOW, complete=False)
+    text = "at least 1 replacement group published and not committed for 60 s"
+    assert uncommitted_text(found, NOW + 60) == text
 
 
 def committed(life: Life = NEVER_SEEN, saved: float | None = None) -> Committed:

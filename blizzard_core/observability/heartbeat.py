@@ -163,7 +163,7 @@ class _Beats:
             return
         self._last[name] = self._clock()
         found = _read(target.storage, target.path)
-        if found is None or not _is_running_beside(found):
+        if found is None or not _is_of_running_other(found):
             _put(target, self._clock(), ended=False)
 
     def _mark_ended(self, target: Beating) -> None:
@@ -196,7 +196,7 @@ def _state_of(found: _Beat, age: float) -> LifeState:
     return "running" if runs else "stopped"
 
 
-def _is_running_beside(found: _Beat) -> bool:
+def _is_of_running_other(found: _Beat) -> bool:
     """Return whether a beat is of another process of this machine that runs.
 
     Two committers of a table may run at once; the one that ends must not hide the other.

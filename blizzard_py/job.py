@@ -41,7 +41,8 @@ class FieldSpec:
 
     ``children`` are a struct's fields, a list's one item or a map's one value.
     ``precision`` and ``scale`` count for decimals, ``unit`` for timestamps and
-    ``coerce`` (any value, as its JSON text) for strings.
+    ``coerce`` (any value, as its JSON text) for strings. ``source`` is the name in the records, if
+    it is another one.
     """
 
     name: str
@@ -52,6 +53,26 @@ class FieldSpec:
     scale: int = 0
     unit: TimeUnit = "iso"
     coerce: bool = False
+    source: str = ""
+
+    @property
+    def input_name(self) -> str:
+        """The name in the records."""
+        return self.source or self.name
+
+    @property
+    def as_read(self) -> FieldSpec:
+        """The same with the names in the records, at every level."""
+        children = as_read(self.children)
+        if not self.source and children is self.children:
+            return self
+        return replace(self, name=self.input_name, source="", children=children)
+
+
+def as_read(fields: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
+    """Return columns with the names in the records; themselves if these are the columns' names."""
+    found = tuple(spec.as_read for spec in fields)
+    return fields if all(a is b for a, b in zip(found, fields, strict=True)) else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +139,12 @@ class RowSchema:
     left_out: tuple[str, ...] = ()
     fast_path: bool = True
     of_table: bool = False
+
+    @property
+    def as_read(self) -> RowSchema:
+        """The same with the names in the records."""
+        fields = as_read(self.fields)
+        return self if fields is self.fields else replace(self, fields=fields)
 
 
 @dataclass(frozen=True, slots=True)

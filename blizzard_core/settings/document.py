@@ -239,6 +239,11 @@ class PipelineSettings(Settings):
         """The declared fields of all sources, with their types."""
         return {field.name: field.type for field in self.fields}
 
+    @property
+    def input_types(self) -> dict[str, str]:
+        """The declared fields of the pipeline by their names in the records, with their types."""
+        return {field.input_name: field.type for field in self.schema_.fields}
+
     def fields_of(self, source_name: str) -> list[FieldSettings]:
         """Return the declared fields of a source: the pipeline's, then its own."""
         own = self.sources[source_name].schema_

@@ -225,7 +225,7 @@ class HttpSourceSettings(QuerySource):
         [column] = self.watermark.columns
         kind, inner = "", fields
         for name in column.split("."):
-            found = next((field for field in inner if field.name == name), None)
+            found = next((field for field in inner if field.input_name == name), None)
             kind, inner = ("", ()) if found is None else (found.type, found.fields or ())
         if kind not in _TIME_TYPES:
             there = f"is {kind}" if kind else "is not a field of the schema"

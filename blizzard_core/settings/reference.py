@@ -313,7 +313,11 @@ def _link(model: type[BaseModel], places: Mapping[type[BaseModel], _Place]) -> s
     wider = _wider(model, places)
     if wider is None:
         return f"as `{_dotted(places[model])}`"
-    more = ", ".join(f"`{key}`" for key in wider.model_fields if key not in model.model_fields)
+    more = ", ".join(
+        f"`{field.alias or name}`"
+        for name, field in wider.model_fields.items()
+        if name not in model.model_fields
+    )
     return f"as `{_dotted(places[wider])}`, without {more}"
 
 

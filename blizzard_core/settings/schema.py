@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, model_validator
@@ -98,10 +100,51 @@ class FieldSettings(TypeSettings):
     """A column of the schema, or a field of a struct."""
 
     name: str = Field(min_length=1)
-    """Name in the records, case-sensitive."""
+    """Name of the column, and in the records without `from`; case-sensitive."""
+    from_: str | None = Field(default=None, alias="from", min_length=1, examples=["US Gross"])
+    """Name in the records, if the column has another one."""
+
+    @property
+    def input_name(self) -> str:
+        """The name in the records."""
+        return self.name if self.from_ is None else self.from_
 
 
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
+# What Delta tables cannot have in a column's name without column mapping.
+_NO_COLUMN = re.compile(r"[ ,;{}()\n\t=]")
+
+
+def column_name(name: str) -> str:
+    """Return the name of the column for a name in records.
+
+    Characters that no column can have become one ``_``, and none at the ends: ``Net (EUR)`` is
+    ``Net_EUR``. A name of a column stays as it is, and so does one of nothing but those.
+    """
+    plain = "".join(c if c.isprintable() and c not in '"\\' else " " for c in name)
+    return "_".join(_NO_COLUMN.sub(" ", plain).split()) or name
+
+
+def odd_names(fields: Iterable[FieldSettings], outer: str = "") -> Iterator[str]:
+    """Yield why a table cannot have these names, at every level."""
+    for field in fields:
+        found = _NO_COLUMN.search(field.name)
+        if found is not None:
+            plain = column_name(field.name)
+            remedy = f"write {{ name: {plain}, from: {json.dumps(field.input_name)}, … }}"
+            yield (
+                f"{outer}{field.name!r}: Delta has no column whose name holds {found[0]!r}; "
+                + (remedy if plain != field.name else "give another name, and this one as `from`")
+            )
+        yield from odd_names(_inner_fields(field), f"{outer}{field.name}.")
+
+
+def _inner_fields(of: TypeSettings) -> Iterator[FieldSettings]:
+    """Yield the fields of a struct, also of one inside a list or a map."""
+    yield from of.fields or ()
+    for inner in (of.items, of.values):
+        if inner is not None:
+            yield from _inner_fields(inner)
 
 
 def check_readable(fields: list[FieldSettings], *, by_name: bool) -> None:
@@ -111,11 +154,11 @@ def check_readable(fields: list[FieldSettings], *, by_name: bool) -> None:
     reader must know which fields have no column.
     """
     for field in fields:
-        if (by_name or _needs_conversion(field)) and _ESCAPED.search(field.name):
+        if (by_name or _needs_conversion(field)) and _ESCAPED.search(field.input_name):
             raise ValueError(
-                f"field {field.name!r}: a name with a quote, a backslash or a control character"
-                " goes neither with json, map and coerce nor with unexpected_fields: capture or"
-                " fail; rename it at the source, or leave it out"
+                f"field {field.input_name!r}: a name with a quote, a backslash or a control"
+                " character goes neither with json, map and coerce nor with unexpected_fields:"
+                " capture or fail; rename it at the source, or leave it out"
             )
         if by_name:
             check_readable(field.fields or [], by_name=True)
@@ -128,12 +171,19 @@ def _needs_conversion(of: TypeSettings) -> bool:
 
 
 def check_unique(fields: list[FieldSettings]) -> None:
-    """Raise `ValueError` for a repeated name."""
+    """Raise `ValueError` for a repeated name, of columns or in the records."""
     seen: set[str] = set()
+    read: dict[str, str] = {}
     for field in fields:
         if field.name.lower() in seen:
             raise ValueError(f"field {field.name!r} is given twice or differs only in case")
         seen.add(field.name.lower())
+        other = read.setdefault(field.input_name, field.name)
+        if other != field.name:
+            raise ValueError(
+                f"fields {other!r} and {field.name!r} are both filled from {field.input_name!r};"
+                " leave one of them out, or give it another `from`"
+            )
 
 
 # Shown in the example configuration.

@@ -107,7 +107,8 @@ def _decode(found: _Beginning, opened: SourceFile, settings: IngestSettings) -> 
 
 
 def _content(found: _Beginning, settings: IngestSettings, problem: str | None) -> Content:
-    fields = {spec.name: spec for spec in settings.schema.fields}
+    read = settings.schema.as_read.fields
+    fields = {spec.name: spec for spec in read}
     columns = missing = unexpected = None
     if found.columns:
         columns = tuple(
@@ -115,9 +116,7 @@ def _content(found: _Beginning, settings: IngestSettings, problem: str | None) -
         )
         missing = tuple(name for name in fields if name not in found.columns)
         kinds = {name: kind or pa.null() for name, kind in found.columns.items()}
-        unexpected = tuple(
-            sorted(first(map(shown_name, unexpected_names(kinds, settings.schema.fields))))
-        )
+        unexpected = tuple(sorted(first(map(shown_name, unexpected_names(kinds, read)))))
     return Content(
         settings.format.type,
         found.codecs,

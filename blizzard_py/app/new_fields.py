@@ -15,7 +15,7 @@ from blizzard_py.explain import Explanation
 from blizzard_py.formats.ndjson.extract import SchemaNames
 from blizzard_py.formats.ndjson.unexpected import names_in
 from blizzard_py.ingest.inferred_schema import StoredSchema
-from blizzard_py.job import FieldSpec
+from blizzard_py.job import FieldSpec, as_read
 from blizzard_py.schema.difference import Difference, difference
 from blizzard_py.schema.field_specs import field_document
 from blizzard_py.sources.context import SourceContext
@@ -93,9 +93,10 @@ def with_untaken(config: Config, parts: SourceContext, found: Explanation) -> Ex
     except StorageError:  # it was there a moment ago; what became of it is known all the same
         return found
     done = found.batch.started_ts if found.batch is not None else None
-    later = {name for name, at in (stored.added if stored else {}).items() if done and at > done}
-    then = [spec for spec in columns if spec.name not in later]
-    names = sorted(names_in(lines, SchemaNames.of(then)))
+    since = stored.added if stored and done else {}
+    later = {spec.input_name for spec in columns if since.get(spec.name, 0) > (done or 0)}
+    then = tuple(spec for spec in columns if spec.input_name not in later)
+    names = sorted(names_in(lines, SchemaNames.of(as_read(then))))
     return replace(
         found,
         untaken=tuple(name for name in names if name not in later),
@@ -139,9 +140,19 @@ def _diff_of(config: Config, name: str) -> dict[str, Any] | None:
     if not records.records or not known:  # of nothing nothing is missing
         found = Difference()
     lowered = {spec.name.lower(): spec.name for spec in columns}
-    odd = {path: lowered[path.lower()] for path in found.new if path.lower() in lowered}
+    odd = {
+        path: other
+        for path, spec in found.new.items()
+        if path == spec.input_name
+        and (other := lowered.get(path.lower()) or lowered.get(spec.name.lower()))
+    }
     new = {path: spec for path, spec in found.new.items() if path not in odd}
-    unusable = {name: f"differs only in case from {other!r}" for name, other in odd.items()}
+    unusable = {
+        name: f"differs only in case from {other!r}"
+        if other.lower() == name.lower() != other
+        else f"its column would be {other!r}, which is filled from another field"
+        for name, other in odd.items()
+    }
     table = _table(config, name, parts, columns) if known else {}
     return {
         "source": parts.name,

@@ -74,7 +74,8 @@ def _problems(
             )
     if not kind.has_fixed_columns:
         return  # a record may lack any field
-    missing = [field.name for field in pipeline.schema_.fields if field.name not in there]
+    declared = [field.input_name for field in pipeline.schema_.fields]
+    missing = [name for name in declared if name not in there]
     for name in missing:
         yield f"table: has no column {name!r}, which schema.fields declares; there are: {known}"
 

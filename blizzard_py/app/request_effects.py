@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections.abc import Callable, Container, Mapping
+from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from blizzard_py.connections.query_spec import Units
 from blizzard_py.edits import unit_edits
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.ingest.request_acceptance import Applied, RequestEffects, RequestRefused
-from blizzard_py.job import IngestSettings
+from blizzard_py.job import FieldSpec, IngestSettings
 from blizzard_py.requests.document import Request
 from blizzard_py.slices.compare import shown
 from blizzard_py.slices.units.state import key_parts
@@ -96,7 +97,7 @@ def _settings_of_rows(ingest: IngestSettings) -> dict[str, Any]:
     Requests carry the digest, so neither the names nor the form of the values may change.
     """
     return {
-        "fields": ingest.schema.fields,
+        "fields": [_field(spec) for spec in ingest.schema.fields],
         "unexpected_fields": ingest.schema.unexpected_fields,
         "metadata_columns": ingest.added_columns.metadata,
         "deduplicate_by": ingest.sql.deduplicate_by,
@@ -106,6 +107,13 @@ def _settings_of_rows(ingest: IngestSettings) -> dict[str, Any]:
         "partition_template": ingest.layout.partition_template,
         "partition_rules": ingest.layout.partition_rules,
     }
+
+
+def _field(spec: FieldSpec) -> dict[str, Any]:
+    """Return a column; its name in the records only if it is another one."""
+    found = {each.name: getattr(spec, each.name) for each in fields(spec)}
+    found["children"] = [_field(child) for child in spec.children]
+    return found if spec.source else {k: v for k, v in found.items() if k != "source"}
 
 
 def _mark_units(

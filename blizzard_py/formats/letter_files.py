@@ -23,7 +23,7 @@ from blizzard_py.formats.letters.header import (
     values_of,
 )
 from blizzard_py.formats.letters.reading import parsed
-from blizzard_py.formats.names import format_of as file_format_of
+from blizzard_py.formats.names import plain_format_of
 from blizzard_py.formats.ndjson.lines import NdjsonFormat
 from blizzard_py.formats.protocol import NO_OFFSET, Decoder, Format, OpenFile
 from blizzard_py.formats.text_letters import RecordsOrLines, TextLetterFormat
@@ -50,7 +50,7 @@ class LetterFormat:
 
     @property
     def _form(self) -> TypedFormat:
-        return cast("TypedFormat", file_format_of(self.options.of))
+        return cast("TypedFormat", plain_format_of(self.options.of))
 
     def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece | RefusedRecord]:
         """Yield the rows; of a table also lines. Raises `FileFailed` for a header that is none."""

@@ -44,7 +44,17 @@ def check_format(settings: FormatSettings) -> None:
 
 
 def format_of(settings: FileFormat) -> Format:
-    """Return the format with its options. Raises `ConfigError` as `check_format` does."""
+    """Return the format with its options, whose rows have the names of columns.
+
+    Raises `ConfigError` as `check_format` does.
+    """
+    from blizzard_py.formats.input_names import RenamingFormat  # noqa: PLC0415  # it brings Arrow along
+
+    return RenamingFormat(plain_format_of(settings))
+
+
+def plain_format_of(settings: FileFormat) -> Format:
+    """Return the format itself, which takes columns by the names in the records."""
     if settings.type in _PACKAGES:
         optional_package(_PACKAGES[settings.type], settings.type)
     return cast("Format", import_module(_MODULES[settings.type]).format_of(settings))

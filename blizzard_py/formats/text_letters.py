@@ -22,7 +22,7 @@ from blizzard_py.formats.letters.header import (
     header_of,
     text_header,
 )
-from blizzard_py.formats.names import format_of as file_format_of
+from blizzard_py.formats.names import plain_format_of
 from blizzard_py.formats.ndjson.lines import NdjsonFormat
 from blizzard_py.formats.protocol import (
     NO_OFFSET,
@@ -48,7 +48,7 @@ class TextLetterFormat:
 
     @property
     def _form(self) -> Format:
-        return file_format_of(file_format_of(self.options.of).replay_settings())
+        return plain_format_of(plain_format_of(self.options.of).replay_settings())
 
     def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece | RefusedRecord]:
         """Yield the records. Raises `FileFailed` for letters of another format."""
@@ -87,7 +87,7 @@ class TextLetterFormat:
         if around is None:
             return contents_of(letters)
         records = [replace(letter, header=around) for letter in letters]
-        contents = file_format_of(self.options.of).replay_contents(records)
+        contents = plain_format_of(self.options.of).replay_contents(records)
         return [header + b"\n" + content for content in contents]
 
     def replay_settings(self) -> LetterOptions:

@@ -149,6 +149,7 @@ class InferredSchema:
             self._settings.advanced.coerce_conflicts_to_utf8,
             self._settings.advanced.infer_timestamps,
             frozenset(name.lower() for name in used_names),
+            frozenset(spec.input_name for spec in self._declared),
         )
         self._source = source
         self._sink = sink
@@ -228,7 +229,12 @@ class InferredSchema:
 
     def combine(self, stored: StoredSchema) -> tuple[FieldSpec, ...]:
         """Return declared columns, then stored ones with other names."""
-        rest = [f for f in stored.fields if f.name.lower() not in self._rules.taken]
+        rules = self._rules
+        rest = [
+            spec
+            for spec in stored.fields
+            if spec.name.lower() not in rules.taken and spec.input_name not in rules.read
+        ]
         return (*self._declared, *rest)
 
     def read_stored(self) -> StoredSchema | None:
@@ -254,7 +260,10 @@ class InferredSchema:
         """
         declared = {spec.name.lower() for spec in self._declared}
         rules = replace(
-            self._rules, coerce_conflicts=True, taken=frozenset(self._rules.taken - declared)
+            self._rules,
+            coerce_conflicts=True,
+            taken=frozenset(self._rules.taken - declared),
+            read=frozenset(),
         )
         inference = Inference(rules)
         sample = chosen(files, self._settings.advanced.sample_files)

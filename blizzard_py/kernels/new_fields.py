@@ -52,7 +52,7 @@ class NewFields:
 
     def __init__(self, schema: RowSchema) -> None:
         self._evolves = schema.evolves
-        self._columns = frozenset(spec.name for spec in schema.fields)
+        self._columns = frozenset(spec.input_name for spec in schema.fields)
         self._left_out = frozenset(schema.left_out)
         self._telling = NewKinds()
         self._found: dict[str, _Found] = {}

@@ -32,6 +32,7 @@ from blizzard_core.settings.formats import FormatSettings
 from blizzard_core.storage.protocol import Storage, join
 from blizzard_py.connections.protocol import Rows
 from blizzard_py.formats.conform import Conformer
+from blizzard_py.formats.input_names import renamed
 from blizzard_py.formats.ndjson.columns import RecordSchema
 from blizzard_py.formats.ndjson.parse import LineParser
 from blizzard_py.formats.protocol import BadRecord, LineNumbers
@@ -183,10 +184,13 @@ class _Run:
         self._letters = letters
         self._stem = join(task.staging, f"{task.index:05d}-{attempt_id}")
         self._schema = RecordSchema(schema.fields, schema.unexpected_fields)
-        self._parser = LineParser(self._schema, tolerant=True, fast=schema.fast_path)
+        read = schema.as_read
+        self._columns = () if read is schema else schema.fields
+        by_input = RecordSchema(read.fields, schema.unexpected_fields)
+        self._parser = LineParser(by_input, tolerant=True, fast=schema.fast_path)
         self._unexpected = NewFields(schema)
         self._conformer = Conformer(
-            schema.fields, rescued=schema.unexpected_fields == "capture", texts=task.texts
+            read.fields, rescued=schema.unexpected_fields == "capture", texts=task.texts
         )
         self._filter = RowFilter(task.dedup, sink)
         self._metadata = Metadata(
@@ -310,6 +314,8 @@ class _Run:
         self, table: pa.Table, rows_at: LineNumbers, numbers: LineNumbers, refused: _Refused
     ) -> None:
         """Add rows to the outputs; rows without a place are ``refused``, by index and number."""
+        if self._columns:
+            table = renamed(table, self._columns)
         rules = self._layout.partition_rules
         where: str | RowDirectories = ""
         if rules:

@@ -57,6 +57,8 @@ def reason_to_decode(settings: IngestSettings) -> str:
 def _checked_column(fields: Iterable[FieldSpec]) -> str:
     """Return a reason for a column of which each value is checked."""
     for field in fields:
+        if field.source:
+            return f"column {field.name!r} has another name in the files"
         if field.type == "json":
             return f"column {field.name!r} is json, and its texts are checked"
         required = next((child.name for child in field.children if not child.nullable), None)

@@ -7,9 +7,13 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from blizzard_core.limits import NAME_BYTES, STRUCT_FIELDS
+from blizzard_core.settings.schema import column_name
 
 # What Delta tables cannot have in a column's name without column mapping.
 _ODD_NAME = re.compile(r'[ ,;{}()\n\t="\\]')
+
+# What readers of JSON cannot search for.
+_UNREADABLE = re.compile(r'["\\]')
 
 
 def is_odd(name: str) -> bool:
@@ -17,18 +21,6 @@ def is_odd(name: str) -> bool:
     if not name or _ODD_NAME.search(name) is not None or not name.isprintable():
         return True
     return len(name.encode()) > NAME_BYTES
-
-
-def column_name(name: str) -> str:
-    """Return the name of the column for a name in a header.
-
-    Characters that no column can have become one ``_``, and none at the ends: ``Net (EUR)`` is
-    ``Net_EUR``. A name of a column stays as it is, and so does one of nothing but those.
-    """
-    if not is_odd(name):
-        return name
-    plain = "".join(c if c.isprintable() else " " for c in name)
-    return "_".join(_ODD_NAME.sub(" ", plain).split()) or name
 
 
 def column_names(names: Sequence[str], declared: Collection[str]) -> tuple[str, ...]:
@@ -42,6 +34,25 @@ def column_names(names: Sequence[str], declared: Collection[str]) -> tuple[str, 
         name if counts[other.lower()] > 1 else other
         for name, other in zip(names, found, strict=True)
     )
+
+
+def unique_columns(names: Collection[str]) -> dict[str, str]:
+    """Return the name of a column for each name in records, no two the same.
+
+    A name that a column can have stays, unless one before it differs only in case. Names that a
+    configuration cannot hold, or that are too long, are missing.
+    """
+    found: dict[str, str] = {}
+    used: set[str] = set()
+    for name in sorted(names, key=is_odd):  # otherwise in their order
+        plain = column_name(name) if is_odd(name) else name
+        column, number = plain, 2
+        while column.lower() in used:
+            column, number = f"{plain}_{number}", number + 1
+        if not is_odd(column) and name.isprintable() and not _UNREADABLE.search(name):
+            found[name] = column
+            used.add(column.lower())
+    return found
 
 
 def can_be_struct(names: Collection[str]) -> bool:

@@ -70,8 +70,8 @@ def _compare(
     nulls: Collection[str],
     found: Difference,
 ) -> None:
-    known = {spec.name: spec for spec in columns}
-    seen = {spec.name: spec for spec in records}
+    known = {spec.input_name: spec for spec in columns}
+    seen = {spec.input_name: spec for spec in records}
     found.new |= {f"{outer}{name}": spec for name, spec in seen.items() if name not in known}
     found.missing += [f"{outer}{name}" for name in known if name not in seen]
     for name, spec in known.items():
@@ -95,4 +95,4 @@ def _types(
         _types(column.children[0], records.children[0], f"{path}[]", nulls, found)
     elif column.type == "map":
         for child in records.children:
-            _types(column.children[0], child, f"{path}.{child.name}", nulls, found)
+            _types(column.children[0], child, f"{path}.{child.input_name}", nulls, found)

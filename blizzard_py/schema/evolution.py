@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from blizzard_core.errors import SchemaConflict
 from blizzard_core.limits import INFERRED_COLUMNS
+from blizzard_core.settings.schema import column_name
 from blizzard_py.job import FieldSpec, UnexpectedField
 from blizzard_py.schema.arrow_fields import field_of
 from blizzard_py.schema.file_types import united
@@ -68,15 +69,17 @@ def evolved(
     if takes.never(columns):
         return result  # because of existing columns; reported elsewhere
     names = {spec.name.lower(): spec.name for spec in columns}
-    exact = {spec.name for spec in columns}
+    exact = {spec.input_name for spec in columns}
     for each in found:
         if each.name in exact or not (each.values or any(each.types)):
             continue  # another source was first, or nothing is known of it yet
-        spec, reason = _column(each, replace(rules, taken=frozenset()), takes.kind(each.name))
-        other = names.get(each.name.lower())
+        free = replace(rules, taken=frozenset(), read=frozenset())
+        column = column_name(each.name)
+        spec, reason = _column(each, free, takes.kind(column))
+        other = names.get(column.lower())
         if other is not None:
-            reason = f"differs only in case from {other!r}; mend it at the source, or {_DECLARE}"
-        elif each.name.lower() in taken:
+            reason = _same_column(each.name, other)
+        elif column.lower() in taken:
             reason = "a partition column or one of sink.metadata_columns has this name"
         elif len(names) >= INFERRED_COLUMNS:
             reason = f"there are {INFERRED_COLUMNS:,} columns; {_DECLARE}"
@@ -134,6 +137,12 @@ def _column(
         return None, _reason(result.left_out)
     spec = result.fields[0]
     return (None if known is None else _as_known(spec, known)) or spec, ""
+
+
+def _same_column(name: str, other: str) -> str:
+    if name.lower() == other.lower() and name != other:
+        return f"differs only in case from {other!r}; mend it at the source, or {_DECLARE}"
+    return f"its column would be {other!r}, which another field fills; {_DECLARE}"
 
 
 def _reason(left_out: Mapping[str, str]) -> str:

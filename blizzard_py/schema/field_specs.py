@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 from blizzard_core.settings.schema import FieldSettings, FieldType, TypeSettings, decimal_digits
@@ -10,7 +11,8 @@ from blizzard_py.job import FieldSpec
 
 def field_spec(settings: FieldSettings) -> FieldSpec:
     """Return a column as configured."""
-    return _spec(settings.name, settings)
+    found = _spec(settings.name, settings)
+    return replace(found, source=settings.from_) if settings.from_ else found
 
 
 def _spec(name: str, settings: TypeSettings) -> FieldSpec:
@@ -18,7 +20,7 @@ def _spec(name: str, settings: TypeSettings) -> FieldSpec:
     if kind.startswith("decimal"):
         precision, scale = decimal_digits(kind)
         kind = "decimal"
-    children = [_spec(field.name, field) for field in settings.fields or ()]
+    children = [field_spec(field) for field in settings.fields or ()]
     children += [_spec("element", settings.items)] if settings.items else []
     children += [_spec("value", settings.values)] if settings.values else []
     return FieldSpec(
@@ -35,7 +37,8 @@ def _spec(name: str, settings: TypeSettings) -> FieldSpec:
 
 def field_document(spec: FieldSpec) -> dict[str, Any]:
     """Return the entry of ``schema.fields`` for a column, the inverse of `field_spec`."""
-    return {"name": spec.name, **_type_document(spec)}
+    source = {"from": spec.source} if spec.source else {}
+    return {"name": spec.name, **source, **_type_document(spec)}
 
 
 def _type_document(spec: FieldSpec) -> dict[str, Any]:

@@ -53,10 +53,11 @@ def united(left: FieldSpec, right: FieldSpec) -> FieldSpec | None:
 
 def _united_parts(left: FieldSpec, right: FieldSpec) -> FieldSpec | None:
     """Return a struct with the fields of both, or a list or map of the united items."""
-    others = {child.name: child for child in right.children}
+    others = {child.input_name: child for child in right.children}
     children: list[FieldSpec] = []
     for child in left.children:
-        found = united(child, others.pop(child.name, child))
+        other = others.pop(child.input_name, child)
+        found = united(child, replace(other, name=child.name, source=child.source))
         if found is None:
             return None
         children.append(found)

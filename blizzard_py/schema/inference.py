@@ -29,7 +29,7 @@ import datetime as dt
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from blizzard_core.errors import SchemaConflict
@@ -39,9 +39,9 @@ from blizzard_core.limits import (
     INFERRED_VALUES,
     STRUCT_FIELDS,
 )
-from blizzard_core.settings.schema import FieldType
+from blizzard_core.settings.schema import FieldType, column_name
 from blizzard_py.job import FieldSpec
-from blizzard_py.schema.column_names import can_be_struct, is_odd
+from blizzard_py.schema.column_names import unique_columns
 from blizzard_py.schema.field_specs import field_document
 from blizzard_py.schema.file_types import united
 
@@ -77,11 +77,15 @@ _TOLD = {"digits": "integer of more than 38 digits", "decimal": "integer beyond 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """``taken``: lower-case names that are columns already, declared or from the path."""
+    """``taken``: lower-case names that are columns already, declared or from the path.
+
+    ``read`` are names in the records that other columns are filled from.
+    """
 
     coerce_conflicts: bool = True
     timestamps: bool = False
     taken: frozenset[str] = frozenset()
+    read: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +190,7 @@ class Inference:
 
     def _seen(self, name: str) -> _Seen | None:
         """Return what is known of a column; None if there are too many, or it is no new one."""
-        if name.lower() in self._rules.taken:
+        if name.lower() in self._rules.taken or name in self._rules.read:
             return None
         if name in self._columns or len(self._columns) < INFERRED_COLUMNS:
             return self._columns.setdefault(name, _Seen())
@@ -202,20 +206,22 @@ class Inference:
             f"it came after {INFERRED_COLUMNS:,} others; declare what is wanted under"
             " schema.fields",
         )
-        used_names: dict[str, str] = {}
+        columns = unique_columns(self._columns)
         values = 0
         for name, seen in self._columns.items():
-            other = used_names.setdefault(name.lower(), name)
-            if other != name:
-                left_out[name] = f"differs only in case from {other!r}"
-            elif is_odd(name):
-                left_out[name] = "a column cannot have this name"
-            else:
-                found = self._column(name, seen)
-                if values + _values(found) > INFERRED_VALUES and found.children:
-                    found = _spec(name, "json")
-                values += _values(found)
-                fields.append(found)
+            column = columns.get(name, "")
+            if not column or column.lower() in self._rules.taken:
+                left_out[name] = (
+                    f"the column {column!r} has another source"
+                    if column
+                    else "a column cannot have this name"
+                )
+                continue
+            found = self._column(name, seen)
+            if values + _values(found) > INFERRED_VALUES and found.children:
+                found = _spec(name, "json")
+            values += _values(found)
+            fields.append(_named(found, column))
         nulls = frozenset(self._nulls)
         counts = self._records, self._skipped
         return Inferred(tuple(fields), left_out, *counts, nulls, self._problem)
@@ -270,14 +276,24 @@ class Inference:
         return _spec(name, "list", children=(self._field("element", seen.elements, f"{path}[]"),))
 
     def _struct(self, name: str, seen: _Seen, path: str) -> FieldSpec:
-        if not can_be_struct(seen.members.keys()):
+        names = unique_columns(seen.members)
+        alike = {column_name(member).lower() for member in seen.members}
+        if not 0 < len(seen.members) == len(names) == len(alike) <= STRUCT_FIELDS:
             return _spec(name, "json")
-        children = [self._field(n, member, f"{path}.{n}") for n, member in seen.members.items()]
+        children = [
+            _named(self._field(n, member, f"{path}.{n}"), names[n])
+            for n, member in seen.members.items()
+        ]
         return _spec(name, "struct", children=tuple(children))
 
 
 def _spec(name: str, kind: FieldType, **more: Any) -> FieldSpec:
     return FieldSpec(name, kind, nullable=True, **more)
+
+
+def _named(spec: FieldSpec, column: str) -> FieldSpec:
+    """Return a column of another name than the records' field, if it needs one."""
+    return spec if spec.name == column else replace(spec, name=column, source=spec.name)
 
 
 def _kind(value: Any) -> _Kind:

@@ -51,7 +51,7 @@ class DirectEngine:
             [
                 read_item(
                     task,
-                    lambda spec: read(reading.access, spec, job.settings.schema.fields),
+                    lambda spec: read(reading.access, spec, job.settings.schema.as_read.fields),
                     sink,
                     next(self._attempts),
                 )

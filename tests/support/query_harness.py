@@ -48,7 +48,7 @@ class KernelEngine:
         return merged(
             read_item(
                 task,
-                lambda spec: read(reading.access, spec, job.settings.schema.fields),
+                lambda spec: read(reading.access, spec, job.settings.schema.as_read.fields),
                 self.sink,
                 next(self._attempts),
             )

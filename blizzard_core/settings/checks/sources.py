@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 from blizzard_core.settings.connections import ConnectionSettings
 from blizzard_core.settings.document import Config, PipelineSettings, QuerySettings
-from blizzard_core.settings.schema import RESCUED, FieldSettings, check_readable
+from blizzard_core.settings.schema import RESCUED, FieldSettings, check_readable, odd_names
 from blizzard_core.settings.yaml_file import Key, SettingProblem
 from blizzard_core.storage.opening import normalize_uri
 
@@ -32,7 +32,7 @@ def query_problems(config: Config) -> Iterator[SettingProblem]:
                     f"there is no connection of that name; known: {known}",
                 )
             else:
-                yield from _of_connection(connection, here, source, pipeline.field_types)
+                yield from _of_connection(connection, here, source, pipeline.input_types)
 
 
 def _of_pipeline(
@@ -197,17 +197,29 @@ def _of_field(
 
 
 def _type(field: FieldSettings) -> dict[str, object]:
-    return field.model_dump(exclude={"nullable"})
+    return field.model_dump(exclude={"nullable", "from_"})
 
 
 def schema_problems(config: Config) -> Iterator[SettingProblem]:
     """Yield the problems in the order of the file."""
     for name, pipeline in config.pipelines.items():
         yield from _of_fixed_columns(pipeline, name)
+        if pipeline.transform is None:  # which may give columns other names
+            for where, fields in _all_fields(pipeline, name):
+                yield from (SettingProblem(where, text) for text in odd_names(fields))
         if pipeline.schema_.evolve == "add":
             here: Key = ("pipelines", name, "schema", "evolve")
             for text in (*_of_growing(pipeline), *_of_tables(config, pipeline)):
                 yield SettingProblem(here, text)
+
+
+def _all_fields(pipeline: PipelineSettings, name: str) -> Iterator[tuple[Key, list[FieldSettings]]]:
+    """Yield the declared fields, and those that single sources have, with their places."""
+    yield ("pipelines", name, "schema", "fields"), pipeline.schema_.fields
+    for source_name, source in pipeline.sources.items():
+        if source.schema_ is not None:
+            here = ("pipelines", name, "sources", source_name, "schema", "fields")
+            yield here, source.schema_.fields
 
 
 def _of_fixed_columns(pipeline: PipelineSettings, name: str) -> Iterator[SettingProblem]:
@@ -224,10 +236,10 @@ def _of_fixed_columns(pipeline: PipelineSettings, name: str) -> Iterator[Setting
                 f"is not needed for format: {form.type}; declare in schema.fields: {known}",
             )
         for field in pipeline.fields_of(source_name):
-            if field.type != columns.get(field.name) or field.unit != "iso":
+            if field.type != columns.get(field.input_name) or field.unit != "iso":
                 yield SettingProblem(
                     ("pipelines", name, "sources", source_name, "format"),
-                    f"field {field.name!r} of type {field.type} is no column of format:"
+                    f"field {field.input_name!r} of type {field.type} is no column of format:"
                     f" {form.type}; it has {known}. Make other columns of them by transform",
                 )
 

@@ -43,6 +43,7 @@ from blizzard_py.connections.placeholders import (
 )
 from blizzard_py.connections.protocol import ReadSelection, SourceConnection, WindowSplit
 from blizzard_py.connections.unit_comparisons import with_end_before
+from blizzard_py.job import as_read
 from blizzard_py.reading import Access, Window
 from blizzard_py.schema.field_specs import field_spec
 from blizzard_py.slices.instants import is_moving
@@ -111,7 +112,7 @@ class HttpQueries:
         self, pipeline: PipelineSettings, source: HttpSourceSettings, _driver: str
     ) -> ReadSelection:
         return ReadSelection(
-            fields=tuple(map(field_spec, pipeline.schema_.fields)),
+            fields=as_read(tuple(map(field_spec, pipeline.schema_.fields))),
             columns=tuple(source.marks.columns),
             nulls=source.marks.advanced.nulls,
         )

@@ -22,6 +22,7 @@ from blizzard_py.connections.protocol import ReadSelection, SourceConnection, Wi
 from blizzard_py.connections.sql.conditions import closed, window_where
 from blizzard_py.connections.sql.statements import plain_identifier, without_end
 from blizzard_py.connections.unit_comparisons import end_problems, with_dates, with_end_before
+from blizzard_py.job import as_read
 from blizzard_py.reading import Access, Window
 from blizzard_py.schema.field_specs import field_spec
 
@@ -66,7 +67,7 @@ class TableQueries:
             table=source.table or "",
             query=without_end(_statement(pipeline, source, source.query or ""), driver),
             filter=without_end(_statement(pipeline, source, source.filter), driver),
-            fields=tuple(map(field_spec, pipeline.schema_.fields)),
+            fields=as_read(tuple(map(field_spec, pipeline.schema_.fields))),
             columns=tuple(source.marks.columns),
             nulls=source.marks.advanced.nulls,
             zone=(source.watermark.zone if source.watermark else None) or "",
@@ -111,7 +112,7 @@ class TableQueries:
 
 def _dates_of(pipeline: PipelineSettings) -> set[str]:
     """Return the fields that are declared as dates."""
-    return {field.name for field in pipeline.schema_.fields if field.type == "date"}
+    return {field.input_name for field in pipeline.schema_.fields if field.type == "date"}
 
 
 def _statement(pipeline: PipelineSettings, source: TableSourceSettings, text: str) -> str:

@@ -17,10 +17,11 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from blizzard_core.settings.formats import CsvOptions, TextFileOptions
+from blizzard_core.settings.schema import column_name
 from blizzard_core.text import counted
 from blizzard_py.commands.starter.heads import Recognized, TextHead
 from blizzard_py.commands.starter.notation import common_form, form_of, notation_of
-from blizzard_py.schema.column_names import column_name, is_odd
+from blizzard_py.schema.column_names import is_odd
 
 _DELIMITERS = (",", ";", "\t", "|")
 # The share of records that must have the same number of fields, but for a few at the end.

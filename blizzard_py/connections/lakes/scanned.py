@@ -42,7 +42,7 @@ from blizzard_py.connections.lakes.window import RowWindow, mask
 from blizzard_py.connections.lakes.window_rows import check_unchanged
 from blizzard_py.connections.protocol import ReadSelection, Rows
 from blizzard_py.formats.letters.header import text_header
-from blizzard_py.formats.names import check_format, format_of
+from blizzard_py.formats.names import check_format, plain_format_of
 from blizzard_py.formats.protocol import BadRecord, SourceRows, TableDecoder
 from blizzard_py.formats.source_file import SourceFile
 from blizzard_py.job import FieldSpec, JobFile, RowSchema
@@ -195,7 +195,7 @@ def scan(
 
     Raises `SourceError`, or `Unavailable`.
     """
-    form = format_of(options)
+    form = plain_format_of(options)
     # The kernel says which rows lack a required value.
     schema = RowSchema(tuple(replace(each, nullable=True) for each in fields), of_table=True)
     decoder = cast("TableDecoder", form.decoder(schema, tolerant=True, fast=True))

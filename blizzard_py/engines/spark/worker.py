@@ -75,7 +75,7 @@ def run_reading(
         task = restore_secrets(tasks[number])
 
         def read(spec: Mapping[str, Any], task: ReadingTask = task) -> Iterable[Rows]:
-            return reader_of(access.driver)(access, spec, task.settings.schema.fields)
+            return reader_of(access.driver)(access, spec, task.settings.schema.as_read.fields)
 
         sink = storage_of(task.settings.sink)
         yield read_item(task, read, sink, context.taskAttemptId()).to_json()

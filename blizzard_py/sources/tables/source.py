@@ -232,7 +232,7 @@ class WindowSource(SlicedSource):
         dedup = DedupSpec()
         if not known.slices:
             dedup = windows.dedup(
-                self._query_spec, self._parts.ingest.schema.fields, known.window, seen
+                self._query_spec, self._parts.ingest.schema.as_read.fields, known.window, seen
             )
         tasks = {item_name(known.seq, task.name): task for task in known.tasks}
         items = {e.path: tasks[e.path] for e in batch.files}
@@ -299,7 +299,7 @@ class WindowSource(SlicedSource):
             self._log.warning("bound", reason=warning)
         self._bound = bound
         planned = windows.plan_window(
-            known, query_spec, self._parts.ingest.schema.fields, bound, self._clock()
+            known, query_spec, self._parts.ingest.schema.as_read.fields, bound, self._clock()
         )
         if planned is None:
             return known, 1

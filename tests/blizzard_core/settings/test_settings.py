@@ -331,6 +331,31 @@ def test_neighbours_with_a_common_beginning_are_no_conflict(tmp_path: Path) -> N
             "field 'A' is given twice or differs only in case",
         ),
         (
+            {
+                "pipelines__events__schema__fields": [
+                    {"name": "b", "type": "string"},
+                    {"name": "c", "from": "b", "type": "string"},
+                ]
+            },
+            "fields 'b' and 'c' are both filled from 'b'",
+        ),
+        (
+            {"pipelines__events__schema__fields": [{"name": "US Gross", "type": "string"}]},
+            "name holds ' '; write { name: US_Gross, from: \"US Gross\", … }",
+        ),
+        (
+            {
+                "pipelines__events__schema__fields": [
+                    {
+                        "name": "a",
+                        "type": "list",
+                        "items": {"type": "struct", "fields": [{"name": "x=", "type": "date"}]},
+                    }
+                ]
+            },
+            "a.'x=': Delta has no column whose name holds '='; write { name: x, from: \"x=\", … }",
+        ),
+        (
             {"pipelines__events__schema__fields": [{"name": "a", "type": "string"}] * 2},
             "field 'a' is given twice or differs only in case",
         ),
@@ -342,6 +367,7 @@ def test_neighbours_with_a_common_beginning_are_no_conflict(tmp_path: Path) -> N
             for field, others in (
                 ({"name": 'a"b', "type": "int64"}, "fail"),
                 ({"name": "a\\b", "type": "int64"}, "capture"),
+                ({"name": "ab", "from": "a\\b", "type": "int64"}, "capture"),
                 ({"name": "a\\b", "type": "json"}, "ignore"),
                 ({"name": "a\nb", "type": "string", "coerce": True}, "ignore"),
                 (

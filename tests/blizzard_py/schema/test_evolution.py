@@ -58,6 +58,11 @@ def test_timestamps_are_as_configured() -> None:
     assert added.type == "timestamp"
 
 
+def test_column_of_a_field_with_an_odd_name_is_filled_from_it() -> None:
+    [added] = evolve(field("US Gross", "1")).added
+    assert (added.name, added.source) == ("US_Gross", "US Gross")
+
+
 def test_null_only_fields_and_existing_columns_are_not_added() -> None:
     assert evolve(field("always_null"), field("id", "1")) == Evolved()
 
@@ -68,7 +73,8 @@ def test_null_only_fields_and_existing_columns_are_not_added() -> None:
         (field("price", "1"), "differs only in case from 'Price'"),
         (field("ID", "1"), "differs only in case from 'id'"),
         (field("Date", "1"), "a partition column or one of sink.metadata_columns"),
-        (field("a b", "1"), "a column cannot have this name"),
+        (field(" id ", "1"), "its column would be 'id', which another field fills"),
+        (field("()", "1"), "a column cannot have this name"),
         (field("n" * 255 + "…", "1"), "a column cannot have this name"),
         (field("a\u202eb", "1"), "a column cannot have this name"),
         (field("", "1"), "a column cannot have this name"),

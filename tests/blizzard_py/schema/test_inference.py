@@ -68,7 +68,11 @@ TYPES: list[tuple[tuple[str, ...], Any]] = [
     ),
     (('{"a":1}', '{"a":"x"}'), {"type": "struct", "fields": [{"name": "a", **ANY}]}),
     (('{"a":1}', '{"A":2}'), "json"),
-    (('{"a b":1}',), "json"),
+    (
+        ('{"a b":1}',),
+        {"type": "struct", "fields": [{"name": "a_b", "from": "a b", "type": "int64"}]},
+    ),
+    (('{"a b":1,"a=b":1}',), "json"),
     (('{"":1}',), "json"),
     (('{"\\ud800":1}',), "json"),
     (('{"a":1}', "[1]"), ANY),
@@ -154,10 +158,27 @@ def test_columns_keep_first_seen_order_without_invalid_names() -> None:
         "\udcff",
         taken=frozenset({"date"}),
     )
-    assert [spec.name for spec in found.fields] == ["b", "a"]
-    assert set(found.left_out) == {"a b", "B", "", "\ud800"}
-    assert "case" in found.left_out["B"]
+    assert [(spec.name, spec.source) for spec in found.fields] == [
+        ("b", ""), ("a_b", "a b"), ("B_2", "B"), ("a", "")
+    ]  # fmt: skip
+    assert set(found.left_out) == {"", "\ud800"}
     assert (found.records, found.skipped_lines) == (2, 3)
+
+
+def test_columns_of_odd_names_are_unique() -> None:
+    found = inferred(
+        '{"US Gross":1,"us_gross":2,"US=Gross":3,"(x)":4,"q\\"":5,"()":6,"date ":7,"read":8}',
+        taken=frozenset({"date"}),
+        read=frozenset({"read"}),
+    )
+    assert {spec.name: spec.source for spec in found.fields} == {
+        "us_gross": "", "US_Gross_2": "US Gross", "US_Gross_3": "US=Gross", "x": "(x)"
+    }  # fmt: skip
+    assert found.left_out == {
+        'q"': "a column cannot have this name",
+        "()": "a column cannot have this name",
+        "date ": "the column 'date' has another source",
+    }
 
 
 VALUES = st.recursive(

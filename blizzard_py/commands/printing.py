@@ -339,11 +339,11 @@ def _lines(pipeline: str, found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _to_add(new: list[dict[str, Any]]) -> Iterator[str]:
-    top = [each for each in new if each["path"] == each["name"]]
+    top = [each for each in new if each["path"] == each.get("from", each["name"])]
     for each in new:
         if each not in top:
             field = flow_yaml({key: value for key, value in each.items() if key != "path"})
-            outer = each["path"].removesuffix(f".{each['name']}")
+            outer = each["path"].removesuffix(f".{each.get('from', each['name'])}")
             yield f"# new, to add to `fields` of {printable(outer)!r}: {field}"
     if top:
         yield "# new, to add to the others:"
@@ -354,5 +354,5 @@ def _to_add(new: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _type(field: Mapping[str, Any]) -> str:
-    rest = {key: value for key, value in field.items() if key != "name"}
+    rest = {key: value for key, value in field.items() if key not in ("name", "from")}
     return str(rest["type"]) if len(rest) == 1 else flow_yaml(rest)

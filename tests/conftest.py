@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
-from collections.abc import Iterator
+import os
+from collections.abc import Generator, Iterator
 from concurrent.futures import Executor
 from pathlib import Path
 
@@ -33,9 +35,35 @@ hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("fixed")
 
 
+# Such a limit marks a test of many seconds.
+LONG_LIMIT = 600
+
+
 def pytest_configure() -> None:
     """Before any JVM starts."""
     shorten_starts()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without looking for garbage: all of their million objects stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the longest tests begin first: at the end, one process would wait for the other's."""
+    items.sort(key=lambda item: not _is_long(item))
+
+
+def _is_long(item: pytest.Item) -> bool:
+    limit = item.get_closest_marker("timeout")
+    return limit is not None and limit.args[0] >= LONG_LIMIT
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +140,9 @@ def spark_engine(bench: Bench) -> Iterator[SparkEngine]:
     conf = quick_start_settings(conf | {"spark.driver.memory": "2g"})
     engine = SparkEngine("local[2]", conf)
     yield engine
+    part = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+    parts = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     try:
-        bench.take_by_spark(engine.session())
+        bench.take_by_spark(engine.session(), part, parts)
     finally:
         engine.stop()

@@ -4,7 +4,8 @@ After each test deltalake, pyarrow, duckdb and polars read the tables that it le
 where the test is about what stands in files and in the log, elsewhere the first of each shape.
 Those in buckets are copied to a disk first, since bytes are what readers differ about. Spark is
 asked once, when its session ends: the smallest table of each shape, with what delta-rs had read of
-it by then. Any other could be one whose few megabytes fill a JVM's heap.
+it by then. Any other could be one whose few megabytes fill a JVM's heap. Processes of one run share
+the shapes, since most are left in all of them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tests.support.table_harness import TableHarness
 # What is larger is a test of sizes, and is not read.
 LARGEST_BYTES = 16 << 20
 MOST_FILES = 200
-# Spark takes half a second for each.
+# Of all processes of a run; Spark takes half a second for each.
 MOST_BY_SPARK = 50
 # With these, the files alone do not tell the rows, and not every reader knows them.
 NOT_BY_FILES = {"deletionVectors", "columnMapping", "v2Checkpoint"}
@@ -64,12 +65,18 @@ class Bench:
         """Return whether no table with the shape of this log was read yet."""
         return _shape(DeltaTable(root)) not in self._read
 
-    def take_by_spark(self, spark: SparkSession) -> None:
-        """Read a table of each shape by Spark, of so many shapes whichever tests ran before."""
-        chosen = sorted(self.shapes, key=lambda shape: zlib.crc32(shape.encode()))
+    def take_by_spark(self, spark: SparkSession, part: int, parts: int) -> None:
+        """Read a table of each shape by Spark, of so many shapes whichever tests ran before.
+
+        Of the shapes that are this ``part``'s, where other processes read the other ``parts``.
+        """
+        order = {shape: zlib.crc32(shape.encode()) for shape in self.shapes}
+        chosen = sorted(
+            (each for each in order if order[each] % parts == part), key=order.__getitem__
+        )
         places = (self.shapes[shape][1] for shape in chosen)
         left = (root for root in places if Path(root, "_delta_log").is_dir())
-        for root in itertools.islice(left, MOST_BY_SPARK):
+        for root in itertools.islice(left, MOST_BY_SPARK // parts):
             table = DeltaTable(root)
             partitions = table.metadata().partition_columns
             names = [f.name for f in table.schema().fields if f.name not in partitions]

@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-dev demo demo-tables demo-units demo-event-time test check bench-ingest bench-formats bench-light bench-discovery bench-penguin bench-tables bench-units bench-event-time chaos chaos-groups simulate fuzz soak audit sbom pins image image-test docs docs-site lock clean kernel fuzz-fast chaos-event-time
+.PHONY: help setup setup-dev demo demo-tables demo-units demo-event-time test test-archives check bench-ingest bench-formats bench-light bench-discovery bench-penguin bench-tables bench-units bench-event-time chaos chaos-groups simulate fuzz soak audit sbom pins image image-test docs docs-site lock clean kernel fuzz-fast chaos-event-time
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -49,10 +49,13 @@ demo-units: ## thirteen months of an API that corrects its past, a day a run (AR
 demo-event-time: ## edits per five minutes and channel, arriving out of order, beside duckdb
 	$(DEV) python -m demo.event_time
 
-test: ## the whole test suite, in random order, by two processes; seconds in build/junit.xml
+test: test-archives ## the whole test suite, in random order, by two processes; seconds in build/junit.xml
+	$(DEV) pytest -n 2 --dist worksteal --junitxml=build/junit.xml --durations=25 $(ARGS)
+
+# What Spark's processes start from, written once; `make check` may run meanwhile.
+test-archives:
 	$(DEV) python -m tests.support.compiled_pyspark
 	$(DEV) python -m blizzard_py.app.class_archive
-	$(DEV) pytest -n 2 --dist worksteal --junitxml=build/junit.xml --durations=25 $(ARGS)
 
 check: ## format, lint, types, import layers, names, generated files
 	$(DEV) ruff format --check $(CODE)

@@ -367,9 +367,11 @@ install_packages() {
     esac
     say "installing locked packages ($lock, $size on disk; a minute or a few the first time)..."
     pip_install --require-hashes -r requirements-build.lock
-    pip_install --require-hashes -r "$lock"
+    pip_install --no-compile --require-hashes -r "$lock"
     say "installing the project..."
     pip_install --no-deps --editable .
+    # With all cores, where pip has one; what packages have for other Pythons does not compile.
+    "$VENV/bin/python" -m compileall -qq -j 0 "$VENV/lib" </dev/null >&2 || true
 }
 
 # --- the Azure emulator ---------------------------------------------------------------
@@ -425,6 +427,12 @@ main() {
         rm -rf "$VENV"
         "$PY" -m venv "$VENV" || fail "$PY could not make a virtual environment in $VENV"
     fi
+    # npm waits for the network, and pip computes. A failed script leaves neither behind.
+    if [ "$set_of" = dev ]; then
+        install_emulator &
+        emulator=$!
+        trap 'wait' EXIT
+    fi
     stamp=$(stamp_of "$set_of")
     if [ "$stamp" != "$(cat "$VENV/.stamp-$set_of" 2>/dev/null)" ]; then
         rm -f "$VENV"/.stamp-*
@@ -435,7 +443,10 @@ main() {
         say "done"
     fi
 
-    if [ "$set_of" = dev ]; then install_emulator; fi
+    if [ "$set_of" = dev ]; then
+        trap - EXIT
+        wait "$emulator" || exit 1
+    fi
 
     if [ $# -gt 0 ]; then
         PATH=$VENV/bin:$PATH

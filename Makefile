@@ -14,7 +14,6 @@ MINUTES ?= 10
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --no-emit-index-url --custom-compile-command "make lock" \
 	$(if $(UPGRADE),--upgrade)
-READERS := --extra avro --extra http --extra iceberg --extra mysql --extra postgresql --extra sqlite
 CODE := blizzard_core blizzard_py penguin_py tests benchmarks demo
 
 export PYTHON
@@ -143,9 +142,9 @@ lock: ## compile pyproject.toml into the requirements*.lock files
 	$(DEV) python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' > .build-requires.in
 	$(DEV) $(COMPILE) .build-requires.in -o requirements-build.lock
 	@rm -f .build-requires.in
-	$(DEV) $(COMPILE) pyproject.toml --extra azure $(READERS) --extra dev -c requirements-build.lock -o requirements-dev.lock
-	$(DEV) $(COMPILE) pyproject.toml -c requirements-dev.lock -o requirements.lock
-	$(DEV) $(COMPILE) pyproject.toml --extra azure $(READERS) -c requirements-dev.lock -o requirements-image.lock
+	$(DEV) $(COMPILE) pyproject.toml --extra all --extra dev -c requirements-build.lock -o requirements-dev.lock
+	$(DEV) $(COMPILE) pyproject.toml --extra spark --extra s3 --extra gcs -c requirements-dev.lock -o requirements.lock
+	$(DEV) $(COMPILE) pyproject.toml --extra all -c requirements-dev.lock -o requirements-image.lock
 
 docs: ## write the pages and the example that are generated from the code
 	$(DEV) python -m blizzard_core.settings.reference

@@ -5,7 +5,8 @@ loop decides by type and never by text::
 
     BlizzardError
     ├── ConfigError         the configuration is wrong; all problems at once; exit 2
-    │   └── UnitError       the definition or the plan of work units is invalid
+    │   ├── UnitError       the definition or the plan of work units is invalid
+    │   └── MissingExtra    a package is not installed; with the command that installs it
     ├── FencedError         another daemon has taken the pipeline over; exit 3
     ├── StateError          a checkpoint or table state that cannot be trusted
     ├── ColdStartRefused    no checkpoint, but traces of earlier work; exit 2
@@ -78,6 +79,23 @@ class UnitError(ConfigError):
 
     def __reduce__(self) -> tuple[type[UnitError], tuple[str, ...]]:  # type: ignore[override]  # it is made of problems alone
         return type(self), self.problems
+
+
+class MissingExtra(ConfigError):
+    """A package of an extra is not installed (`blizzard_core.extras`). One sentence."""
+
+    remedy = ""
+
+    def __init__(self, module: str, feature: str, command: str) -> None:
+        self.module, self.feature, self.command = module, feature, command
+        super().__init__(feature, [f"needs {module}, which is not installed; run: {command}"])
+        self.args = (str(self),)
+
+    def __str__(self) -> str:
+        return f"{self.source} {self.problems[0]}"
+
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str, str]]:  # type: ignore[override]  # as above
+        return type(self), (self.module, self.feature, self.command)
 
 
 class StateError(BlizzardError):

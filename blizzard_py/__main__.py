@@ -138,12 +138,14 @@ def validate(config: Path) -> int:
     some seconds. File sources are not read; `plan` checks that they can be reached. Writes nothing.
     """
     from blizzard_core.settings.checks.event_time import event_time_notes
+    from blizzard_core.settings.needed_extras import check_extras, needed_extras
     from blizzard_core.settings.sources import SourceSettings
     from blizzard_py.app.configuration import load_config
     from blizzard_py.app.query_validation import validate_query_sources
     from blizzard_py.app.validation import checkpoint_notes, validate_pipelines
 
     loaded = load_config(config)
+    check_extras(needed_extras(loaded))
     notes = validate_query_sources(loaded)
     notes += validate_pipelines(loaded)
     notes += checkpoint_notes(loaded)

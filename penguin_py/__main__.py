@@ -90,9 +90,10 @@ def run(config: Path, once: bool, metrics_address: str | None) -> int:
 def validate(config: Path) -> int:
     """Check CONFIG and report every problem at once (exit code 2)."""
     from blizzard_core.settings.load import load_config
-    from penguin_py.settings import tables_of
+    from penguin_py.settings import check_stores, tables_of
 
     tables = tables_of(load_config(config))
+    check_stores(tables)
     click.echo(f"{config}: ok. Checked {counted(len(tables), 'table')}.")
     for note in fencing_notes((table.uri, table.storage_options) for table in tables):
         click.echo(f"note: {note}", err=True)

@@ -47,7 +47,7 @@ from penguin_py.page import page_providers
 from penguin_py.pipeline import TablePipeline
 from penguin_py.planning.batch_planner import Forecast
 from penguin_py.planning.memory import Snapshot
-from penguin_py.settings import Table, tables_of
+from penguin_py.settings import Table, check_stores, tables_of
 
 
 def probe_path(state_name: str) -> str:
@@ -106,6 +106,7 @@ def run_daemon(
     ``where`` is the path of the configuration, for commands on the status page. ``address`` serves
     the page there instead of where the configuration says.
     """
+    check_stores(tables_of(config))
     log = get_logger()
     stop = threading.Event()
     limits = config.global_

@@ -9,11 +9,12 @@ Storage options may hold secrets: their ``repr`` is empty.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from blizzard_core.handover.outputs import committer_app
 from blizzard_core.settings.document import Config, PipelineSettings
+from blizzard_core.settings.needed_extras import check_extras, store_extras
 from blizzard_core.settings.tables import PartitionType, TableAdvanced, TableSettings
 from blizzard_core.storage.opening import normalize_uri, scheme_of
 from blizzard_core.storage.protocol import StorageOptions
@@ -91,6 +92,11 @@ def tables_of(config: Config) -> tuple[Table, ...]:
         for uri in [normalize_uri(table.table_uri)]
         for known in [sources.get(uri, {})]
     )
+
+
+def check_stores(tables: Iterable[Table]) -> None:
+    """Raise `ConfigError` for stores whose clients are not installed."""
+    check_extras(store_extras((f"tables.{table.name}", table.uri) for table in tables))
 
 
 def _table(name: str, table: TableSettings, pipeline: PipelineSettings | None) -> Table:

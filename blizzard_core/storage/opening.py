@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from blizzard_core.errors import AccessDenied, StorageError
+from blizzard_core.extras import extra_of_scheme, require
 from blizzard_core.redact import redacted
 from blizzard_core.storage.environment import (
     AZURE_SCHEMES,
@@ -243,12 +244,15 @@ def open_private(uri: str, options: StorageOptions) -> Storage:
 def open_storage(uri: str, options: StorageOptions, patience: Patience | None = None) -> Storage:
     """Open the `Storage` at ``uri``. Makes no connection: a missing bucket shows on first use.
 
-    The clients of GCS and Azure take a second to import; who uses neither does not wait.
+    The clients of GCS and Azure take a second to import; who uses neither does not wait. Raises
+    `MissingExtra` if the store's client is not installed.
     """
     scheme = scheme_of(uri)
     place = normalize_uri(uri)
     if scheme in {"", "file"}:
         return LocalStorage(place)
+    if extra := extra_of_scheme(scheme):
+        require(extra.name)
     patience = patience or Patience()
     options = _with_environment(uri, options, os.environ)
     arguments = fsspec_arguments(uri, options)
@@ -271,15 +275,11 @@ def open_storage(uri: str, options: StorageOptions, patience: Patience | None = 
             ) from None
         return store_gcs.GCSStorage(gcs, root, place)
     if scheme in AZURE_SCHEMES:
-        try:
-            from blizzard_core.storage import azure as store_azure  # noqa: PLC0415  # an extra
+        from blizzard_core.storage import azure as store_azure  # noqa: PLC0415  # see above
 
-            endpoint = option(options, "AZURE_STORAGE_ENDPOINT")
+        endpoint = option(options, "AZURE_STORAGE_ENDPOINT")
+        try:
             azure = shared(partial(store_azure.make_file_system, patience, endpoint, **arguments))
-        except ImportError as error:
-            raise StorageError(
-                f"{place}: Azure needs its extra; pip install 'blizzard-penguin[azure]'"
-            ) from error
         except ValueError:  # its text may contain the given credentials
             raise StorageError(
                 f"{place}: the Azure account or its credentials cannot be used;"

@@ -16,6 +16,7 @@ from blizzard_core.observability.heartbeat import Beating, heartbeats, source_he
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import served
 from blizzard_core.settings.document import Config
+from blizzard_core.settings.needed_extras import check_extras, needed_extras
 from blizzard_core.signals import stop_on_signals
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.app.engine import spark_engine
@@ -45,6 +46,7 @@ def run_daemon(
     """
     if not config.pipelines:
         raise ConfigError("configuration", ["pipelines: is required to run blizzard"])
+    check_extras(needed_extras(config))
     log = get_logger()
     engine = LazyEngine(partial(spark_engine, config, "blizzard"), config.spark.idle_stop)
     stop = threading.Event()

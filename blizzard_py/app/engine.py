@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from blizzard_core.errors import BlizzardError
+from blizzard_core.extras import require
 from blizzard_core.settings.document import Config
 from blizzard_py.engines.lazy import StoppableEngine
 from blizzard_py.job import IngestJob, IngestResult
@@ -23,7 +24,8 @@ class NoEngine:
 
 
 def spark_engine(config: Config, app_name: str) -> StoppableEngine:
-    """Spark as it is configured. Starts nothing before the first job."""
+    """Spark as it is configured. Starts nothing before the first job. Raises `MissingExtra`."""
+    require("spark")
     from blizzard_py.engines.spark.engine import SparkEngine  # noqa: PLC0415  # see `LazyEngine`
     from blizzard_py.engines.spark.gateway import quick_start_settings  # noqa: PLC0415  # see `LazyEngine`
 

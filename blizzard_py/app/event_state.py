@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blizzard_core.errors import ConfigError, StateError
+from blizzard_core.extras import require
 from blizzard_core.settings.document import Config
 from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.wiring import owner_context
@@ -71,6 +72,7 @@ def operators_ending_by(
 
 def local_engine(config: Config) -> StoppableEngine:
     """Return a local Spark; executors of a cluster would not find the copy."""
+    require("spark")
     from blizzard_py.engines.spark.engine import checking_engine  # noqa: PLC0415  # see above
 
     return checking_engine("local", config.spark.conf)

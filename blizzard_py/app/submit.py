@@ -22,6 +22,7 @@ from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import FencedError, StateError, StorageError
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
+from blizzard_core.settings.needed_extras import check_extras, needed_extras
 from blizzard_core.signals import INTERRUPTED, stop_on_signals
 from blizzard_py.app.engine import NoEngine, spark_engine
 from blizzard_py.app.request_effects import effects_of, fingerprint_of
@@ -261,6 +262,7 @@ def _do_here(
 
 def _bring_here(config: Config, where: tuple[str, str]) -> int:
     """Do what is requested of a source, as its owner, and nothing else; the exit code."""
+    check_extras(needed_extras(config))
     engine = LazyEngine(partial(spark_engine, config, "blizzard-requests"))
     worker = source_pipeline(owner_context(config, where, engine), requests_only=True)
     stop = threading.Event()

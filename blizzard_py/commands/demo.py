@@ -27,8 +27,10 @@ def demo(directory: Path) -> int:
     A DIRECTORY that an earlier demo made is replaced. It stays afterwards, with the configuration,
     for your own commands. Exit code 1: some events are missing.
     """
+    from blizzard_core.extras import require
     from blizzard_py.demo.edits import play
 
+    require("spark")
     return play(directory, _programs(Path(sys.argv[0])))
 
 

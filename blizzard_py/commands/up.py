@@ -61,6 +61,7 @@ def up(config: Path, log_level: str) -> int:
     `metrics`; without it on this machine only, at 9090 and 9091 or other free ports. If one daemon
     ends, the other is stopped, and its exit code is that of this command.
     """
+    from blizzard_core.settings.needed_extras import check_extras, needed_extras
     from blizzard_py.app.configuration import load_config
 
     loaded = load_config(config)
@@ -68,6 +69,7 @@ def up(config: Path, log_level: str) -> int:
         raise ConfigError(
             str(config), ["has no `pipelines`, so Blizzard has no work; run `penguin run` alone"]
         )
+    check_extras(needed_extras(loaded))
     addresses = page_addresses(loaded.metrics)
     for name, address in addresses.items():
         click.echo(f"{name}: http://{address}/")

@@ -6,7 +6,6 @@ Spark worker needs only the reader.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -69,8 +68,3 @@ def _driver(name: str) -> Driver:
 def _loaded(place: str) -> Any:
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
-
-
-def is_installed(module: str) -> bool:
-    """Return whether `optional_package` would find the package, without importing it."""
-    return importlib.util.find_spec(module) is not None

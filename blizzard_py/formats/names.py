@@ -9,8 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
+from blizzard_core.extras import extra_of_format, require
 from blizzard_core.settings.formats import AvroOptions, FileFormat, FormatSettings
-from blizzard_py.formats.optional_package import optional_package
 
 if TYPE_CHECKING:  # it brings Arrow along
     from blizzard_py.formats.protocol import Format
@@ -28,8 +28,6 @@ _MODULES = {
     "excel": "blizzard_py.formats.excel.records",
     "letters": "blizzard_py.formats.letter_files",
 }
-# The package that a format needs, which is the only one of its extra.
-_PACKAGES = {"avro": "fastavro"}
 
 
 def check_format(settings: FormatSettings) -> None:
@@ -37,8 +35,7 @@ def check_format(settings: FormatSettings) -> None:
 
     It names the install command.
     """
-    if settings.type in _PACKAGES:
-        optional_package(_PACKAGES[settings.type], settings.type)
+    _require(settings)
     if isinstance(settings, AvroOptions) and settings.avro_schema:
         format_of(settings)
 
@@ -55,6 +52,10 @@ def format_of(settings: FileFormat) -> Format:
 
 def plain_format_of(settings: FileFormat) -> Format:
     """Return the format itself, which takes columns by the names in the records."""
-    if settings.type in _PACKAGES:
-        optional_package(_PACKAGES[settings.type], settings.type)
+    _require(settings)
     return cast("Format", import_module(_MODULES[settings.type]).format_of(settings))
+
+
+def _require(settings: FileFormat) -> None:
+    if extra := extra_of_format(settings.type):
+        require(extra.name)

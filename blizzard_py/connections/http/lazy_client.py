@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from blizzard_core.extras import optional_module
 from blizzard_py.connections.http.calls import Call
 from blizzard_py.connections.http.model import HttpSource
 from blizzard_py.connections.http.retry import Time
-from blizzard_py.formats.optional_package import optional_package
 
 if TYPE_CHECKING:
     from blizzard_py.connections.http.client import Client
@@ -20,7 +20,7 @@ def open_client(source: HttpSource, time: Time) -> Client:
 
     Raises `ConfigError` if the extra `[http]` is not installed.
     """
-    optional_package("httpx", "http")
+    optional_module("httpx", "http")
     from blizzard_py.connections.http.client import Client  # noqa: PLC0415  # imports httpx
 
     return Client(source.api, source.request, time)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.errors import BlizzardError
-from blizzard_py.connections.drivers import is_installed
+from blizzard_core.extras import is_installed
 from blizzard_py.connections.postgresql.fallback import ask as ask_by_connectorx
 from blizzard_py.connections.postgresql.session import PLANS, connect, error_translator
 from blizzard_py.connections.sql.address import address

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
-from blizzard_py.connections.drivers import is_installed
+from blizzard_core.extras import is_installed
 from blizzard_py.connections.postgresql import fallback
 from blizzard_py.connections.postgresql.session import (
     READS,

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from blizzard_core.errors import BlizzardError
+from blizzard_core.extras import optional_module
 from blizzard_py.connections.sql.address import Address, address
 from blizzard_py.connections.sql.errors import ErrorTranslator, FaultKind, ServerLabel, guarded
-from blizzard_py.formats.optional_package import optional_package
 from blizzard_py.reading import Access
 
 # Names of our sessions in pg_stat_activity. They never write, so they delay no read bound.
@@ -46,7 +46,7 @@ _GONE_WORDS = ("FATAL: ", "connection", "canceling", "terminating", "timeout", "
 def connect(access: Access, name: str) -> Any:
     """Return a session that commits each statement. Errors as in `protocol`."""
     where = address(access)
-    dbapi = optional_package(_DRIVER, "postgresql")
+    dbapi = optional_module(_DRIVER, "postgresql")
     seconds = access.options.get("statement_timeout_secs") or (
         _PLAN_SECS if name == PLANS else _READ_SECS
     )

@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from blizzard_core.extras import optional_module
 from blizzard_py.connections.sql.address import Address
 from blizzard_py.connections.sql.batches import MAX_ROWS
 from blizzard_py.connections.sql.errors import ErrorTranslator, guarded, guarded_each
-from blizzard_py.formats.optional_package import optional_package
 
 _CONNECT_SECS = 10.0
 
@@ -43,7 +43,7 @@ def stream(
     rows: int = MAX_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the statement's batches of ``rows`` rows; ``before`` prepares the session."""
-    connectorx = optional_package("connectorx", extra)
+    connectorx = optional_module("connectorx", extra)
 
     def opened() -> Any:
         return connectorx.read_sql(
@@ -61,7 +61,7 @@ def fetch_table(
     uri: str, statement: str, before: Sequence[str], extra: str, translate: ErrorTranslator
 ) -> pa.Table:
     """Return the complete result of a short query."""
-    connectorx = optional_package("connectorx", extra)
+    connectorx = optional_module("connectorx", extra)
 
     def fetch() -> pa.Table:
         found = connectorx.read_sql(

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import quote
 
 from blizzard_core.errors import BlizzardError, Unavailable
+from blizzard_core.extras import optional_module
 from blizzard_py.connections.sql.errors import ErrorTranslator, ServerLabel, guarded
-from blizzard_py.formats.optional_package import optional_package
 from blizzard_py.reading import Access
 
 # How long to wait for a writer's lock.
@@ -39,7 +39,7 @@ def connect(access: Access) -> Any:
     path = path_of(access)
     if not Path(path).is_file():
         raise Unavailable(f"{path} does not exist")
-    dbapi = optional_package("adbc_driver_sqlite.dbapi", "sqlite")
+    dbapi = optional_module("adbc_driver_sqlite.dbapi", "sqlite")
     uri = f"file:{quote(path)}?mode=ro"
 
     def opened() -> Any:

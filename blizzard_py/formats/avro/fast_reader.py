@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from blizzard_core.extras import optional_module
 from blizzard_py.formats.avro.schema import decoding_schema, record_type
 from blizzard_py.formats.avro.walk import damaged_block
-from blizzard_py.formats.optional_package import optional_package
 
 
 def read_records(schema: Any, count: int, data: bytes) -> list[Any]:
@@ -36,7 +36,7 @@ def _varint(count: int) -> bytes:
 
 @lru_cache(maxsize=1)
 def _reader() -> Callable[..., Any]:
-    found: Callable[..., Any] = optional_package("fastavro", "avro").schemaless_reader
+    found: Callable[..., Any] = optional_module("fastavro", "avro").schemaless_reader
     return found
 
 
@@ -44,4 +44,4 @@ def _reader() -> Callable[..., Any]:
 def parsed_schema(text: str) -> Any:
     """Return the schema of a block's records, for `read_records`."""
     schema = decoding_schema(record_type(text))
-    return optional_package("fastavro", "avro").parse_schema(schema)
+    return optional_module("fastavro", "avro").parse_schema(schema)

@@ -14,11 +14,10 @@ from blizzard_core.errors import (
     SourceError,
     Unavailable,
 )
-from blizzard_py.connections import drivers
+from blizzard_core.extras import is_installed, optional_module
 from blizzard_py.connections.postgresql.connection import PostgresqlConnection
 from blizzard_py.connections.postgresql.reader import read
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
-from blizzard_py.formats.optional_package import optional_package
 from blizzard_py.reading import Access, Window
 from tests.support.database_reading import everything, next_window, rows_of
 from tests.support.own_process import free_port
@@ -308,7 +307,7 @@ def test_denied_table_and_missing_table_raise_different_errors(
 
 
 def test_a_missing_driver_is_named_with_its_command() -> None:
-    error = failed(lambda: optional_package("adbc_driver_nothing.dbapi", "postgresql"))
+    error = failed(lambda: optional_module("adbc_driver_nothing.dbapi", "postgresql"))
     assert isinstance(error, ConfigError)
     assert "pip install 'blizzard-penguin[postgresql]'" in str(error)
-    assert not drivers.is_installed("adbc_driver_nothing")
+    assert not is_installed("adbc_driver_nothing")

@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.errors import AccessDenied, BlizzardError, SourceError, Unavailable
+from blizzard_core.extras import optional_module
 from blizzard_core.redact import redacted
 from blizzard_core.storage.opening import SCHEMES, scheme_of
 from blizzard_py.connections.lakes.bounds import (
@@ -51,7 +52,6 @@ from blizzard_py.connections.lakes.window import RowWindow, may_meet
 from blizzard_py.connections.placeholders import Values
 from blizzard_py.connections.protocol import ReadBound, ReadSelection, SourceColumn, WindowSplit
 from blizzard_py.connections.unit_comparisons import check_instants
-from blizzard_py.formats.optional_package import optional_package
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 from blizzard_py.slices.column_order import ColumnOrder, column_order
 
@@ -66,7 +66,7 @@ class IcebergConnection:
     ) -> None:
         self._template = selection
         selection = plain_selection("iceberg", selection)
-        optional_package("pyiceberg", "iceberg")
+        optional_module("pyiceberg", "iceberg")
         self._access = access
         self._selection = selection
         self._now = now
@@ -173,7 +173,7 @@ class IcebergConnection:
 
             properties = iceberg_io.properties(storage_options(self._access))
             if options or scheme_of(self._access.uri) not in SCHEMES:
-                catalogs = optional_package("pyiceberg.catalog", "iceberg")
+                catalogs = optional_module("pyiceberg.catalog", "iceberg")
                 if self._access.uri:
                     options = {"uri": self._access.uri, **options}
                 name = options.pop("name", "default")

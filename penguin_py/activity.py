@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from blizzard_core.errors import CommitError
-from blizzard_core.handover.quarantine import MISSING
+from blizzard_core.handover.quarantine import MISSING, spelled
 from blizzard_core.observability.activity import (
     Activity,
     FailedFile,
@@ -144,7 +144,18 @@ class TableActivity(Activity):
         now = self.clock()
         for rejection in rejections:
             metrics.FILES_QUARANTINED.labels(self.name, rejection.stage).inc()
-        self._add_failed(FailedFile(now, r.entry.path, r.stage, r.reason) for r in rejections)
+        self._add_failed(
+            FailedFile(now, spelled(r.entry.path), r.stage, r.reason) for r in rejections
+        )
+
+    def rejected_lately(self) -> frozenset[str]:
+        """Return the paths of the rejected files that are shown."""
+        with self._lock:
+            return frozenset(letter.path for letter in self._letters)
+
+    def mended(self, paths: Container[str]) -> None:
+        """Forget rejected files of which no rows are missing in the table."""
+        self._remove_failed(lambda letter: letter.path in paths)
 
     def swept(self, orphans: int) -> None:
         """Record a sweep and its number of files that are too old to commit."""

@@ -10,6 +10,7 @@ the log.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Executor
@@ -45,6 +46,8 @@ from penguin_py.table_view import TableView
 # How often the journals are checked, and how far back without an earlier check.
 PUBLISHED_LOOK_SECS = 3600.0
 PUBLISHED_BEFORE_SECS = 86_400.0
+# How often the page's few rejected files are looked at: by their footers.
+MENDED_LOOK_SECS = 300.0
 
 
 class TablePipeline:
@@ -88,6 +91,7 @@ class TablePipeline:
         self._groups = GroupRunner(table, storage, log, pool, self._view, clock, self.activity)
         self._published = PublishedOutputs(storage, pool)
         self._looked: float | None = None
+        self._mended_look = -math.inf
         # The time of the sweep whose stragglers are queued.
         self._swept: float | None = None
 
@@ -302,6 +306,17 @@ class TablePipeline:
         moved = (progress.state, progress.floor) != (before.state, before.floor)
         if moved or settled.chores.keys() != memory.chores.keys():
             self._view.save(settled, now)
+        self._show_mended(now)
+
+    def _show_mended(self, now: float) -> None:
+        """Take rejected files of which nothing is missing any more off the page."""
+        shown = self.activity.rejected_lately()
+        if not shown or 0 <= now - self._mended_look < MENDED_LOOK_SECS:
+            return
+        self._mended_look = now
+        records = {p: r for p, r in self._quarantine.records().items() if p in shown}
+        open_ = records.keys() - self.resolved_records(self.snapshot(), records)
+        self.activity.mended(shown - open_)
 
     def _look_for_published(self, memory: Memory, now: float) -> Memory:
         """Record missing published outputs: once after the start, then every hour."""

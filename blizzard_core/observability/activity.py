@@ -65,12 +65,13 @@ class FinishedBatch:
 
 @dataclass(frozen=True, slots=True)
 class FailedFile:
-    """A file that was not ingested: a dead letter, or rejected by Penguin."""
+    """A file that was not ingested: a dead letter of a ``batch``, or rejected by Penguin."""
 
     at: float
     path: str
     stage: str
     error: str
+    batch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +210,12 @@ class Activity:
                 self._letters.append(
                     replace(letter, path=shortened(letter.path), error=clean_text(letter.error))
                 )
+
+    def _remove_failed(self, is_mended: Callable[[FailedFile], bool]) -> None:
+        """Forget files that were ingested after all, or that an operator closed."""
+        with self._lock:
+            kept = [letter for letter in self._letters if not is_mended(letter)]
+            self._letters = deque(kept, maxlen=KEPT)
 
     def _did(self, finished: FinishedBatch) -> None:
         with self._lock:

@@ -3,36 +3,122 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from blizzard_core.delta_json import actions_of, columns_in, commit_entries, relative, version_of
 from blizzard_core.storage.protocol import Entry, Storage, read_each
+from blizzard_core.text import shortened
 
 # How many commits of the Delta log are read for one reason at most.
 LOG_FILES = 1000
 # A commit follows its files; by how much the clocks of the two may differ.
 LOG_SLACK_SECS = 300.0
+# Of an operation's name, which any writer may choose.
+_OPERATION_LENGTH = 40
 
 
-def delta_versions(
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """The latest commit that took rows of a file out of the table or into other files.
+
+    ``moved``: it only rewrites rows, as OPTIMIZE does. ``changed``: it adds files that may hold
+    some of the rows. ``removed``: it adds none that could.
+    """
+
+    version: int
+    operation: str
+    kind: Literal["moved", "changed", "removed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """The version that added a file last, and what has happened to its rows since."""
+
+    version: int
+    departure: Departure | None = None
+
+
+def delta_fates(
     sink: Storage, wanted: Collection[str], since: float, concurrency: int
-) -> tuple[dict[str, int], bool]:
-    """Return the versions that added the wanted paths, and whether the log is complete.
+) -> tuple[dict[str, Fate], bool]:
+    """Return what the log says of the wanted paths, and whether the log is complete.
 
     ``since`` is when writing of the files began. Earlier commits cannot hold them, so reading
-    starts there. False means that the log was cleaned up or is longer than the limit, so a file
-    that was not found may still be committed. To decide by the answer use `committed_versions`.
+    starts there. False means that the log was cleaned up or is longer than the limit: a file that
+    was not found may be committed, and another may be removed. This is for people; to decide by
+    the answer use `committed_versions`.
     """
     recent, whole = _recent(list(commit_entries(sink)), since)
-    return _versions(sink, wanted, recent, concurrency), whole
+    found: dict[str, Fate] = {}
+    holders: dict[str, set[str]] = {}
+    for where, raw in read_each(sink, recent, concurrency):
+        _follow(_changes(raw, where, sink.uri), version_of(where), wanted, holders, found)
+    return found, whole
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """The paths that a commit adds and removes; ``rewrites`` if it changes no row."""
+
+    added: frozenset[str]
+    removed: frozenset[str]
+    operation: str
+    rewrites: bool
+
+
+def _follow(
+    commit: _Changes,
+    version: int,
+    wanted: Collection[str],
+    holders: dict[str, set[str]],
+    found: dict[str, Fate],
+) -> None:
+    """Bring the fates of the wanted files up to this commit.
+
+    ``holders`` are the table's files that hold rows of wanted ones, each with these.
+    """
+    # A path that is removed and added at once only gets another deletion vector.
+    gone = holders.keys() & (commit.removed - commit.added)
+    leaving = {path for holder in gone for path in holders.pop(holder)}
+    back = {path for path in commit.added if path in wanted and path not in holders}
+    # RESTORE adds files of earlier versions, which hold nothing of those that it removes.
+    successors = set() if commit.operation == "RESTORE" else commit.added - back
+    kind: Literal["moved", "changed", "removed"] = (
+        "removed" if not successors else "moved" if commit.rewrites else "changed"
+    )
+    for path in leaving - back:
+        departure = Departure(version, commit.operation, kind)
+        found[path] = replace(found[path], departure=departure)
+        for successor in successors:
+            holders.setdefault(successor, set()).add(path)
+    for path in back:
+        found[path], holders[path] = Fate(version), {path}
+
+
+def _changes(raw: bytes, where: str, root: str) -> _Changes:
+    columns = columns_in(
+        actions_of(raw, where, ("add", "remove", "commitInfo")),
+        ("add.path", "remove.path", "remove.dataChange", "commitInfo.operation"),
+        where,
+    )
+    added, removed, changing, operations = columns.values()
+    operation = next((each for each in operations if isinstance(each, str)), "an operation")
+    return _Changes(
+        frozenset(path for each in added if (path := relative(each, root)) is not None),
+        frozenset(path for each in removed if (path := relative(each, root)) is not None),
+        shortened(operation, _OPERATION_LENGTH),
+        bool(changing) and all(each is False for each in changing),
+    )
 
 
 def committed_versions(
     sink: Storage, wanted: Collection[str], since: float, concurrency: int
 ) -> tuple[dict[str, int], bool]:
-    """Search as `delta_versions` does, and always read the newest commits as well.
+    """Return the versions that added the wanted paths first, and whether the log is complete.
 
-    They seem older than they are if the store's clock was set back in between.
+    As much of the log is read as for `delta_fates`, and always its newest commits: they seem older
+    than they are if the store's clock was set back in between.
     """
     there, whole = _by_any_clock(sink, since)
     return _versions(sink, wanted, there, concurrency), whole

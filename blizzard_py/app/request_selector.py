@@ -117,6 +117,8 @@ class RequestSelector:
         closed = request.kind == "close_letters"
         reason = Closing(request.why, request.by, request.at) if closed else None
         close_letters(self._parts, letters, reason)
+        if self._parts.activity is not None:
+            self._parts.activity.closed(letters)
 
     def keep_for(self, request_id: str) -> None:
         """Let go of what was read for other requests, however these ended."""

@@ -14,7 +14,8 @@ The answer as JSON; what does not apply is null, times are epoch seconds::
                "request",                  # of an operator, that it was for (null: of none)
                "group",                    # its number, if it replaces (null: it adds)
                "row_groups"},              # which were copied (null: its source copies none)
-     "outputs": [{"path", "rows", "delta_status", "delta_version", "refusal"}, …],
+     "outputs": [{"path", "rows", "delta_status", "delta_version", "refusal",
+                  "removed_version", "removed_by"}, …],
      "records_replayed": 0,                # rows from single records of it, of an ingested file
      "dead_letter": {"object", "stage", "error", "timestamp", "retry_count"},
      "pending": {"behind", "reason", "batch", "phase", "attempt", "started_ts",
@@ -33,7 +34,11 @@ Verdicts:
   the Parquet files that its rows can be in: those of the batch, or those in the
   directory that the file's path stands for. ``delta_status`` is ``committed``
   (in ``delta_version``), ``not committed yet``, or ``unknown`` where the log
-  has been cleaned up;
+  has been cleaned up. After a later commit (``removed_version``) of the operation ``removed_by``
+  it is ``moved`` (OPTIMIZE), ``changed`` (an engine has rewritten the file, and maybe its rows),
+  or ``removed``;
+* ``removed``: it was ingested and committed, and all its rows have been removed from the table,
+  such as by a RESTORE or DELETE;
 * ``refused``: it was ingested, but Parquet files that its rows can be in are in a committer's
   quarantine: their ``delta_status`` is ``refused``, and ``refusal`` says why;
 * ``quarantined``: ``dead_letter`` has the error (``timestamp`` is ISO 8601, as in the letter);

@@ -8,6 +8,7 @@ that none will.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,18 +16,19 @@ from typing import Any
 from blizzard_core.errors import StateError
 from blizzard_core.handover.quarantine import quarantined, spelled
 from blizzard_core.storage.protocol import Entry
-from blizzard_core.table.committed import delta_versions
+from blizzard_core.table.committed import Fate, delta_fates
 from blizzard_core.text import counted, iso
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.dead_letters.reasons import reason_of
 from blizzard_py.explain.evidence import (
     Journaled,
     LetterEvidence,
+    RecordReplays,
     journal_start,
     last_journaled,
     letter,
     out_of_time,
-    records_replayed,
+    record_replays,
 )
 from blizzard_py.explain.explanation import DeltaStatus, Explanation, File, InBatch, Output
 from blizzard_py.explain.location import Located
@@ -164,11 +166,10 @@ def _explain_processed(
         reason = f"given up in batch {found.batch}{notes}; {why}{way_in}"
         return replace(base, verdict="quarantined", reason=reason, dead_letter=dead)
     reason = f"{counted(found.rows, 'row')} in batch {found.batch}{notes}"
+    replays = RecordReplays()
     if found.bad_rows:
-        letters = f"{parts.stores.dlq.uri}/{parts.letters_id}/{found.batch}.records.ndjson"
-        reason += f"; {counted(found.bad_rows, 'bad record')} in {letters}"
-        if not _is_put_away(parts, f"{found.batch}.records"):
-            reason += f", which {_replay(parts, f'{found.batch}.records')} ingests once mended"
+        replays = record_replays(parts.stores.sink, parts.id, path, found, parts.concurrency)
+        reason += _bad_records(parts, found, replays)
     if parts.event_time is not None:
         uri = f"{parts.stores.source.uri}/{path}"
         out_of_time_counts = out_of_time(parts.stores.dlq, parts.letters_id, found.batch, uri)
@@ -179,9 +180,8 @@ def _explain_processed(
         if parts_of_text:
             letters = f"{parts.stores.dlq.uri}/{parts.letters_id}/{found.batch}.records.ndjson"
             reason += f"; rows out of time in {letters}: {', '.join(parts_of_text)}"
-    records = _records_replayed(parts, path, found)
-    if records:
-        reason += f"; {counted(records, 'more row')} by replays of its dead records"
+    if replays.rows:
+        reason += f"; {counted(replays.rows, 'more row')} by replays of its dead records"
     outputs = _outputs(parts, story, found)
     refused = next((output for output in outputs if output.refusal is not None), None)
     if refused is not None:
@@ -191,20 +191,38 @@ def _explain_processed(
         )
         if story.entry is None and parts.can_reingest:
             reason += "; for that the file has to be there again, under its name"
+    elif outputs:
+        reason += _removal_note(parts, outputs)
+    is_gone = bool(outputs) and all(output.delta_status == "removed" for output in outputs)
     return replace(
         base,
-        verdict="ingested" if refused is None else "refused",
+        verdict="removed" if is_gone else "ingested" if refused is None else "refused",
         reason=reason,
         outputs=outputs,
-        records_replayed=records,
+        records_replayed=replays.rows,
     )
 
 
-def _records_replayed(parts: SourceContext, path: str, found: Journaled) -> int:
-    """Return how many rows came of its bad records since."""
-    if not found.bad_rows:
-        return 0
-    return records_replayed(parts.stores.sink, parts.id, path, found, parts.concurrency)
+def _bad_records(parts: SourceContext, found: Journaled, replays: RecordReplays) -> str:
+    """Return where letters of a file's bad records are now, and what ingests them."""
+    dlq, first = parts.stores.dlq, f"{found.batch}.records"
+    note = f"; {counted(found.bad_rows, 'bad record')} in {dlq.uri}/"
+    here, away = put_away(parts.letters_id, first)
+    if not _is_put_away(parts, first):
+        return f"{note}{here}, which {_replay(parts, first)} ingests once mended"
+    if parts.event_time is not None:
+        return f"{note}{here}"
+    closed = reason_of(dlq, parts.letters_id, first)
+    why = "replayed" if closed is None else f"closed by {closed.by}: {closed.why}"
+    note = f"{note}{away} ({why})"
+    again = [each for each in replays.letters if not _is_put_away(parts, each)]
+    if not again:
+        return note
+    newest = put_away(parts.letters_id, again[-1])[0]
+    return (
+        f"{note}, and bad again in {dlq.uri}/{newest},"
+        f" which {_replay(parts, again[-1])} ingests once mended"
+    )
 
 
 def _notes(parts: SourceContext, found: Journaled, story: Story, *, again: bool) -> str:
@@ -274,20 +292,39 @@ def _outputs(parts: SourceContext, story: Story, found: Journaled) -> tuple[Outp
     files = dict(found.outputs)
     if story.folder is not None:
         files = {f: rows for f, rows in files.items() if f.rpartition("/")[0] == story.folder}
-    versions, whole = delta_versions(parts.stores.sink, files, found.started_ts, parts.concurrency)
+    fates, whole = delta_fates(parts.stores.sink, files, found.started_ts, parts.concurrency)
     absent: DeltaStatus = "not committed yet" if whole else "unknown"
-    missing = files.keys() - versions.keys()
+    missing = files.keys() - fates.keys()
     records = quarantined(parts.stores.sink) if missing else {}
     refused = {file: records[name].error for file in missing if (name := spelled(file)) in records}
     return tuple(
-        Output(
-            file,
-            rows,
-            "committed" if file in versions else "refused" if file in refused else absent,
-            versions.get(file),
-            refused.get(file),
-        )
+        _committed_output(file, rows, fates[file])
+        if file in fates
+        else Output(file, rows, "refused" if file in refused else absent, None, refused.get(file))
         for file, rows in sorted(files.items())
+    )
+
+
+def _committed_output(file: str, rows: int, fate: Fate) -> Output:
+    gone = fate.departure
+    if gone is None:
+        return Output(file, rows, "committed", fate.version)
+    return Output(file, rows, gone.kind, fate.version, None, gone.version, gone.operation)
+
+
+def _removal_note(parts: SourceContext, outputs: Sequence[Output]) -> str:
+    """Return that rows have left the table since, and how to have them again."""
+    gone = [each for each in outputs if each.delta_status in {"removed", "changed"}]
+    if not gone:
+        return ""
+    latest = max(gone, key=lambda each: each.removed_version or 0)
+    which = "its rows were" if len(gone) == len(outputs) else "rows of its batch were"
+    note = f"; {which} {latest.status_text}"
+    if latest.delta_status != "removed" or not parts.can_reingest:
+        return note
+    return (
+        f"{note}. If the table needs them, `blizzard backfill --again` or `--replace` reads the"
+        " file again (docs/guides/go-back.md)"
     )
 
 

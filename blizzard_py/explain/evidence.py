@@ -125,18 +125,30 @@ def _journaled(
             )
 
 
-def records_replayed(
+@dataclass(frozen=True, slots=True)
+class RecordReplays:
+    """The rows that came of a file's dead records, and the ids of letters of records bad again."""
+
+    rows: int = 0
+    letters: tuple[str, ...] = ()
+
+
+def record_replays(
     sink: Storage, source_id: str, path: str, since: Journaled, concurrency: int
-) -> int:
-    """Return how many rows came of single records of a file, in batches behind one of it."""
-    return sum(
-        file.rows
-        for found in _journal(sink, source_id, since.started_ts, concurrency)
-        for file in found.files
-        if file.outcome == "ingested"
-        and is_of_records(file.path)
-        and stem_of(file.path) == stem_of(path)
-    )
+) -> RecordReplays:
+    """Return what batches behind one of a file made of single records of it."""
+    rows, letters = 0, []
+    for found in _journal(sink, source_id, since.started_ts, concurrency):
+        for file in found.files:
+            if not is_of_records(file.path) or stem_of(file.path) != stem_of(path):
+                continue
+            if file.outcome == "ingested":
+                rows += file.rows
+            if file.bad_rows:
+                letters.append(f"{found.batch}.records")
+            elif file.outcome == "quarantined":
+                letters.append(found.batch)
+    return RecordReplays(rows, tuple(letters))
 
 
 def _journal(

@@ -13,7 +13,15 @@ from blizzard_py.explain.evidence import LetterEvidence
 from blizzard_py.explain.location import Checked
 from blizzard_py.sources.story import Compared, Lateness, Verdict, Waiting
 
-DeltaStatus = Literal["committed", "not committed yet", "refused", "unknown"]
+DeltaStatus = Literal[
+    "committed", "not committed yet", "refused", "unknown", "moved", "changed", "removed"
+]
+# What has happened to the rows of a file that is no longer in the table.
+_DEPARTURES: Mapping[str, str] = {
+    "moved": "rewritten into other files in version",
+    "changed": "rewritten into other files, and maybe changed or removed, in version",
+    "removed": "removed in version",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +69,8 @@ class InBatch:
 class Output:
     """A Parquet file of the batch and the Delta version that added it; ``rows`` are all of it.
 
-    ``refusal`` is why a committer has refused it.
+    ``refusal`` is why a committer has refused it. ``removed_version`` and ``removed_by``, an
+    operation, are of the latest commit that took its rows away or into other files.
     """
 
     path: str
@@ -69,6 +78,18 @@ class Output:
     delta_status: DeltaStatus
     delta_version: int | None
     refusal: str | None = None
+    removed_version: int | None = None
+    removed_by: str | None = None
+
+    @property
+    def status_text(self) -> str:
+        """Return for people where its rows are."""
+        if self.removed_version is not None:
+            what = _DEPARTURES[self.delta_status]
+            return f"{what} {self.removed_version:,} ({self.removed_by})"
+        if self.delta_version is not None:
+            return f"committed in version {self.delta_version}"
+        return self.delta_status
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +195,10 @@ def _work(found: Explanation) -> Iterator[str]:
             f" {iso(batch.started_ts)}, finished {iso(batch.finished_ts)}"
         )
     for output in found.outputs or ():
-        committed = (
-            f"committed in version {output.delta_version}"
-            if output.delta_version is not None
-            else output.delta_status
-        )
         why = "" if output.refusal is None else f": {output.refusal}"
-        yield f"  parquet    {output.path} ({counted(output.rows, 'row')}), {committed}{why}"
+        yield (
+            f"  parquet    {output.path} ({counted(output.rows, 'row')}), {output.status_text}{why}"
+        )
     if found.dead_letter is not None:
         dead = found.dead_letter
         yield f"  letter     {dead.object}" + (f" of {dead.timestamp}" if dead.timestamp else "")

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.storage.opening import normalize_uri, problems_of, scheme_of
 
 _LOCAL = frozenset({"", "file"})
 _AZURE = frozenset({"az", "abfs", "abfss"})
+# Addresses of objects as consoles of the stores show them.
+_KEY = r"(?P<key>[^?#]*)(?:[?#].*)?"
+_WEB_ADDRESSES = tuple(
+    (re.compile(rf"https?://{host}/{_KEY}", re.DOTALL), template)
+    for host, template in (
+        (r"(?P<bucket>[^/]+)\.s3[.-][^/]*amazonaws\.com", "s3://{bucket}/{key}"),
+        (r"s3[.-][^/]*amazonaws\.com/(?P<bucket>[^/]+)", "s3://{bucket}/{key}"),
+        (r"storage\.(?:cloud\.google|googleapis)\.com/(?P<bucket>[^/]+)", "gs://{bucket}/{key}"),
+        (
+            r"(?P<account>[^/.]+)\.(?:blob|dfs)\.core\.windows\.net/(?P<bucket>[^/]+)",
+            "abfss://{bucket}@{account}.dfs.core.windows.net/{key}",
+        ),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +54,22 @@ def locate(uri: str, roots: Mapping[str, str]) -> Located:
     """Find ``uri`` among source roots (name to URI). Raises `ConfigError` if it is no URI.
 
     Names are used unchanged: ``%`` escapes are not decoded, and ``?`` and ``#`` have no meaning.
-    Local paths may be relative.
+    Addresses in a browser (``https://BUCKET.s3.….amazonaws.com/KEY``) are the exception: they
+    escape names. A relative path counts from here; if no source is there, from the end of a
+    source's root, or from the root of the only source.
     """
+    found = _locate(_storage_uri(uri), roots)
+    if found.source is None and scheme_of(uri) == "" and not uri.startswith("/"):
+        ends = [*_below_ends(uri, roots)]
+        if len(ends) == 1:
+            return _locate(ends[0], roots)
+        if ends:
+            reason = f"is below several sources: {', '.join(ends)}; give one of these"
+            return Located(uri, None, None, reason, found.checked)
+    return found
+
+
+def _locate(uri: str, roots: Mapping[str, str]) -> Located:
     place = _place(uri)
     checked = []
     found: tuple[str, str] | None = None
@@ -59,6 +88,35 @@ def locate(uri: str, roots: Mapping[str, str]) -> Located:
     nearest = max(checked, key=lambda c: _nearness(place, _top(c.root)))
     reason = f"is outside of all sources' roots; the nearest is {nearest.source} at {nearest.root}/"
     return Located(shown, None, None, reason, tuple(checked))
+
+
+def _below_ends(path: str, roots: Mapping[str, str]) -> Iterator[str]:
+    """Yield full URIs for a relative path: ``raw/x`` is ``s3://b/raw/x`` for a root ``s3://b/raw``.
+
+    The roots that share the most components with it count; none shared is enough for a single root.
+    """
+    parts = path.removeprefix("./").split("/")
+    most = 0 if len(roots) == 1 else 1
+    found: dict[str, int] = {}
+    for root in roots.values():
+        ends = root.rstrip("/").split("/")
+        shared = [n for n in range(1, len(parts)) if ends[-n:] == parts[:n]]
+        count = max(shared, default=0)
+        found["/".join([*ends, *parts[count:]])] = count
+    most = max(most, max(found.values(), default=0))
+    return (uri for uri, count in found.items() if count == most)
+
+
+def _storage_uri(uri: str) -> str:
+    """Return the URI of an object that is given as a store's web address or ARN, else ``uri``."""
+    if uri.startswith("arn:aws:s3:::"):
+        return f"s3://{uri.removeprefix('arn:aws:s3:::')}"
+    for pattern, template in _WEB_ADDRESSES:
+        match = pattern.fullmatch(uri)
+        if match is not None:
+            parts = {key: unquote(value) for key, value in match.groupdict().items()}
+            return template.format(**parts)
+    return uri
 
 
 def _place(uri: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -26,7 +26,7 @@ from blizzard_core.observability.activity import (
 from blizzard_core.observability.health import job_secs
 from blizzard_core.observability.notices import Notice
 from blizzard_core.storage.protocol import Entry
-from blizzard_core.text import counted
+from blizzard_core.text import counted, shortened
 from blizzard_py import metrics
 from blizzard_py.job import FinishedFile
 from blizzard_py.requests.progress import RequestState, open_of
@@ -284,7 +284,7 @@ class SourceActivity(Activity):
                 self._idle(now)
             self._backlog.remove(entry.modified for entry in entries)
             self._did(FinishedBatch(now, batch.batch, ingested, rows, size, secs))
-            self.gave_up(batch.results.finished)
+            self.gave_up(batch.results.finished, batch.batch)
             self.beat()
 
     def refused(self, outputs: int, rows: int, newest: str, remedy: str) -> None:
@@ -306,14 +306,20 @@ class SourceActivity(Activity):
         notice = f"Penguin refused {files} with {counted(rows, 'row')}: {newest}"
         return [*found, Notice("bad", notice, f"These rows are in no table: {remedy}.")]
 
-    def gave_up(self, files: Iterable[FinishedFile]) -> None:
-        """Note the files that are quarantined, which are in the dead letters."""
+    def gave_up(self, files: Sequence[FinishedFile], batch: str = "") -> None:
+        """Note a batch's quarantined files, and forget earlier ones that it has ingested."""
         now = self.clock()
+        ingested = {shortened(file.path) for file in files if file.outcome == "ingested"}
+        self._remove_failed(lambda letter: letter.path in ingested)
         self._add_failed(
-            FailedFile(now, file.path, file.stage, file.error)
+            FailedFile(now, file.path, file.stage, file.error, batch)
             for file in files
             if file.outcome == "quarantined"
         )
+
+    def closed(self, letters: Collection[str]) -> None:
+        """Forget the files of dead letters that were replayed or closed."""
+        self._remove_failed(lambda letter: letter.batch in letters)
 
     def _count(self, batch: Batch, rows: int) -> None:
         name = self.name

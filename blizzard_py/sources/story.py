@@ -14,6 +14,7 @@ Verdict = Literal[
     "ingested",
     "quarantined",
     "refused",
+    "removed",
     "pending",
     "late",
     "closed",

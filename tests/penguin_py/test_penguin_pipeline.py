@@ -183,6 +183,22 @@ def test_bad_files_before_there_is_a_table_are_on_record_once(world: TableHarnes
     assert world.paths() == {"b.parquet"}
 
 
+def test_the_page_forgets_rejected_files_that_were_mended(world: TableHarness) -> None:
+    world.put("a.parquet", {"id": [1]})
+    world.put("b.parquet", b"junk that is long enough")
+    world.put("c.parquet", b"junk that is long enough, too")
+    penguin = world.penguin()
+    world.run(penguin)
+    shown = [each["path"] for each in penguin.activity.to_json()["letters"]]
+    assert sorted(shown) == ["b.parquet", "c.parquet"]
+    world.now += 10_000
+    world.put("b.parquet", {"id": [2]})
+    penguin.reconcile(dry_run=False)
+    world.run(penguin)
+    [left] = penguin.activity.to_json()["letters"]
+    assert left["path"] == "c.parquet"
+
+
 def test_rows_with_one_output_id_are_committed_once(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]}, output_id="p/s/1/1/0")
     world.put("b.parquet", {"id": [1]}, output_id="p/s/1/1/0")

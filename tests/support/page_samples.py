@@ -280,6 +280,7 @@ def story(uri: str) -> dict[str, Any]:
                 "delta_status": "committed",
                 "delta_version": 4_702,
                 "refusal": None,
+                "status_text": "committed in version 4,702",
             }
         ],
         "more_outputs": 0,

@@ -126,11 +126,13 @@ function again(ms) {
 }
 const find = document.getElementById("find");
 find.value = place().kind === "file" ? place().name : place().q;
-const isUri = text => /^([a-z0-9+.-]+:\/\/|\.{0,2}\/)/i.test(text.trim());
+const isUri = text => /^([a-z0-9+.-]+:\/\/|file:\/|arn:|\.{0,2}\/)/i.test(text.trim());
+// A path that is no name of a target: the daemon knows where its sources are.
+const isPath = text => /[/.]/.test(text) && !(status && status.targets.some(target => isShown(target, {q: text, level: ""})));
 find.addEventListener("input", () => { if (!place().kind && !isUri(find.value)) go({q: find.value}); });
 document.getElementById("bar").addEventListener("submit", event => {
   event.preventDefault();
-  if (stories && isUri(find.value)) location.hash = storyLink(find.value.trim());
+  if (stories && (isUri(find.value) || isPath(find.value))) location.hash = storyLink(find.value.trim());
   else go({kind: "", q: find.value});
 });
 document.addEventListener("keydown", event => {

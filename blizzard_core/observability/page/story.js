@@ -1,5 +1,5 @@
 // What became of one file, as `blizzard explain` tells it.
-const VERDICTS = {ingested: "ok", pending: "", late: "warn", quarantined: "bad", refused: "bad", missing: "warn"};
+const VERDICTS = {ingested: "ok", pending: "", late: "warn", quarantined: "bad", refused: "bad", missing: "warn", removed: "warn"};
 const OUTPUTS = 20;
 
 function storyFacts(story) {
@@ -21,7 +21,7 @@ function storyFacts(story) {
   const outputs = story.outputs || [];
   if (outputs.length) {
     add("Parquet", el("ul", {}, ...outputs.slice(0, OUTPUTS).map(it => el("li", {}, mono(it.path),
-      el("div", {class: it.refusal ? "bad" : "soft"}, `${plural(it.rows, "row")}, ${it.delta_version === null ? it.delta_status : `committed in version ${number(it.delta_version)}`}`,
+      el("div", {class: it.refusal ? "bad" : "soft"}, `${plural(it.rows, "row")}, ${it.status_text}`,
         it.refusal ? `: ${it.refusal}` : "")))), story.more_outputs ? `and ${number(story.more_outputs)} more` : "");
   }
   if (story.untaken && story.untaken.length) add("No column", "for ", mono(story.untaken.join(", ")), el("div", {class: "soft"}, "fields that are left out; blizzard schema --diff has what to write for them"));

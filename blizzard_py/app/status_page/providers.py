@@ -134,7 +134,9 @@ class _Stories:
             found = found if self._fields is None else self._fields(parts, found)
         document = found.to_json()
         commands = story_commands(self._config, uri, document)
-        outputs = document["outputs"] or ()
+        outputs = [
+            {**asdict(each), "status_text": each.status_text} for each in found.outputs or ()
+        ]
         return {
             **document,
             "sources": len(roots),

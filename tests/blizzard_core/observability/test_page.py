@@ -277,6 +277,11 @@ def test_a_pasted_uri_is_a_question(browser: Browser, many: Server) -> None:
         assert re.search(r"Added since\s+price", page.inner_text("#one"))
         page.locator("#one a", has_text="orders-00/asia").click()
         expect(page.locator("#crumb")).to_contain_text("orders-00/asia")
+        page.locator("#crumb a").click()
+        expect(page.locator(".tile")).to_have_count(300)
+        page.fill("#find", "raw/no-source/x.json")  # as a shell has it
+        page.keyboard.press("Enter")
+        expect(page.locator("#verdict")).to_contain_text("Ingested", timeout=60_000)
 
 
 def test_a_command_is_copied_as_it_is(browser: Browser) -> None:

@@ -13,10 +13,18 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from blizzard_core.delta_json import commit_path
 from blizzard_core.errors import ConfigError, StateError, Unavailable
 from blizzard_core.settings.load import load_config
 from blizzard_core.settings.sources import SourceAdvanced, SourceCompression, SourceSettings
-from blizzard_core.table.committed import LOG_FILES, committed_versions, delta_versions, removed
+from blizzard_core.table.committed import (
+    LOG_FILES,
+    Departure,
+    Fate,
+    committed_versions,
+    delta_fates,
+    removed,
+)
 from blizzard_core.text import iso, printable
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app.request_listing import find_requests
@@ -24,7 +32,9 @@ from blizzard_py.explain import Explanation, explain, lines, locate
 from blizzard_py.explain.location import Located
 from blizzard_py.sources.files.file_names import why_ignored
 from penguin_py.__main__ import main as penguin
+from tests.support.delta_commits import commit as commit_of
 from tests.support.direct_engine import DirectEngine
+from tests.support.letter_harness import FailedFilesHarness, uri
 from tests.support.memory_store import Died, Dying, MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.s3_server import S3Server
@@ -103,6 +113,11 @@ ROOTS = {"a/local": "/raw/events", "b/s3": "s3://raw/events/", "c/az": "abfss://
         ("S3://raw/events", "b/s3", ""),
         ("az://c/in/x", "c/az", "x"),
         ("abfss://c@acc.dfs.x/in/x", "c/az", "x"),
+        ("arn:aws:s3:::raw/events/x", "b/s3", "x"),
+        ("https://raw.s3.eu-west-1.amazonaws.com/events/d%3D1/x+y?q=1", "b/s3", "d=1/x+y"),
+        ("https://s3.eu-west-1.amazonaws.com/raw/events/x", "b/s3", "x"),
+        ("https://acc.blob.core.windows.net/c/in/x", "c/az", "x"),
+        ("https://storage.googleapis.com/raw/events/x", None, None),
         ("abfss://c@other.dfs.x/in/x", None, None),
         ("s3://raw/events2/x", None, None),
         ("gs://raw/events/x", None, None),
@@ -120,6 +135,20 @@ def test_relative_paths_count_from_here(tmp_path: Path, monkeypatch: pytest.Monk
     place = locate("raw/d=1/x", {"a/main": str(tmp_path / "raw")})
     assert (place.path, place.uri) == ("d=1/x", str(tmp_path / "raw/d=1/x"))
     assert locate("raw/x", {"a/main": "raw"}).path == "x"
+
+
+def test_relative_paths_count_from_the_ends_of_roots() -> None:
+    one = {"b/s3": "s3://lake/raw"}
+    for path in ("raw/d=1/x", "./raw/d=1/x", "lake/raw/d=1/x", "d=1/x"):
+        assert locate(path, one).path == "d=1/x", path
+    two = {**one, "c/s3": "s3://lake/other"}
+    place = locate("other/x", two)
+    assert (place.source, place.path, place.uri) == ("c/s3", "x", "s3://lake/other/x")
+    assert locate("lake/raw/x", two).source == "b/s3"
+    assert locate("d=1/x", two).source is None
+    several = locate("raw/x", {**one, "d/s3": "s3://old/raw"})
+    assert several.source is None
+    assert "s3://lake/raw/x, s3://old/raw/x; give one of these" in several.reason
 
 
 def test_the_nearest_source_is_named() -> None:
@@ -493,27 +522,104 @@ def log_of(*versions: int, modified: float = 0.0) -> MemoryStorage:
 
 
 def test_the_log_tells_versions_and_whether_it_tells_all() -> None:
-    assert delta_versions(log_of(0, 1, 2), ["d=1/1.parquet"], 0, 2) == ({"d=1/1.parquet": 1}, True)
-    assert delta_versions(log_of(0, 1, 2), ["d=1/9.parquet"], 0, 2) == ({}, True)
+    first = {"d=1/1.parquet": Fate(1)}
+    assert delta_fates(log_of(0, 1, 2), ["d=1/1.parquet"], 0, 2) == (first, True)
+    assert delta_fates(log_of(0, 1, 2), ["d=1/9.parquet"], 0, 2) == ({}, True)
     # Cleaned up: version 3 is the first that is left, and younger than the file.
-    assert delta_versions(log_of(3, 4), ["d=1/1.parquet"], 0, 2) == ({}, False)
+    assert delta_fates(log_of(3, 4), ["d=1/1.parquet"], 0, 2) == ({}, False)
     # It begins before the file, so nothing is missing.
-    assert delta_versions(log_of(3, 4), ["d=1/1.parquet"], 10_000, 2) == ({}, True)
-    assert delta_versions(MemoryStorage(), ["d=1/1.parquet"], 0, 2) == ({}, True)
+    assert delta_fates(log_of(3, 4), ["d=1/1.parquet"], 10_000, 2) == ({}, True)
+    assert delta_fates(MemoryStorage(), ["d=1/1.parquet"], 0, 2) == ({}, True)
+
+
+PATH = "d=1/1.parquet"
+OPTIMIZED = ("OPTIMIZE", [(PATH, False)], ["d=1/o.parquet"])
+
+
+@pytest.mark.parametrize(
+    ("commits", "departure"),
+    [
+        ([("RESTORE", [(PATH, True)], [])], Departure(2, "RESTORE", "removed")),
+        # It brings files of an earlier version back, none of which holds its rows.
+        ([("RESTORE", [(PATH, True)], ["d=1/7.parquet"])], Departure(2, "RESTORE", "removed")),
+        ([("DELETE", [(PATH, True)], [])], Departure(2, "DELETE", "removed")),
+        ([("DELETE", [(PATH, True)], ["d=1/7.parquet"])], Departure(2, "DELETE", "changed")),
+        # Only another deletion vector.
+        ([("DELETE", [(PATH, True)], [PATH])], None),
+        ([OPTIMIZED], Departure(2, "OPTIMIZE", "moved")),
+        ([OPTIMIZED, ("VACUUM START", [], [])], Departure(2, "OPTIMIZE", "moved")),
+        (
+            [OPTIMIZED, ("DELETE", [("d=1/o.parquet", True)], [])],
+            Departure(3, "DELETE", "removed"),
+        ),
+        ([OPTIMIZED, ("RESTORE", [("d=1/o.parquet", True)], [PATH])], None),
+        ([("DELETE", [("d=1/0.parquet", True)], [])], None),
+        ([(None, [(PATH, True)], [])], Departure(2, "an operation", "removed")),
+    ],
+)
+def test_the_log_tells_what_took_rows_away(commits: list[Any], departure: Departure | None) -> None:
+    log = log_of(0, 1)
+    for version, (operation, gone, added) in enumerate(commits, 2):
+        lines = [
+            {"commitInfo": {"operation": operation}},
+            *({"remove": {"path": path, "dataChange": changes}} for path, changes in gone),
+            *({"add": {"path": path}} for path in added),
+        ]
+        text = "\n".join(json.dumps(line) for line in lines)
+        log.put_atomic(commit_path(version), text.encode())
+    [fate] = delta_fates(log, [PATH], 0, 2)[0].values()
+    assert fate.departure == departure
+    last = len(commits) + 1
+    assert fate.version == (last if departure is None and commits[0] == OPTIMIZED else 1)
+
+
+@pytest.mark.unreadable_tables
+def test_explain_says_that_rows_left_the_table() -> None:
+    world = PipelineHarness()
+    world.put("d=1/1.ndjson", "r", "s")
+    world.drain()
+    [output] = ask(world, "d=1/1.ndjson").outputs or ()
+    world.sink.put_atomic(commit_path(0), commit_of(output.path))
+    assert ask(world, "d=1/1.ndjson").verdict == "ingested"
+    gone = {"remove": {"path": output.path, "dataChange": True}}
+    lines_ = [{"commitInfo": {"operation": "RESTORE"}}, gone]
+    world.sink.put_atomic(commit_path(1), "\n".join(map(json.dumps, lines_)).encode())
+    found = ask(world, "d=1/1.ndjson")
+    assert found.verdict == "removed"
+    assert "its rows were removed in version 1 (RESTORE)" in found.reason
+    assert "`blizzard backfill --again`" in found.reason
+    assert f"{output.path} (2 rows), removed in version 1 (RESTORE)" in "\n".join(lines(found))
+
+
+def test_explain_names_records_that_are_bad_again() -> None:
+    world = FailedFilesHarness()
+    path = "date=2024-01-02/9.json"
+    world.put(path, "x", "?")
+    world.drain()
+    batch = (found := world.explained(path)).batch
+    assert batch is not None
+    assert f"--letter {batch.batch}.records` ingests once mended" in found.reason
+    world.put_records({"path": uri(path), "raw": "?"}, batch=batch.batch)
+    world.ask({"letters": [f"{batch.batch}.records"]})
+    world.drain()
+    found = world.explained(path)
+    assert f"replayed/{batch.batch}.records.ndjson (replayed), and bad again in " in found.reason
+    [again] = [each for each in world.open_ids() if f"--letter {each}`" in found.reason]
+    assert batch.batch not in again
 
 
 def test_the_log_is_read_up_to_a_bound() -> None:
     log = log_of(*range(LOG_FILES + 2))
     last = f"d=1/{LOG_FILES + 1}.parquet"
-    assert delta_versions(log, [last], 0, 8) == ({}, False)
-    assert delta_versions(log, ["d=1/7.parquet"], 0, 8)[0] == {"d=1/7.parquet": 7}
+    assert delta_fates(log, [last], 0, 8) == ({}, False)
+    assert delta_fates(log, ["d=1/7.parquet"], 0, 8)[0] == {"d=1/7.parquet": Fate(7)}
 
 
 def test_newest_commits_are_read_whatever_their_clock() -> None:
     log = log_of(3, 4)  # a clock that was put back made them older than the file
     log.put_atomic(f"_delta_log/{5:020d}.json", b'{"remove":{"path":"d%3D1/4.parquet"}}')
     path = "d=1/4.parquet"
-    assert delta_versions(log, [path], 10_000, 2) == ({}, True)
+    assert delta_fates(log, [path], 10_000, 2) == ({}, True)
     assert committed_versions(log, [path], 10_000, 2) == ({path: 4}, True)
     assert removed(log, [path], 10_000, 2) == ({path}, True)
     long = log_of(*range(LOG_FILES + 2))
@@ -527,7 +633,7 @@ def test_a_log_that_is_not_json_is_an_error() -> None:
     log = log_of(0)
     log.put_atomic(f"_delta_log/{1:020d}.json", b'{"add": oops')
     with pytest.raises(StateError, match=r"00001\.json"):
-        delta_versions(log, ["d=1/9.parquet"], 0, 2)
+        delta_fates(log, ["d=1/9.parquet"], 0, 2)
 
 
 # -- the command -------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -12,6 +13,7 @@ from blizzard_core.errors import StateError, Unavailable
 from blizzard_py.app.request_selector import preview
 from blizzard_py.dead_letters import reader
 from blizzard_py.edits import checkpoint_edit
+from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.state.checkpoint_file import read_state
 from tests.support.letter_harness import (
     FIRST,
@@ -83,6 +85,31 @@ def test_a_file_that_fails_again_has_a_new_letter() -> None:
     world.put(SECOND, "d")
     assert world.replay() == {SECOND: "ingested"}
     assert (world.rows(), world.open_letters()) == (MENDED, [])
+
+
+def test_the_page_forgets_files_that_were_mended_or_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = FailedFilesHarness()
+    activity = SourceActivity("events/main", "mem://raw", lambda: world.now)
+    plain = world.parts
+    monkeypatch.setattr(world, "parts", lambda: replace(plain(), activity=activity))
+    worker = world.pipeline()
+    world.put("date=2024-01-02/7.json", "bad")
+    world.drain(worker)
+
+    def shown() -> list[str]:
+        return [letter["path"] for letter in activity.to_json()["letters"]]
+
+    assert shown() == ["date=2024-01-02/7.json"]
+    world.put("date=2024-01-02/7.json", "e")
+    world.ask({"letters": world.open_ids()})
+    world.drain(worker)
+    assert sorted(shown()) == [FIRST, SECOND]  # bad again
+    world.ask({"letters": world.open_ids()}, kind="close_letters")
+    world.drain(worker)
+    assert shown() == []
+    assert activity.brief()["notices"] == []
 
 
 def test_a_letter_stays_open_while_polls_have_its_file_to_do() -> None:

@@ -18,7 +18,9 @@ from blizzard_py.engines.spark.gateway import forget_gateway, quick_start_settin
 from tests.support.azurite_server import AzuriteServer, azurite_server
 from tests.support.event_time_harness import CONTRARY, EAGER_SNAPSHOTS
 from tests.support.gcs_server import GcsServer, gcs_server
+from tests.support.mariadb_server import MariadbServer, mariadb_server
 from tests.support.pipe import PIPES
+from tests.support.postgresql_server import PostgresqlServer, postgresql_server
 from tests.support.s3_server import S3Server, s3_server
 from tests.support.short_lived_java import shorten_starts
 from tests.support.table_bench import Bench, copied, tables_below
@@ -126,6 +128,20 @@ def gcs() -> Iterator[GcsServer]:
 def azurite() -> Iterator[AzuriteServer]:
     """Azure's Blob API over HTTP, one for the whole run; take a container of your own."""
     with azurite_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgresqlServer]:
+    """Yield PostgreSQL, one for the whole run; take a database of your own."""
+    with postgresql_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariadbServer]:
+    """MariaDB, one for the whole run; take a database of your own."""
+    with mariadb_server() as server:
         yield server
 
 

@@ -25,7 +25,7 @@ from tests.support.postgresql_server import PostgresqlServer, postgresql_server
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Iterator[PostgresqlServer]:
     with postgresql_server() as found:
         yield found

@@ -29,15 +29,9 @@ from blizzard_py.reading import Access
 from tests.support.api_server import ApiServer, api_server, reply, shop
 from tests.support.iceberg_catalog import FolderCatalog
 from tests.support.mariadb_server import PASSWORD as MARIADB_PASSWORD
-from tests.support.mariadb_server import mariadb_server
-from tests.support.postgresql_server import PASSWORD, PostgresqlServer, postgresql_server
+from tests.support.mariadb_server import MariadbServer
+from tests.support.postgresql_server import PASSWORD, PostgresqlServer
 from tests.support.scanned_files import SCANNED, moment
-
-
-@pytest.fixture(scope="module")
-def postgresql() -> Iterator[PostgresqlServer]:
-    with postgresql_server() as server:
-        yield server
 
 
 @pytest.fixture
@@ -245,35 +239,36 @@ def test_a_missing_table_and_an_existing_file_are_reported(base: Path) -> None:
 
 
 def test_a_mariadb_starter_runs_and_holds_no_password(
-    monkeypatch: pytest.MonkeyPatch,
+    mariadb: MariadbServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with mariadb_server() as server:
-        server.execute(
-            "CREATE TABLE orders (id bigint unsigned PRIMARY KEY, amount decimal(12,2) NOT NULL,"
-            " paid tinyint(1), kind enum('a','b'), updated_at timestamp(6) NULL, day datetime,"
-            " KEY (updated_at))",
-            "INSERT INTO orders VALUES (18446744073709551615, 2.5, 1, 'b', '2026-05-04', now())",
-        )
-        done = init("--connection", server.uri(), "--table", "orders")
-        assert "Set MYSQL_PWD in the environment first." in done.output
-        for text in (written(), done.output):
-            assert MARIADB_PASSWORD not in text
-            assert "open" not in text  # nor in any other dress
-        assert 'password: "${MYSQL_PWD}"' in written()
-        monkeypatch.setenv("MYSQL_PWD", MARIADB_PASSWORD)
-        source = table_source()
-        assert (source.watermark.columns, source.watermark.bound) == (["updated_at"], "clock")
-        assert field_types() == {
-            "id": "decimal(20,0)",
-            "amount": "decimal(12,2)",
-            "paid": "int32",
-            "kind": "string",
-            "updated_at": "timestamp",
-            "day": "timestamp",
-        }
-        found = planned()
-        assert list(found["window"]["up_to"]) == ["updated_at"]
-        assert len(found["tasks"]) == 1
+    base = mariadb.new_database()
+    mariadb.execute(
+        "CREATE TABLE orders (id bigint unsigned PRIMARY KEY, amount decimal(12,2) NOT NULL,"
+        " paid tinyint(1), kind enum('a','b'), updated_at timestamp(6) NULL, day datetime,"
+        " KEY (updated_at))",
+        "INSERT INTO orders VALUES (18446744073709551615, 2.5, 1, 'b', '2026-05-04', now())",
+        database=base,
+    )
+    done = init("--connection", mariadb.uri(base), "--table", "orders")
+    assert "Set MYSQL_PWD in the environment first." in done.output
+    for text in (written(), done.output):
+        assert MARIADB_PASSWORD not in text
+        assert "open" not in text  # nor in any other dress
+    assert 'password: "${MYSQL_PWD}"' in written()
+    monkeypatch.setenv("MYSQL_PWD", MARIADB_PASSWORD)
+    source = table_source()
+    assert (source.watermark.columns, source.watermark.bound) == (["updated_at"], "clock")
+    assert field_types() == {
+        "id": "decimal(20,0)",
+        "amount": "decimal(12,2)",
+        "paid": "int32",
+        "kind": "string",
+        "updated_at": "timestamp",
+        "day": "timestamp",
+    }
+    found = planned()
+    assert list(found["window"]["up_to"]) == ["updated_at"]
+    assert len(found["tasks"]) == 1
 
 
 # -- lakes -----------------------------------------------------------------------

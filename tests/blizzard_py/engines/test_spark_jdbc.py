@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from blizzard_core.errors import AccessDenied, BlizzardError, ConfigError, SourceError, Unavailable
@@ -14,33 +12,33 @@ from blizzard_py.engines.spark.jdbc import frame, query, server_label
 from blizzard_py.reading import Access
 from tests.support.database_reading import next_window, window_above
 from tests.support.own_process import free_port
-from tests.support.postgresql_server import PASSWORD, PostgresqlServer, postgresql_server
+from tests.support.postgresql_server import PASSWORD, PostgresqlServer
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[PostgresqlServer]:
-    with postgresql_server() as found:
-        found.execute(
-            "CREATE TABLE orders (id int, at timestamptz, plain timestamp, price numeric(30,20))",
-            "INSERT INTO orders SELECT g, '2024-01-01 00:00+00'::timestamptz + g * interval '1 s',"
-            " '2024-01-01', g / 3.0 FROM generate_series(1, 1000) g",
-            "INSERT INTO orders VALUES (0, NULL, '-infinity', 'NaN')",
-        )
-        yield found
+def shop(postgresql: PostgresqlServer) -> str:
+    """Return the URL of a database with orders."""
+    base = postgresql.new_database()
+    postgresql.execute(
+        "CREATE TABLE orders (id int, at timestamptz, plain timestamp, price numeric(30,20))",
+        "INSERT INTO orders SELECT g, '2024-01-01 00:00+00'::timestamptz + g * interval '1 s',"
+        " '2024-01-01', g / 3.0 FROM generate_series(1, 1000) g",
+        "INSERT INTO orders VALUES (0, NULL, '-infinity', 'NaN')",
+        database=base,
+    )
+    return f"jdbc:postgresql://127.0.0.1:{postgresql.port}/{base}"
 
 
-def access_to(server: PostgresqlServer, password: str = PASSWORD) -> Access:
+def access_to(shop: str, password: str = PASSWORD) -> Access:
     return Access(
         "jdbc",
-        f"jdbc:postgresql://127.0.0.1:{server.port}/postgres",
+        shop,
         {"user": "postgres", "password": password, "driver": "org.postgresql.Driver"},
     )
 
 
-def test_windows_are_planned_and_read_through_spark(
-    server: PostgresqlServer, spark_engine: SparkEngine
-) -> None:
-    access = access_to(server)
+def test_windows_are_planned_and_read_through_spark(shop: str, spark_engine: SparkEngine) -> None:
+    access = access_to(shop)
     session = spark_engine.session()
     connection = JdbcConnection(
         access, ReadSelection(table="orders", columns=("at",)), query(session, access)
@@ -61,17 +59,15 @@ def test_windows_are_planned_and_read_through_spark(
     assert connection.tasks(window_above(window), WindowSplit()) == ()
 
 
-def test_query_errors_contain_no_secrets(
-    server: PostgresqlServer, spark_engine: SparkEngine
-) -> None:
+def test_query_errors_contain_no_secrets(shop: str, spark_engine: SparkEngine) -> None:
     session = spark_engine.session()
     gone = Access(
         "jdbc",
         f"jdbc:postgresql://127.0.0.1:{free_port()}/shop?user=u&password=hunter22",
         {"driver": "org.postgresql.Driver"},
     )
-    wrong = access_to(server, "hunter22")
-    right = access_to(server)
+    wrong = access_to(shop, "hunter22")
+    right = access_to(shop)
     cases: list[tuple[Access, str, type[BlizzardError]]] = [
         (gone, "SELECT 1 AS one", Unavailable),
         (wrong, "SELECT 1 AS one", AccessDenied),

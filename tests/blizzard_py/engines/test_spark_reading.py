@@ -6,7 +6,7 @@ import contextlib
 import datetime as dt
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,7 @@ from blizzard_py.job import (
 )
 from blizzard_py.reading import Access, Reading, ReadTask, Window
 from tests.support.mariadb_server import PASSWORD as MARIADB_PASSWORD
-from tests.support.mariadb_server import mariadb_server
-from tests.support.postgresql_server import PostgresqlServer, postgresql_server
+from tests.support.mariadb_server import MariadbServer
 from tests.support.scanned_files import SCANNED, moment
 
 FIELDS = (
@@ -93,16 +92,6 @@ def test_tasks_read_by_a_connections_reader(spark_engine: SparkEngine, tmp_path:
         spark_engine.ingest(job(tmp_path, Reading(nowhere, tasks)))
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresqlServer]:
-    with postgresql_server() as found:
-        found.execute(
-            "CREATE TABLE orders (id bigint, amount numeric(12,2))",
-            "INSERT INTO orders SELECT g, g / 4.0 FROM generate_series(1, 100) g",
-        )
-        yield found
-
-
 def polled(
     engine: SparkEngine,
     folder: Path,
@@ -133,42 +122,44 @@ def polled(
 
 
 def test_windows_of_mariadb_come_once_through_spark(
-    spark_engine: SparkEngine, tmp_path: Path
+    spark_engine: SparkEngine, tmp_path: Path, mariadb: MariadbServer
 ) -> None:
-    with mariadb_server() as server:
-        server.execute(
-            "CREATE TABLE orders (id bigint unsigned PRIMARY KEY, amount decimal(20,12),"
-            " at timestamp(6) NULL, KEY (at))",
-            "INSERT INTO orders SELECT 18446744073709551615 - seq, seq * 0.000000000001,"
-            " '2026-05-04 07:00:00.25' + INTERVAL seq SECOND FROM seq_1_to_100",
-        )
-        where = {
-            "driver": "mysql",
-            "uri": f"mysql://reader@127.0.0.1:{server.port}/test",
-            "password": MARIADB_PASSWORD,
-        }
-        source = {
-            "table": "orders",
-            "watermark": {"columns": ["at"], "settle": 0},
-            "split": {"by": "at", "tasks": 3},
-        }
-        fields = {"id": "decimal(20,0)", "amount": "decimal(20,12)", "at": "timestamp"}
-        rows = polled(spark_engine, tmp_path, where, source, fields)
-        assert len(rows) == 100
-        first = min(rows, key=lambda row: row["at"])
-        assert first == {
-            "id": Decimal(18446744073709551614),
-            "amount": Decimal("0.000000000001"),
-            "at": dt.datetime(2026, 5, 4, 12, 0, 1, 250000, tzinfo=dt.UTC),  # written in UTC-5
-        }
-        server.execute(
-            "UPDATE orders SET amount = 7, at = now(6) WHERE id = 18446744073709551614",
-            "INSERT INTO orders VALUES (1, -1.5, now(6))",
-        )
-        again = polled(spark_engine, tmp_path, where, source, fields)
-        assert len(again) == len(polled(spark_engine, tmp_path, where, source, fields)) == 102
-        changed = {row["amount"] for row in again if row["at"].date() > first["at"].date()}
-        assert changed == {Decimal(7), Decimal("-1.5")}
+    base = mariadb.new_database()
+    mariadb.execute(
+        "CREATE TABLE orders (id bigint unsigned PRIMARY KEY, amount decimal(20,12),"
+        " at timestamp(6) NULL, KEY (at))",
+        "INSERT INTO orders SELECT 18446744073709551615 - seq, seq * 0.000000000001,"
+        " '2026-05-04 07:00:00.25' + INTERVAL seq SECOND FROM seq_1_to_100",
+        database=base,
+    )
+    where = {
+        "driver": "mysql",
+        "uri": f"mysql://reader@127.0.0.1:{mariadb.port}/{base}",
+        "password": MARIADB_PASSWORD,
+    }
+    source = {
+        "table": "orders",
+        "watermark": {"columns": ["at"], "settle": 0},
+        "split": {"by": "at", "tasks": 3},
+    }
+    fields = {"id": "decimal(20,0)", "amount": "decimal(20,12)", "at": "timestamp"}
+    rows = polled(spark_engine, tmp_path, where, source, fields)
+    assert len(rows) == 100
+    first = min(rows, key=lambda row: row["at"])
+    assert first == {
+        "id": Decimal(18446744073709551614),
+        "amount": Decimal("0.000000000001"),
+        "at": dt.datetime(2026, 5, 4, 12, 0, 1, 250000, tzinfo=dt.UTC),  # written in UTC-5
+    }
+    mariadb.execute(
+        "UPDATE orders SET amount = 7, at = now(6) WHERE id = 18446744073709551614",
+        "INSERT INTO orders VALUES (1, -1.5, now(6))",
+        database=base,
+    )
+    again = polled(spark_engine, tmp_path, where, source, fields)
+    assert len(again) == len(polled(spark_engine, tmp_path, where, source, fields)) == 102
+    changed = {row["amount"] for row in again if row["at"].date() > first["at"].date()}
+    assert changed == {Decimal(7), Decimal("-1.5")}
 
 
 def test_versions_of_a_delta_table_come_once_through_spark(

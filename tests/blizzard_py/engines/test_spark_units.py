@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from blizzard_core.errors import ConfigError
 from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.engines.spark.engine import SparkEngine
-from tests.support.postgresql_server import PASSWORD, PostgresqlServer, postgresql_server
+from tests.support.postgresql_server import PASSWORD, PostgresqlServer
 from tests.support.unit_shop import UnitShop
 
 JAR = Path("/usr/share/java/postgresql.jar")
@@ -45,40 +44,35 @@ def test_a_transform_has_to_select_the_slice(spark_engine: SparkEngine, tmp_path
         shop.run()
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresqlServer]:
-    with postgresql_server() as found:
-        yield found
-
-
 @pytest.mark.parametrize("driver", ["postgresql", "jdbc"])
 def test_units_of_postgresql(
-    spark_engine: SparkEngine, tmp_path: Path, server: PostgresqlServer, driver: str
+    spark_engine: SparkEngine, tmp_path: Path, postgresql: PostgresqlServer, driver: str
 ) -> None:
     if driver == "jdbc" and not JAR.exists():
         pytest.skip("no JDBC driver")
-    server.execute("DROP TABLE IF EXISTS answers")
-    server.execute("CREATE TABLE answers (day date, survey text, text text, odd int DEFAULT 0)")
-    server.execute(
+    base = postgresql.new_database()
+    postgresql.execute(
+        "CREATE TABLE answers (day date, survey text, text text, odd int DEFAULT 0)",
         "INSERT INTO answers VALUES ('2020-01-31', 's1', 'a'), ('2020-02-01', 'it''s', 'b'),"
-        " ('2020-02-02', 's1', 'c')"
+        " ('2020-02-02', 's1', 'c')",
+        database=base,
     )
     shop = UnitShop(tmp_path, values=VALUES)
     shop.engine = spark_engine
     if driver == "jdbc":
         options = {"driver": "org.postgresql.Driver"}
-        uri = f"jdbc:postgresql://127.0.0.1:{server.port}/postgres"
+        uri = f"jdbc:postgresql://127.0.0.1:{postgresql.port}/{base}"
         connection = {"driver": "jdbc", "uri": uri, "user": "postgres", "options": options}
         connection["password"] = PASSWORD
         shop.engine = LazyEngine(lambda: spark_engine)
     else:
-        connection = {"driver": "postgresql", "uri": server.uri()}
+        connection = {"driver": "postgresql", "uri": postgresql.uri(base)}
     shop.document["connections"] = {"shop": connection}
     # A unit that fails alone: the condition divides by zero for one value.
     shop.source["query"] += " AND 1 / (CASE WHEN {unit.survey} = 'it''s' THEN odd ELSE 1 END) = 1"
     shop.run()
     assert shop.texts() == ["a", "c"]
-    server.execute("UPDATE answers SET odd = 1")
+    postgresql.execute("UPDATE answers SET odd = 1", database=base)
     shop.passes(hours=1)
     shop.run()
     assert shop.texts() == ["a", "b", "c"]

@@ -34,7 +34,7 @@ RUN --mount=type=secret,id=pip \
     && pip install --require-hashes "$@" -r wheels/requirements-build.lock \
     && pip install --require-hashes --no-build-isolation --use-pep517 "$@" \
         -r wheels/requirements-image.lock
-COPY pyproject.toml README.md LICENSE NOTICE ./
+COPY pyproject.toml setup.py README.md LICENSE NOTICE ./
 COPY blizzard_core blizzard_core
 COPY blizzard_py blizzard_py
 COPY penguin_py penguin_py

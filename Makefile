@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-dev demo demo-tables demo-units demo-event-time test test-archives check bench-ingest bench-formats bench-light bench-discovery bench-penguin bench-tables bench-units bench-event-time chaos chaos-groups simulate fuzz soak audit sbom pins image image-test docs docs-site lock clean kernel fuzz-fast chaos-event-time
+.PHONY: help setup setup-dev demo demo-tables demo-units demo-event-time test test-archives check bench-ingest bench-formats bench-light bench-discovery bench-penguin bench-tables bench-units bench-event-time chaos chaos-groups simulate fuzz soak audit dist sbom pins image image-test docs docs-site lock clean kernel fuzz-fast chaos-event-time
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -127,6 +127,11 @@ image-test: ## build the image offline on a Debian made here, and run both daemo
 
 audit: ## what is known against the locked packages (ARGS="--advisories FOLDER" without a network)
 	$(DEV) python -m tests.repository.audit $(ARGS)
+
+dist: ## wheel and sdist in dist/, checked as a package index does it
+	rm -rf dist build *.egg-info
+	$(DEV) python -m uv build --quiet --no-build-isolation --out-dir dist
+	$(DEV) twine check --strict dist/*.whl dist/*.tar.gz
 
 sbom: ## the image's Python packages as CycloneDX, in sbom.json
 	$(DEV) python -m uv tool run --from cyclonedx-bom==7.5.0 cyclonedx-py requirements \

@@ -60,6 +60,9 @@ metrics_address_option = click.option(
     metavar="HOST:PORT",
     help="Serve the status page and metrics here, whatever `metrics` says.",
 )
+online_option = click.option(
+    "--online", is_flag=True, help="Also try the stores and all else, as `doctor` does."
+)
 once_option = click.option("--once", is_flag=True, help="Ingest what is there now, then exit.")
 
 

@@ -197,6 +197,7 @@ class BucketMissing(StorageError):
     yet. A bucket that was removed or mistyped answers none of them.
     """
 
+    exit_code = 10
     remedy = "Check the URI and that the bucket is there; it is tried again."
 
 

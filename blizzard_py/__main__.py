@@ -25,6 +25,7 @@ from blizzard_core.cli import (
     log_level_option,
     metrics_address_option,
     once_option,
+    online_option,
     print_json,
     verbose_option,
 )
@@ -35,6 +36,7 @@ from blizzard_py.commands import (
     convert,
     demo,
     dlq,
+    doctor,
     ingest,
     init,
     rename,
@@ -124,10 +126,11 @@ def run(config: Path, once: bool, fresh: bool, take_over: bool, metrics_address:
 main.add_command(up)
 
 
-@main.command(section="Set up", examples=("blizzard validate config.yaml",))
+@main.command(section="Set up", examples=("blizzard validate config.yaml --online",))
 @config_argument
+@online_option
 @command
-def validate(config: Path) -> int:
+def validate(config: Path, online: bool) -> int:
     """Check CONFIG and report every problem at once (exit code 2).
 
     Tables and APIs are asked for their columns, and the limits of their read bounds are shown.
@@ -135,8 +138,10 @@ def validate(config: Path) -> int:
     or renamed checkpoint, with which a start would be refused, is reported.
 
     A transform or event_time is checked by a local Spark (or the Spark Connect server), which takes
-    some seconds. File sources are not read; `plan` checks that they can be reached. Writes nothing.
+    some seconds. File sources are not read. Writes nothing, but with --online probe objects.
     """
+    if online:
+        return doctor.examine(config)
     from blizzard_core.settings.checks.event_time import event_time_notes
     from blizzard_core.settings.needed_extras import check_extras, needed_extras
     from blizzard_core.settings.sources import SourceSettings
@@ -315,6 +320,7 @@ def explain(config: Path, uri: str, as_json: bool) -> int:
     return 0
 
 
+main.add_command(doctor.doctor)
 main.add_command(watch)
 main.add_command(state)
 main.add_command(ingest)

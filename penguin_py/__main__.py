@@ -7,6 +7,7 @@ from blizzard_core.signals import keep_little_memory, started
 started()  # the imports below take a second
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from blizzard_core.cli import (
     log_level_option,
     metrics_address_option,
     once_option,
+    online_option,
     print_problems,
     print_table,
     rows_waiting,
@@ -84,11 +86,14 @@ def run(config: Path, once: bool, metrics_address: str | None) -> int:
     return app.run_daemon(load_config(config), once=once, where=where, address=metrics_address)
 
 
-@main.command(section="Set up", examples=("penguin validate config.yaml",))
+@main.command(section="Set up", examples=("penguin validate config.yaml --online",))
 @config_argument
+@online_option
 @command
-def validate(config: Path) -> int:
-    """Check CONFIG and report every problem at once (exit code 2)."""
+def validate(config: Path, online: bool) -> int:
+    """Check CONFIG and report every problem at once (exit code 2). --online is `doctor`."""
+    if online:
+        return _examine(config, as_json=False)
     from blizzard_core.settings.load import load_config
     from penguin_py.settings import check_stores, tables_of
 
@@ -104,6 +109,29 @@ def validate(config: Path) -> int:
             names = ", ".join(table.replacing)
             click.echo(f"note: {table.name}: {names} replaces rows; {_STREAMS}", err=True)
     return 0
+
+
+@main.command(section="Set up", examples=("penguin doctor config.yaml",))
+@config_argument
+@json_option
+@log_level_option
+@command
+def doctor(config: Path, as_json: bool) -> int:
+    """Try everything that a first commit needs: stores and Delta logs.
+
+    Prints a line for each check. A note does not stop the daemon. Probe objects are below
+    _doctor-ID/, which no daemon reads, and are deleted at the end. The daemons may run. Exit codes:
+    1 a check failed, 2 bad configuration, 10 a bucket does not exist.
+    """
+    return _examine(config, as_json=as_json)
+
+
+def _examine(config: Path, *, as_json: bool) -> int:
+    from blizzard_core.doctor.findings import print_findings
+    from blizzard_core.settings.load import load_config
+    from penguin_py.doctor import examine
+
+    return print_findings(partial(examine, load_config(config)), as_json=as_json)
 
 
 @main.command(

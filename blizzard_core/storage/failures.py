@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from blizzard_core.errors import (
     AccessDenied,
@@ -76,18 +78,34 @@ _CLIENT_SETTINGS = frozenset(
     }
 )
 _ARCHIVED = "the file lies in an archive; restore it at the store, and it is tried again"
-_REGION = "the bucket is in another region; set AWS_REGION to that one"
+_REGION = frozenset(
+    {
+        "301",
+        "AuthorizationHeaderMalformed",
+        "IllegalLocationConstraintException",
+        "PermanentRedirect",
+    }
+)
+_SKEWED = "RequestTimeTooSkewed"
+# Codes of answers to a HEAD, which have no body to tell the reason.
+_BARE = frozenset({"301", "307", "400", "403"})
+# What to do about a refusal; for other codes, see that the credentials may do what was asked.
+_REMEDIES = {
+    "ExpiredToken": "the credentials have expired; renew them",
+    "ExpiredTokenException": "the credentials have expired; renew them",
+    "TokenRefreshRequired": "the credentials have expired; renew them",
+    "InvalidAccessKeyId": "the store does not know this access key; correct AWS_ACCESS_KEY_ID",
+    "SignatureDoesNotMatch": "the secret key does not belong to the access key; correct"
+    " AWS_SECRET_ACCESS_KEY",
+    "InvalidToken": "the session token is not of these credentials; correct AWS_SESSION_TOKEN",
+}
 _FULL = "the store is full, or a quota is used up; make room, or raise the quota"
+_DENIED_REMEDY = "check the credentials, and that they may list, read and write there"
 # Codes with a misleading status, or with a text that lacks a remedy.
 _MEANINGS = {
-    "RequestTimeTooSkewed": "the clocks here and at the store differ too much; set this one right",
     "InvalidObjectState": _ARCHIVED,
     "BlobArchived": _ARCHIVED,
     "BlobBeingRehydrated": _ARCHIVED,
-    "301": _REGION,
-    "AuthorizationHeaderMalformed": _REGION,
-    "IllegalLocationConstraintException": _REGION,
-    "PermanentRedirect": _REGION,
     # Nothing was written, and nothing is known of another writer: AWS says to try again.
     "ConditionalRequestConflict": "another request changed the object just then; try again",
     "507": _FULL,
@@ -123,8 +141,9 @@ def wrap_error(uri: str, error: Exception) -> StorageError:
     answer = _answered(uri, code, absent=isinstance(error, FileNotFoundError))
     if answer is not None:
         return answer
-    if code in _MEANINGS:
-        return Unavailable(f"{uri}: {code}: {_MEANINGS[code]}")
+    meaning = _meaning(code, error)
+    if meaning is not None:
+        return Unavailable(f"{uri}: {code}: {meaning}")
     if code.startswith("KMS."):
         return AccessDenied(
             f"{uri}: {code}: the key that it is encrypted with cannot be used; see that the key is"
@@ -133,8 +152,7 @@ def wrap_error(uri: str, error: Exception) -> StorageError:
     forbidden = _status(error) in {401, 403} or str(error).startswith("Forbidden")  # gcsfs' 403
     if code in _DENIED or forbidden or isinstance(error, PermissionError):
         return AccessDenied(
-            f"{uri}: access denied ({code or _text(error)}); check the credentials, and"
-            " that they may list, read and write there"
+            f"{uri}: access denied ({code or _text(error)}); {_REMEDIES.get(code, _DENIED_REMEDY)}"
         )
     return _client_failed(uri, code, error)
 
@@ -163,6 +181,46 @@ def _client_failed(uri: str, code: str, error: Exception) -> StorageError:
     if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
         return Unavailable(f"{uri}: timed out")
     return Unavailable(f"{uri}: {code or name}: {_text(error)}")
+
+
+def _meaning(code: str, error: Exception) -> str | None:
+    """Return what a code means and what to do about it; None for one that says it itself."""
+    answer = response_of(error) or {}
+    if code in _REGION:
+        headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        region = headers.get("x-amz-bucket-region") or answer.get("Error", {}).get("Region")
+        if region is None:
+            return "the bucket is in another region; set AWS_REGION to that one"
+        return f"the bucket is in the region {region}; set AWS_REGION to it"
+    if code == _SKEWED:
+        return f"the clocks here and at the store differ{_skew(answer)}; set this one right"
+    return _MEANINGS.get(code)
+
+
+def _skew(answer: Mapping[str, Any]) -> str:
+    """Return by how much the clocks differ, as the store's answer has it."""
+    found = answer.get("Error", {})
+    try:
+        asked, server = (
+            dt.datetime.fromisoformat(found[name]) for name in ("RequestTime", "ServerTime")
+        )
+        return f" by {abs(server - asked).total_seconds():,.0f} s"
+    except (KeyError, TypeError, ValueError):
+        return " too much"
+
+
+def hides_reason(error: BaseException | None) -> bool:
+    """Return whether a client's error has a status alone, as the answer to a HEAD has no body."""
+    return error is not None and _error_code(error) in _BARE
+
+
+def response_of(error: BaseException | None) -> Mapping[str, Any] | None:
+    """Return the answer of S3 that an error of its client carries."""
+    for candidate in (error, getattr(error, "__cause__", None)):
+        response = getattr(candidate, "response", None)
+        if isinstance(response, Mapping):
+            return response
+    return None
 
 
 def _missing_here(uri: str, error: Exception) -> str | None:
@@ -210,10 +268,10 @@ def bucket_missing(uri: str) -> BucketMissing:
 
 def _error_code(error: BaseException) -> str:
     """Return the store's own code, else the HTTP status, else an empty text."""
+    answer = response_of(error)
+    if answer is not None:
+        return str(answer.get("Error", {}).get("Code", ""))
     for candidate in (error, error.__cause__):
-        response = getattr(candidate, "response", None)
-        if isinstance(response, Mapping):  # botocore
-            return str(response.get("Error", {}).get("Code", ""))
         # azure.core has both, and its codes are enums; gcsfs has the status as `code`.
         for attribute in ("error_code", "status_code", "code"):
             value = getattr(candidate, attribute, None)
@@ -224,10 +282,10 @@ def _error_code(error: BaseException) -> str:
 
 def _status(error: BaseException) -> int:
     """Return the HTTP status, 0 if the client does not say."""
+    answer = response_of(error)
+    if answer is not None:
+        return int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     for candidate in (error, error.__cause__):
-        response = getattr(candidate, "response", None)
-        if isinstance(response, Mapping):
-            return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         status = getattr(candidate, "status_code", None)
         if isinstance(status, int):
             return status

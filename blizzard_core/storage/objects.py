@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Protocol, Self, TypeVar, cast
 from blizzard_core.errors import Conflict, NotFound, StorageError
 from blizzard_core.limits import PAGE_KEYS
 from blizzard_core.storage.failures import bucket_missing, wrap_error
-from blizzard_core.storage.protocol import Entry, ListingPage, Range, join, order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, Range, ServerFacts, join, order_key
 from blizzard_core.storage.ranges import Ranges
 from blizzard_core.threads import ThreadPool
 
@@ -97,6 +97,10 @@ class ObjectStorage:
     def conditional_writes(self) -> bool:
         """False: fsspec has no compare-and-set that all its file systems share."""
         return False
+
+    def server_facts(self) -> ServerFacts:
+        """Return what the store tells of itself; nothing that all stores share."""
+        return ServerFacts()
 
     def _key(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root

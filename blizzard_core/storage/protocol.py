@@ -54,6 +54,19 @@ class ListingPage:
     keys: int
 
 
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a store tells of itself: its time, and the regions of the bucket and of our requests.
+
+    ``checks_region``: it refuses requests that were signed for another region.
+    """
+
+    now: float | None = None
+    region: str | None = None
+    asked_region: str | None = None
+    checks_region: bool = False
+
+
 class Listing(Protocol):
     """A store, or a part of one, whose files can be listed."""
 

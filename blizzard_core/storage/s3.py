@@ -11,20 +11,25 @@ Other servers list in another order than UTF-8 bytes (SeaweedFS: ``a/`` before `
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 from aiobotocore.httpsession import AIOHTTPSession  # type: ignore[import-untyped]  # ships no types
 from botocore.exceptions import ReadTimeoutError  # type: ignore[import-untyped]  # ships no types
 from fsspec.asyn import sync
 from s3fs import core as s3fs  # type: ignore[import-untyped]  # ships no types
 
-from blizzard_core.errors import Conflict, StorageError, Unavailable
+from blizzard_core.errors import Conflict, NotFound, StorageError, Unavailable
 from blizzard_core.limits import FIRST_PAGE_KEYS, PAGE_KEYS
+from blizzard_core.storage.failures import bucket_missing, hides_reason, response_of
 from blizzard_core.storage.objects import ExactPaths, FileSystem, ObjectStorage, Patience, bounded
 from blizzard_core.storage.order import Ascending
-from blizzard_core.storage.protocol import Entry, ListingPage, Range, order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, Range, ServerFacts, order_key
+
+T = TypeVar("T")
 
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERRORS = 500
@@ -38,6 +43,7 @@ class S3FileSystem(FileSystem, Protocol):
 
     loop: Any
     retries: int
+    s3: Any
 
     def call_s3(self, method: str, **arguments: Any) -> dict[str, Any]: ...
     async def _call_s3(self, method: str, **arguments: Any) -> dict[str, Any]: ...
@@ -119,6 +125,71 @@ class S3Storage(ObjectStorage):
     def conditional_writes(self) -> bool:
         """True: ``If-Match`` and ``If-None-Match`` on the PUT."""
         return True
+
+    def server_facts(self) -> ServerFacts:
+        """Ask for the bucket's head, whose answer has date and region even if it refuses.
+
+        Raises `BucketMissing`, and what other requests raise if there is no answer.
+        """
+        try:
+            answer = super()._call("", lambda: self._s3.call_s3("head_bucket", Bucket=self._bucket))
+        except NotFound as error:
+            raise bucket_missing(f"{self.uri}/") from error
+        except StorageError as error:
+            found = response_of(error.__cause__)
+            if found is None:
+                raise
+            answer = dict(found)
+        headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        date, meta = headers.get("date"), self._s3.s3.meta
+        host = urlsplit(meta.endpoint_url).hostname or ""
+        return ServerFacts(
+            now=None if date is None else parsedate_to_datetime(date).timestamp(),
+            region=headers.get("x-amz-bucket-region"),
+            asked_region=meta.region_name,
+            checks_region="amazonaws.com" in host,
+        )
+
+    def _call(self, path: str, action: Callable[[], T]) -> T:
+        """Call as others do, and ask once more where an answer without a body hid the reason."""
+        try:
+            return super()._call(path, action)
+        except StorageError as error:
+            if not hides_reason(error.__cause__):
+                raise
+            reason = self._reason(path)
+            if reason is None:
+                raise
+            raise reason from error.__cause__
+
+    def _reason(self, path: str) -> StorageError | None:
+        """Return why the store refuses a request, told in the body of a GET; None if it does not.
+
+        S3 answers a HEAD for an expired token or another region with a bare 400.
+        """
+
+        async def ask() -> None:
+            if not path:
+                await self._s3._call_s3(  # noqa: SLF001  # the awaitable of `call_s3`
+                    "list_objects_v2", Bucket=self._bucket, Prefix=self._prefix, MaxKeys=1
+                )
+                return
+            answer = await self._s3._call_s3(  # noqa: SLF001  # as above
+                "get_object",
+                Bucket=self._bucket,
+                Key=self._name(self._key(path)),
+                Range="bytes=0-0",
+            )
+            async with answer["Body"]:
+                return
+
+        try:
+            super()._call(path, lambda: sync(self._s3.loop, ask))
+        except NotFound:
+            return None
+        except StorageError as error:
+            return None if hides_reason(error.__cause__) else error
+        return None
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """``ListObjectsV2`` with ``StartAfter``; stops at the first key past ``until``."""

@@ -31,21 +31,10 @@ def validate_query_sources(config: Config) -> list[str]:
     problems: list[str] = []
     notes: list[str] = []
     for name, pipeline in config.pipelines.items():
-        for source_name, source in pipeline.query_sources.items():
+        for source_name in pipeline.query_sources:
             where = f"pipelines.{name}.sources.{source_name}"
             try:
-                query_spec = query_spec_of(
-                    config, pipeline, source, engine_lookup(config, NoEngine())
-                )
-                try:
-                    _bind_sample(query_spec)
-                    found = [f"{where}.{p}" for p in _problems(query_spec, pipeline, source)]
-                    problems += found
-                    is_inclusive = source.units is not None and source.units.advanced.inclusive
-                    found_notes = [] if found else _notes(query_spec, is_inclusive=is_inclusive)
-                    notes += [f"{where}: {note}" for note in found_notes]
-                finally:
-                    query_spec.connection.close()
+                notes += [f"{where}: {note}" for note in check_source(config, name, source_name)]
             except ConfigError as error:
                 problems += [f"{where}: {problem}" for problem in error.problems]
             except StorageError as error:
@@ -55,6 +44,26 @@ def validate_query_sources(config: Config) -> list[str]:
     if problems:
         raise ConfigError("configuration", problems)
     return notes
+
+
+def check_source(config: Config, name: str, source_name: str) -> list[str]:
+    """Ask one table or API for its columns; return notes on it.
+
+    Raises `ConfigError` with what the configuration must change, `StorageError` if it cannot be
+    reached, and what the connection raises.
+    """
+    pipeline = config.pipelines[name]
+    source = pipeline.query_sources[source_name]
+    query_spec = query_spec_of(config, pipeline, source, engine_lookup(config, NoEngine()))
+    try:
+        _bind_sample(query_spec)
+        problems = list(_problems(query_spec, pipeline, source))
+        if problems:
+            raise ConfigError(f"pipelines.{name}.sources.{source_name}", problems)
+        is_inclusive = source.units is not None and source.units.advanced.inclusive
+        return list(_notes(query_spec, is_inclusive=is_inclusive))
+    finally:
+        query_spec.connection.close()
 
 
 def _problems(

@@ -22,6 +22,7 @@ import http.client
 import re
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -63,6 +64,12 @@ class FaultProxy:
     # The status and code of an answer to a request (its method, its headers in lower case)
     # that never reaches the store; None lets it through.
     refuse: Callable[[str, dict[str, str]], tuple[int, str] | None] = lambda _method, _headers: None
+    # Headers of these answers, besides those that every one has.
+    refusal_headers: dict[str, str] = field(default_factory=dict)
+    # How many seconds the store's clock is ahead, as its answers say.
+    clock_ahead: float = 0
+    # The path of a request with its query, as it reaches the store.
+    repath: Callable[[str], str] = lambda path: path
     # The body of each listing, as the client gets it.
     relist: Callable[[bytes], bytes] = lambda data: data
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -111,7 +118,8 @@ class _Handler(BaseHTTPRequestHandler):
         lost = self.proxy.lose(self.command)
         refused = self.proxy.refuse(self.command, {k.lower(): v for k, v in self.headers.items()})
         if refused is not None:
-            self._send(refused[0], {"Content-Type": "application/xml"}, _refusal(refused[1]))
+            headers = {"Content-Type": "application/xml", **self.proxy.refusal_headers}
+            self._send(refused[0], headers, _refusal(refused[1]))
         elif lost is not None:
             with self.proxy.lock:
                 self.proxy.lost += 1
@@ -149,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _to_send(self) -> _Request:
         kept_back = _NOT_SENT_ON | self.proxy.dropped
         sent = {k: v for k, v in self.headers.items() if k.lower() not in kept_back}
-        return self.command, self.path, sent
+        return self.command, self.proxy.repath(self.path), sent
 
     def _forward(
         self, body: bytes, request: _Request | None = None
@@ -185,12 +193,15 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(
         self, status: int, headers: dict[str, str], data: bytes, *, cut: bool = False
     ) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
+        self.send_response_only(status)
+        now = email.utils.formatdate(time.time() + self.proxy.clock_ahead, usegmt=True)
+        for name, value in {**headers, "Date": now}.items():
             self.send_header(name, value)
         if "Content-Length" not in headers:
             self.send_header("Content-Length", str(len(data)))
         self.end_headers()
+        if self.command == "HEAD":
+            return
         if cut:
             self.wfile.write(data[: len(data) // 2])
             self.close_connection = True

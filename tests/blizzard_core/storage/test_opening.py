@@ -83,7 +83,7 @@ class NoCredentialsError(Exception):
         (ClientError("QuotaExceeded", 403), Unavailable, "the store is full"),
         (ClientError("PermanentRedirect", 301), Unavailable, "set AWS_REGION"),
         (ClientError("KMS.DisabledException", 400), AccessDenied, "see that the key is enabled"),
-        (ClientError("ExpiredTokenException", 400), AccessDenied, "check the credentials"),
+        (ClientError("ExpiredTokenException", 400), AccessDenied, "have expired; renew them"),
         # Clients that have got no answer at all.
         (botocore.TokenRetrievalError(provider="sso", error_msg="x"), AccessDenied, "renew them"),
         (botocore.ProfileNotFound(profile="prod"), AccessDenied, "(prod) could not be found"),

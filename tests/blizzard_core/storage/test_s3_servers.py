@@ -113,6 +113,27 @@ def test_unimplemented_condition_fails_without_a_retry(world: S3ServerHarness) -
     assert sum(line.startswith("PUT") for line in world.proxy.seen) == 1
 
 
+@pytest.mark.parametrize(
+    ("status", "code", "text"),
+    [
+        (400, "ExpiredToken", "(ExpiredToken); the credentials have expired; renew them"),
+        (403, "SignatureDoesNotMatch", "the secret key does not belong to the access key"),
+        (403, "RequestTimeTooSkewed", "the clocks here and at the store differ"),
+        (400, "AuthorizationHeaderMalformed", "is in the region eu-west-1; set AWS_REGION to it"),
+    ],
+)
+def test_a_refused_head_names_the_reason(
+    world: S3ServerHarness, status: int, code: str, text: str
+) -> None:
+    if code == "AuthorizationHeaderMalformed":
+        world.proxy.refusal_headers = {"x-amz-bucket-region": "eu-west-1"}
+    world.proxy.refuse = lambda _method, _headers: (status, code)
+    with pytest.raises(StorageError, match=re.escape(text)):
+        world.storage.stat("1.ndjson")
+    gets = [line for line in world.proxy.seen if line.startswith("GET")]
+    assert len(gets) == 1
+
+
 def moved_to_the_end(data: bytes) -> bytes:
     """The listing as a server makes it that sorts names of directories without their slash."""
     item = re.compile(

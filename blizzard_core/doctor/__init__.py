@@ -1,0 +1,1 @@
+"""Checks of everything that can be known before the first batch."""

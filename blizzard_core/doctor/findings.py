@@ -1,0 +1,88 @@
+"""Findings of `doctor`: one line for each check, with its result and a remedy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from threading import Event
+from typing import Any, Literal
+
+import click
+
+from blizzard_core.errors import BlizzardError, ConfigError
+from blizzard_core.redact import redacted
+from blizzard_core.signals import INTERRUPTED, stop_on_signals
+from blizzard_core.text import counted, json_safe, one_line, printable
+
+Result = Literal["ok", "note", "failed"]
+
+# A request that runs at an interruption ends within this time; then probe objects are deleted.
+_GRACE_SECS = 30
+_COLOURS = {"ok": "green", "note": "yellow", "failed": "red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check of one subject (a store, a source, this machine) and what came out.
+
+    A note does not stop the daemons. ``exit_code`` counts if the check failed.
+    """
+
+    subject: str
+    check: str
+    result: Result
+    text: str
+    exit_code: int = 1
+
+
+def failed(subject: str, check: str, error: BlizzardError) -> list[Finding]:
+    """Return a failed check for each problem of the error."""
+    problems = error.problems if isinstance(error, ConfigError) else (str(error),)
+    return [
+        Finding(subject, check, "failed", text.removeprefix(f"{subject}: "), error.exit_code)
+        for text in problems
+    ]
+
+
+def exit_code_of(findings: Iterable[Finding]) -> int:
+    """Return the highest exit code of failed checks; 0 without any."""
+    return max((each.exit_code for each in findings if each.result == "failed"), default=0)
+
+
+def print_findings(examine: Callable[[Event], list[Finding]], *, as_json: bool) -> int:
+    """Print what ``examine`` finds, which ends early when the event is set; the exit code."""
+    stop = Event()
+    with stop_on_signals(stop, _GRACE_SECS):
+        findings = examine(stop)
+    if as_json:
+        click.echo(json_safe(json.dumps(_to_json(findings), ensure_ascii=False, indent=2)))
+    else:
+        _show(findings)
+    return INTERRUPTED if stop.is_set() else exit_code_of(findings)
+
+
+def _to_json(findings: Sequence[Finding]) -> dict[str, Any]:
+    return {
+        "exit_code": exit_code_of(findings),
+        "checks": [
+            {
+                "subject": each.subject,
+                "check": each.check,
+                "result": each.result,
+                "text": redacted(each.text),
+            }
+            for each in findings
+        ],
+    }
+
+
+def _show(findings: Sequence[Finding]) -> None:
+    for each in findings:
+        head = click.style(f"{each.result:<6}", fg=_COLOURS[each.result])
+        line = printable(one_line(redacted(f"{each.subject}: {each.check}: {each.text}")))
+        click.echo(f"{head}  {line}")
+    failures = sum(each.result == "failed" for each in findings)
+    notes = sum(each.result == "note" for each in findings)
+    outcome = f"{counted(failures, 'check')} failed" if failures else "nothing failed"
+    click.echo(f"{counted(len(findings), 'check')}, {outcome}, {counted(notes, 'note')}")

@@ -1,0 +1,308 @@
+"""Stores that `doctor` tries, over HTTP: sound ones, and ones that lack something."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from blizzard_core.doctor.findings import Finding, exit_code_of
+from blizzard_core.doctor.store_probe import PREFIX
+from blizzard_core.doctor.stores import Place, check_places
+from blizzard_core.errors import BucketMissing
+from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.protocol import is_hidden
+from tests.support.azurite_server import AzuriteServer
+from tests.support.fault_proxy import FaultProxy, fault_proxy
+from tests.support.gcs_server import GcsServer
+from tests.support.s3_server import S3Server
+
+SOURCE = ["list", "read", "start_after"]
+BASICS = ["write", "read", "move", "delete"]
+TABLE = ["list", *BASICS, "conditions", "race", "order", "start_after"]
+
+
+@dataclass
+class Store:
+    proxy: FaultProxy
+    bucket: str
+    options: dict[str, str]
+
+    def __post_init__(self) -> None:
+        self.source = Place("source", f"{self.bucket}/raw", self.options)
+        self.table = Place("table", f"{self.bucket}/lake/events", self.options)
+        self.letters = Place("dead letters", f"{self.bucket}/dlq", self.options)
+
+    def check(self, *places: Place, writes_sources: bool = False) -> list[Finding]:
+        stop = threading.Event()
+        return check_places(places, stop, writes_sources=writes_sources)
+
+    def names(self) -> list[str]:
+        """Everything in the bucket."""
+        storage = open_storage(self.bucket, self.options)
+        return [entry.path for page in storage.list_range("", None) for entry in page.entries]
+
+
+@pytest.fixture
+def store(s3: S3Server) -> Iterator[Store]:
+    with fault_proxy(s3.endpoint) as proxy:
+        bucket = s3.new_bucket()
+        s3.put(bucket, "raw/1.ndjson", b"{}\n")
+        yield Store(proxy, f"s3://{bucket}", {**s3.options, "AWS_ENDPOINT_URL": proxy.endpoint})
+
+
+def checks(findings: list[Finding], result: str | None = None) -> list[str]:
+    return [each.check for each in findings if result in (None, each.result)]
+
+
+def only(findings: list[Finding], check: str) -> Finding:
+    return next(each for each in findings if each.check == check and each.result != "ok")
+
+
+def test_a_sound_s3_store_passes_and_keeps_nothing(store: Store) -> None:
+    found = store.check(store.source, store.table, store.letters)
+    assert exit_code_of(found) == 0
+    assert checks(found, "ok") == checks(found)
+    by_place: dict[str, list[str]] = {each.subject: [] for each in found}
+    for each in found:
+        by_place[each.subject].append(each.check)
+    source, table, letters = by_place.values()
+    assert (source, letters) == (SOURCE, ["list", *BASICS])
+    assert table == ["clock", "region", *TABLE]
+    assert store.names() == ["raw/1.ndjson"]
+    # A source is often another team's bucket.
+    assert not [line for line in store.proxy.seen if "/raw/" in line and line[:3] != "GET"]
+
+
+def test_sources_are_written_to_only_when_asked(store: Store) -> None:
+    found = store.check(store.source, writes_sources=True)
+    assert exit_code_of(found) == 0
+    assert {*BASICS, "order"} <= {*checks(found, "ok")}
+    assert "conditions" not in checks(found)
+    assert store.names() == ["raw/1.ndjson"]
+
+
+def test_what_a_server_does_is_tried_once_a_bucket(store: Store) -> None:
+    other = Place("table", f"{store.bucket}/lake/clicks", store.options)
+    found = store.check(store.table, other)
+    assert checks(found).count("race") == 1
+    assert checks(found).count("write") == 2
+
+
+@pytest.mark.parametrize("ignored", ["If-Match", "If-None-Match"])
+def test_an_ignored_condition_fails(store: Store, ignored: str) -> None:
+    store.proxy.dropped = frozenset({ignored.lower()})
+    found = store.check(store.table)
+    assert f"ignores {ignored}, so daemons" in only(found, "conditions").text
+    assert exit_code_of(found) == 1
+    assert "order" in checks(found, "ok")
+    assert store.names() == ["raw/1.ndjson"]
+
+
+def test_two_winners_of_a_race_fail(store: Store) -> None:
+    alone = 6  # the writes that come one after the other
+    count = iter(range(1000))
+
+    def refuse(method: str, headers: dict[str, str]) -> None:
+        conditional = method == "PUT" and {"if-match", "if-none-match"} & headers.keys()
+        if conditional and next(count) >= alone:
+            store.proxy.dropped = frozenset({"if-match", "if-none-match"})
+
+    store.proxy.refuse = refuse
+    found = store.check(store.table)
+    assert "conditions" in checks(found, "ok")
+    assert "both won" in only(found, "race").text
+
+
+def folders_first(data: bytes) -> bytes:
+    """The listing as a server makes it that sorts names of folders without their slash."""
+    item = re.compile(rb"<Contents>(?:(?!</Contents>).)*?/order/a-b/.*?</Contents>", re.DOTALL)
+    found = item.findall(data)
+    end = data.rfind(b"</Contents>") + len(b"</Contents>")
+    return item.sub(b"", data[:end]) + b"".join(found) + data[end:]
+
+
+def test_another_order_of_names_fails(store: Store) -> None:
+    store.proxy.relist = folders_first
+    problem = only(store.check(store.table), "order")
+    assert "does not list keys in the order of their bytes" in problem.text
+    store.proxy.relist = lambda data: data
+    assert store.names() == ["raw/1.ndjson"]
+
+
+def test_a_listing_that_begins_at_the_beginning_fails(store: Store) -> None:
+    store.proxy.repath = lambda path: re.sub("&?start-after=[^&]*", "", path)
+    found = store.check(store.table)
+    assert "order" in checks(found, "ok")
+    assert only(found, "start_after").result == "failed"
+
+
+@pytest.mark.parametrize(
+    ("ahead", "result", "text"),
+    [(-100, "note", "ahead of"), (100, "note", "behind"), (1000, "failed", "behind")],
+)
+def test_clocks_are_compared(store: Store, ahead: float, result: str, text: str) -> None:
+    store.proxy.clock_ahead = ahead
+    problem = only(store.check(store.source), "clock")
+    assert problem.result == result
+    assert f"s {text} the store's; set it right" in problem.text
+
+
+def test_a_bucket_in_another_region_is_named(store: Store) -> None:
+    problem = only(
+        store.check(Place("table", store.bucket, {**store.options, "AWS_REGION": "eu-west-1"})),
+        "region",
+    )
+    assert "the bucket is in us-east-1, and requests are signed for eu-west-1" in problem.text
+
+
+def test_a_missing_bucket_has_its_own_exit_code(store: Store) -> None:
+    found = store.check(store.table, Place("source", "s3://no-such-bucket/raw", store.options))
+    assert exit_code_of(found) == BucketMissing.exit_code == 10
+    assert [each.text for each in found if each.result == "failed"] == [
+        "the bucket does not exist; create it, or correct the URI"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "remedy"),
+    [
+        (400, "ExpiredToken", "the credentials have expired; renew them"),
+        (403, "InvalidAccessKeyId", "correct AWS_ACCESS_KEY_ID"),
+        (403, "SignatureDoesNotMatch", "correct AWS_SECRET_ACCESS_KEY"),
+        (403, "RequestTimeTooSkewed", "set this one right"),
+        (400, "AuthorizationHeaderMalformed", "in the region eu-west-1; set AWS_REGION to it"),
+    ],
+)
+def test_the_stores_own_code_says_why(store: Store, status: int, code: str, remedy: str) -> None:
+    if status == 400:
+        store.proxy.refusal_headers = {"x-amz-bucket-region": "eu-west-1"}
+    store.proxy.refuse = lambda _method, _headers: (status, code)
+    text = only(store.check(store.source), "list").text
+    assert code in text
+    assert remedy in text
+    assert "test-secret" not in text
+
+
+def test_no_right_to_write_fails_with_one_line(store: Store) -> None:
+    def refuse(method: str, _headers: dict[str, str]) -> tuple[int, str] | None:
+        return (403, "AccessDenied") if method == "PUT" else None
+
+    store.proxy.refuse = refuse
+    found = store.check(store.table)
+    assert checks(found, "failed") == ["write"]
+    assert "race" not in checks(found)
+
+
+def test_what_cannot_be_deleted_is_named(store: Store) -> None:
+    def refuse(method: str, _headers: dict[str, str]) -> tuple[int, str] | None:
+        return (403, "AccessDenied") if method == "DELETE" else None
+
+    store.proxy.refuse = refuse
+    moved, last = store.check(store.letters)[-2:]
+    assert (moved.check, moved.result) == ("move", "failed")
+    assert last.check == "delete"
+    assert f"/{PREFIX}" in last.text
+    assert "could not be deleted" in last.text
+
+
+@pytest.mark.parametrize("number", [1, 9])
+def test_probe_objects_are_deleted_after_a_failure(store: Store, number: int) -> None:
+    puts = iter(range(1000))
+
+    def refuse(method: str, _headers: dict[str, str]) -> tuple[int, str] | None:
+        return (403, "AccessDenied") if method == "PUT" and next(puts) >= number else None
+
+    store.proxy.refuse = refuse
+    assert exit_code_of(store.check(store.table)) == 1
+    store.proxy.refuse = lambda _method, _headers: None
+    assert store.names() == ["raw/1.ndjson"]
+
+
+def test_a_stop_ends_the_checks_without_a_trace(store: Store) -> None:
+    stop = threading.Event()
+    store.proxy.lose = lambda method: stop.set() if method == "PUT" else None  # type: ignore[func-returns-value]
+    found = check_places([store.table, store.letters], stop)
+    assert "race" not in checks(found)
+    assert store.names() == ["raw/1.ndjson"]
+
+
+def test_two_runs_do_not_meet(store: Store) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        runs = list(pool.map(lambda _: store.check(store.table), range(2)))
+    assert [exit_code_of(found) for found in runs] == [0, 0]
+    assert store.names() == ["raw/1.ndjson"]
+
+
+def test_a_killed_runs_objects_are_deleted_later(store: Store, s3: S3Server) -> None:
+    bucket = store.bucket.removeprefix("s3://")
+    for run in ("old", "new"):
+        s3.put(bucket, f"lake/events/{PREFIX}{run}/object", b"")
+    store.proxy.dated = {f"lake/events/{PREFIX}old/object": time.time() - 4000}
+    store.check(store.table)
+    assert store.names() == [f"lake/events/{PREFIX}new/object", "raw/1.ndjson"]
+
+
+def test_no_daemon_takes_a_probe_for_data() -> None:
+    assert is_hidden(f"{PREFIX}0/date=2024-01-01/part.parquet")
+
+
+def test_a_sound_gcs_store_passes(gcs: GcsServer) -> None:
+    bucket = gcs.new_bucket()
+    gcs.put(bucket, "raw/1.ndjson", b"{}\n")
+    places = [Place(use, f"gs://{bucket}/{path}", gcs.options) for use, path in _USES]
+    found = check_places(places, threading.Event())
+    assert [*checks(found, "failed"), *checks(found, "note")] == []
+    assert {"clock", "race", "order"} <= {*checks(found)}
+    assert [*gcs.buckets[bucket]] == ["raw/1.ndjson"]
+
+
+def test_a_sound_azure_store_passes(azurite: AzuriteServer) -> None:
+    container = azurite.new_container()
+    azurite.put(container, "raw/1.ndjson", b"{}\n")
+    places = [Place(use, f"az://{container}/{path}", azurite.options) for use, path in _USES]
+    found = check_places(places, threading.Event())
+    assert [*checks(found, "failed"), *checks(found, "note")] == []
+    storage = open_storage(f"az://{container}", azurite.options)
+    assert [e.path for page in storage.list_range("", None) for e in page.entries] == [
+        "raw/1.ndjson"
+    ]
+
+
+_USES = (("source", "raw"), ("table", "lake"), ("dead letters", "dlq"))
+
+
+def test_local_folders_are_tried_and_left_as_they_were(tmp_path: Path) -> None:
+    for folder in ("raw", "lake"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "raw" / "1.ndjson").write_text("{}\n")
+    places = [Place("source", str(tmp_path / "raw")), Place("table", str(tmp_path / "lake"))]
+    found = check_places(places, threading.Event())
+    assert exit_code_of(found) == 0
+    assert "race" in checks(found, "ok")
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == [
+        "lake",
+        "raw",
+        "raw/1.ndjson",
+    ]
+
+
+def test_missing_local_folders_are_told_apart(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    places = [
+        Place("source", str(tmp_path / "raw")),
+        Place("table", str(tmp_path / "lake" / "events")),
+        Place("dead letters", str(closed / "dlq")),
+    ]
+    found = check_places(places, threading.Event())
+    expected = ["failed", "ok", "failed" if os.geteuid() else "ok"]
+    assert [each.result for each in found] == expected
+    assert not (tmp_path / "lake").exists()

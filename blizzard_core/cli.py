@@ -243,7 +243,8 @@ def fencing_notes(places: Iterable[tuple[str, StorageOptions]]) -> Iterator[str]
         ):
             yield (
                 f"{storage.uri}: nothing was written, so whether this server honours conditional"
-                " writes is tried with the first write of a start, which is refused if it does not"
+                " writes is tried with the first write of a start, which is refused if it does not;"
+                " `doctor` tries it now"
             )
 
 

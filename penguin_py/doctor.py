@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from blizzard_core.daemon import StopEvent
-from blizzard_core.doctor.findings import Finding, failed
-from blizzard_core.doctor.stores import Place, check_places
+from blizzard_core.doctor.findings import CheckResult, failed
+from blizzard_core.doctor.stores import UsedStore, check_stores
 from blizzard_core.errors import BlizzardError
 from blizzard_core.settings.document import Config
 from blizzard_core.text import counted
@@ -15,10 +15,10 @@ from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import Table, tables_of
 
 
-def examine(config: Config, stop: StopEvent) -> list[Finding]:
+def examine(config: Config, stop: StopEvent) -> list[CheckResult]:
     """Check each table's store and its Delta log. Ends early by ``stop``."""
     places = {table.name: _place(table) for table in tables_of(config)}
-    found = check_places(places.values(), stop)
+    found = check_stores(places.values(), stop)
     unreachable = {each.subject for each in found if each.result == "failed"}
     with build(config) as pipelines:
         for pipeline in pipelines:
@@ -28,11 +28,11 @@ def examine(config: Config, stop: StopEvent) -> list[Finding]:
     return found
 
 
-def _place(table: Table) -> Place:
-    return Place("table", table.uri, table.storage_options)
+def _place(table: Table) -> UsedStore:
+    return UsedStore("table", table.uri, table.storage_options)
 
 
-def _log(pipeline: TablePipeline, subject: str) -> Iterator[Finding]:
+def _log(pipeline: TablePipeline, subject: str) -> Iterator[CheckResult]:
     """Read the log as before a commit: protocol, features, schema, `txn` and our memory."""
     try:
         snapshot = pipeline.snapshot()
@@ -41,15 +41,17 @@ def _log(pipeline: TablePipeline, subject: str) -> Iterator[Finding]:
         yield from failed(subject, "log", error)
         return
     if snapshot.state is None:
-        yield Finding(subject, "log", "ok", "no table yet; the first commit makes it")
+        yield CheckResult(subject, "log", "ok", "no table yet; the first commit makes it")
     else:
         txn = snapshot.memory.txn_version
         version = snapshot.state.version
         text = f"version {version:,} can be committed to; commits of this Penguin: {txn:,}"
-        yield Finding(subject, "log", "ok", text)
+        yield CheckResult(subject, "log", "ok", text)
     for source, group in groups.items():
         if group.blocked is not None:
-            yield Finding(subject, "groups", "note", f"groups of {source} wait: {group.blocked}")
+            yield CheckResult(
+                subject, "groups", "note", f"groups of {source} wait: {group.blocked}"
+            )
     if held := len(pipeline.quarantined()):
         text = f"{counted(held, 'file')} in quarantine; `penguin status` says which are open"
-        yield Finding(subject, "quarantine", "note", text)
+        yield CheckResult(subject, "quarantine", "note", text)

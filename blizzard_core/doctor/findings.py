@@ -23,7 +23,7 @@ _COLOURS = {"ok": "green", "note": "yellow", "failed": "red"}
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One check of one subject (a store, a source, this machine) and what came out.
 
     A note does not stop the daemons. ``exit_code`` counts if the check failed.
@@ -36,21 +36,21 @@ class Finding:
     exit_code: int = 1
 
 
-def failed(subject: str, check: str, error: BlizzardError) -> list[Finding]:
+def failed(subject: str, check: str, error: BlizzardError) -> list[CheckResult]:
     """Return a failed check for each problem of the error."""
     problems = error.problems if isinstance(error, ConfigError) else (str(error),)
     return [
-        Finding(subject, check, "failed", text.removeprefix(f"{subject}: "), error.exit_code)
+        CheckResult(subject, check, "failed", text.removeprefix(f"{subject}: "), error.exit_code)
         for text in problems
     ]
 
 
-def exit_code_of(findings: Iterable[Finding]) -> int:
+def exit_code_of(findings: Iterable[CheckResult]) -> int:
     """Return the highest exit code of failed checks; 0 without any."""
     return max((each.exit_code for each in findings if each.result == "failed"), default=0)
 
 
-def print_findings(examine: Callable[[Event], list[Finding]], *, as_json: bool) -> int:
+def print_findings(examine: Callable[[Event], list[CheckResult]], *, as_json: bool) -> int:
     """Print what ``examine`` finds, which ends early when the event is set; the exit code."""
     stop = Event()
     with stop_on_signals(stop, _GRACE_SECS):
@@ -62,7 +62,7 @@ def print_findings(examine: Callable[[Event], list[Finding]], *, as_json: bool) 
     return INTERRUPTED if stop.is_set() else exit_code_of(findings)
 
 
-def _to_json(findings: Sequence[Finding]) -> dict[str, Any]:
+def _to_json(findings: Sequence[CheckResult]) -> dict[str, Any]:
     return {
         "exit_code": exit_code_of(findings),
         "checks": [
@@ -77,7 +77,7 @@ def _to_json(findings: Sequence[Finding]) -> dict[str, Any]:
     }
 
 
-def _show(findings: Sequence[Finding]) -> None:
+def _show(findings: Sequence[CheckResult]) -> None:
     for each in findings:
         head = click.style(f"{each.result:<6}", fg=_COLOURS[each.result])
         line = printable(one_line(redacted(f"{each.subject}: {each.check}: {each.text}")))

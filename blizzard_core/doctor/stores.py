@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from blizzard_core.daemon import StopEvent
-from blizzard_core.doctor.findings import Finding
+from blizzard_core.doctor.findings import CheckResult
 from blizzard_core.doctor.store_probe import Step, StoreProbe
 from blizzard_core.errors import (
     BlizzardError,
@@ -48,7 +48,7 @@ SKEW_REFUSED_SECS = 900.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class UsedStore:
     """A store that the configuration names, and what for."""
 
     use: Use
@@ -68,13 +68,13 @@ class Place:
         return bucket if "://" in uri else uri, frozenset(self.options.items())
 
 
-def check_places(
-    places: Iterable[Place],
+def check_stores(
+    places: Iterable[UsedStore],
     stop: StopEvent,
     *,
     writes_sources: bool = False,
     now: Callable[[], float] = time.time,
-) -> list[Finding]:
+) -> list[CheckResult]:
     """Return the findings about each place, in their order; several are checked at once.
 
     Ends early if ``stop`` is set. Probe objects are deleted in any case.
@@ -82,11 +82,11 @@ def check_places(
     distinct = list({(each.use, each.uri, each.server): each for each in places}.values())
     # The first table of a bucket stands for its server, or else the first source.
     by_need = sorted(distinct, key=lambda each: each.use == "source" and not writes_sources)
-    first: dict[object, Place] = {}
+    first: dict[object, UsedStore] = {}
     for each in by_need:
         first.setdefault(each.server, each)
     checks = [
-        _PlaceCheck(
+        _StoreCheck(
             each,
             now,
             is_first=first[each.server] is each,
@@ -102,20 +102,20 @@ def check_places(
         ]
 
 
-class _PlaceCheck:
+class _StoreCheck:
     """The checks of one place."""
 
     def __init__(
-        self, place: Place, now: Callable[[], float], *, is_first: bool, writes: bool
+        self, place: UsedStore, now: Callable[[], float], *, is_first: bool, writes: bool
     ) -> None:
         self._place = place
         self._now = now
         self._is_first = is_first
         self._writes = writes
 
-    def run(self, stop: StopEvent) -> list[Finding]:
+    def run(self, stop: StopEvent) -> list[CheckResult]:
         """Return what was found, up to the first failure that makes the rest pointless."""
-        found: list[Finding] = []
+        found: list[CheckResult] = []
         if stop.is_set():
             return found
         try:
@@ -124,7 +124,7 @@ class _PlaceCheck:
             found.append(self._failed("store", error))
         return found
 
-    def _findings(self, stop: StopEvent) -> Iterator[Finding]:
+    def _findings(self, stop: StopEvent) -> Iterator[CheckResult]:
         storage = _opened(self._place)
         facts = ServerFacts()
         if isinstance(storage, ObjectStorage) and self._is_first:
@@ -149,17 +149,17 @@ class _PlaceCheck:
         if self._writes and not stop.is_set():
             yield from map(self._finding, self._probe(storage, facts, stop))
 
-    def _finding(self, step: Step, exit_code: int = 1) -> Finding:
+    def _finding(self, step: Step, exit_code: int = 1) -> CheckResult:
         text = step.text.removeprefix(normalize_uri(self._place.uri))
         text = text.removeprefix("/") if text.startswith("/: ") else text
-        return Finding(
+        return CheckResult(
             self._place.subject, step.check, step.result, text.removeprefix(": "), exit_code
         )
 
-    def _failed(self, check: str, error: BlizzardError) -> Finding:
+    def _failed(self, check: str, error: BlizzardError) -> CheckResult:
         return self._finding(Step(check, "failed", str(error)), error.exit_code)
 
-    def _missing(self, root: Path, error: NotFound) -> Finding:
+    def _missing(self, root: Path, error: NotFound) -> CheckResult:
         """Say of a local directory that does not exist whether the daemon can make it."""
         if self._place.use == "source":
             return self._failed("list", error)
@@ -208,7 +208,7 @@ class _PlaceCheck:
             yield Step("conditions", "note", text)
 
 
-def _opened(place: Place) -> Storage:
+def _opened(place: UsedStore) -> Storage:
     uri = normalize_uri(place.uri)
     if "://" in uri:
         return open_storage(uri, place.options, _PATIENCE)

@@ -56,7 +56,7 @@ class ListingPage:
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a store tells of itself: its time, and the regions of the bucket and of our requests.
+    """Facts of a server: its time, and the regions of the bucket and of our requests.
 
     ``checks_region``: it refuses requests that were signed for another region.
     """

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from blizzard_core.doctor.findings import Finding, exit_code_of
+from blizzard_core.doctor.findings import CheckResult, exit_code_of
 from blizzard_core.doctor.store_probe import PREFIX
-from blizzard_core.doctor.stores import Place, check_places
+from blizzard_core.doctor.stores import UsedStore, check_stores
 from blizzard_core.errors import BucketMissing
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import is_hidden
@@ -36,13 +36,13 @@ class Store:
     options: dict[str, str]
 
     def __post_init__(self) -> None:
-        self.source = Place("source", f"{self.bucket}/raw", self.options)
-        self.table = Place("table", f"{self.bucket}/lake/events", self.options)
-        self.letters = Place("dead letters", f"{self.bucket}/dlq", self.options)
+        self.source = UsedStore("source", f"{self.bucket}/raw", self.options)
+        self.table = UsedStore("table", f"{self.bucket}/lake/events", self.options)
+        self.letters = UsedStore("dead letters", f"{self.bucket}/dlq", self.options)
 
-    def check(self, *places: Place, writes_sources: bool = False) -> list[Finding]:
+    def check(self, *places: UsedStore, writes_sources: bool = False) -> list[CheckResult]:
         stop = threading.Event()
-        return check_places(places, stop, writes_sources=writes_sources)
+        return check_stores(places, stop, writes_sources=writes_sources)
 
     def names(self) -> list[str]:
         """Everything in the bucket."""
@@ -58,11 +58,11 @@ def store(s3: S3Server) -> Iterator[Store]:
         yield Store(proxy, f"s3://{bucket}", {**s3.options, "AWS_ENDPOINT_URL": proxy.endpoint})
 
 
-def checks(findings: list[Finding], result: str | None = None) -> list[str]:
+def checks(findings: list[CheckResult], result: str | None = None) -> list[str]:
     return [each.check for each in findings if result in (None, each.result)]
 
 
-def only(findings: list[Finding], check: str) -> Finding:
+def only(findings: list[CheckResult], check: str) -> CheckResult:
     return next(each for each in findings if each.check == check and each.result != "ok")
 
 
@@ -90,7 +90,7 @@ def test_sources_are_written_to_only_when_asked(store: Store) -> None:
 
 
 def test_what_a_server_does_is_tried_once_a_bucket(store: Store) -> None:
-    other = Place("table", f"{store.bucket}/lake/clicks", store.options)
+    other = UsedStore("table", f"{store.bucket}/lake/clicks", store.options)
     found = store.check(store.table, other)
     assert checks(found).count("race") == 1
     assert checks(found).count("write") == 2
@@ -157,14 +157,14 @@ def test_clocks_are_compared(store: Store, ahead: float, result: str, text: str)
 
 def test_a_bucket_in_another_region_is_named(store: Store) -> None:
     problem = only(
-        store.check(Place("table", store.bucket, {**store.options, "AWS_REGION": "eu-west-1"})),
+        store.check(UsedStore("table", store.bucket, {**store.options, "AWS_REGION": "eu-west-1"})),
         "region",
     )
     assert "the bucket is in us-east-1, and requests are signed for eu-west-1" in problem.text
 
 
 def test_a_missing_bucket_has_its_own_exit_code(store: Store) -> None:
-    found = store.check(store.table, Place("source", "s3://no-such-bucket/raw", store.options))
+    found = store.check(store.table, UsedStore("source", "s3://no-such-bucket/raw", store.options))
     assert exit_code_of(found) == BucketMissing.exit_code == 10
     assert [each.text for each in found if each.result == "failed"] == [
         "the bucket does not exist; create it, or correct the URI"
@@ -229,7 +229,7 @@ def test_probe_objects_are_deleted_after_a_failure(store: Store, number: int) ->
 def test_a_stop_ends_the_checks_without_a_trace(store: Store) -> None:
     stop = threading.Event()
     store.proxy.lose = lambda method: stop.set() if method == "PUT" else None  # type: ignore[func-returns-value]
-    found = check_places([store.table, store.letters], stop)
+    found = check_stores([store.table, store.letters], stop)
     assert "race" not in checks(found)
     assert store.names() == ["raw/1.ndjson"]
 
@@ -257,8 +257,8 @@ def test_no_daemon_takes_a_probe_for_data() -> None:
 def test_a_sound_gcs_store_passes(gcs: GcsServer) -> None:
     bucket = gcs.new_bucket()
     gcs.put(bucket, "raw/1.ndjson", b"{}\n")
-    places = [Place(use, f"gs://{bucket}/{path}", gcs.options) for use, path in _USES]
-    found = check_places(places, threading.Event())
+    places = [UsedStore(use, f"gs://{bucket}/{path}", gcs.options) for use, path in _USES]
+    found = check_stores(places, threading.Event())
     assert [*checks(found, "failed"), *checks(found, "note")] == []
     assert {"clock", "race", "order"} <= {*checks(found)}
     assert [*gcs.buckets[bucket]] == ["raw/1.ndjson"]
@@ -267,8 +267,8 @@ def test_a_sound_gcs_store_passes(gcs: GcsServer) -> None:
 def test_a_sound_azure_store_passes(azurite: AzuriteServer) -> None:
     container = azurite.new_container()
     azurite.put(container, "raw/1.ndjson", b"{}\n")
-    places = [Place(use, f"az://{container}/{path}", azurite.options) for use, path in _USES]
-    found = check_places(places, threading.Event())
+    places = [UsedStore(use, f"az://{container}/{path}", azurite.options) for use, path in _USES]
+    found = check_stores(places, threading.Event())
     assert [*checks(found, "failed"), *checks(found, "note")] == []
     storage = open_storage(f"az://{container}", azurite.options)
     assert [e.path for page in storage.list_range("", None) for e in page.entries] == [
@@ -283,8 +283,11 @@ def test_local_folders_are_tried_and_left_as_they_were(tmp_path: Path) -> None:
     for folder in ("raw", "lake"):
         (tmp_path / folder).mkdir()
     (tmp_path / "raw" / "1.ndjson").write_text("{}\n")
-    places = [Place("source", str(tmp_path / "raw")), Place("table", str(tmp_path / "lake"))]
-    found = check_places(places, threading.Event())
+    places = [
+        UsedStore("source", str(tmp_path / "raw")),
+        UsedStore("table", str(tmp_path / "lake")),
+    ]
+    found = check_stores(places, threading.Event())
     assert exit_code_of(found) == 0
     assert "race" in checks(found, "ok")
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == [
@@ -298,11 +301,11 @@ def test_missing_local_folders_are_told_apart(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
     places = [
-        Place("source", str(tmp_path / "raw")),
-        Place("table", str(tmp_path / "lake" / "events")),
-        Place("dead letters", str(closed / "dlq")),
+        UsedStore("source", str(tmp_path / "raw")),
+        UsedStore("table", str(tmp_path / "lake" / "events")),
+        UsedStore("dead letters", str(closed / "dlq")),
     ]
-    found = check_places(places, threading.Event())
+    found = check_stores(places, threading.Event())
     expected = ["failed", "ok", "failed" if os.geteuid() else "ok"]
     assert [each.result for each in found] == expected
     assert not (tmp_path / "lake").exists()

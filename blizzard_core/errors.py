@@ -19,6 +19,7 @@ loop decides by type and never by text::
     ├── WatermarkError      a column watermark that cannot be read, written or compared
     ├── ConfigurationError  an argument of a public function that cannot be used
     ├── EngineError         (retryable) the Spark job failed as a whole
+    ├── NoJava              Spark cannot start here: Java is missing or too old; exit 2
     ├── Cancelled           work was stopped because the daemon is stopping
     ├── Busy                another question of a page is at work; ask again
     ├── RequestLimitReached a page's question would cost more requests than the limit allows
@@ -167,6 +168,12 @@ class EngineError(BlizzardError):
 
     retryable = True
     remedy = "The Spark job failed; its errors are in the log. It is tried again."
+
+
+class NoJava(BlizzardError):
+    """Java is missing or too old, so no batch can run on this machine."""
+
+    exit_code = 2
 
 
 class Cancelled(BlizzardError):

@@ -146,12 +146,14 @@ def validate(config: Path, online: bool) -> int:
     from blizzard_core.settings.needed_extras import check_extras, needed_extras
     from blizzard_core.settings.sources import SourceSettings
     from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.machine import java_notes
     from blizzard_py.app.query_validation import validate_query_sources
     from blizzard_py.app.validation import checkpoint_notes, validate_pipelines
 
     loaded = load_config(config)
     check_extras(needed_extras(loaded))
-    notes = validate_query_sources(loaded)
+    notes = java_notes(loaded)
+    notes += validate_query_sources(loaded)
     notes += validate_pipelines(loaded)
     notes += checkpoint_notes(loaded)
     sinks = [pipeline.sink for pipeline in loaded.pipelines.values()]

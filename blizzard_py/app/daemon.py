@@ -21,6 +21,7 @@ from blizzard_core.signals import stop_on_signals
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.app.engine import spark_engine
 from blizzard_py.app.live_progress import show_progress
+from blizzard_py.app.machine import check_at_start
 from blizzard_py.app.new_fields import with_untaken
 from blizzard_py.app.refused_watch import RefusedWatch
 from blizzard_py.app.status_page.providers import page_providers
@@ -47,6 +48,7 @@ def run_daemon(
     if not config.pipelines:
         raise ConfigError("configuration", ["pipelines: is required to run blizzard"])
     check_extras(needed_extras(config))
+    check_at_start(config)
     log = get_logger()
     engine = LazyEngine(partial(spark_engine, config, "blizzard"), config.spark.idle_stop)
     stop = threading.Event()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 
 from blizzard_core.daemon import StopEvent
 from blizzard_core.doctor.findings import CheckResult, failed
@@ -10,19 +10,22 @@ from blizzard_core.doctor.stores import UsedStore, check_stores
 from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.settings.document import Config
 from blizzard_core.text import counted
+from blizzard_py.app.machine import check_machine
 from blizzard_py.app.query_validation import check_source
-from blizzard_py.app.validation import checkpoint_notes, validate_pipelines
+from blizzard_py.app.validation import checkpoint_notes, table_problems, validate_pipelines
 
 
 def examine(config: Config, stop: StopEvent, *, writes_sources: bool = False) -> list[CheckResult]:
-    """Check stores, tables, APIs and the tables that Penguin commits to. Ends early by ``stop``.
+    """Check this machine, stores, tables and APIs, and the tables to write to.
 
-    Of files nothing is shown but a name, of tables and APIs nothing but columns.
+    Ends early by ``stop``. Of files nothing is shown but a name, of tables and APIs nothing but
+    columns.
     """
-    found = check_stores(stores_of(config), stop, writes_sources=writes_sources)
+    found = list(check_machine(config))
+    found += check_stores(stores_of(config), stop, writes_sources=writes_sources)
     for check in (_queries, _tables):
         if not stop.is_set():
-            found += check(config, {each.subject for each in found if each.result == "failed"})
+            found += check(config, found)
     return found
 
 
@@ -37,7 +40,7 @@ def stores_of(config: Config) -> Iterator[UsedStore]:
             yield UsedStore("dead letters", pipeline.error_handling.dlq_path, sink.storage_options)
 
 
-def _queries(config: Config, _failed: Collection[str]) -> Iterator[CheckResult]:
+def _queries(config: Config, _found: Sequence[CheckResult]) -> Iterator[CheckResult]:
     """Connect to each table and API, and ask for columns without rows."""
     for name, pipeline in config.pipelines.items():
         for source_name in pipeline.query_sources:
@@ -52,19 +55,30 @@ def _queries(config: Config, _failed: Collection[str]) -> Iterator[CheckResult]:
                 yield CheckResult(subject, "query", "note", note)
 
 
-def _tables(config: Config, failures: Collection[str]) -> Iterator[CheckResult]:
-    """Compare the columns of pipelines with their tables; not of those out of reach."""
+def _tables(config: Config, found: Sequence[CheckResult]) -> Iterator[CheckResult]:
+    """Compare the columns of pipelines with their tables; not of those out of reach.
+
+    Without Java no transform can be checked.
+    """
+    failures = {each.subject for each in found if each.result == "failed"}
+    has_java = not any(each.check == "java" and each.result == "failed" for each in found)
     there = {
         name: pipeline
         for name, pipeline in config.pipelines.items()
         if UsedStore("table", pipeline.sink.table_uri).subject not in failures
     }
-    reachable = config.model_copy(update={"pipelines": there})
     if not there:
         return
+    reachable = config.model_copy(update={"pipelines": there})
     try:
-        notes = validate_pipelines(reachable) + checkpoint_notes(reachable)
-    except ConfigError as error:
+        if has_java:
+            notes = validate_pipelines(reachable)
+        else:
+            problems, notes = table_problems(reachable)
+            if problems:
+                raise ConfigError("configuration", problems)
+        notes += checkpoint_notes(reachable)
+    except BlizzardError as error:
         yield from failed("configuration", "tables", error)
         return
     pipelines = counted(len(there), "pipeline")

@@ -30,6 +30,7 @@ from blizzard_py.app.wiring import owner_context, source_pipeline
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
 from blizzard_py.edits.notes import Note, current_user
+from blizzard_py.engines.java import require_java
 from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.ingest.request_acceptance import decide_request, end_record
 from blizzard_py.requests.document import BRINGING, Kind, Request
@@ -263,6 +264,7 @@ def _do_here(
 def _bring_here(config: Config, where: tuple[str, str]) -> int:
     """Do what is requested of a source, as its owner, and nothing else; the exit code."""
     check_extras(needed_extras(config))
+    require_java(config.spark.master)
     engine = LazyEngine(partial(spark_engine, config, "blizzard-requests"))
     worker = source_pipeline(owner_context(config, where, engine), requests_only=True)
     stop = threading.Event()

@@ -29,8 +29,10 @@ def demo(directory: Path) -> int:
     """
     from blizzard_core.extras import require
     from blizzard_py.demo.edits import play
+    from blizzard_py.engines.java import require_java
 
     require("spark")
+    require_java("local")
     return play(directory, _programs(Path(sys.argv[0])))
 
 

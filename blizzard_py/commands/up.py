@@ -63,6 +63,7 @@ def up(config: Path, log_level: str) -> int:
     """
     from blizzard_core.settings.needed_extras import check_extras, needed_extras
     from blizzard_py.app.configuration import load_config
+    from blizzard_py.engines.java import require_java
 
     loaded = load_config(config)
     if not loaded.pipelines:
@@ -70,6 +71,7 @@ def up(config: Path, log_level: str) -> int:
             str(config), ["has no `pipelines`, so Blizzard has no work; run `penguin run` alone"]
         )
     check_extras(needed_extras(loaded))
+    require_java(loaded.spark.master)
     addresses = page_addresses(loaded.metrics)
     for name, address in addresses.items():
         click.echo(f"{name}: http://{address}/")

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import stat
 import sys
 from collections.abc import Mapping
@@ -23,6 +22,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import pyspark
+
+from blizzard_py.engines.java import java_path
 
 # The classes that a driver loads: those of tasks alone, or of queries as well.
 Classes: TypeAlias = Literal["tasks", "queries"]
@@ -61,12 +62,11 @@ def archive_options(
 
 def archive_name(environment: Mapping[str, str], classes: Classes) -> str | None:
     """Return the file name for this Java and these jars; None if there is no Java."""
-    home = environment.get("JAVA_HOME")
-    java = Path(home, "bin", "java") if home else Path(shutil.which("java") or "")
+    java = java_path(environment)
+    if java is None:
+        return None
     try:
         files = [java.resolve(strict=True), *sorted(_jars().glob("*.jar"))]
-        if not java.is_file():
-            return None
         # Whole seconds, as in the layers of an image.
         facts = [(str(file), file.stat().st_size, int(file.stat().st_mtime)) for file in files]
     except OSError:

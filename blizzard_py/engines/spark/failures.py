@@ -24,7 +24,7 @@ from blizzard_py.lines.failure import bounded
 FAILURES = (PySparkException, Py4JError, OSError, RuntimeError)
 
 _NO_JVM = (
-    "the JVM did not start; Java 17 or newer must be on PATH or in JAVA_HOME"
+    "the JVM did not start; check spark.conf, JAVA_TOOL_OPTIONS and the memory of this machine"
     " (what it printed is in the log, event `jvm`)"
 )
 _JVM_ENDED = (

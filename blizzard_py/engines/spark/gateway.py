@@ -22,12 +22,15 @@ from typing import Any
 from py4j import protocol  # type: ignore[import-untyped]  # ships no types
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # as above
 from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
+from blizzard_core.errors import EngineError
 from blizzard_core.log import get_logger
 from blizzard_py.engines.spark.class_archive import Classes, archive_options
+from blizzard_py.lines.failure import bounded
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
@@ -35,6 +38,11 @@ _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _QUICK = "-XX:TieredStopAtLevel=1"
 # One thread collects a small heap as fast, and gives more of it back.
 _SMALL_HEAP = "-Xms32m -XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20"
+# Lines of a start that say nothing about its failure.
+_NO_REASON = re.compile(r"WARNING:|NOTE:|Picked up |.*/spark-class: line")
+_MOST_LINES = 100
+# Its output ends with it.
+_END_SECS = 5.0
 _HEAP_OPTION = re.compile(r"-XX:(\+Use\w+GC\b|(Min|Max)HeapFreeRatio)")
 
 # A task's failure is returned as an exception; Spark would also print its trace, once
@@ -98,15 +106,21 @@ def open_gateway(conf: Mapping[str, str], scratch: Path, classes: Classes = "que
     if running is not None:
         return running
     read_end, write_end = os.pipe()
+    output = _Output(read_end)
     try:
         # In a directory that the next start removes: a killed process leaves its settings behind.
         folder = tempfile.TemporaryDirectory(dir=scratch)
         with folder as name, _submit_arguments(_files(Path(name), conf, scratch, classes)):
             options = {"stdout": write_end, "stderr": write_end, "start_new_session": True}
             gateway = launch_gateway(None, options)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
-    finally:
+    except PySparkRuntimeError:
         os.close(write_end)
-        threading.Thread(target=_log_lines, args=(read_end,), name="jvm-log", daemon=True).start()
+        raise EngineError(f"the JVM did not start: {output.reason()}") from None
+    except BaseException:
+        os.close(write_end)
+        raise
+    os.close(write_end)
+    output.started()
     return gateway
 
 
@@ -224,11 +238,46 @@ def forget_gateway() -> None:
     SparkSession._instantiatedSession = None  # noqa: SLF001  # no public name
 
 
-def _log_lines(descriptor: int) -> None:
-    log = get_logger()
-    with os.fdopen(descriptor, encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            text = line.strip()
-            # Java prints this at every start with the modules that Spark requests.
-            if text and not text.startswith("WARNING: Using incubator modules"):
+class _Output:
+    """What a JVM prints: held back until it runs, and then a warning a line.
+
+    If it does not start, its lines are one error.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._early: list[str] | None = []
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(
+            target=self._read, args=(descriptor,), name="jvm-log", daemon=True
+        )
+        self._thread.start()
+
+    def started(self) -> None:
+        """Log what was held back, and from now on each line."""
+        with self._lock:
+            early, self._early = self._early or [], None
+        for line in early:
+            get_logger().warning("jvm", line=line)
+
+    def reason(self) -> str:
+        """Return in one line why the JVM has ended, with what can be done."""
+        self._thread.join(_END_SECS)
+        lines = [line for line in self._early or [] if not _NO_REASON.match(line)]
+        get_logger().debug("jvm", lines=lines)
+        # The first is often "Error occurred during initialization of VM".
+        told = bounded(" / ".join(lines[:3])) if lines else "it printed nothing"
+        return f"{told}; check spark.conf, JAVA_TOOL_OPTIONS and the memory of this machine"
+
+    def _read(self, descriptor: int) -> None:
+        log = get_logger()
+        with os.fdopen(descriptor, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                text = line.strip()
+                # Java prints this at every start with the modules that Spark requests.
+                if not text or text.startswith("WARNING: Using incubator modules"):
+                    continue
+                with self._lock:
+                    if self._early is not None:
+                        self._early += [text] if len(self._early) < _MOST_LINES else []
+                        continue
                 log.warning("jvm", line=text)

@@ -25,6 +25,7 @@ import blizzard_core
 import blizzard_py
 from blizzard_core.errors import EngineError
 from blizzard_core.log import get_logger
+from blizzard_py.engines.java import require_java
 from blizzard_py.engines.spark.class_archive import Classes
 from blizzard_py.engines.spark.failures import reason_of
 from blizzard_py.engines.spark.gateway import (
@@ -181,7 +182,8 @@ def open_driver(
     """Return a new session with this package on its executors.
 
     Local workers run this interpreter. Executors of a cluster need Python with this package's
-    dependencies (an image); the package itself is sent along. Raises `ConfigError`, `EngineError`.
+    dependencies (an image); the package itself is sent along. Raises `ConfigError`, `EngineError`,
+    `NoJava`.
     """
     if python := conf.get(_PYTHON):
         os.environ["PYSPARK_PYTHON"] = python  # otherwise only spark-submit sets it
@@ -193,6 +195,7 @@ def open_driver(
     wanted = settings(master, conf, os.environ) | _places(master, conf)
     for weakness in weak_settings(master, conf):
         get_logger().warning("spark_open", setting=weakness)
+    require_java(master)
     require_reachable(master)
     get_logger().info("spark_starting", master=master)
     silence_query_logs()

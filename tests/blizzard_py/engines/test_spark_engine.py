@@ -564,8 +564,8 @@ def test_the_package_is_packed_for_executors(tmp_path: Path) -> None:
         (
             "[JAVA_GATEWAY_EXITED] Java gateway process exited",
             (
-                "the JVM did not start; Java 17 or newer must be on PATH or in JAVA_HOME"
-                " (what it printed is in the log, event `jvm`)"
+                "the JVM did not start; check spark.conf, JAVA_TOOL_OPTIONS and the memory of this"
+                " machine (what it printed is in the log, event `jvm`)"
             ),
         ),
         (

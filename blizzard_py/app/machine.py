@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from blizzard_core.doctor.findings import CheckResult, failed
-from blizzard_core.errors import NoJava
+from blizzard_core.errors import ConfigError, NoJava
 from blizzard_core.log import get_logger
 from blizzard_core.settings.document import Config
+from blizzard_core.settings.needed_extras import check_extras, needed_extras
 from blizzard_py.engines.java import require_java
 from blizzard_py.engines.spark.masters import local_cores
 
@@ -42,6 +43,12 @@ def check_machine(
     else:
         where = "is that of the Spark server" if java is None else str(java)
         yield CheckResult(_SUBJECT, "java", "ok", where)
+    try:
+        check_extras(needed_extras(config))
+    except ConfigError as error:
+        yield from failed(_SUBJECT, "packages", error)
+    else:
+        yield CheckResult(_SUBJECT, "packages", "ok", "all that the configuration needs")
     yield _disk(config, environment)
     yield _memory(config)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -77,6 +78,17 @@ def test_validate_and_doctor_name_a_missing_java(write: Write) -> None:
     assert done.exit_code == 2
     assert "failed  this machine: java: there is no Java" in done.stdout
     assert "tables: the columns of 1 pipeline fit" in done.stdout
+
+
+def test_doctor_names_packages_that_are_missing(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "adlfs", None)
+    path = write(sink={"table_uri": "abfss://lake@account.dfs.core.windows.net/events"})
+    done = CliRunner().invoke(main, ["doctor", str(path)])
+    assert done.exit_code == 2
+    assert "packages: pipelines.events.sink.table_uri: Azure storage needs adlfs" in done.stdout
+    assert done.stdout.count("pip install 'blizzard-penguin[azure]'") == 2
 
 
 def test_a_machine_is_described(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a batch needs of this machine: Java, packages, disk and memory.
+"""Needs of a batch on this machine: Java, packages, disk and memory.
 
 Nothing is started and no request is made, so `run` and `validate` check it, too.
 """

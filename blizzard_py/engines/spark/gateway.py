@@ -239,7 +239,7 @@ def forget_gateway() -> None:
 
 
 class _Output:
-    """What a JVM prints: held back until it runs, and then a warning a line.
+    """Output of a JVM: held back until it runs, and then a warning a line.
 
     If it does not start, its lines are one error.
     """

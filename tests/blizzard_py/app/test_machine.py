@@ -1,4 +1,4 @@
-"""What a batch needs of this machine, checked before the first one."""
+"""Needs of a batch on this machine, checked before the first one."""
 
 from __future__ import annotations
 

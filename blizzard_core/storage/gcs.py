@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from os import SEEK_END
@@ -9,7 +10,11 @@ from typing import Any, Protocol
 
 from aiohttp import ClientTimeout, ServerTimeoutError
 from gcsfs.core import GCSFileSystem, UnclosableBytesIO  # type: ignore[import-untyped]  # ships no types
-from gcsfs.retry import retry_request  # type: ignore[import-untyped]  # ships no types
+from gcsfs.retry import (  # type: ignore[import-untyped]  # ships no types
+    HttpError,
+    NonRetryableError,
+    retry_request,
+)
 
 from blizzard_core.errors import Conflict, Unavailable
 from blizzard_core.limits import FIRST_PAGE_KEYS, PAGE_KEYS
@@ -21,6 +26,10 @@ from blizzard_core.storage.stored_bytes import ObjectPart, StoredBytes
 
 _FIELDS = "items(name,size,updated),nextPageToken"
 _API = "storage/v1/"
+_UNAUTHORIZED = 401
+
+# It logs each error with its trace; what is raised says it in one line.
+logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
 
 
 class RestFileSystem(FileSystem, Protocol):
@@ -61,16 +70,30 @@ def _bounded_request(patience: Patience) -> Callable[..., Awaitable[Any]]:
 
     async def request(*where: Any, data: Any = None, **options: Any) -> Any:
         if not data:
-            return await plain(*where, data=data, **options)
+            return await _once_if_denied(plain(*where, data=data, **options))
         # As a file, which is sent piece by piece; large bytes would hold up all other requests.
         body = data if hasattr(data, "seek") else UnclosableBytesIO(data)
         try:
             size = body.seek(0, SEEK_END)
-            return await bounded(plain(*where, data=body, **options), size, patience)
+            sending = _once_if_denied(plain(*where, data=body, **options))
+            return await bounded(sending, size, patience)
         except TimeoutError as error:
             raise ServerTimeoutError("the upload took too long") from error
 
     return request
+
+
+async def _once_if_denied(answer: Awaitable[Any]) -> Any:
+    """Return the answer; raise a refusal of credentials so that gcsfs does not repeat it.
+
+    It renews tokens before each request, and would ask for half a minute with the same ones.
+    """
+    try:
+        return await answer
+    except HttpError as error:
+        if error.code == _UNAUTHORIZED:
+            raise NonRetryableError(str(error)) from error
+        raise
 
 
 class GCSStorage(StoredBytes):
@@ -113,7 +136,7 @@ class GCSStorage(StoredBytes):
                     break
                 # A name that ends with "/" is a console's folder marker.
                 if key > low and not path.endswith("/"):
-                    entries.append(Entry(path, int(item["size"]), modified_of(item)))
+                    entries.append(Entry(path, int(item.get("size", 0)), modified_of(item)))
             yield ListingPage(tuple(entries), 1, len(items))
             token = answer.get("nextPageToken")
             if past or not token:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from blizzard_core.daemon import REFUSED
-from blizzard_core.errors import BlizzardError, StorageError
+from blizzard_core.errors import BlizzardError, BucketMissing, StorageError
 from blizzard_core.handover.quarantine import QuarantineRecord, quarantined
 from blizzard_core.observability.heartbeat import read_life, source_heartbeat
 from blizzard_core.observability.stopped import commit_problem, exit_code_of, ingest_problem
@@ -97,8 +97,11 @@ def plan(
     found, errors = _collect(config, partial(_plan_source, options))
     from blizzard_py.app.validation import table_problems  # noqa: PLC0415  # `status` needs none
 
-    problems, notes = ([], []) if offline else table_problems(config)
-    errors += [*problems, *notes]
+    try:
+        problems, notes = ([], []) if offline else table_problems(config)
+        errors += [*problems, *notes]
+    except BucketMissing as error:
+        errors.append(str(error))
     chosen = [
         source
         for pipeline in config.pipelines.values()

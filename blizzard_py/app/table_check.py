@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from blizzard_core.errors import BlizzardError, ConfigError, StorageError
+from blizzard_core.errors import BlizzardError, BucketMissing, ConfigError, StorageError
 from blizzard_core.log import get_logger
 from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.tables import TableSettings
@@ -57,7 +57,7 @@ def check_tables(
 
     Of each pipeline its name, what its jobs are told and, if it has a query, the columns that
     gives. That a table could not be looked at is something to know: it may be out of reach
-    from where the configuration is written.
+    from where the configuration is written. Raises `BucketMissing`, which is so from anywhere.
     """
     problems: dict[str, None] = {}
     notes: dict[str, None] = {}
@@ -65,6 +65,8 @@ def check_tables(
         where = _where(name, settings.sink)
         try:
             fit = _fit_of(config, name, settings, made)
+        except BucketMissing:
+            raise
         except StorageError as error:
             notes[f"{where}: the table could not be looked at: {error}"] = None
         except BlizzardError as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from blizzard_core.checkpoint.fenced_writer import FencedFile
-from blizzard_core.errors import StorageError, Unavailable
+from blizzard_core.errors import AccessDenied, StorageError, Unavailable
 from blizzard_core.storage.objects import Patience
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.order import Ascending
@@ -194,6 +194,19 @@ def test_a_gcs_listing_out_of_order_raises(gcs: GcsServer) -> None:
         proxy.relist = backwards
         with pytest.raises(StorageError, match="does not list keys in the order of their bytes"):
             list(storage.list_range("", None))
+
+
+def test_refused_gcs_credentials_are_sent_once(gcs: GcsServer) -> None:
+    bucket = gcs.new_bucket()
+    with fault_proxy(gcs.endpoint) as proxy:
+        proxy.refuse = lambda _method, _headers: (401, "Invalid Credentials")
+        options = {**gcs.options, "GOOGLE_BASE_URL": proxy.endpoint}
+        storage = open_storage(f"gs://{bucket}/raw", options)
+        with pytest.raises(AccessDenied, match=r"access denied \(401\); check the credentials"):
+            list(storage.list_range("", None))
+        with pytest.raises(AccessDenied, match="401"):
+            storage.put_atomic("x", b"x")
+        assert len(proxy.seen) == 2
 
 
 def emptied(data: bytes) -> bytes:

@@ -67,13 +67,16 @@ def test_json_has_every_check(config: Config) -> None:
     assert {*document["checks"][0]} == {"subject", "check", "result", "text"}
 
 
-def test_a_missing_bucket_ends_both_doctors_with_10(tmp_path: Path, s3: S3Server) -> None:
+def test_a_missing_bucket_ends_every_check_with_10(tmp_path: Path, s3: S3Server) -> None:
     (tmp_path / "raw").mkdir()
     config = Config(tmp_path, "s3://no-such-bucket", s3.options)
     for program in (blizzard, penguin):
         done = config.call("doctor", program=program)
         assert done.exit_code == 10
         assert "the bucket does not exist; create it" in done.stdout
+    done = config.call("validate")
+    assert done.exit_code == 10
+    assert "error: s3://no-such-bucket/events" in done.stderr
 
 
 def test_penguins_doctor_reads_the_log(config: Config) -> None:

@@ -59,7 +59,10 @@ def print_findings(examine: Callable[[Event], list[CheckResult]], *, as_json: bo
         click.echo(json_safe(json.dumps(_to_json(findings), ensure_ascii=False, indent=2)))
     else:
         _show(findings)
-    return INTERRUPTED if stop.is_set() else exit_code_of(findings)
+    if stop.is_set():
+        click.echo("interrupted: the rest was not tried", err=True)
+        return INTERRUPTED
+    return exit_code_of(findings)
 
 
 def _to_json(findings: Sequence[CheckResult]) -> dict[str, Any]:

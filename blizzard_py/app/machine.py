@@ -18,7 +18,6 @@ from blizzard_core.log import get_logger
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.needed_extras import check_extras, needed_extras
 from blizzard_py.engines.java import require_java
-from blizzard_py.engines.spark.masters import local_cores
 
 _SUBJECT = "this machine"
 _GB = 1e9
@@ -26,6 +25,7 @@ _GB = 1e9
 _LEAST_DISK = 1 << 30
 # What docs/guides/kubernetes.md plans, in GB: a JVM beside its heap, the daemon, a worker.
 _JVM_GB, _DAEMON_GB, _WORKER_GB, _DRIVER_GB = 0.5, 0.2, 0.3, 2.0
+_LOCAL = re.compile(r"local(?:\[(\d+|\*)\])?")
 _HEAP = re.compile(r"(\d+)([kmgt]?)b?", re.IGNORECASE)
 _UNITS = {"k": 1e-6, "": 1e-3, "m": 1e-3, "g": 1.0, "t": 1e3}
 # The limit of a container, in both versions of cgroups.
@@ -104,9 +104,9 @@ def _waiting(config: Config) -> Iterator[tuple[int, str]]:
 
 def _memory(config: Config) -> CheckResult:
     """Compare the limit of the container, or the machine, with docs/guides/kubernetes.md."""
-    cores = local_cores(config.spark.master, len(os.sched_getaffinity(0)))
     needed = _DRIVER_GB
-    if cores is not None:
+    if local := _LOCAL.fullmatch(config.spark.master):
+        cores = len(os.sched_getaffinity(0)) if local[1] == "*" else int(local[1] or 1)
         heap = _heap_gb(config.spark.conf.get("spark.driver.memory", "1g"))
         needed = heap + _JVM_GB + _DAEMON_GB + _WORKER_GB * cores
     limit = _limit_bytes() / _GB

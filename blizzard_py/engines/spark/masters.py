@@ -81,17 +81,6 @@ def is_local(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
-def local_cores(master: str, cores: int) -> int | None:
-    """Return how many tasks a local master runs at the same time; None for another master.
-
-    ``cores`` are those of this machine.
-    """
-    found = _LOCAL.fullmatch(master)
-    if found is None:
-        return None
-    return cores if found["cores"] == "*" else int(found["cores"] or 1)
-
-
 def is_connect(master: str) -> bool:
     """Return whether a Spark Connect server runs the driver, so that this process has no JVM."""
     return master.startswith("sc://")

@@ -18,6 +18,7 @@ on another machine. It has only the `Access`, the task's ``spec`` and the declar
   the declared type. A value that does not fit makes a bad record, not an error of the task. Readers
   prevent losses in drivers: a type that a driver reads incorrectly is read as text and parsed by
   the kernel.
+* ``FileRows``: such rows of a file, with the records that their letters have.
 * ``bytes``: NDJSON lines, each ended by a newline, whole lines only. They go through the line
   parser, as lines of files do.
 * ``BadRecord``: a record that is no row, with the reason and one line of text for its letter. The
@@ -39,14 +40,14 @@ from zoneinfo import ZoneInfo
 
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.placeholders import Values
-from blizzard_py.formats.protocol import BadRecord
+from blizzard_py.formats.protocol import BadRecord, FileRows
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, Nulls, ReadTask, Window
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Rows: TypeAlias = "pa.RecordBatch | bytes | BadRecord"
+Rows: TypeAlias = "pa.RecordBatch | FileRows | bytes | BadRecord"
 ColumnKind = Literal["time", "date", "number", "text", "other"]
 
 

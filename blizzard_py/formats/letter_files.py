@@ -26,7 +26,7 @@ from blizzard_py.formats.letters.reading import parsed
 from blizzard_py.formats.names import plain_format_of
 from blizzard_py.formats.ndjson.lines import NdjsonFormat
 from blizzard_py.formats.protocol import NO_OFFSET, Decoder, Format, OpenFile
-from blizzard_py.formats.text_letters import RecordsOrLines, TextLetterFormat
+from blizzard_py.formats.text_letters import RecordsOrLines, TextLetterFormat, of_table
 from blizzard_py.formats.typed_rows import TypedFormat
 from blizzard_py.job import RowSchema
 from blizzard_py.lines.failure import FileFailed, bounded
@@ -54,27 +54,30 @@ class LetterFormat:
 
     def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece | RefusedRecord]:
         """Yield the rows; of a table also lines. Raises `FileFailed` for a header that is none."""
-        of_table = self.options.of_table
+        is_table = self.options.of_table
         found: _Header | None = None
         for item in framed(file.blocks()):
             if isinstance(item, RefusedRecord):
                 yield replace(item, offset=NO_OFFSET)
                 continue
             lines = item.data.split(b"\n")[:-1]
-            if of_table and found is None and not _is_header(lines[0]):
+            if is_table and found is None and not _is_header(lines[0]):
                 yield from NdjsonFormat().pieces(file, schema)
                 return
             if found is None:
-                rows_of = replace(schema, of_table=of_table)
-                found = _Header(lines.pop(0), self._form, rows_of)
+                found = _Header(lines.pop(0), self._form, self._schema(schema))
             yield from found.items(lines)
 
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> Decoder:
         """Return the decoder of the rows' own format."""
-        rows = self._form.letter_decoder(schema, tolerant=tolerant)
+        rows = self._form.letter_decoder(self._schema(schema), tolerant=tolerant)
         if not self.options.of_table:
             return rows
-        return RecordsOrLines(rows, NdjsonFormat().decoder(schema, tolerant=tolerant, fast=fast))
+        lines = NdjsonFormat().decoder(schema, tolerant=tolerant, fast=fast)
+        return RecordsOrLines(rows, lines, rescues=schema.unexpected_fields == "capture")
+
+    def _schema(self, schema: RowSchema) -> RowSchema:
+        return of_table(schema) if self.options.of_table else schema
 
     def replay_contents(self, letters: Sequence[DeadLetter]) -> list[bytes]:
         """Return the letters behind their headers."""

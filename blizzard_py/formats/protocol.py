@@ -11,9 +11,9 @@ piece; the task adds what came before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -29,6 +29,8 @@ from blizzard_py.lines.framing import Piece, RefusedRecord
 LineNumbers = npt.NDArray[np.int64]
 # The bytes of a record: where they begin in the piece's data, the bytes, and the file's header.
 RecordBytes = tuple[int, bytes, bytes]
+# Rows by their index to the records of which they are made, in order.
+RowRecords: TypeAlias = Callable[[Sequence[int]], Sequence[RecordBytes]]
 # The offset is `NO_OFFSET` where a file has no bytes of the record's own, as in compressed blocks.
 NO_OFFSET = -1
 
@@ -118,7 +120,8 @@ class SourceRows:
     ``rows`` are columns of text (CSV, XML), lines (JSON), or columns with the types of the file.
     Digests of rows are made of them, so they must stay what they are. ``keys`` are the columns that
     were asked for in their types, with null for a value that cannot be read; ``unread`` counts such
-    rows. ``schema`` are the columns of the file. The records in ``bad`` are no rows.
+    rows. ``schema`` are the columns of the file. The records in ``bad`` are no rows. ``records``
+    are those of rows in columns; a line is its own.
     """
 
     schema: pa.Schema
@@ -126,6 +129,15 @@ class SourceRows:
     keys: Sequence[pa.Array] = ()
     unread: int = 0
     bad: Sequence[BadRecord] = ()
+    records: RowRecords | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """Rows of a file, and the records that their letters have."""
+
+    batch: pa.RecordBatch
+    records: RowRecords
 
 
 class OpenFile(Protocol):

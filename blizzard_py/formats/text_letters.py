@@ -14,6 +14,7 @@ import pyarrow as pa
 from msgspec import structs
 
 from blizzard_core.settings.formats import LetterOptions
+from blizzard_core.settings.schema import RESCUED
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.letters.header import (
     around_of,
@@ -67,7 +68,7 @@ class TextLetterFormat:
                 "parse",
                 "its letters are of another format; replay them with that format, or discard them",
             )
-        for item in self._form.pieces(_Rest(file, chain([behind], blocks)), _of_table(schema)):
+        for item in self._form.pieces(_Rest(file, chain([behind], blocks)), of_table(schema)):
             if isinstance(item, RefusedRecord):
                 yield replace(item, offset=NO_OFFSET, header=text_header(item.header))
             else:
@@ -76,8 +77,9 @@ class TextLetterFormat:
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> Decoder:
         """Return the decoder of records and lines."""
         return _TextDecoder(
-            self._form.decoder(_of_table(schema), tolerant=tolerant, fast=fast),
+            self._form.decoder(of_table(schema), tolerant=tolerant, fast=fast),
             NdjsonFormat().decoder(schema, tolerant=tolerant, fast=fast),
+            rescues=schema.unexpected_fields == "capture",
         )
 
     def replay_contents(self, letters: Sequence[DeadLetter]) -> list[bytes]:
@@ -95,8 +97,9 @@ class TextLetterFormat:
         return self.options
 
 
-def _of_table(schema: RowSchema) -> RowSchema:
-    return replace(schema, of_table=True)
+def of_table(schema: RowSchema) -> RowSchema:
+    """Return a table's schema for the decoder of its files: other columns are not looked at."""
+    return replace(schema, of_table=True, unexpected_fields="ignore")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +137,27 @@ class _Rest:
 
 @dataclass(frozen=True, slots=True)
 class RecordsOrLines:
-    """The decoder of a table's letters: ``records_of`` its format, or ``lines``."""
+    """The decoder of a table's letters: ``records_of`` its format, or ``lines``.
+
+    With ``rescues`` rows have a last column for other fields, which is null as in the table.
+    """
 
     records_of: Decoder
     lines: Decoder
+    rescues: bool
 
     def _of(self, piece: Piece) -> Decoder:
         return self.lines if _has_lines(piece) else self.records_of
 
     def decode(self, piece: Piece) -> Parsed:
         """Decode as `Decoder.decode`."""
-        return self._of(piece).decode(piece)
+        parsed = self._of(piece).decode(piece)
+        if _has_lines(piece):
+            return parsed
+        table = parsed.table
+        if self.rescues:
+            table = table.append_column(RESCUED, pa.nulls(table.num_rows, pa.string()))
+        return replace(parsed, table=table, unexpected=frozenset())
 
     def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
         """Return the records as `Decoder.records`."""

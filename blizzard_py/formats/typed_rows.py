@@ -179,7 +179,14 @@ class TypedDecoder(ABC):
         )
         values, unread = Conformer(keys).values(batch)
         schema = pa.schema(list(rows.types.items()))
-        return SourceRows(schema, batch.select(list(columns)), values, len(unread), bad)
+        numbers = np.flatnonzero(fits)
+
+        def records(some: Sequence[int]) -> list[RecordBytes]:
+            header, lines = rows.letters(numbers[np.array(some, np.int64)].tolist())
+            return [(NO_OFFSET, line, header) for line in lines]
+
+        chosen = batch.select(list(columns))
+        return SourceRows(schema, chosen, values, len(unread), bad, records)
 
     @_failures_of_values()
     def as_lines(self, piece: Piece) -> bytes:

@@ -4,8 +4,9 @@ The reader's batches are cast to the declared schema (`formats.conform`), and it
 like lines of files. Both go to the same outputs by the same partition rules. Memory is limited by
 the size of a reader's batch and by the outputs' row group.
 
-A row that does not fit is a bad record. Its dead letter has the row as JSON, which a replay
-ingests, and the statement or request. Too many bad rows stop the pipeline: the schema is wrong.
+A row that does not fit is a bad record. Its dead letter has the record of its file, or the row as
+JSON, which a replay ingests, and the statement or request. Too many bad rows stop the pipeline: the
+schema is wrong.
 
 The items of a job are published together or not at all, so an item that cannot be read fails the
 job. If items are read separately (`blizzard_py.reading.Reading`), it is reported instead, and its
@@ -15,11 +16,11 @@ written rows are discarded. The slices of an item go to separate files.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +36,13 @@ from blizzard_py.formats.conform import Conformer
 from blizzard_py.formats.input_names import renamed
 from blizzard_py.formats.ndjson.columns import RecordSchema
 from blizzard_py.formats.ndjson.parse import LineParser
-from blizzard_py.formats.protocol import BadRecord, LineNumbers
+from blizzard_py.formats.protocol import (
+    BadRecord,
+    FileRows,
+    LineNumbers,
+    RecordBytes,
+    RowRecords,
+)
 from blizzard_py.formats.texts import TextOptions
 from blizzard_py.job import FinishedFile, IngestJob, IngestSettings, StagedBadRecords, StagedOutput
 from blizzard_py.kernels.bad_records import BadRecordWriter
@@ -58,6 +65,8 @@ from blizzard_py.reading import DedupSpec, ReadTask, UnitSlice
 SLIPS = 20
 # After so many mostly bad rows the rest is not read: a wrong schema is reported early.
 HOPELESS = 10_000
+# Bad rows of which letters are made together: one by one takes a hundred times as long.
+_LETTERS_AT_ONCE = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +161,8 @@ def _report(
             raise
 
 
+# Reasons by row, and their stage.
+_Refused: TypeAlias = Callable[[Mapping[int, str], str], None]
 _Part: TypeAlias = tuple[UnitSlice, Iterable[Rows]]
 
 
@@ -245,9 +256,12 @@ class _Run:
             elif isinstance(some, BadRecord):
                 self._bytes += some.length
                 self._refuse(some)
+            elif isinstance(some, FileRows):
+                self._bytes += some.batch.nbytes
+                self._batch(some.batch, some.records)
             else:
                 self._bytes += some.nbytes
-                self._batch(some)
+                self._batch(some, partial(self._texts_of, some))
             if self._rows + self._bad >= HOPELESS and self._bad > self._rows:
                 self._check()
 
@@ -265,20 +279,41 @@ class _Run:
             bad_rows=self._bad,
         )
 
-    def _batch(self, batch: pa.RecordBatch) -> None:
-        numbers = np.arange(batch.num_rows) + self._read
+    def _batch(self, batch: pa.RecordBatch, records: RowRecords) -> None:
+        before, at = self._read, np.arange(batch.num_rows)
         self._read += batch.num_rows
         if self._filter.needs_check:
             fresh = self._filter.fresh(batch)
-            batch, numbers = batch.filter(pa.array(fresh)), numbers[fresh]
-        found = self._conformer.conform(batch)
-        for row, reason in found.bad.items():
-            self._bad_row(batch, row, int(numbers[row]), reason)
-        self._add(found.table, found.rows_at, numbers, partial(self._bad_row, batch))
+            batch, at = batch.filter(pa.array(fresh)), np.flatnonzero(fresh)
 
-    def _bad_row(self, batch: pa.RecordBatch, row: int, number: int, reason: str) -> None:
-        text = self._conformer.text_of(batch, row)
-        self._letter(BadRecord(number, 0, len(text), text, reason))
+        def refused(reasons: Mapping[int, str], stage: str) -> None:
+            self._bad_rows(
+                records,
+                before,
+                dict(zip(at[list(reasons)].tolist(), reasons.values(), strict=True)),
+                stage,
+            )
+
+        found = self._conformer.conform(batch)
+        if found.bad:
+            refused(found.bad, "parse")
+        self._add(found.table, found.rows_at, at + before, refused)
+
+    def _bad_rows(
+        self, records: RowRecords, before: int, reasons: Mapping[int, str], stage: str
+    ) -> None:
+        """Add letters of rows, by their index; ``before`` them were so many others."""
+        rows = list(reasons)
+        for start in range(0, len(rows), _LETTERS_AT_ONCE):
+            some = rows[start : start + _LETTERS_AT_ONCE]
+            for row, (offset, head, header) in zip(some, records(some), strict=True):
+                number, length = before + row, len(head)
+                reason = reasons[row]
+                self._letter(BadRecord(number, offset, length, head, reason, stage, header))
+
+    def _texts_of(self, batch: pa.RecordBatch, rows: Sequence[int]) -> list[RecordBytes]:
+        """Return rows of no file as JSON."""
+        return [(0, self._conformer.text_of(batch, row), b"") for row in rows]
 
     def _refuse(self, bad: BadRecord) -> None:
         """Add the letter of a record that the reader could not make a row of, unless it has one."""
@@ -305,15 +340,17 @@ class _Run:
         for bad in parsed.bad:
             self._letter(structs.replace(bad, index=int(numbers[bad.index])))
 
-        def unplaceable(row: int, number: int, reason: str) -> None:
-            self._letter(BadRecord(number, 0, len(lines[row]), lines[row], reason, "partition"))
+        def unplaceable(reasons: Mapping[int, str], stage: str) -> None:
+            for row, reason in reasons.items():
+                line, number = lines[row], int(numbers[row])
+                self._letter(BadRecord(number, 0, len(line), line, reason, stage))
 
         self._add(parsed.table, parsed.rows_at, numbers, unplaceable)
 
     def _add(
         self, table: pa.Table, rows_at: LineNumbers, numbers: LineNumbers, refused: _Refused
     ) -> None:
-        """Add rows to the outputs; rows without a place are ``refused``, by index and number."""
+        """Add rows to the outputs; those without a place are ``refused``."""
         if self._columns:
             table = renamed(table, self._columns)
         rules = self._layout.partition_rules
@@ -322,9 +359,10 @@ class _Run:
             try:
                 where = place_rows(table, rules)
             except Unplaceable as error:
-                for row, reason in error.reasons.items():
-                    at = int(rows_at[row])
-                    refused(at, int(numbers[at]), reason)
+                refused(
+                    {int(rows_at[row]): reason for row, reason in error.reasons.items()},
+                    error.stage,
+                )
                 kept = np.ones(table.num_rows, np.bool_)
                 kept[list(error.reasons)] = False
                 table, rows_at = table.filter(pa.array(kept)), rows_at[kept]
@@ -356,7 +394,3 @@ class _Run:
                 f" max_bad_fraction = {limit:g}; nothing was skipped. Correct schema.fields, or"
                 f" raise error_handling.max_bad_fraction; first {self._first_bad}"
             )
-
-
-class _Refused(Protocol):
-    def __call__(self, row: int, number: int, reason: str, /) -> None: ...

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from blizzard_py.connections.protocol import Reader, SourceConnection, WindowSplit
-from blizzard_py.formats.protocol import BadRecord
+from blizzard_py.formats.protocol import BadRecord, FileRows
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 
@@ -22,13 +22,21 @@ def through_json(task: ReadTask) -> ReadTask:
     return replace(task, spec=json.loads(json.dumps(task.spec)))
 
 
+def read_all(
+    reader: Reader, access: Access, task: ReadTask, fields: Sequence[FieldSpec] = ()
+) -> Iterator[pa.RecordBatch | bytes | BadRecord]:
+    """Yield what a task reads, without the records of rows."""
+    for rows in reader(access, through_json(task).spec, fields):
+        yield rows.batch if isinstance(rows, FileRows) else rows
+
+
 def rows_of(
     reader: Reader, access: Access, tasks: Sequence[ReadTask], fields: Sequence[FieldSpec] = ()
 ) -> list[dict[str, Any]]:
     """Return the rows of these tasks, one dictionary each; lines of NDJSON too, no bad records."""
     found: list[dict[str, Any]] = []
-    for task in map(through_json, tasks):
-        for rows in reader(access, task.spec, fields):
+    for task in tasks:
+        for rows in read_all(reader, access, task, fields):
             if isinstance(rows, bytes):
                 assert rows.endswith(b"\n")
                 found += [json.loads(line) for line in rows.split(b"\n")[:-1]]

@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
@@ -43,7 +44,14 @@ from blizzard_py.connections.lakes.window_rows import check_unchanged
 from blizzard_py.connections.protocol import ReadSelection, Rows
 from blizzard_py.formats.letters.header import text_header
 from blizzard_py.formats.names import check_format, plain_format_of
-from blizzard_py.formats.protocol import BadRecord, SourceRows, TableDecoder
+from blizzard_py.formats.protocol import (
+    BadRecord,
+    FileRows,
+    LineNumbers,
+    RecordBytes,
+    SourceRows,
+    TableDecoder,
+)
 from blizzard_py.formats.source_file import SourceFile
 from blizzard_py.job import FieldSpec, JobFile, RowSchema
 from blizzard_py.lines.codecs.names import CODEC_ENDINGS, ZIP_ENDING
@@ -57,6 +65,7 @@ from blizzard_py.slices.column_order import Range, column_order
 _BATCH_ROWS = 1 << 16
 _BAD_BYTES = 64 << 10
 _SAMPLE_BYTES = 1 << 20
+_TEXTS = (CsvOptions, XmlOptions)
 _NO_ORDER = frozenset({"struct", "list", "map", "json", "binary"})
 # A number beyond the declared width has its place among others, although its row is bad.
 _WIDER: Mapping[str, Any] = {"int32": "int64", "float32": "float64"}
@@ -159,7 +168,8 @@ def read(access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]) -
                 is_known = is_known or len(found.schema) > 0
                 if file.has_bad:
                     yield from map(letters.of, found.bad)
-                yield from choice.rows(found, [key.name for key in keys], file)
+                for rows in choice.rows(found, [key.name for key in keys], file):
+                    yield letters.of_rows(rows) if isinstance(rows, FileRows) else rows
             check_unchanged(storage, file)
 
 
@@ -243,24 +253,24 @@ class _RowChoice:
 
     def rows(
         self, found: SourceRows, keys: Sequence[str], file: PlannedFile
-    ) -> Iterator[pa.RecordBatch | bytes]:
+    ) -> Iterator[FileRows | bytes]:
         """Yield the rows to read, in batches or as lines."""
         rows, count = found.rows, len(found.rows)
         if not count:
             return
+        at = np.arange(count)
         if keys:
             values = dict(zip(keys, found.keys, strict=True))
-            keep = self._keeps(values, count, file.name.path)
-            if isinstance(rows, pa.RecordBatch):
-                rows = rows.filter(keep)
-            else:
-                rows = [row for row, keeps in zip(rows, keep.to_pylist(), strict=True) if keeps]
+            keep = pc.fill_null(self._keeps(values, count, file.name.path), fill_value=False)
+            at = np.flatnonzero(np.asarray(keep))
+            rows = rows.filter(keep) if isinstance(rows, pa.RecordBatch) else rows
         if not isinstance(rows, pa.RecordBatch):
-            if rows:
-                yield b"".join(line + b"\n" for line in rows)
+            if len(at):
+                yield b"".join(rows[index] + b"\n" for index in at.tolist())
             return
-        for start in range(0, rows.num_rows, _BATCH_ROWS):
-            yield rows.slice(start, _BATCH_ROWS)
+        for start in range(0, len(at), _BATCH_ROWS):
+            end = start + _BATCH_ROWS
+            yield _with_records(rows.slice(start, _BATCH_ROWS), found, at[start:end])
 
     def _keeps(self, values: Mapping[str, pa.Array], count: int, where: str) -> pa.Array:
         found = pa.repeat(pa.scalar(value=True), count)
@@ -287,14 +297,25 @@ class _Letters:
     driver: str
     options: FormatSettings
 
+    def of_rows(self, rows: FileRows) -> FileRows:
+        """Return rows with such headers in their letters."""
+        if not isinstance(self.options, _TEXTS):
+            return rows
+
+        def records(some: Sequence[int]) -> list[RecordBytes]:
+            found = rows.records(some)
+            headers = {header: text_header(header) for header in {each[2] for each in found}}
+            return [(0, raw, headers[header]) for _, raw, header in found]
+
+        return FileRows(rows.batch, records)
+
     def of(self, bad: BadRecord) -> Rows:
         """Return a record for its letter."""
         if _has_lines(self.options):
             return bad.head.replace(b"\n", b" ") + b"\n"
         if bad.header and isinstance(self.options, FORMATS_WITH_TYPES):
             return structs.replace(bad, index=0)
-        is_text = isinstance(self.options, CsvOptions | XmlOptions)
-        if is_text and len(bad.head) == bad.length <= ROW_BYTES:
+        if isinstance(self.options, _TEXTS) and len(bad.head) == bad.length <= ROW_BYTES:
             return structs.replace(bad, index=0, offset=0, header=text_header(bad.header))
         return self._text(bad.reason, f"{bad.reason}: ".encode() + bad.head)
 
@@ -312,6 +333,13 @@ class _Letters:
         shown = text[:_BAD_BYTES].replace(b"\n", b" ").replace(b"\r", b" ")
         head = f"{self.driver} row, ".encode() + shown
         return BadRecord(0, 0, len(head), head, reason)
+
+
+def _with_records(rows: pa.RecordBatch, found: SourceRows, at: LineNumbers) -> FileRows:
+    """Return rows that are ``at`` these indices of a piece's rows."""
+    records = found.records
+    assert records is not None  # noqa: S101  # each decoder of columns has them
+    return FileRows(rows, lambda some: records(at[list(some)].tolist()))
 
 
 def _plain(column: pa.Field) -> pa.Field:

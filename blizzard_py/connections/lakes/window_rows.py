@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from blizzard_py.formats.columnar.parquet_files import columns_of
 from blizzard_py.formats.columnar.rows import StoredFile
 from blizzard_py.formats.columnar.statistics import order_in
 from blizzard_py.formats.conform import Conformer
-from blizzard_py.formats.protocol import BadRecord
+from blizzard_py.formats.protocol import NO_OFFSET, BadRecord, FileRows, LineNumbers, RecordBytes
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 from blizzard_py.slices.column_order import ColumnOrder
@@ -184,11 +185,28 @@ def _rows(
             if rows.bad:
                 good = np.isin(np.arange(batch.num_rows), list(rows.bad), invert=True)
                 for row in np.flatnonzero(~good & np.asarray(keep)).tolist():
-                    yield _bad_record(rows, row, table.slice(row, 1), own, conformer)
+                    if selection.options is None:
+                        yield _bad_record(rows, row, table.slice(row, 1), own, conformer)
+                    else:
+                        yield _bad_letter(rows, row)
                 keep = pc.and_(keep, pa.array(good))
             table = table.filter(keep)
-            if table.num_rows:
+            if table.num_rows and selection.options is None:
                 yield table
+            elif table.num_rows:
+                yield FileRows(table, partial(_records, rows, np.flatnonzero(np.asarray(keep))))
+
+
+def _records(rows: BatchRows, at: LineNumbers, some: Sequence[int]) -> list[RecordBytes]:
+    """Return rows as their file has them; ``at`` are the rows of the batch that are read."""
+    header, lines = rows.letters(at[list(some)].tolist())
+    return [(NO_OFFSET, line, header) for line in lines]
+
+
+def _bad_letter(rows: BatchRows, row: int) -> BadRecord:
+    """Return a row of a folder's file as that has it."""
+    header, [line] = rows.letters([row])
+    return BadRecord(0, NO_OFFSET, len(line), line, rows.bad[row], header=header)
 
 
 def _bad_record(
@@ -198,7 +216,7 @@ def _bad_record(
     own: Mapping[str, str],
     conformer: Conformer,
 ) -> BadRecord:
-    """Return a row with the values that its file has."""
+    """Return a row of a table with a log, with the values that its file has."""
     stored, failed = rows.record(row), rows.failed(row)
     in_file = set(stored.schema.names)
     arrays = [

@@ -152,15 +152,24 @@ class CsvDecoder:
         names = dict.fromkeys([*columns, *(key.name for key in keys)])
         there = {name: header.names.index(name) for name in names if name in header.names}
         read, bad = self._read(piece, header, sorted(there.values()))
-        rows = len(read.at)
+        count = len(read.at)
         texts = {
-            name: read.columns[there[name]] if name in there else pa.nulls(rows) for name in names
+            name: read.columns[there[name]] if name in there else pa.nulls(count) for name in names
         }
         batch = pa.RecordBatch.from_arrays(list(texts.values()), list(texts))
         values, unread = Conformer(keys, texts=self._texts).values(batch)
         schema = pa.schema([(name, pa.string()) for name in header.names])
         letters = self._bad_records(piece, None, bad)
-        return SourceRows(schema, batch.select(list(columns)), values, len(unread), letters)
+
+        def records(rows: Sequence[int]) -> list[RecordBytes]:
+            context = _context(piece)
+            places = context.dialect.records(piece.data)
+            spans = ((places.starts[n], places.stops[n]) for n in read.at[list(rows)])
+            title = context.header or b""
+            return [(int(start), piece.data[start:stop], title) for start, stop in spans]
+
+        rows = batch.select(list(columns))
+        return SourceRows(schema, rows, values, len(unread), letters, records)
 
     def _lines(self, piece: Piece, count: int) -> tuple[LineNumbers, Records | None]:
         """Return the line of each record; the places too, if they had to be searched."""

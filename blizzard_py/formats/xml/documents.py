@@ -176,8 +176,14 @@ class XmlDecoder:
         batch = batch.filter(pa.array(fits))
         bad = read.bad | {int(read.numbers[row]): reason for row, reason in found.bad.items()}
         values, unread = Conformer(keys, texts=self._texts).values(batch)
+        numbers = read.numbers[fits]
+
+        def records(rows: Sequence[int]) -> list[RecordBytes]:
+            there = self.records(piece)
+            return [there[int(numbers[row])] for row in rows]
+
         rows, letters = batch.select(list(columns)), self._bad_records(piece, bad)
-        return SourceRows(batch.schema, rows, values, len(unread), letters)
+        return SourceRows(batch.schema, rows, values, len(unread), letters, records)
 
     def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
         """Return the elements by their number, with the namespaces around them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from blizzard_py.connections.protocol import WindowSplit
@@ -12,6 +13,7 @@ from blizzard_py.formats.csv.decode import table_names
 from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Window
+from tests.support.lake_reading import read_all
 from tests.support.text_lakes import AT, ID, at, field, ids, lines_of, poller, put
 
 V = field("v", "string")
@@ -24,10 +26,11 @@ def read(folder: Path, *fields: FieldSpec) -> tuple[list[tuple[Any, ...]], list[
     rows: list[tuple[Any, ...]] = []
     lines: list[bytes] = []
     for task in source.connect().tasks(everything, WindowSplit()):
-        for found in source.reader(source.access, task.spec, source.fields):
+        for found in read_all(source.reader, source.access, task, source.fields):
             if isinstance(found, BadRecord):
                 lines.append(found.head)
             else:
+                assert isinstance(found, pa.RecordBatch)
                 rows += [tuple(row.values()) for row in found.to_pylist()]
     return rows, lines
 

@@ -26,7 +26,7 @@ from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, Window
 from tests.support.int96 import DAY_NANOS, STORED, int96_file, stored
-from tests.support.lake_reading import BATCH_BYTES, rows_of, through_json
+from tests.support.lake_reading import BATCH_BYTES, read_all, rows_of, through_json
 from tests.support.parquet_lakes import DATED, at, ids, poller, put
 from tests.support.thrift_tree import Tree, edited
 
@@ -380,8 +380,8 @@ def _read(folder: Path, condition: str, **given: Any) -> tuple[list[dict[str, An
     connection = connect(access, selection)
     window = Window({}, connection.bound("max", 0.0).value, {}, inclusive=False, nulls_first=True)
     rows, bad = [], []
-    for task in map(through_json, connection.tasks(window, WindowSplit())):
-        for found in read(access, task.spec, TIMES):
+    for task in connection.tasks(window, WindowSplit()):
+        for found in read_all(read, access, task, TIMES):
             if isinstance(found, BadRecord):
                 bad.append(found.reason)
             else:

@@ -19,6 +19,7 @@ from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.row_deduplication import RowFilter
 from blizzard_py.reading import DedupSpec, RowFingerprint, Window
+from tests.support.lake_reading import read_all
 from tests.support.text_lakes import AT, ID, at, field, poller
 
 RECORDED = Path(__file__).parents[3] / "data" / "tables" / "rows.json"
@@ -117,7 +118,7 @@ def read(form: str, folder: Path, columns: tuple[str, ...], fields: tuple[FieldS
         if isinstance(some, BadRecord)
         else some
         for task in tasks
-        for some in source.reader(source.access, task.spec, source.fields)
+        for some in read_all(source.reader, source.access, task, source.fields)
     ]
 
 

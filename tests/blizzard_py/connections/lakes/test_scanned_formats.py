@@ -28,7 +28,7 @@ from blizzard_py.job import FieldSpec
 from blizzard_py.reading import ReadTask, Window
 from tests.support.ingest_job_harness import IngestJobHarness
 from tests.support.lake_pipelines import poll
-from tests.support.lake_reading import Poller, rows_of, through_json
+from tests.support.lake_reading import Poller, read_all, rows_of
 from tests.support.scanned_files import SCANNED, Row, moment
 from tests.support.text_lakes import AT, ID, access_to, at, field, ids
 from tests.support.workbooks import saved
@@ -61,7 +61,7 @@ def window_of(found: Poller, low: float | None, up_to: float) -> list[Any]:
     return [
         some
         for task in found.connect().tasks(window, WindowSplit())
-        for some in found.reader(found.access, through_json(task).spec, found.fields)
+        for some in read_all(found.reader, found.access, task, found.fields)
     ]
 
 

@@ -25,7 +25,7 @@ from blizzard_py.formats.letters.header import around_of
 from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Window
-from tests.support.lake_reading import rows_of, through_json
+from tests.support.lake_reading import read_all, rows_of, through_json
 from tests.support.text_lakes import (
     AT,
     FORMS,
@@ -406,7 +406,8 @@ def test_memory_is_bounded_whatever_there_is(tmp_path: Path, form: str) -> None:
     source = poller(form, tmp_path, fields=(ID, AT, field("v", "string")))
     _, tasks = source.plan()
     rows = 0
-    for found in source.reader(source.access, through_json(tasks[0]).spec, source.fields):
+    for found in read_all(source.reader, source.access, tasks[0], source.fields):
+        assert not isinstance(found, BadRecord)
         size = len(found) if isinstance(found, bytes) else found.nbytes
         assert size <= 16 << 20
         rows += found.count(b"\n") if isinstance(found, bytes) else found.num_rows

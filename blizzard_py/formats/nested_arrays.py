@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from blizzard_core.table.extent import children, leaves
 from blizzard_py.job import FieldSpec
 
 _T = TypeVar("_T")
+_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 def null_mask(array: pa.Array) -> pa.Array | None:
@@ -33,6 +35,62 @@ def is_list(kind: pa.DataType) -> bool:
     """Return whether the values are lists, however Arrow stores them."""
     kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     return any(holds(kind) for holds in kinds)
+
+
+@lru_cache(4096)  # a table may have a thousand columns, and thousands of batches
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of `plain_array`."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain_storage(kind)
+    if pa.types.is_struct(kind):
+        return pa.struct([_plain_field(field) for field in kind])
+    if pa.types.is_map(kind):
+        key, item = _plain_field(kind.key_field), _plain_field(kind.item_field)
+        return pa.map_(key, item, keys_sorted=kind.keys_sorted)
+    if not pa.types.is_nested(kind):
+        return _VIEWS.get(kind, kind)
+    inner = _plain_field(kind.value_field)
+    if pa.types.is_fixed_size_list(kind) and inner.type == kind.value_type:
+        return kind
+    is_large = pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind)
+    return pa.large_list(inner) if is_large else pa.list_(inner)
+
+
+def _plain_storage(kind: pa.BaseExtensionType) -> pa.DataType:
+    if isinstance(kind, pa.UuidType | pa.JsonType):
+        return kind
+    return pa.bool_() if isinstance(kind, pa.Bool8Type) else plain_type(kind.storage_type)
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(plain_type(field.type))
+
+
+def plain_array(array: pa.Array) -> pa.Array:
+    """Return the values in a layout that all of Arrow takes apart and casts.
+
+    They are in no views, and in no extension types but those of JSON and UUID.
+    """
+    kind = plain_type(array.type)
+    if kind == array.type:
+        return array
+    if isinstance(array, pa.ExtensionArray):
+        return array.storage.cast(kind) if pa.types.is_boolean(kind) else plain_array(array.storage)
+    if pa.types.is_struct(kind):
+        parts = [plain_array(part) for part in array.flatten()]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=null_mask(array))
+    if pa.types.is_map(kind):
+        offsets, keys, items = map_entries(array)
+        keys, items = plain_array(keys), plain_array(items)
+        return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=null_mask(array))
+    if not pa.types.is_nested(kind):
+        return array.cast(kind)
+    lists = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
+    values, offsets = plain_array(array.flatten()), list_offsets(array)
+    if lists is pa.LargeListArray:
+        offsets = offsets.cast(pa.int64())
+    # Arrow's own cast of a list view makes an array that is not valid.
+    return lists.from_arrays(offsets, values, type=kind, mask=null_mask(array))
 
 
 def map_entries(array: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:

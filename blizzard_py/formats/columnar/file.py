@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +24,7 @@ from blizzard_py.formats.columnar.rows import (
     decoded,
 )
 from blizzard_py.formats.columnar.statistics import from_batch
+from blizzard_py.formats.nested_arrays import plain_type
 from blizzard_py.slices.column_order import Range
 
 
@@ -64,6 +66,12 @@ class ParquetFooter(pq.ParquetFile):  # type: ignore[misc]  # pyarrow ships no t
         # Another process reads it again: pyarrow dies of writing some that it has read.
         self.footer = footer_of(file.tail)
         self.ranges: dict[str, list[Range]] = {}  # cached results
+
+    @cached_property
+    def schema_arrow(self) -> pa.Schema:
+        """The columns in the types that their batches have."""
+        fields = [field.with_type(plain_type(field.type)) for field in super().schema_arrow]
+        return pa.schema(fields, super().schema_arrow.metadata)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
@@ -33,7 +33,7 @@ from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_py.formats.columnar.int96 import with_bytes
 from blizzard_py.formats.columnar.orc_footer import has_julian_dates, inner_paths
 from blizzard_py.formats.columnar.statistics import as_batch, group_ranges
-from blizzard_py.slices.digests import with_leaves
+from blizzard_py.formats.nested_arrays import plain_array
 
 BATCH_ROWS = 1 << 16
 BATCH_BYTES = 16 << 20
@@ -56,8 +56,6 @@ _PIECES_BYTES = 32 << 20
 _LEAST_PIECE, _LARGEST_PIECE = 16 << 10, 1 << 20
 # So much may be left of earlier files; the limit is in addition to it.
 _KEPT_BYTES = 64 << 20
-_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-_VIEW_IDS = frozenset(kind.id for kind in _VIEWS)
 
 
 class DecodeCommand(NamedTuple):
@@ -142,7 +140,7 @@ class _Parent:
 
 def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Split into batches of about 16 MB, without views. Raises `_Refused` for a row too large."""
-    batch = _without_views(batch)
+    batch = _plain(batch)
     pieces = -(-batch.nbytes // BATCH_BYTES)
     rows = max(1, -(-batch.num_rows // max(1, pieces)))
     for start in range(0, batch.num_rows, rows):
@@ -156,21 +154,15 @@ def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield piece
 
 
-def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return texts in the older layout: Arrow cannot take some rows of a view column."""
-    kinds = batch.schema.types
-    plain = [
-        _plain_type(kind) if kind.num_fields or kind.id in _VIEW_IDS else kind for kind in kinds
-    ]
-    if plain == kinds:
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return values in their older layouts: Arrow cannot take some rows of a view column."""
+    columns = [plain_array(column) for column in batch.columns]
+    if [column.type for column in columns] == batch.schema.types:
         return batch
-    fields = [field.with_type(kind) for field, kind in zip(batch.schema, plain, strict=True)]
-    return batch.cast(pa.schema(fields))
-
-
-@lru_cache(4096)  # a table may have a thousand columns, and thousands of batches
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    return with_leaves(kind, lambda leaf: _VIEWS.get(leaf, leaf))
+    fields = [
+        field.with_type(column.type) for field, column in zip(batch.schema, columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
 class _Parquet:

@@ -100,6 +100,9 @@ def check_replays(
 INT32, INT64, TEXT = specs(id="int32"), specs(id="int64"), specs(id="string")
 NANOS = pa.array([1_500], pa.int64()).cast(pa.timestamp("ns", "UTC"))
 TWICE = pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int64()))
+VIEWS = pa.large_list_view(
+    pa.struct([("a", pa.list_view(pa.binary_view())), ("b", pa.string_view())])
+)
 COLUMNS: Mapping[str, tuple[pa.Array, FieldSpec]] = {
     "NaN in JSON": (pa.array([{"x": float("nan"), "y": [float("-inf"), 1.5]}]), field("c", "json")),
     "NaN in a map": (
@@ -125,6 +128,27 @@ COLUMNS: Mapping[str, tuple[pa.Array, FieldSpec]] = {
     "a count": (pa.array([1_704_067_200_000]), field("c", "timestamp", unit="ms")),
     "a day": (pa.array([dt.date(1, 1, 1)]), field("c", "timestamp")),
     "JSON text": (pa.array(['{"a": 1.10,  "a": 2}']), field("c", "json")),
+    "a list view": (
+        pa.array([[1, 1 << 40, None]], pa.list_view(pa.int64())),
+        field("c", "list", *specs(i="int32")),
+    ),
+    "views in views": (
+        pa.array([[{"a": [b"\xff"], "b": "x"}, None]], VIEWS),
+        field("c", "list", field("i", "struct", field("a", "json"), *specs(b="int64"))),
+    ),
+    "a truth value of a byte": (
+        pa.ExtensionArray.from_storage(pa.bool8(), pa.array([2], pa.int8())), *specs(c="boolean"),
+    ),
+    "a truth value of a byte as text": (
+        pa.ExtensionArray.from_storage(pa.bool8(), pa.array([2], pa.int8())), *specs(c="string"),
+    ),
+    "a foreign type": (
+        pa.ExtensionArray.from_storage(
+            pa.opaque(pa.list_(pa.date32()), "days", "us"),
+            pa.array([[dt.date(2026, 5, 4)]], pa.list_(pa.date32())),
+        ),
+        field("c", "list", *specs(i="timestamp")),
+    ),
     "text of a time": (pa.array([dt.time(1, 2, 3)]), field("c", "string")),
 }  # fmt: skip
 
@@ -149,6 +173,37 @@ def test_nanoseconds_are_cut_by_the_options_of_today(tmp_path: Path) -> None:
     far = parquet(pa.table({"id": [1 << 40], "c": NANOS}))
     wrong = (*INT32, field("c", "timestamp"))
     assert not check_replays(tmp_path / "b", cut, far, wrong, fields, bad)
+
+
+@pytest.mark.parametrize(
+    ("array", "kind", "values"),
+    [
+        (pa.array([[1], None, [], [1 << 40]], pa.list_view(pa.int64())), "list", None),
+        (pa.array([b"\xff", None, b"", b"x"], pa.binary_view()), "binary", None),
+        (
+            pa.ExtensionArray.from_storage(pa.bool8(), pa.array([0, None, 1, 2], pa.int8())),
+            "boolean",
+            [False, None, True, True],
+        ),
+    ],
+    ids=["list_view", "binary_view", "bool8"],
+)
+def test_values_in_other_layouts_are_read(
+    tmp_path: Path, array: pa.Array, kind: Any, values: list[Any] | None
+) -> None:
+    """Columns behind them are those of the file, too: INT96 is found by its number."""
+    times = pa.array([1, 2, 3, 4], pa.timestamp("us", "UTC"))
+    foreign = pa.array([{"a": 1, "b": 2}] * 4)
+    parts = pa.ExtensionArray.from_storage(pa.opaque(foreign.type, "t", "us"), foreign)
+    target = io.BytesIO()
+    table = pa.table({"c": array, "parts": parts, "t": times})
+    pq.write_table(table, target, use_deprecated_int96_timestamps=True)
+    items = specs(i="int64") if kind == "list" else ()
+    fields = (field("c", kind, *items), field("t", "timestamp"))
+    rows, letters = ingested(tmp_path, options("parquet"), target.getvalue(), fields)
+    assert not letters
+    assert [row["c"] for row in rows] == (values or array.to_pylist())
+    assert [row["t"].microsecond for row in rows] == [1, 2, 3, 4]
 
 
 def test_an_orc_row_meets_the_verdict_of_its_file(tmp_path: Path) -> None:

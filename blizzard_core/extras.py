@@ -59,6 +59,16 @@ EXTRAS: Mapping[str, Extra] = {
         Extra("sqlite", "SQLite", ("adbc_driver_sqlite",), drivers=("sqlite",)),
         Extra("iceberg", "an Iceberg table", ("pyiceberg",), drivers=("iceberg",)),
         Extra("avro", "the format avro", ("fastavro",), drivers=("avro",), formats=("avro",)),
+        Extra("lineage", "lineage", ("openlineage.client",)),
+        Extra(
+            "traces",
+            "traces",
+            (
+                "opentelemetry.sdk",
+                "opentelemetry.exporter.otlp.proto.http",
+                "opentelemetry.trace",
+            ),
+        ),
     )
 }
 

@@ -37,6 +37,7 @@ from blizzard_py.commands import (
     demo,
     dlq,
     doctor,
+    files,
     ingest,
     init,
     rename,
@@ -324,6 +325,7 @@ def explain(config: Path, uri: str, as_json: bool) -> int:
 
 main.add_command(doctor.doctor)
 main.add_command(watch)
+main.add_command(files)
 main.add_command(state)
 main.add_command(ingest)
 main.add_command(backfill)

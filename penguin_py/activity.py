@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import uuid
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from blizzard_core.errors import CommitError
+from blizzard_core.handover.outputs import output_id_of
 from blizzard_core.handover.quarantine import MISSING, spelled
 from blizzard_core.observability.activity import (
     Activity,
@@ -15,10 +17,12 @@ from blizzard_core.observability.activity import (
     FinishedBatch,
     PollSummary,
     age,
+    error_text,
 )
+from blizzard_core.observability.runs import RunResult
 from blizzard_core.storage.protocol import Entry
 from penguin_py import metrics
-from penguin_py.model import CHORES, CommitConflict, Rejection, TableState
+from penguin_py.model import CHORES, CommitConflict, CommitPlan, Rejection, TableState
 from penguin_py.planning.memory import Memory
 
 # delta-rs reports no progress during a commit or maintenance. A commit may write a checkpoint of a
@@ -94,9 +98,13 @@ class TableActivity(Activity):
             self.beat()
 
     @contextmanager
-    def committing(self, files: Sequence[Entry], rows: int, *, evolves: bool) -> Iterator[None]:
+    def committing(
+        self, files: Sequence[Entry], rows: int, plan: CommitPlan, *, evolves: bool
+    ) -> Iterator[None]:
         """Time one commit; an exception means that it did not land."""
         started = self.clock()
+        key = f"{self.name}/{uuid.uuid4()}"
+        self.runs.started(key, started, "commit")
         self.expects(COMMIT_SECS)
         status = "failed"
         try:
@@ -105,6 +113,7 @@ class TableActivity(Activity):
         except CommitError as error:
             if isinstance(error, CommitConflict):
                 metrics.CONFLICTS.labels(self.name).inc()
+            self.runs.failed(error_text(error), self.clock())
             raise
         finally:
             secs = age(self.clock(), started)
@@ -122,6 +131,9 @@ class TableActivity(Activity):
             # The commit takes the next version; a rival's in between shows with the next poll.
             self._version = 0 if self._version is None else self._version + 1
             self._did(FinishedBatch(now, str(self._version), len(files), rows, size, secs))
+            version = self._version
+        written = {"files": len(files), "rows": rows, "bytes": size}
+        self.runs.completed(key, now, started, _result_of(plan, version, written))
 
     def replaced(self, rows: int, rewritten_bytes: int) -> None:
         """Record an applied group: the replaced rows and the rewritten bytes."""
@@ -191,6 +203,14 @@ class TableActivity(Activity):
         """Return the data of `Activity` with orphans and groups."""
         with self._lock:
             return {**super().to_json(), "orphans": self._orphans, "groups": self.groups or {}}
+
+
+def _result_of(plan: CommitPlan, version: int, written: Mapping[str, int]) -> RunResult:
+    """Return what a commit has added to the table, and from which batches."""
+    ids = (output_id_of(add.output_id) for add in plan.adds if add.output_id is not None)
+    batches = dict.fromkeys(f"{i.source}/{i.batch}/{i.attempt}" for i in ids if i is not None)
+    columns = tuple((field.name, str(field.type)) for field in plan.schema)
+    return RunResult({}, written, 0, tuple(batches), columns, version)
 
 
 def _or_nan(number: int | None) -> float:

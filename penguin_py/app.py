@@ -15,6 +15,7 @@ from blizzard_core.errors import BlizzardError, Conflict, Unavailable
 from blizzard_core.handover.published import runs_in
 from blizzard_core.handover.quarantine import spelled
 from blizzard_core.log import get_logger
+from blizzard_core.observability.exports.sinks import run_sinks
 from blizzard_core.observability.heartbeat import (
     Beating,
     heartbeats,
@@ -23,6 +24,7 @@ from blizzard_core.observability.heartbeat import (
     table_heartbeat,
 )
 from blizzard_core.observability.metered_storage import Metered
+from blizzard_core.observability.runs import Job, RunLog, RunSink
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.stopped import commit_problem, ingest_problem
 from blizzard_core.observability.uncommitted import (
@@ -32,6 +34,7 @@ from blizzard_core.observability.uncommitted import (
     waiting_of,
 )
 from blizzard_core.observability.web import served
+from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
 from blizzard_core.signals import stop_on_signals
 from blizzard_core.storage.clock import StoreClock, elapsed
@@ -119,15 +122,24 @@ def run_daemon(
     with (
         stop_on_signals(stop, loop.grace_secs),
         build(config) as workers,
+        run_sinks(config, "penguin") as sinks,
         served(address or _address(config), _panel(config, workers, where)),
         heartbeats(_beating(config, workers), once=once),
     ):
+        report_runs(workers, sinks)
         log.info("started", tables=[worker.name for worker in workers], once=once)
         code = run(workers, loop, stop)
         if once and not code and any(worker.missing(worker.snapshot()) for worker in workers):
             code = REFUSED
         log.info("stopped", exit_code=code)
     return code
+
+
+def report_runs(workers: Sequence[TablePipeline], sinks: Sequence[RunSink]) -> None:
+    """Let the activities report their commits to other systems."""
+    for worker in workers:
+        job = Job("penguin", worker.name, None, redacted(worker.activity.place))
+        worker.activity.runs = RunLog(job, sinks)
 
 
 def _panel(config: Config, workers: Sequence[TablePipeline], where: str) -> Panel:

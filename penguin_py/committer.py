@@ -193,7 +193,7 @@ class Committer:
         self._view.refuse(rejection.entry.path for rejection in rejections)
         if files:
             evolves = snapshot.state is not None and bool(plan.changed)
-            with self._activity.committing(files, found.rows, evolves=evolves):
+            with self._activity.committing(files, found.rows, plan, evolves=evolves):
                 memory = self._commit(plan, memory, progress, now)
             version = 0 if snapshot.state is None else snapshot.state.version + 1
             ids = [add.output_id for add in plan.adds if add.output_id is not None]

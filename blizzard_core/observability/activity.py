@@ -29,6 +29,7 @@ from blizzard_core.observability.health import (
 )
 from blizzard_core.observability.history import Minutes, WaitingFiles
 from blizzard_core.observability.notices import LAG_WARN_SECS, Notice, notices, worst
+from blizzard_core.observability.runs import NO_RUNS, RunLog
 from blizzard_core.redact import redacted
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.text import one_line, shortened
@@ -125,6 +126,8 @@ class Activity:
         self._finished: deque[FinishedBatch] = deque(maxlen=KEPT)
         self._letters: deque[FailedFile] = deque(maxlen=KEPT)
         self._problems: deque[Problem] = deque(maxlen=KEPT)
+        # A daemon replaces it if its configuration names receivers.
+        self.runs: RunLog = NO_RUNS
         metrics.WORKER_UP.labels(name).set(1)
         metrics.POLL_AGE.labels(name).set_function(self._poll_age)
 
@@ -154,6 +157,7 @@ class Activity:
             kind, remedy = type(error).__name__, error.remedy
         text = error_text(error)
         metrics.CYCLE_FAILURES.labels(self.name, kind).inc()
+        self.runs.failed(text, self.clock())
         with self._lock:
             now = self.clock()
             pulse = self._pulse

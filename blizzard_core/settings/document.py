@@ -326,6 +326,14 @@ class Config(Settings):
     """Limits that all pipelines of a process share."""
     metrics: MetricsSettings | None = None
     """Status page, /metrics, /health and /ready; default: off."""
+    traces: str | None = Field(
+        default=None, pattern=r"^https?://[^\s]+$", examples=["http://otel-collector:4318"]
+    )
+    """URL of a collector that gets traces of batches by OTLP; default: off."""
+    lineage: str | None = Field(
+        default=None, min_length=1, examples=["http://marquez:5000", "lineage.ndjson"]
+    )
+    """URL or file that gets events of OpenLineage; default: off."""
     _secrets: SecretFiles = PrivateAttr(default_factory=SecretFiles)
 
     @property

@@ -36,6 +36,7 @@ _PATHS: Mapping[Key, tuple[str, ...]] = {
     ("pipelines", _ALL, "error_handling"): ("dlq_path",),
     ("tables", _ALL): ("table_uri",),
     ("connections", _ALL): ("uri",),
+    (): ("lineage",),
 }
 _WITH_STORES: tuple[Key, ...] = (
     _SOURCES,

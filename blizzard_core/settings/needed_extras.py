@@ -28,7 +28,13 @@ class ExtraNeed:
 
 def needed_extras(config: Config) -> list[ExtraNeed]:
     """Return what Blizzard needs to run the configuration, each extra once."""
-    return _first_of_each(_needs(config))
+    return [*_first_of_each(_needs(config)), *report_extras(config)]
+
+
+def report_extras(config: Config) -> list[ExtraNeed]:
+    """Return what the reports of runs need."""
+    named = {"lineage": config.lineage, "traces": config.traces}
+    return [ExtraNeed(EXTRAS[name], name) for name, target in named.items() if target]
 
 
 def store_extras(places: Iterable[tuple[str, str]]) -> list[ExtraNeed]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from functools import partial
 
 from rich.console import Console
@@ -12,9 +13,12 @@ from blizzard_core.checkpoint.writer_identity import TakeoverPolicy, allow_takeo
 from blizzard_core.daemon import FAILING, REFUSED, Loop, run
 from blizzard_core.errors import ConfigError, StateError, StorageError
 from blizzard_core.log import get_logger
+from blizzard_core.observability.exports.sinks import run_sinks
 from blizzard_core.observability.heartbeat import Beating, heartbeats, source_heartbeat
+from blizzard_core.observability.runs import Columns, Job, RunLog, RunSink
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import served
+from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.needed_extras import check_extras, needed_extras
 from blizzard_core.signals import stop_on_signals
@@ -28,6 +32,7 @@ from blizzard_py.app.status_page.providers import page_providers
 from blizzard_py.app.wiring import build
 from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.schema.field_specs import field_document
 
 
 def run_daemon(
@@ -78,8 +83,10 @@ def run_daemon(
         stop_on_signals(stop, loop.grace_secs),
         served(address or configured, panel),
         watch.looking(),
+        run_sinks(config, "blizzard") as sinks,
         heartbeats(beating, once=once),
     ):
+        report_runs(workers, sinks)
         log.info("started", sources=[p.name for w in workers for p in w.each], once=once)
         try:
             with show_progress({w.name: w.meter for w in workers}, _terminal() if once else None):
@@ -99,6 +106,20 @@ def run_daemon(
             code = FAILING if failing else REFUSED if watch.look() else 0
         log.info("stopped", exit_code=code)
     return code
+
+
+def report_runs(workers: Sequence[SourcePipeline], sinks: Sequence[RunSink]) -> None:
+    """Let the activities report their batches to other systems."""
+    for worker in workers:
+        for each in worker.each:
+            places = (redacted(each.stores.source.uri), redacted(each.ingest.sink.uri))
+            log = RunLog(Job("blizzard", each.name, *places), sinks, partial(_columns, worker))
+            (each.activity or worker.activity).runs = log
+
+
+def _columns(worker: SourcePipeline) -> Columns:
+    documents = map(field_document, worker.fields)
+    return tuple((column["name"], column["type"]) for column in documents)
 
 
 def _release(worker: SourcePipeline) -> None:

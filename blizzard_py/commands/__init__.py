@@ -5,6 +5,7 @@ from blizzard_py.commands.checkpoint import checkpoint
 from blizzard_py.commands.convert import convert
 from blizzard_py.commands.demo import demo
 from blizzard_py.commands.dlq import dlq
+from blizzard_py.commands.files import files
 from blizzard_py.commands.ingest import ingest
 from blizzard_py.commands.init import init
 from blizzard_py.commands.rename import rename
@@ -21,6 +22,7 @@ __all__ = [
     "convert",
     "demo",
     "dlq",
+    "files",
     "ingest",
     "init",
     "rename",

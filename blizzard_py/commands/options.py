@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import sys
 from collections.abc import Callable
@@ -87,6 +88,17 @@ def source_options(*, required: bool) -> Callable[[Body], Body]:
         return function
 
     return decorate
+
+
+def moment_option(text: str | None) -> float | None:
+    """Return the time that ``--since`` names, in epoch seconds; UTC without a zone."""
+    if text is None:
+        return None
+    try:
+        found = dt.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise click.UsageError(f"--since: {text!r} is no time: 2024-01-28T14:00:00Z") from error
+    return (found if found.tzinfo else found.replace(tzinfo=dt.UTC)).timestamp()
 
 
 def confirmed(name: str, *, yes: bool) -> bool:

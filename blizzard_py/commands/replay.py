@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from blizzard_core.cli import (
 )
 from blizzard_core.redact import redacted
 from blizzard_core.text import counted, printable
-from blizzard_py.commands.options import source_options
+from blizzard_py.commands.options import moment_option, source_options
 from blizzard_py.commands.reingest_options import (
     answer,
     assume_missing_option,
@@ -109,7 +108,7 @@ def replay(
 
     loaded = load_config(config)
     how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)
-    wanted = LetterFilter(letter, stage, reason, _time(since))
+    wanted = LetterFilter(letter, stage, reason, moment_option(since))
     if refused:
         insists = assume_named or assume_missing
         if everything or replace or insists or from_source or wanted != LetterFilter():
@@ -166,16 +165,6 @@ def _letters(
     with following():
         found = bring(config, where, RequestOrder("reingest", {"letters": ids}, options, why), how)
     return answer({"/".join(where): found}, as_json=as_json)
-
-
-def _time(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        found = dt.datetime.fromisoformat(text)
-    except ValueError as error:
-        raise click.UsageError(f"--since: {text!r} is no time: 2024-01-28T14:00:00Z") from error
-    return (found if found.tzinfo else found.replace(tzinfo=dt.UTC)).timestamp()
 
 
 def _units(

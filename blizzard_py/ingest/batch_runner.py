@@ -31,7 +31,7 @@ from blizzard_py.ingest.publish import (
 )
 from blizzard_py.ingest.tolerance import Tolerance
 from blizzard_py.ingest.unexpected import with_reported_fields
-from blizzard_py.job import IngestResult, IngestSettings
+from blizzard_py.job import FieldSpec, IngestResult, IngestSettings
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import CheckpointServices, Source, Withheld, Work
 from blizzard_py.sources.records import RecordFiles, has_records
@@ -96,6 +96,11 @@ class BatchRunner:
         self.bytes_per_sec: float | None = None
         self._is_first = True  # its duration is mostly the start of Spark
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
+
+    @property
+    def fields(self) -> tuple[FieldSpec, ...]:
+        """The columns of records, with those that were inferred or added so far."""
+        return (self._settings or self._parts.ingest).schema.fields
 
     def cancel(self) -> None:
         """End the running job; its batch runs again on the next start, and not before."""

@@ -49,6 +49,7 @@ from blizzard_py.ingest.request_acceptance import RequestEffects, without_failin
 from blizzard_py.ingest.request_runner import RequestRunner
 from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.ingest.start import Start
+from blizzard_py.job import FieldSpec
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import has_more
 from blizzard_py.sources.activity import SourceActivity
@@ -132,6 +133,11 @@ class SourcePipeline(SourceView):
         # The current state; None if it must be read first.
         self._state: SourceState | None = None
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
+
+    @property
+    def fields(self) -> tuple[FieldSpec, ...]:
+        """The columns of records, with those that were inferred or added so far."""
+        return self._batches.fields
 
     def cancel(self) -> None:
         """End the running job; its batch runs again on the next start."""

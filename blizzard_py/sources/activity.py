@@ -25,6 +25,7 @@ from blizzard_core.observability.activity import (
 )
 from blizzard_core.observability.health import job_secs
 from blizzard_core.observability.notices import Notice
+from blizzard_core.observability.runs import RunResult, RunStep
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.text import counted, shortened
 from blizzard_py import metrics
@@ -65,6 +66,21 @@ class _Grid:
     layout: GridLayout
     at: float
     document: dict[str, Any]
+
+
+def _result_of(batch: Batch, size: int) -> RunResult:
+    """Return what a batch of ``size`` bytes has read and written."""
+    results = batch.results
+    ingested = [file for file in results.finished if file.outcome == "ingested"]
+    return RunResult(
+        read={"files": len(ingested), "rows": sum(file.rows for file in ingested), "bytes": size},
+        written={
+            "files": len(results.outputs),
+            "rows": sum(output.rows for output in results.outputs),
+            "bytes": sum(output.size for output in results.outputs),
+        },
+        bad_rows=sum(file.bad_rows for file in results.finished),
+    )
 
 
 class SourceActivity(Activity):
@@ -246,6 +262,7 @@ class SourceActivity(Activity):
         size = sum(file.size for file in batch.files)
         metrics.STEP_SECS.labels(self.name, "plan").observe(age(now, batch.started_ts))
         due = now + job_secs(size)
+        self.runs.started(self._key_of(batch), now, "ingest", self._steps_before(batch, now))
         with self._lock:
             self._running[batch.batch] = RunningBatch(
                 batch.batch, len(batch.files), size, batch.started_ts, "ingest", now, due
@@ -263,6 +280,7 @@ class SourceActivity(Activity):
             if running is not None:
                 metrics.STEP_SECS.labels(self.name, running.step).observe(age(now, running.since))
                 self._running[batch.batch] = replace(running, step=step, since=now, due=0.0)
+                self.runs.enters(self._key_of(batch), step, now)
 
     def batch_done(self, batch: Batch) -> None:
         """Record a batch that is in the table and whose watermarks are saved."""
@@ -286,6 +304,22 @@ class SourceActivity(Activity):
             self._did(FinishedBatch(now, batch.batch, ingested, rows, size, secs))
             self.gave_up(batch.results.finished, batch.batch)
             self.beat()
+        self.runs.completed(self._key_of(batch), now, batch.started_ts, _result_of(batch, size))
+
+    def _key_of(self, batch: Batch) -> str:
+        return f"{self.name}/{batch.batch}/{batch.attempt}"
+
+    def _steps_before(self, batch: Batch, now: float) -> list[RunStep]:
+        """Return the scan that found the batch's items, and their wait since then."""
+        with self._lock:
+            poll = self._poll
+        if poll is None or batch.attempt > 1:  # an earlier process's, or it belongs to the first
+            return [RunStep("plan", batch.started_ts, now)]
+        return [
+            RunStep("scan", batch.seen_ts - poll.secs, batch.seen_ts),
+            RunStep("wait", batch.seen_ts, batch.started_ts),
+            RunStep("plan", batch.started_ts, now),
+        ]
 
     def refused(self, outputs: int, rows: int, newest: str, remedy: str) -> None:
         """Record the number of rejected outputs and rows; ``newest`` is one with its error."""

@@ -73,7 +73,7 @@ class GroupCommits:
         made = {add.entry.path for add in commit.rewritten}
         files = [add.entry for add in plan.adds if add.entry.path not in made]
         evolves = snapshot.state is not None and bool(plan.changed)
-        with self._activity.committing(files, commit.rows, evolves=evolves):
+        with self._activity.committing(files, commit.rows, plan, evolves=evolves):
             marks = Marks(after.txn_version, after.commit_id, document)
             self._delta.commit(plan, marks, now)
         version = 0 if snapshot.state is None else snapshot.state.version + 1

@@ -28,8 +28,16 @@ IMPORT = re.compile(
 NAMES = {
     "dateutil": "python-dateutil",
     "hcl2": "python-hcl2",
+    "openlineage": "openlineage-python",
     "helm_python": "helm-python-sdk",
     "yaml": "pyyaml",
+}
+
+OPENTELEMETRY = {
+    "exporter": "opentelemetry-exporter-otlp-proto-http",
+    "proto": "opentelemetry-proto",
+    "sdk": "opentelemetry-sdk",
+    "trace": "opentelemetry-api",
 }
 
 
@@ -52,6 +60,8 @@ def distribution_of(module: str) -> str | None:
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names | OURS | {"tests", "benchmarks", "demo", "_typeshed"}:
         return None
+    if top == "opentelemetry":
+        return OPENTELEMETRY[module.split(".")[1]]
     if top in {"azure", "google"}:
         _, second, *more = module.split(".")
         return "-".join([top, second, *(more[:1] if second == "storage" else [])])

@@ -13,11 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from blizzard_core.errors import ConfigError, StorageError
-from blizzard_core.settings.yaml_file import BEGINS_VARIABLE
 
 _PLAIN = re.compile(r"[a-z]+[a-z0-9]*(_[a-z0-9]+)*")
-# A dollar that the configuration would take for the beginning of a variable.
-_DOLLAR = re.compile(rf"\$(?={BEGINS_VARIABLE.pattern})")
 # Words that YAML takes for booleans and nothing.
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 # The first lines of a configuration.
@@ -36,7 +33,10 @@ class Secret:
 
 def quoted(text: str) -> str:
     """Return a double-quoted YAML scalar; ``${`` and ``$NAME`` stay literal."""
-    raw = json.dumps(_DOLLAR.sub(r"$\g<0>", text), ensure_ascii=False)
+    from blizzard_core.settings.yaml_file import BEGINS_VARIABLE
+
+    doubled = re.sub(rf"\$(?={BEGINS_VARIABLE.pattern})", "$$", text)
+    raw = json.dumps(doubled, ensure_ascii=False)
     return "".join(c if " " <= c <= "~" else f"\\U{ord(c):08x}" for c in raw)
 
 

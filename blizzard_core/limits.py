@@ -426,6 +426,11 @@ SCAN_FILES = 50_000
 Beyond: the rest comes with the next scan
 Test: test_costs.py::test_discovery_memory_is_bounded_by_the_scan
 """
+IGNORED_NAMES = 10_000
+"""Names that a scan keeps of the files that it does not take
+Beyond: not counted
+Test: test_file_names.py::test_ignored_names_are_bounded
+"""
 CONNECTIONS = 64
 """Connections to the status page
 Beyond: the longest idle one is cut off

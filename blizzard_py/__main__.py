@@ -139,7 +139,8 @@ def validate(config: Path, online: bool) -> int:
     or renamed checkpoint, with which a start would be refused, is reported.
 
     A transform or event_time is checked by a local Spark (or the Spark Connect server), which takes
-    some seconds. File sources are not read. Writes nothing, but with --online probe objects.
+    some seconds. Of file sources only some names are listed. Writes nothing, but with --online
+    probe objects.
     """
     if online:
         return doctor.examine(config)

@@ -260,7 +260,14 @@ def _spelling_notes(source: SourcePipeline, state: SourceState) -> list[str]:
     ]
 
 
-_LAG_UNKNOWN = {"secs": None, "files": None, "complete": False, "apart": None, "error": None}
+_LAG_UNKNOWN = {
+    "secs": None,
+    "files": None,
+    "complete": False,
+    "apart": None,
+    "ignored": None,
+    "error": None,
+}
 
 
 def _lag_of(source: SourcePipeline, state: SourceState) -> dict[str, Any]:
@@ -280,6 +287,7 @@ def _lag_of(source: SourcePipeline, state: SourceState) -> dict[str, Any]:
         "files": found.files,
         "complete": found.complete,
         "apart": asdict(found.skipped),
+        "ignored": found.ignored.to_json(),
         "error": None,
     }
 

@@ -18,7 +18,8 @@ from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.composite_source import CompositeFiles
 from blizzard_py.sources.files.opening import open_files
-from blizzard_py.sources.protocol import Opener, Source
+from blizzard_py.sources.files.small_samples import disorder
+from blizzard_py.sources.protocol import Opener, Source, SourceScan
 from blizzard_py.state.source_state import SourceState
 
 if TYPE_CHECKING:
@@ -76,8 +77,18 @@ class FileKind:
             "list_requests": 0 if on_disk else files.requests,
             "directories_read": files.requests if on_disk else None,
             "keys_listed": files.keys,
-            "notes": list(files.notes),
+            "ignored": files.ignored.to_json(),
+            "notes": [*files.notes, *self._name_notes(found, files)],
         }
+
+    def _name_notes(self, found: SourceView, files: SourceScan) -> Iterator[str]:
+        """Yield notes on names that are not taken, and on those that do not sort in time."""
+        if files.ignored.files:
+            yield files.ignored.note
+        source = found.parts.files
+        if source.use_watermark and source.advanced.order_guard != "off":
+            found_disorder = disorder(files.files)
+            yield from [found_disorder.message] if found_disorder else []
 
     def explain(self, parts: SourceContext, source: Source[Any], place: Located) -> Explanation:
         from blizzard_py.explain import explain  # noqa: PLC0415  # see the module's docstring

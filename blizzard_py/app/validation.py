@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from blizzard_core.errors import BlizzardError, ConfigError, StorageError
 from blizzard_core.settings.document import Config
+from blizzard_core.storage.protocol import Entry, is_hidden
 from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.wiring import (
     context_of,
@@ -21,9 +23,15 @@ from blizzard_py.ingest.inferred_schema import InferredSchema, StoredSchema
 from blizzard_py.job import IngestSettings
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.context import SourceContext
+from blizzard_py.sources.files.file_names import NameFilter
+from blizzard_py.sources.files.listing import listing_of
+from blizzard_py.sources.files.small_samples import disorder
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+# A look at a source's names ends after so many files or pages: on a disk a page is a directory.
+_NAMES, _PAGES = 100, 20
 
 
 def validate_pipelines(config: Config) -> list[str]:
@@ -43,7 +51,7 @@ def validate_pipelines(config: Config) -> list[str]:
 
 
 def checkpoint_notes(config: Config) -> list[str]:
-    """Return notes on missing or renamed checkpoints, and on sources that track more.
+    """Return notes on missing or renamed checkpoints, on sources that track more, and on names.
 
     A store out of reach from here is left to what is said of the table, which lies in the same.
     """
@@ -56,6 +64,7 @@ def checkpoint_notes(config: Config) -> list[str]:
                 if source.parts.has_files:
                     shown = source.source.status_fields(source.load())
                     notes += [f"{source.parts.name}: {note}" for note in shown.get("notes", ())]
+                    notes += [f"{source.parts.name}: {note}" for note in _name_notes(source.parts)]
         except StorageError:
             away.add(source.sink.uri)
         except BlizzardError as error:
@@ -63,6 +72,25 @@ def checkpoint_notes(config: Config) -> list[str]:
         finally:
             source.close()
     return notes
+
+
+def _name_notes(parts: SourceContext) -> Iterator[str]:
+    """Yield notes on a source's first names, if they are ignored or do not sort in time.
+
+    Raises `StorageError`.
+    """
+    source, accept = parts.files, NameFilter(parts.files)
+    found: list[Entry] = []
+    pages = islice(listing_of(parts).list_range("", None), _PAGES)
+    for page in pages:
+        found += [e for e in page.entries if not is_hidden(e.path) and accept(e.path)]
+        if len(found) >= _NAMES:
+            break
+    if accept.ignored.files:
+        yield accept.ignored.note
+    if source.use_watermark and source.advanced.order_guard != "off":
+        few = disorder(found)
+        yield from [few.message] if few else []
 
 
 def table_problems(config: Config) -> tuple[list[str], list[str]]:

@@ -175,7 +175,7 @@ def print_status(document: dict[str, Any]) -> None:
                 print_error(f"{pipeline}/{source}: {_failed(error)}")
             if found["lag"]["error"]:
                 print_error(f"{pipeline}/{source}: lag is not known: {found['lag']['error']}")
-            for note in found.get("notes", ()):
+            for note in (*_ignored(found["lag"]), *found.get("notes", ())):
                 click.echo(printable(f"{pipeline}/{source}: {note}"))
             for request in found["requests"]:
                 click.echo(printable(f"{pipeline}/{source}: {_request(request)}"))
@@ -266,6 +266,12 @@ def _refused(name: str, refused: Mapping[str, Any]) -> str:
 
 def _count(number: int, word: str) -> str:
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+def _ignored(lag: Mapping[str, Any]) -> Iterator[str]:
+    if found := lag.get("ignored"):
+        files = counted(found["files"], "file")
+        yield f"{files} ignored by name, such as {found['first']}: {found['reason']}"
 
 
 def _waiting(lag: Mapping[str, Any]) -> str | None:

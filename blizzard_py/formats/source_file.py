@@ -115,7 +115,7 @@ class SourceFile:
         """
         if self._member is not None:
             found = self._member.blocks
-        elif self.path.endswith(ZIP_ENDING) and self._ranges.read(0, 4) in ZIP_MAGICS:
+        elif self.path.lower().endswith(ZIP_ENDING) and self._ranges.read(0, 4) in ZIP_MAGICS:
             raise ArchiveFound  # without another request for its beginning
         else:
             stream = opened(self._storage, self._file, self._expansion, self.codecs.append)

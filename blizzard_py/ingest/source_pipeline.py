@@ -215,7 +215,7 @@ class SourcePipeline(SourceView):
         cost = (found.requests, found.keys)
         took = scanned.ended - scanned.began
         if not self.parts.members:  # sources with a shared checkpoint report their own scans
-            self.activity.polled(took, work.files, found.young, cost, found.skipped)
+            self.activity.polled(took, work.files, found.young, cost, found.skipped, found.ignored)
         if not (work or requested.work or self._jobs.has_due(state)):
             state = self._rest(state)
             self._report_waiting(state, waiting(state.work.retries, scanned.ended))

@@ -112,7 +112,7 @@ def _codec(head: bytes, path: str) -> Codec | None:
     Raises `FileFailed` if the bytes cannot be those of the object.
     """
     endings = {**CODEC_ENDINGS, "zip": ZIP_ENDING}
-    named = next((each for each, end in endings.items() if path.endswith(end)), None)
+    named = next((each for each, end in endings.items() if path.lower().endswith(end)), None)
     codec = codec_of(head)
     if named is None:
         # A bad first line of a plain file may begin like that; only that line is lost.

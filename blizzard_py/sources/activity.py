@@ -33,6 +33,7 @@ from blizzard_py.job import FinishedFile
 from blizzard_py.requests.progress import RequestState, open_of
 from blizzard_py.slices.units.grid import GridLayout, grid
 from blizzard_py.slices.units.state import UnitsState
+from blizzard_py.sources.ignored_names import NONE_IGNORED, IgnoredNames
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.event_times import BEHIND_SECS
 from blizzard_py.state.source_state import SourceState, Totals
@@ -93,6 +94,7 @@ class SourceActivity(Activity):
         self._totals = Totals()
         self._saved: float | None = None
         self._skipped = NONE_SKIPPED
+        self._ignored = NONE_IGNORED
         self._units = UnitsState()
         self._stream: StreamState | None = None
         self._layout: GridLayout | None = None
@@ -143,10 +145,12 @@ class SourceActivity(Activity):
         young: Sequence[Entry],
         cost: tuple[int, int],
         skipped: SkippedItems,
+        ignored: IgnoredNames = NONE_IGNORED,
     ) -> None:
         """Record a poll of ``secs`` that found ``files`` to ingest and ``young`` ones to wait for.
 
-        ``cost`` is LIST requests and keys; ``skipped`` are files that polls skip for now.
+        ``cost`` is LIST requests and keys; ``skipped`` are files that polls skip for now, and
+        ``ignored`` others that they never take.
         """
         now = self.clock()
         requests, keys = cost
@@ -157,6 +161,7 @@ class SourceActivity(Activity):
         metrics.FILES_APART.labels(self.name).set(skipped.files)
         with self._lock:
             self._skipped = skipped
+            self._ignored = ignored
         self._polled(PollSummary(now, secs, len(files), requests, keys), [*files, *young])
 
     def units(self, counts: Mapping[str, int]) -> None:
@@ -333,6 +338,10 @@ class SourceActivity(Activity):
             for request_id, each in self._requests.items()
             if each.state == "waiting"
         ]
+        ignored = self._ignored
+        if ignored.files and not ignored.wanted:
+            what = f"{counted(ignored.files, 'file')} ignored by name, such as {ignored.first}"
+            found.append(Notice("warn", clean_text(what), f"{ignored.reason}."))
         outputs, rows, newest, remedy = self._refused
         if not outputs:
             return found
@@ -415,6 +424,7 @@ class SourceActivity(Activity):
                 "totals": asdict(self._totals),
                 "saved_at": self._saved,
                 "apart": asdict(self._skipped),
+                "ignored": self._ignored.to_json(),
                 "requests": [
                     {
                         "id": request_id,

@@ -43,6 +43,7 @@ from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import Reading
 from blizzard_py.sources.activity import NONE_SKIPPED, SkippedItems, SourceActivity
 from blizzard_py.sources.context import SourceContext
+from blizzard_py.sources.ignored_names import NONE_IGNORED, IgnoredNames
 from blizzard_py.sources.meter import BatchLimits, next_count
 from blizzard_py.sources.stale import World
 from blizzard_py.sources.story import Story
@@ -59,8 +60,8 @@ class SourceScan:
 
     ``files`` are the items to ingest, oldest first; ``young`` are too new for now. ``scanned`` has
     the time of the scan and its end: if ``until`` is set, more items follow. ``skipped`` are items
-    in skipped partitions. Without ``needs_rescan`` the next scan can wait until the next poll.
-    ``notes`` are messages for people.
+    in skipped partitions, ``ignored`` those whose names are not taken. Without ``needs_rescan`` the
+    next scan can wait until the next poll. ``notes`` are messages for people.
     """
 
     files: tuple[Entry, ...]
@@ -69,6 +70,7 @@ class SourceScan:
     keys: int
     scanned: ScanTimes
     skipped: SkippedItems
+    ignored: IgnoredNames = field(default=NONE_IGNORED, kw_only=True)
     needs_rescan: bool = field(default=True, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
 
@@ -78,13 +80,14 @@ class Backlog:
     """Items that wait; ``oldest_ts`` is the time of the oldest of them (epoch seconds).
 
     Without ``complete`` there are more than were looked at. ``skipped`` are items that are not
-    looked at for now.
+    looked at for now, ``ignored`` those whose names are not taken.
     """
 
     files: int
     oldest_ts: float | None
     complete: bool
     skipped: SkippedItems = NONE_SKIPPED
+    ignored: IgnoredNames = NONE_IGNORED
 
 
 class Work(Protocol):

@@ -29,6 +29,7 @@ from blizzard_py.sources.activity import NONE_SKIPPED, SkippedItems, SourceActiv
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import FileWork
 from blizzard_py.sources.files.source import FileSource
+from blizzard_py.sources.ignored_names import NONE_IGNORED, IgnoredNames
 from blizzard_py.sources.meter import BatchLimits
 from blizzard_py.sources.protocol import (
     Backlog,
@@ -146,6 +147,7 @@ class CompositeFiles:
             min((e.oldest_ts for e in known if e.oldest_ts is not None), default=None),
             all(each.complete for each in known),
             _merge_skipped([each.skipped for each in known]),
+            _merge_ignored([each.ignored for each in known]),
         )
 
     def status_fields(self, state: SourceState) -> dict[str, Any]:
@@ -280,7 +282,7 @@ class CompositeFiles:
         if activity is not None:
             took = found.scanned.ended - found.scanned.began
             cost = (found.requests, found.keys)
-            activity.polled(took, work.files, found.young, cost, found.skipped)
+            activity.polled(took, work.files, found.young, cost, found.skipped, found.ignored)
 
     def _where(self, source_id: str) -> str:
         return f"{self._sink.uri}/{checkpoint_path(source_id)}"
@@ -308,6 +310,7 @@ def _together(found: Mapping[str, SourceScan]) -> SourceScan:
             min(scan.began for scan in scans), max(scan.ended for scan in scans), next(more, None)
         ),
         _merge_skipped([each.skipped for each in found.values()]),
+        ignored=_merge_ignored([each.ignored for each in found.values()]),
         needs_rescan=any(each.needs_rescan for each in found.values()),
         notes=tuple(f"{name}: {note}" for name, each in found.items() for note in each.notes),
     )
@@ -316,6 +319,11 @@ def _together(found: Mapping[str, SourceScan]) -> SourceScan:
 def _merge_skipped(found: Sequence[SkippedItems]) -> SkippedItems:
     first = next((each.first for each in found if each.first is not None), None)
     return SkippedItems(sum(each.files for each in found), first) if first else NONE_SKIPPED
+
+
+def _merge_ignored(found: Sequence[IgnoredNames]) -> IgnoredNames:
+    some = [each for each in found if each.files]
+    return replace(some[0], files=sum(each.files for each in some)) if some else NONE_IGNORED
 
 
 def _point(sink: Storage, source_id: str, home: str, name: str) -> None:

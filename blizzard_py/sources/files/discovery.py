@@ -22,7 +22,7 @@ from blizzard_core.watermark.paths import partition_key, split
 from blizzard_core.watermark.progress import Progress, ScanTimes
 from blizzard_core.watermark.scan import scan
 from blizzard_py.sources.activity import NONE_SKIPPED, SkippedItems
-from blizzard_py.sources.files.file_names import accepts
+from blizzard_py.sources.files.file_names import NameFilter
 from blizzard_py.sources.protocol import SourceScan
 from blizzard_py.state.processed_set import digests_of
 from blizzard_py.state.source_state import SourceState, under_way
@@ -147,7 +147,7 @@ def discover_unseen(
     what is done a page is in memory at a time, and 16 bytes a name.
     """
     began = clock()
-    accept = accepts(source)
+    accept = NameFilter(source)
     new: dict[str, Entry] = {}
     listed: list[Digests] = []
     requests = keys = 0
@@ -165,7 +165,16 @@ def discover_unseen(
     now = clock()
     ripe, young = _split_by_age(tuple(new.values()), source, now, first_seen)
     scanned = ScanTimes(began, now)
-    found = Discovery(ripe, young, requests, keys, scanned, NONE_SKIPPED, Progress(depth=0))
+    found = Discovery(
+        ripe,
+        young,
+        requests,
+        keys,
+        scanned,
+        NONE_SKIPPED,
+        Progress(depth=0),
+        ignored=accept.ignored,
+    )
     return found, np.concatenate(listed) if listed else digests_of(())
 
 
@@ -201,7 +210,7 @@ def discover(
     A failed listing never returns a part. ``clock`` is read before and after the listing.
     """
     began = clock()
-    accept = accepts(source)
+    accept = NameFilter(source)
     places = PartitionSelector(progress, source, began)
 
     def wanted(path: str) -> bool:
@@ -228,6 +237,7 @@ def discover(
         ScanTimes(began, now, found.until),
         skipped,
         found.progress,
+        ignored=accept.ignored,
         notes=tuple(notes_of(source, found.progress, (entry.path for entry in entries))),
     )
 

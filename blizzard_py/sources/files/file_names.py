@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 
+from blizzard_core.limits import IGNORED_NAMES
 from blizzard_core.settings.formats import FORMATS
 from blizzard_core.settings.sources import SourceCompression, SourceSettings
 from blizzard_core.storage.protocol import is_hidden
 from blizzard_py.lines.codecs.names import CODEC_ENDINGS, ZIP_ENDING
+from blizzard_py.sources.ignored_names import NONE_IGNORED, IgnoredNames
 
 # The ending that each codec adds to a format's.
 _CODECS: Mapping[SourceCompression, str] = dict(
     [("none", ""), *CODEC_ENDINGS.items(), ("zip", ZIP_ENDING)]
 )
+
+# Empty objects by which stores and their tools note folders.
+_FOLDERS = ("/", "_$folder$")
 
 
 def endings_of(source: SourceSettings, compression: SourceCompression | None = None) -> list[str]:
@@ -35,8 +40,35 @@ def accepts(
     return _ends_with(tuple(endings_of(source, compression)))
 
 
+class NameFilter:
+    """`accepts` for one scan, which keeps the names that it ignores. From any thread."""
+
+    def __init__(self, source: SourceSettings) -> None:
+        self._source = source
+        self._accepts = accepts(source)
+        self._ignored: set[str] = set()
+
+    def __call__(self, path: str) -> bool:
+        """Return whether polls take a path that is not hidden."""
+        if self._accepts(path):
+            return True
+        if not path.endswith(_FOLDERS) and len(self._ignored) < IGNORED_NAMES:
+            self._ignored.add(path)
+        return False
+
+    @property
+    def ignored(self) -> IgnoredNames:
+        """Return what was ignored so far, at most `IGNORED_NAMES`."""
+        first = min(self._ignored, default=None)
+        if first is None:
+            return NONE_IGNORED
+        reason = why_ignored(first, self._source) or ""
+        wanted = self._source.path_glob_filter is not None
+        return IgnoredNames(len(self._ignored), first, reason, wanted)
+
+
 def _ends_with(endings: tuple[str, ...]) -> Callable[[str], bool]:
-    return lambda path: path.endswith(endings)
+    return lambda path: path.lower().endswith(endings)
 
 
 def names_that_count(source: SourceSettings) -> str:

@@ -88,6 +88,7 @@ class SetFiles(Replacing):
         return ()
 
     def _learned(self, state: SourceState, found: Discovery) -> SourceState:
+        self._log_ignored(found)
         paths = [file.path for file in (*found.files, *found.young)]
         state = state.with_work(retries=still_there(state.work, paths, found.scanned))
         return self._forget(state, found.scanned.ended)

@@ -84,6 +84,7 @@ class FileSource(ABC):
         self._where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
         self._first_seen = FirstSeen()
         self._late = LateFiles(parts, upkeep)
+        self._has_told_ignored = False
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
     def check(self, state: SourceState) -> None:
@@ -281,6 +282,15 @@ class FileSource(ABC):
                 " removed on purpose, put anything there, such as a hidden file, and they are"
                 " let go of"
             )
+
+    def _log_ignored(self, found: Discovery) -> None:
+        """Report ignored names once a process."""
+        if not found.ignored.files or self._has_told_ignored:
+            return
+        self._has_told_ignored = True
+        tell = self._log.info if found.ignored.wanted else self._log.warning
+        ignored = found.ignored
+        tell("files_ignored", files=ignored.files, first=ignored.first, reason=ignored.reason)
 
     def _folder(self, path: str) -> str:
         """Return the table's directory for the file's rows. Raises `PartitionError`."""

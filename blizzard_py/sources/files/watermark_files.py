@@ -22,10 +22,11 @@ from blizzard_py.sources.files.discovery import (
     discover,
     starting_point,
 )
-from blizzard_py.sources.files.file_names import accepts
+from blizzard_py.sources.files.file_names import NameFilter
 from blizzard_py.sources.files.late_file_sweep import grace_of, start_sweep
 from blizzard_py.sources.files.order_guard import TOLERANCE_SECS, inspect
 from blizzard_py.sources.files.replacements import Replacing
+from blizzard_py.sources.files.small_samples import disorder
 from blizzard_py.sources.files.source import NameLookup
 from blizzard_py.sources.files.story import WatermarkFileStatus
 from blizzard_py.sources.protocol import Backlog, CheckpointServices
@@ -136,14 +137,15 @@ class WatermarkFiles(Replacing):
     def backlog(self, state: SourceState) -> Backlog | None:
         now = self._clock()
         start = starting_point(state, self._source, now, self._where)
-        accept = accepts(self._source)
-        return backlog(
+        accept = NameFilter(self._source)
+        found = backlog(
             self._listing,
             start,
             accept,
             lambda progress: PartitionSelector(progress, self._source, now),
             state.work.queue,
         )
+        return replace(found, ignored=accept.ignored)
 
     def name_lookup(self, state: SourceState, soon: float) -> NameLookup:
         return KnownByWatermark(state, self._source, soon)
@@ -154,6 +156,7 @@ class WatermarkFiles(Replacing):
     def _learned(self, state: SourceState, found: Discovery) -> SourceState:
         self._guard_order(found, state)
         self._log_skipped(found.skipped)
+        self._log_ignored(found)
         if found.notes and "notes" not in self._warned:
             self._warned.add("notes")
             self._log.warning("polls_cost_much", notes=found.notes)
@@ -218,6 +221,9 @@ class WatermarkFiles(Replacing):
             if finding.kind not in self._warned:
                 self._warned.add(finding.kind)
                 self._log.warning("order_guard", kind=finding.kind, problem=finding.message)
+        if "random_names" not in self._warned and (few := disorder(entries)):
+            self._warned.add("random_names")
+            self._log.warning("order_guard", kind="random_names", problem=few.message)
 
     def _log_closed(self, found: Discovery, closed: Collection[str]) -> None:
         """Say which partitions are not looked at any more, and warn where one was in use."""

@@ -123,6 +123,7 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
         "files": 0,
         "complete": True,
         "apart": {"files": 0, "first": None},
+        "ignored": None,
         "error": None,
     }
     ahead = "date=9999-12-31/hour=00/1.ndjson.gz"
@@ -130,6 +131,10 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
     status = source_of(json.loads(invoke("status", config, "--json").stdout))
     assert (status["lag"]["files"], status["lag"]["apart"]) == (0, {"files": 1, "first": ahead})
     assert "0 (+1 apart)" in invoke("status", config).stdout
+    scenario.put("date=2024-01-01/hour=01/2.log", b"{}")
+    for command in ("plan", "status", "validate"):
+        shown = invoke(command, config).output
+        assert "events/main: 1 file ignored by name, such as date=2024-01-01/hour=01/2.log" in shown
 
 
 def test_tables_are_printed_for_people(scenario: Scenario) -> None:

@@ -46,7 +46,7 @@ def test_endings_follow_the_compression(compression: str, taken: set[str]) -> No
     names = {
         f"a.{kind}{packed}"
         for kind in ("ndjson", "jsonl", "json", "csv", "parquet")
-        for packed in ("", ".gz", ".zst", ".bz2", ".xz", ".lz4", ".snappy", ".br", ".BZ2")
+        for packed in ("", ".gz", ".zst", ".bz2", ".xz", ".lz4", ".snappy", ".br", ".bz")
     }
     accept = accepts(SourceSettings(source_uri="x", compression=compression))
     assert {name for name in names if accept(f"date=1/{name}")} == taken

@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from blizzard_core.settings.sources import SourceSettings
-from blizzard_py.sources.files.file_names import accepts, can_count, why_ignored
+from blizzard_py.sources.files import file_names
+from blizzard_py.sources.files.file_names import NameFilter, accepts, can_count, why_ignored
 
 
 def source(**given: Any) -> SourceSettings:
@@ -18,7 +19,11 @@ def source(**given: Any) -> SourceSettings:
 @pytest.mark.parametrize(
     ("given", "taken", "ignored"),
     [
-        ({"format": "csv"}, ["d=1/a.csv", "a.tsv", "a.txt", "a.csv.gz"], ["a.json", "a.CSV"]),
+        (
+            {"format": "csv"},
+            ["d=1/a.csv", "a.tsv", "a.txt", "a.csv.gz", "A.CSV", "a.Csv.GZ"],
+            ["a.json", "a"],
+        ),
         ({"format": {"type": "json"}}, ["a.json", "a.json.zst"], ["a.ndjson", "a.csv"]),
         ({"format": "csv", "compression": "gzip"}, ["a.csv.gz"], ["a.csv", "a.csv.zst"]),
         ({"path_glob_filter": "*.dat"}, ["d=1/a.dat"], ["a.ndjson", "a.dat/b.json"]),
@@ -35,6 +40,26 @@ def test_names_follow_the_format(given: Any, taken: list[str], ignored: list[str
     for path in ignored:
         assert not accept(path)
         assert why_ignored(path, settings)
+
+
+def test_ignored_names_are_counted_with_an_example() -> None:
+    accept = NameFilter(source())
+    paths = ["b.log", "a", "a", "1.ndjson", "d/", "2024_$folder$", "c.NDJSON"]
+    assert [path for path in paths if accept(path)] == ["1.ndjson", "c.NDJSON"]
+    found = accept.ignored
+    assert (found.files, found.first, found.wanted) == (2, "a", False)
+    assert found.note.startswith("2 files ignored by name, such as a: its ending is not one that")
+    assert found.note.endswith("; path_glob_filter reads other names")
+    assert NameFilter(source()).ignored.to_json() is None
+    chosen = NameFilter(source(path_glob_filter="*.dat"))
+    assert (chosen("a.csv"), chosen.ignored.wanted) == (False, True)
+
+
+def test_ignored_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_names, "IGNORED_NAMES", 3)
+    accept = NameFilter(source())
+    assert not any(accept(f"{number}.log") for number in range(10))
+    assert accept.ignored.files == 3
 
 
 def test_reasons_name_the_setting() -> None:

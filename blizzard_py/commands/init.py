@@ -126,6 +126,8 @@ def _from_files(path: Path, source_uri: str, table_uri: str) -> int:
         summary += f" {counted(len(found.doubts), 'doubt')}: see the comments at format."
     if found.left_out:
         summary += f" {counted(len(found.left_out), 'field')} left out, with the reason."
+    if found.disorder:
+        summary += f" {found.disorder[0].upper()}{found.disorder[1:]}: use_watermark is false."
     if found.layout:
         summary += f" Directories are named {found.layout}."
     summary += "".join(f" {note}." for note in found.notes)

@@ -10,7 +10,14 @@ from blizzard_core.text import counted
 from blizzard_py.commands.starter.sample import Sample
 from blizzard_py.commands.starter.target import name_from
 from blizzard_py.commands.starter.yaml_text import EDITOR_LINES, commented, flow, quoted
+from blizzard_py.job import FieldSpec
 from blizzard_py.schema.field_specs import field_document
+
+# What happens to fields that come later.
+_CAPTURE = (
+    "unexpected_fields: capture # other fields go to the column _rescued; `evolve: add` makes"
+    " columns of them"
+)
 
 
 def configuration(source_uri: str, table_uri: str, found: Sample) -> str:
@@ -32,7 +39,7 @@ pipelines:
       main:
         source_uri: {quoted(source_uri)}
 {_format(found)}        poll_interval: 1m        # how often to look for new files
-{_layout(found.layout)}
+{_order(found)}{_layout(found.layout)}
         # storage_options:       # default: the standard credentials of the store
         #   AWS_REGION: us-east-1
     sink:
@@ -60,6 +67,17 @@ def _format(found: Sample) -> str:
     return f"{doubts}        format: {text}\n{glob}"
 
 
+def _order(found: Sample) -> str:
+    """Return the setting for names that do not sort in time, with the reason."""
+    if not found.disorder:
+        return ""
+    lines = [
+        f"# {commented(found.disorder)}:",
+        "use_watermark: false     # every poll lists all files, and knows those that are done",
+    ]
+    return "".join(f"        {line}\n" for line in lines)
+
+
 def _layout(template: str) -> str:
     """Return the names of the directories, if they are times."""
     if not template:
@@ -77,6 +95,15 @@ def _layout(template: str) -> str:
     return "\n".join(f"        {line}" for line in lines)
 
 
+def _null_parts(field: FieldSpec, found: Sample) -> str:
+    """Return a comment on what had no value in the sample, and so has no known type."""
+    name = field.input_name
+    if name in found.nulls:
+        return "  # null in the sample"
+    inner = sorted(path for path in found.nulls if path.startswith((f"{name}.", f"{name}[")))
+    return f"  # null in the sample: {commented(', '.join(inner))}" if inner else ""
+
+
 def _time(found: Sample) -> str:
     """Return a timestamp column for partitions, else ``time``."""
     return next((quoted(f.name) for f in found.fields if f.type == "timestamp"), "time")
@@ -88,19 +115,25 @@ def _schema(found: Sample) -> str:
         lines = [
             f"# No sample: {commented(found.problem)}.",
             "infer: true                # from the first files; `blizzard schema` shows the result",
+            _CAPTURE,
             "# fields:                  # what is declared here is not inferred",
             "#   - { name: time, type: timestamp, nullable: false }",
         ]
     else:
         rows = found.trial.rows
-        seen = f"{counted(found.records, 'record')} of {counted(found.files, 'file')}"
+        all_ = "all " if found.is_whole else ""
+        seen = f"{all_}{counted(found.records, 'record')} of {counted(found.files, 'file')}"
         lines = [
             f"# From {seen}; check the types.",
             f"# Tried: {counted(rows, 'row')}, {counted(found.trial.bad, 'bad record')}.",
             *(f"#   {commented(each)}" for each in found.trial.reasons),
             "# infer: true              # find out what is not declared",
-            "fields:                    # other fields are ignored",
-            *(f"  - {flow(field_document(field))}" for field in found.fields),
+            *([_CAPTURE] if found.is_captured else []),
+            "fields:" if found.is_captured else "fields:                    # others are ignored",
+            *(
+                f"  - {flow(field_document(field))}{_null_parts(field, found)}"
+                for field in found.fields
+            ),
         ]
     lines += [
         f"#   left out: {commented(name)}: {commented(why)}" for name, why in found.left_out.items()

@@ -1,13 +1,13 @@
 """A sample of arriving files for ``blizzard init``: their columns, and how directories are named.
 
-A few files from all over the beginning of a source are looked at, as `blizzard schema` and
-``schema.infer`` do, and with the same verdicts.
+A small source is read to its end; of a larger one some files from all over its beginning are looked
+at, as `blizzard schema` and ``schema.infer`` do, and with the same verdicts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import PurePosixPath
 
@@ -24,8 +24,10 @@ from blizzard_core.settings.formats import (
     TextFileOptions,
     XmlOptions,
 )
+from blizzard_core.settings.schema import RESCUED
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Storage, is_hidden
+from blizzard_core.text import counted
 from blizzard_core.watermark.paths import depth_of
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.commands.starter.heads import FileHead
@@ -37,16 +39,24 @@ from blizzard_py.formats.excel.archive import Archive
 from blizzard_py.formats.excel.sheet import Row, sheet_rows
 from blizzard_py.formats.excel.workbook import open_workbook
 from blizzard_py.formats.source_file import SourceFile
-from blizzard_py.job import FieldSpec, JobFile
+from blizzard_py.job import FieldSpec, JobFile, RowSchema
 from blizzard_py.lines.codecs.names import ZIP_ENDING
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.schema.inference import Inference, Rules
 from blizzard_py.sources.files.discovery import notes_of
 from blizzard_py.sources.files.file_names import accepts
 from blizzard_py.sources.files.sampling import add_sample, chosen
+from blizzard_py.sources.files.small_samples import disorder
 
-SAMPLE_FILES = 8
+# A source of no more than this is read to its end.
+WHOLE_BYTES = 64 << 20
+WHOLE_FILES = 1000
+SAMPLE_FILES = 64
 SAMPLE_BYTES = 1 << 20
+# Some files tell the format; the beginning of each is in memory.
+_HEADS = 8
+# So much of a file shows its fields, whatever was read of others.
+_LEAST_BYTES = 64 << 10
 _LINES = NdjsonOptions()
 # JSON documents have an ending of NDJSON; the content tells them.
 _RECOGNIZED = (
@@ -75,7 +85,9 @@ class Sample:
     ``left_out`` are fields that cannot be columns, with the reason; ``layout`` is the template
     of directories that are named by time, if they are. ``notes`` are remarks on the source, and
     ``doubts`` what the sample does not prove. ``trial`` is what the format makes of the sample.
-    ``glob`` is the pattern of the files' names, where the format has none.
+    ``glob`` is the pattern of the files' names, where the format has none. It ``is_whole`` if all
+    records were read. ``nulls`` are paths that never had a value. ``disorder`` is why names do not
+    sort in time. Fields without a column can be captured, if the sample ``is_captured``.
     """
 
     fields: tuple[FieldSpec, ...] = ()
@@ -89,12 +101,16 @@ class Sample:
     doubts: tuple[str, ...] = ()
     trial: Trial = _NO_TRIAL
     glob: str = ""
+    is_whole: bool = False
+    nulls: frozenset[str] = frozenset()
+    disorder: str = ""
+    is_captured: bool = False
 
 
 def sample(storage: Storage) -> Sample:
     """Look at files of a source. Problems are part of the answer."""
     try:
-        entries, others = _entries(storage)
+        entries, others, is_listed = _entries(storage)
         if not entries:
             summary = (
                 f", and what is there, {others[0].path} for one, has another name" if others else ""
@@ -107,23 +123,38 @@ def sample(storage: Storage) -> Sample:
         paths = [entry.path for entry in entries]
         progress = Progress(depth=depth_of(paths))
         inference = Inference(Rules(timestamps=True))
-        files = chosen(entries, SAMPLE_FILES)
-        heads = [_head(storage, file) for file in files]
+        is_whole = is_listed and len(entries) <= WHOLE_FILES
+        is_whole = is_whole and sum(entry.size for entry in entries) <= WHOLE_BYTES
+        files = entries if is_whole else chosen(entries, SAMPLE_FILES)
+        shown = chosen(files, _HEADS)
+        heads = [_head(storage, file) for file in shown]
         beside = {head.path: head.others for head in heads if head.others}
         told = recognize(heads)
         if isinstance(told.format, ExcelOptions):
-            told = recognize_workbooks({file.path: _sheets(storage, file) for file in files})
+            told = recognize_workbooks({file.path: _sheets(storage, file) for file in shown})
         form = told.format
         glob = "" if form.endings else _glob(files[0].path)
-        source = SourceSettings(source_uri=storage.uri, format=form, path_glob_filter=glob or None)
-        notes = tuple(notes_of(source, progress, paths))
+        few = disorder(entries)
+        source = SourceSettings(
+            source_uri=storage.uri,
+            format=form,
+            path_glob_filter=glob or None,
+            use_watermark=few is None,
+        )
+        notes = (*notes_of(source, progress, paths), *_about_others(others, glob))
+        read = 0
         for file in files:
             if file.path not in told.odd_files:
                 skipped = beside.get(file.path, ())
-                add_sample(inference, storage, file, SAMPLE_BYTES, form, skipped)
+                limit = max(WHOLE_BYTES - read, _LEAST_BYTES) if is_whole else SAMPLE_BYTES
+                read += add_sample(inference, storage, file, limit, form, skipped)
+        is_whole = is_whole and read < WHOLE_BYTES
         found = inference.result()
         fields = _fields(form, found.fields, told.as_text)
-        trial = tried(storage, files, SAMPLE_BYTES, form, fields) if fields else _NO_TRIAL
+        trial, is_captured = _NO_TRIAL, False
+        if fields:
+            limit = WHOLE_BYTES if is_whole else SAMPLE_BYTES
+            trial, is_captured = _trial(storage, files, limit, form, fields)
     except StorageError as error:
         return Sample(problem=str(error))
     problem = ""
@@ -144,7 +175,37 @@ def sample(storage: Storage) -> Sample:
         (*told.doubts, *odd, *_about_members(beside)),
         trial,
         glob,
+        is_whole,
+        found.nulls,
+        "" if few is None else f"names do not sort in time, as {' and '.join(few.examples)}",
+        is_captured,
     )
+
+
+def _trial(
+    storage: Storage,
+    files: Sequence[Entry],
+    limit: int,
+    form: FormatSettings,
+    fields: tuple[FieldSpec, ...],
+) -> tuple[Trial, bool]:
+    """Return a trial, and whether fields without a column can be captured at no record's cost."""
+    ignored = RowSchema(fields)
+    if form.fixed_columns or RESCUED in {spec.name.lower() for spec in fields}:
+        return tried(storage, files, limit, form, ignored), False
+    found = tried(storage, files, limit, form, replace(ignored, unexpected_fields="capture"))
+    if found.bad:  # such as `NaN`, which no rest of a record may hold
+        other = tried(storage, files, limit, form, ignored)
+        if other.bad < found.bad:
+            return other, False
+    return found, True
+
+
+def _about_others(others: Sequence[Entry], glob: str) -> Iterator[str]:
+    """Yield a note on files that will be ignored."""
+    if others and not glob:
+        count = counted(len(others), "file")
+        yield f"{count} with other names will be ignored, such as {others[0].path}"
 
 
 def _glob(path: str) -> str:
@@ -160,7 +221,9 @@ def _fields(
     if isinstance(form, TextFileOptions):
         return tuple(FieldSpec(name, "string", nullable=True) for name in form.fixed_columns)
     return tuple(
-        FieldSpec(spec.name, "string", nullable=True) if spec.name in as_text else spec
+        FieldSpec(spec.name, "string", nullable=True, source=spec.source)
+        if spec.name in as_text
+        else spec
         for spec in inferred
     )
 
@@ -240,14 +303,15 @@ def _first_rows(rows: Iterator[Row]) -> list[Row]:
         return []
 
 
-def _entries(storage: Storage) -> tuple[list[Entry], list[Entry]]:
+def _entries(storage: Storage) -> tuple[list[Entry], list[Entry], bool]:
     """Return files of the beginning of the listing: of the most frequent format, and others.
 
-    Empty files do not count.
+    Empty files do not count. The last value is whether these are all.
     """
     by_format: dict[str, list[Entry]] = {}
     others: list[Entry] = []
     keys = 0
+    is_all = True
     for number, page in enumerate(storage.list_range("", None), 1):
         for entry in page.entries:
             if entry.size and not is_hidden(entry.path):
@@ -255,6 +319,8 @@ def _entries(storage: Storage) -> tuple[list[Entry], list[Entry]]:
                 (others if kind is None else by_format.setdefault(kind, [])).append(entry)
         keys += len(page.entries)
         if keys >= _KEYS or number == _PAGES:
+            is_all = False
             break
     most = max(by_format.values(), key=len, default=[])
-    return most, others
+    others += [entry for some in by_format.values() if some is not most for entry in some]
+    return most, others, is_all

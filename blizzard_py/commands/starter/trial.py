@@ -10,7 +10,7 @@ from blizzard_core.settings.formats import FormatSettings
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_py.formats.names import format_of
 from blizzard_py.formats.source_file import SourceFile
-from blizzard_py.job import FieldSpec, JobFile, RowSchema
+from blizzard_py.job import JobFile, RowSchema
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Piece
 
@@ -29,7 +29,7 @@ def tried(
     files: Sequence[Entry],
     limit: int,
     settings: FormatSettings,
-    fields: tuple[FieldSpec, ...],
+    schema: RowSchema,
 ) -> Trial:
     """Read the beginnings of the files, ``limit`` bytes or a piece more, as the daemon would.
 
@@ -39,7 +39,7 @@ def tried(
     reasons: list[str] = []
     for file in files:
         try:
-            of_file = _tried(storage, file, limit, settings, RowSchema(fields))
+            of_file = _tried(storage, file, limit, settings, schema)
         except FileFailed as error:
             if error.outcome == "retry":
                 raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error

@@ -54,8 +54,8 @@ def add_sample(
     limit: int,
     settings: FileFormat,
     skipped: Collection[str] = (),
-) -> None:
-    """Add the beginning of a file to an inference; see `first_records`."""
+) -> int:
+    """Add the beginning of a file to an inference, and return its size; see `first_records`."""
     found = first_records(storage, file, limit, settings, skipped)
     for columns in found.columns:
         inference.add_columns(columns, file.path)
@@ -63,6 +63,7 @@ def add_sample(
         inference.add_problem(f"{file.path}: {found.problem}")
     for number, line in enumerate(found.lines, 1):
         inference.add(line, f"{file.path}, line {number}")
+    return sum(map(len, found.lines))
 
 
 def first_records(

@@ -24,6 +24,7 @@ from blizzard_core.settings.load import load_config
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.yaml_file import load_yaml
 from blizzard_py.__main__ import main as blizzard
+from blizzard_py.commands.starter import sample
 from blizzard_py.commands.starter.yaml_text import quoted
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine
@@ -497,9 +498,56 @@ def test_init_looks_at_files_from_all_over_a_tree(
             folder = tmp_path / f"raw/date=2024-01-{day:02}/hour={hour:02}"
             folder.mkdir(parents=True)
             (folder / "1.ndjson").write_text(json.dumps({"n": None if day < 28 else 1.5}))
+    monkeypatch.setattr(sample, "WHOLE_FILES", 80)
+    monkeypatch.setattr(sample, "SAMPLE_FILES", 8)
     assert "from 8 records of 8 files" in invoke("init").stdout
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert "from 84 records of 84 files" in invoke("init", "--force").stdout
+    assert "# From all 84 records of 84 files;" in (tmp_path / "blizzard.yaml").read_text()
     [field] = load_config(tmp_path / "blizzard.yaml").pipelines["events"].schema_.fields
     assert field.type == "float64"
+
+
+def test_init_marks_what_it_does_not_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "raw").mkdir()
+    rows = ({"a b": None, "o": {"k": None, "l": [None]}, "n": number} for number in range(2000))
+    (tmp_path / "raw/1.json").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (tmp_path / "raw/2.json").write_text('{"last": 1}\n')
+    (tmp_path / "raw/readme").write_text("text")
+    done = invoke("init")
+    assert "1 file with other names will be ignored, such as readme" in done.stdout
+    text = (tmp_path / "blizzard.yaml").read_text()
+    assert "coerce: true }  # null in the sample\n" in text
+    assert "# null in the sample: o.k, o.l[]\n" in text
+    schema = load_config(tmp_path / "blizzard.yaml").pipelines["events"].schema_
+    assert [field.name for field in schema.fields] == ["a_b", "o", "n", "last"]
+    assert schema.unexpected_fields == "capture"
+    (tmp_path / "raw/1.json").write_text('{"n": 1}\n')
+    (tmp_path / "raw/2.json").write_text('{"n": 1.5, "x": 2}\n{"n": NaN}\n')
+    assert invoke("init", "--force").exit_code == 0  # a record with it can have no rest
+    schema = load_config(tmp_path / "blizzard.yaml").pipelines["events"].schema_
+    assert schema.unexpected_fields == "ignore"
+
+
+def test_init_tracks_names_that_do_not_sort(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "raw/date=2024-01-01"
+    folder.mkdir(parents=True)
+    (folder / "part-00000-6f9619ff-8b86-4011-b42d-00c04fc964ff.json").write_text('{"a": 1}\n')
+    assert "use_watermark is false" in invoke("init").stdout
+    config = load_config(tmp_path / "blizzard.yaml")
+    source = config.pipelines["events"].file_sources["main"]
+    assert (source.use_watermark, source.partition_filter is None) == (False, False)
+    plan = invoke("plan", "blizzard.yaml")
+    assert (plan.exit_code, "do not sort" in plan.output) == (0, False)
+    text = (tmp_path / "blizzard.yaml").read_text()
+    (tmp_path / "blizzard.yaml").write_text(text.replace("use_watermark: false", ""))
+    for command in ("plan", "validate"):
+        assert "date=2024-01-01/: file names do not sort" in invoke(command, "blizzard.yaml").output
 
 
 def test_init_reads_a_sample_on_s3(

@@ -1,4 +1,4 @@
-"""Whether the names of a few files sort in time, for a first configuration and a plan. Pure.
+"""Disorder in the names of a few files, for a first configuration and a plan. Pure.
 
 `order_guard.inspect` wants many files for a verdict, since it may stop a source. Ten show that
 names hold a random part, as those of Spark's jobs do, or that they are in no order at all.

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
 import jsonschema
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from pydantic import BaseModel
@@ -34,6 +38,7 @@ from blizzard_core.storage.environment import (
 from tests.support.scenario import ROOT
 
 TESTS = ROOT / "tests"
+DOCS = ROOT / "docs/reference"
 
 
 def test_generated_pages_are_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,16 +186,49 @@ def test_every_row_of_the_threat_model_names_a_test() -> None:
             assert name in defined_in(file), f"{file}::{name}"
 
 
+# --- guides ----------------------------------------------------------------------------------
+
+
+def test_script_of_the_guide_finds_a_person(tmp_path: Path) -> None:
+    guide = (ROOT / "docs/guides/delete-rows.md").read_text("utf-8")
+    found = re.search(r"```python\n(# find\.py.*?)```", guide, re.DOTALL)
+    assert found is not None
+    (tmp_path / "find.py").write_text(found[1], "utf-8")
+    table = pa.table({"user": ["a@b", "zoe@b", "c@b"] * 99, "deep": [[{"x": "deep@b"}]] * 297})
+    place = tmp_path / "lake/_blizzard/dlq"
+    place.mkdir(parents=True)
+    pq.write_table(table, tmp_path / "lake/1.parquet", compression="zstd", write_statistics=False)
+    (place / "1.records.ndjson").write_text('{"raw": "zoe@b"}\n')
+    (place / "2.records.ndjson").write_text('{"raw": "a@b"}\n')
+    for word, objects in (("zoe@b", 2), ("deep@b", 1), ("nobody@b", 0)):
+        command = [sys.executable, str(tmp_path / "find.py"), str(tmp_path / "lake"), word]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert len(done.stdout.splitlines()) == objects, word
+
+
 # --- object stores ---------------------------------------------------------------------------
 
 
 def test_the_page_of_stores_has_each_variable_in_its_row() -> None:
-    text = (ROOT / "docs/reference/object-stores.md").read_text("utf-8")
+    text = (DOCS / "object-stores.md").read_text("utf-8")
     rows = re.findall(r"^\| (S3|GCS|Azure): .*", text, re.MULTILINE)
     assert len(rows) == 6
     for store, schemes in (("S3", S3_SCHEMES), ("GCS", GCS_SCHEMES), ("Azure", AZURE_SCHEMES)):
         found = re.findall(rf"^\| {store}: (.*)", text, re.MULTILINE)
         assert set(re.findall(r"`([A-Z][A-Z0-9_]+)`", " ".join(found))) == set(VARIABLES[schemes])
+
+
+# --- metrics ---------------------------------------------------------------------------------
+
+
+def test_metrics_for_users_of_the_original_exist() -> None:
+    text = (ROOT / "docs/guides/move-from-original.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`(?:blizzard|penguin)_.*) \| (.*) \|$", text, re.MULTILINE)
+    assert len(rows) > 15
+    known = set(re.findall(r"^\| `(\w+)", (DOCS / "metrics.md").read_text("utf-8"), re.MULTILINE))
+    for theirs, ours in rows:
+        names = theirs if ours.startswith("the same name") else ours
+        assert known.issuperset(re.findall(r"`((?:blizzard|penguin)_\w+)`", names)), theirs
 
 
 # --- limits ---------------------------------------------------------------------------------

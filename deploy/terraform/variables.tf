@@ -9,8 +9,8 @@ variable "source_prefix" {
   default     = "events/"
 
   validation {
-    condition     = endswith(var.source_prefix, "/") && !startswith(var.source_prefix, "/")
-    error_message = "A prefix ends with / and does not begin with one."
+    condition     = can(regex("^[^/*?$][^*?$]*/$", var.source_prefix))
+    error_message = "A prefix ends with / and does not begin with one. In a right * ? and $ would mean more than themselves."
   }
 }
 
@@ -20,14 +20,19 @@ variable "table_prefix" {
   default     = "tables/events/"
 
   validation {
-    condition     = endswith(var.table_prefix, "/") && !startswith(var.table_prefix, "/")
-    error_message = "A prefix ends with / and does not begin with one."
+    condition     = can(regex("^[^/*?$][^*?$]*/$", var.table_prefix))
+    error_message = "A prefix ends with / and does not begin with one. In a right * ? and $ would mean more than themselves."
   }
 }
 
 variable "oidc_provider_arn" {
   description = "The cluster's OIDC provider: arn:aws:iam::ACCOUNT:oidc-provider/oidc.eks.REGION.amazonaws.com/id/ID."
   type        = string
+
+  validation {
+    condition     = can(regex("^arn:aws[a-z-]*:iam::[0-9]{12}:oidc-provider/[^/]+/", var.oidc_provider_arn))
+    error_message = "Give the ARN of the provider, not the address of the cluster."
+  }
 }
 
 variable "namespace" {

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import hcl2
+import pytest
 from hcl2 import SerializationOptions
 
 from blizzard_core.settings.load import load_config
@@ -60,6 +61,29 @@ def test_every_reference_has_its_block_and_is_used() -> None:
     assert resources <= blocks("resource").keys()
     for name, block in (blocks("variable") | blocks("output")).items():
         assert block["description"].endswith("."), name
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fits"),
+    [
+        ("source_prefix", "events/", True),
+        ("table_prefix", "tables/a b/", True),
+        ("source_prefix", "", False),
+        ("source_prefix", "/", False),
+        ("table_prefix", "/tables/", False),
+        ("table_prefix", "tables", False),
+        ("source_prefix", "*/", False),
+        ("table_prefix", "${aws:username}/", False),
+        ("oidc_provider_arn", "arn:aws:iam::111122223333:oidc-provider/oidc.eks.x/id/A", True),
+        ("oidc_provider_arn", "arn:aws-cn:iam::111122223333:oidc-provider/oidc.eks.x/id/A", True),
+        ("oidc_provider_arn", "https://oidc.eks.x/id/A", False),
+    ],
+)
+def test_variables_refuse_what_would_mean_more(name: str, value: str, fits: bool) -> None:
+    (rule,) = blocks("variable")[name]["validation"]
+    found = re.search(r'regex\("(.*)", var', rule["condition"])
+    assert found is not None
+    assert (re.search(found[1], value) is not None) is fits
 
 
 def test_rights_equal_the_documented_ones() -> None:

@@ -226,8 +226,10 @@ def _message(item: Any) -> str:
     if item["type"] == "extra_forbidden":
         place = _place(item["loc"])
         hint = unknown_key_hint(place)
-        known = keys_at(Config, place[:-1])
-        return hint or f"{error_text(item)}{did_you_mean(str(item['loc'][-1]), known)}"
+        name, known = str(item["loc"][-1]), keys_at(Config, place[:-1])
+        if not hint and name in known:
+            return f"{error_text(item)}: another kind of this block has it"
+        return hint or f"{error_text(item)}{did_you_mean(name, known)}"
     return error_text(item)
 
 

@@ -44,6 +44,9 @@ _WITH_STORES: tuple[Key, ...] = (
     ("tables", _ALL),
     ("connections", _ALL),
 )
+# Rarely needed keys may stand in this block or beside it.
+_ADVANCED = "advanced"
+_ALIASES = {"path": "source_uri"}
 # Options of stores that name a file with a key.
 KEY_FILE_OPTIONS = frozenset(
     ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH", "GOOGLE_APPLICATION_CREDENTIALS")
@@ -167,8 +170,13 @@ class _Merged:
         return self._place_of(key).shown(self.source)
 
     def _complete(self, block: _Block, defaults: dict[Any, Any], origin: Key) -> None:
+        own = _spellings(block)
         for name, value in defaults.items():
             here, there = (*block.key, str(name)), (*origin, str(name))
+            if name not in block.values and _spelled(name, block.key) in own:
+                continue
+            if name == _ADVANCED and isinstance(value, dict):
+                value = {key: each for key, each in value.items() if key not in own}  # noqa: PLW2901  # the rest
             if name not in block.values:
                 block.values[name] = self._copied(value, here, there)
             elif isinstance(value, dict) and isinstance(block.values[name], dict):
@@ -214,6 +222,22 @@ class _Merged:
         if path is not None:
             folder = self._place_of((*block.key, str(key))).file.absolute().parent
             block.values[key] = str(folder / path)
+
+
+def _spellings(block: _Block) -> set[Any]:
+    """Return the keys that a block has, in any notation: in or outside of `advanced`, or aliases.
+
+    The names of stores' options count in any case.
+    """
+    advanced = block.values.get(_ADVANCED)
+    names = {*block.values, *(advanced if isinstance(advanced, dict) else ())}
+    return names | {_spelled(name, block.key) for name in names}
+
+
+def _spelled(name: Any, key: Key) -> Any:
+    if key[-1] == "storage_options":
+        return str(name).upper()
+    return _ALIASES.get(name, name)
 
 
 def relative_path(value: str, driver: str | None = None) -> str | None:

@@ -194,6 +194,39 @@ class TestDefaults:
         )
         assert late.startswith("defaults.sink (line 5): unknown key")
 
+    @pytest.mark.parametrize(
+        ("default", "own"),
+        [
+            ("advanced: {min_age: 5s, max_ahead: 3d}", "min_age: 7s"),
+            ("min_age: 5s, advanced: {max_ahead: 3d}", "advanced: {min_age: 7s}"),
+            ("path: /raw/else, advanced: {max_ahead: 3d}", "min_age: 7s"),
+        ],
+    )
+    def test_own_values_win_in_any_notation(self, tmp_path: Path, default: str, own: str) -> None:
+        path = written(
+            tmp_path / "c.yaml",
+            f"defaults: {{source: {{{default}}}}}\npipelines:\n{pipeline('a', f', {own}')}",
+        )
+        source = load_config(path, {}).pipelines["a"].sources["main"].as_files
+        assert source is not None
+        assert source.uri == f"{tmp_path}/raw/a"
+        assert (source.advanced.min_age, source.advanced.max_ahead) == (7.0, 3 * 86_400.0)
+
+    def test_own_options_win_in_any_case(self, tmp_path: Path) -> None:
+        options = ", source_uri: 's3://raw/a', storage_options: {aws_region: eu}"
+        path = written(
+            tmp_path / "c.yaml",
+            "defaults: {source: {storage_options: {AWS_REGION: us, AWS_ALLOW_HTTP: 'true'}}}\n"
+            f"pipelines:\n{pipeline('a', options).replace('source_uri: raw/a, ', '')}",
+        )
+        found = load_config(path, {}).pipelines["a"].sources["main"].storage_options
+        assert found == {"aws_region": "eu", "AWS_ALLOW_HTTP": "true"}
+
+    def test_a_key_of_another_kind_is_no_typo(self, tmp_path: Path) -> None:
+        text = f"defaults: {{source: {{kind: table, table: t}}}}\npipelines:\n{pipeline('a')}"
+        found = problems(written(tmp_path / "c.yaml", text))
+        assert any("source_uri (line 4): unknown key: another kind of" in each for each in found)
+
     def test_relative_paths_belong_to_the_file_of_the_default(self, tmp_path: Path) -> None:
         written(tmp_path / "c.yaml", f"pipelines:\n{pipeline('a')}")
         path = tmp_path / "elsewhere.yaml"

@@ -283,7 +283,8 @@ def _status_of(pipeline: TablePipeline, table: Table) -> dict[str, Any]:
 def _daemons_of(pipeline: TablePipeline, table: Table, grouped: Iterable[str]) -> dict[str, Any]:
     """Return what waits for its commit, and the daemons that should work on it."""
     storage, now = open_storage(table.uri, table.storage_options), time.time()
-    committed, refused = read_committed(storage, now), pipeline.quarantined()
+    committed = read_committed(storage, now, table_heartbeat(table.state_name))
+    refused = pipeline.quarantined()
     waiting = Uncommitted()
     for source in runs_in(storage):
         waiting = waiting.plus(waiting_of(storage, source, committed, refused))

@@ -93,13 +93,15 @@ class Uncommitted:
         return {**document, "oldest_secs": None if oldest is None else max(0.0, now - oldest)}
 
 
-def read_committed(storage: Storage, now: float) -> Committed:
+def read_committed(storage: Storage, now: float, own: str = "") -> Committed:
     """Read what the committers of a table have saved; a LIST, and a GET each.
 
-    Raises `StorageError`.
+    The life is that of the heartbeat at ``own`` if there is one: of several committers with
+    partitions of their own, another one may run. Raises `StorageError`.
     """
     there = list(listed(storage, f"{COMMITTERS_FOLDER}/", f"{COMMITTERS_FOLDER}0"))
-    lives = [read_life(storage, e.path, now) for e in there if e.path.endswith(BEAT_SUFFIX)]
+    beats = [entry.path for entry in there if entry.path.endswith(BEAT_SUFFIX)]
+    lives = [read_life(storage, path, now) for path in ([own] if own in beats else beats)]
     states = [entry for entry in there if entry.path.endswith(_STATE)]
     documents = [
         document

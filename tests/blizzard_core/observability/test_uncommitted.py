@@ -185,3 +185,6 @@ def test_the_committer_that_runs_counts() -> None:
     sink.put_atomic(table_heartbeat("a"), heartbeat_of(at=NOW - 9999, ended=True))
     sink.put_atomic(table_heartbeat("b"), heartbeat_of(at=NOW))
     assert read_committed(sink, NOW).life == Life("running", NOW, "far", 7)
+    assert read_committed(sink, NOW, table_heartbeat("new")).life.state == "running"
+    # Of several with partitions of their own each answers for itself.
+    assert read_committed(sink, NOW, table_heartbeat("a")).life.state == "stopped"

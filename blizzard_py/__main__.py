@@ -227,7 +227,7 @@ def status(config: Path, as_json: bool) -> int:
     Works from any machine that reaches the stores, even if no daemon runs. A + after a number means
     "at least". Exit codes: 1 the state of a source cannot be read, 5 Penguin has refused published
     files (`blizzard replay --refused`), 8 published rows are not committed or Penguin is down, 9
-    Blizzard is down. After 8 and 9 a sentence says why.
+    Blizzard is down or its polls fail. After 8 and 9 a sentence says why.
     """
     from blizzard_py.app import inspection
     from blizzard_py.app.configuration import load_config

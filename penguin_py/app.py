@@ -79,6 +79,8 @@ def probe_store(storage: Storage, state_name: str, clock: StoreClock) -> None:
 # Footers wait on the network, not on the processor, so there are more of them at
 # once than `total_concurrency` asks for work.
 FOOTERS_PER_WORKER = 4
+# Tables that `status` reads at the same time: each costs some twenty requests.
+_CONCURRENCY = 8
 
 
 @contextmanager
@@ -170,7 +172,9 @@ def plan(config: Config) -> tuple[dict[str, Any], list[str]]:
 def status(config: Config) -> tuple[dict[str, Any], list[str]]:
     """Return the state of every table, from storage alone, and the errors of unreadable ones."""
     tables = {table.name: table for table in tables_of(config)}
-    return _collect(config, lambda pipeline: _status_of(pipeline, tables[pipeline.name]))
+    return _collect(
+        config, lambda pipeline: _status_of(pipeline, tables[pipeline.name]), _CONCURRENCY
+    )
 
 
 def reconcile(config: Config, *, dry_run: bool) -> tuple[dict[str, Any], list[str]]:
@@ -226,16 +230,24 @@ def _forecast_to_json(forecast: Forecast) -> dict[str, Any]:
 
 
 def _collect(
-    config: Config, describe: Callable[[TablePipeline], dict[str, Any]]
+    config: Config, describe: Callable[[TablePipeline], dict[str, Any]], concurrency: int = 1
 ) -> tuple[dict[str, Any], list[str]]:
+    """Describe each table, ``concurrency`` at a time."""
     tables: dict[str, Any] = {}
     errors: list[str] = []
-    with build(config) as pipelines:
-        for pipeline in pipelines:
-            try:
-                tables[pipeline.name] = describe(pipeline)
-            except BlizzardError as error:
-                errors.append(f"{pipeline.name}: {error}")
+
+    def described(pipeline: TablePipeline) -> dict[str, Any] | BlizzardError:
+        try:
+            return describe(pipeline)
+        except BlizzardError as error:
+            return error
+
+    with build(config) as pipelines, ThreadPool(concurrency) as pool:
+        for pipeline, found in zip(pipelines, pool.map(described, pipelines), strict=True):
+            if isinstance(found, BlizzardError):
+                errors.append(f"{pipeline.name}: {found}")
+            else:
+                tables[pipeline.name] = found
     return {"tables": tables}, errors
 
 

@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Literal
 
+from blizzard_core.observability.health import FAILURES_TO_UNREADY
 from blizzard_core.observability.heartbeat import SILENT_SECS, Life, most_alive
 from blizzard_core.observability.notices import Notice
 from blizzard_core.observability.uncommitted import Committed, Uncommitted
 from blizzard_core.text import counted, plain_span
 
 # The exit codes of `status`, beside those of `blizzard_core.daemon`: published rows are not
-# committed, or Penguin is down; Blizzard is down.
+# committed, or Penguin is down; Blizzard is down or only fails.
 NOT_COMMITTING = 8
 NOT_INGESTING = 9
 # A committer polls every few seconds or minutes: rows that wait longer are a problem.
@@ -61,9 +62,21 @@ def commit_problem(waiting: Uncommitted, committed: Committed, now: float) -> Da
     return DaemonProblem("penguin", f"{uncommitted_text(waiting, now)}; {why}")
 
 
-def ingest_problem(life: Life, now: float) -> DaemonProblem | None:
-    """Return that Blizzard is down; None if it runs, or runs only with ``--once``."""
-    return DaemonProblem("blizzard", _life("Blizzard", life, now)) if life.is_down else None
+def ingest_problem(
+    life: Life, now: float, error: Mapping[str, Any] | None = None
+) -> DaemonProblem | None:
+    """Return that Blizzard is down or only fails; None if it works, or runs only with ``--once``.
+
+    ``error`` is the source's last one, which no success has followed. A daemon gets over single
+    ones; a run with ``--once`` ended with it.
+    """
+    if life.is_down:
+        return DaemonProblem("blizzard", _life("Blizzard", life, now))
+    if error is None or (life.state == "running" and error["times"] < FAILURES_TO_UNREADY):
+        return None
+    times = f"{error['times']:,} times in a row" if error["times"] > 1 else "in its last poll"
+    ended = _ago(error["at"] or None, now)
+    return DaemonProblem("blizzard", f"Blizzard failed {times}, {ended}; `last_error` says why")
 
 
 def exit_code_of(problems: Iterable[Mapping[str, Any]]) -> int:

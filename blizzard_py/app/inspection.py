@@ -20,6 +20,7 @@ from blizzard_core.observability.heartbeat import read_life, source_heartbeat
 from blizzard_core.observability.stopped import commit_problem, exit_code_of, ingest_problem
 from blizzard_core.observability.uncommitted import read_committed, waiting_groups, waiting_of
 from blizzard_core.settings.document import Config
+from blizzard_core.threads import ThreadPool
 from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.event_time import stream_to_json, watch_to_json
 from blizzard_py.app.request_listing import find_open_requests
@@ -38,6 +39,9 @@ from blizzard_py.state.skipped_rows import skipped_rows
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_query import spelling_changes
 from blizzard_py.state.stream_state import StreamState
+
+# Sources that `status` reads at the same time: each costs a dozen requests.
+_CONCURRENCY = 8
 
 
 def schema(config: Config) -> tuple[dict[str, Any], list[str]]:
@@ -115,7 +119,7 @@ def plan(
 
 def status(config: Config) -> tuple[dict[str, Any], list[str]]:
     """Return the state of every source, from storage alone, and the errors."""
-    found, errors = _collect(config, partial(_status_of, config))
+    found, errors = _collect(config, partial(_status_of, config), _CONCURRENCY)
     for name, pipeline in config.pipelines.items():
         if pipeline.query is not None and name in found["pipelines"]:
             block = found["pipelines"][name]
@@ -133,19 +137,29 @@ def exit_code(document: Mapping[str, Any]) -> int:
 
 
 def _collect(
-    config: Config, describe: Callable[[SourcePipeline], dict[str, Any]]
+    config: Config, describe: Callable[[SourcePipeline], dict[str, Any]], concurrency: int = 1
 ) -> tuple[dict[str, Any], list[str]]:
+    """Describe each source, ``concurrency`` at a time."""
     pipelines: dict[str, Any] = {}
     errors: list[str] = []
-    for source in views(config):
-        sources = pipelines.setdefault(source.pipeline, {"sources": {}})["sources"]
+
+    def described(source: SourcePipeline) -> dict[str, Any] | BlizzardError:
         try:
-            sources[source.source_name] = describe(source)
+            return describe(source)
         except BlizzardError as error:
-            # Some name it themselves, for where nobody else does.
-            errors.append(f"{source.name}: {str(error).removeprefix(f'{source.name}: ')}")
+            return error
         finally:
             source.close()
+
+    sources = views(config)
+    with ThreadPool(concurrency) as pool:
+        for source, found in zip(sources, pool.map(described, sources), strict=True):
+            block = pipelines.setdefault(source.pipeline, {"sources": {}})
+            if isinstance(found, BlizzardError):
+                # Some name it themselves, for where nobody else does.
+                errors.append(f"{source.name}: {str(found).removeprefix(f'{source.name}: ')}")
+            else:
+                block["sources"][source.source_name] = found
     return {"pipelines": pipelines}, errors
 
 
@@ -161,16 +175,17 @@ def _plan_source(options: PlanOptions, source: SourcePipeline) -> dict[str, Any]
 def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
     state = source.load()
     refused = quarantined(source.sink)
+    error = last_error(source.parts.stores.sink, source.parts.home_id)
     return {
         "state": state.position.progress.state,
         "watermark": state.position.progress.value,
         **_shown(source, state),
         "last_update_ts": state.summary.last_update_ts,
-        "last_error": last_error(source.parts.stores.sink, source.parts.home_id),
+        "last_error": error,
         "lag": _lag_of(source, state),
         "dead_letters": _letters_of(source),
         "refused": refusals(refused_outputs(source.parts, refused), way_out(source.parts)),
-        **_daemons_of(source, state, refused),
+        **_daemons_of(source, state, refused, error),
         "in_flight": [
             {
                 "batch": batch.batch,
@@ -200,7 +215,10 @@ def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
 
 
 def _daemons_of(
-    source: SourcePipeline, state: SourceState, refused: Mapping[str, QuarantineRecord]
+    source: SourcePipeline,
+    state: SourceState,
+    refused: Mapping[str, QuarantineRecord],
+    error: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Return what waits for its commit, and the daemons that should work on it."""
     now, parts, sink = time.time(), source.parts, source.sink
@@ -209,7 +227,7 @@ def _daemons_of(
     if state.ids.group_seq > committed.groups.get(parts.home_id, 0):
         waiting = waiting.plus(waiting_groups(sink, parts.home_id, committed))
     life = read_life(sink, source_heartbeat(parts.letters_id), now)
-    problems = (ingest_problem(life, now), commit_problem(waiting, committed, now))
+    problems = (ingest_problem(life, now, error), commit_problem(waiting, committed, now))
     return {
         "daemon": life.to_json(),
         "uncommitted": waiting.to_json(now),

@@ -15,8 +15,10 @@ from typing import Any
 
 from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.errors import BlizzardError, NotFound
-from blizzard_core.observability.activity import error_text
+from blizzard_core.json_text import json_value
+from blizzard_core.observability.activity import clean_text, error_text
 from blizzard_core.observability.health import CRASH
+from blizzard_core.observability.peer_state import moment_of
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state.state_paths import StatePaths
 
@@ -62,12 +64,13 @@ class ErrorNote:
 def last_error(storage: Storage, source_id: str) -> dict[str, Any] | None:
     """Return the last error as plain data, None if there is none.
 
-    If it cannot be read, the result says so.
+    If it cannot be read, the result says so. Its text is foreign: it is cleaned once more.
     """
     path = StatePaths(source_id).error
     try:
-        document = json.loads(storage.read(path))
-        return asdict(decode_document(LastError, document, path, open_=True))
+        found = decode_document(LastError, json_value(storage.read(path)), path, open_=True)
+        at = moment_of(found.at) or 0.0
+        return asdict(LastError(at, clean_text(found.kind), clean_text(found.error), found.times))
     except NotFound:
         return None
     except (ValueError, BlizzardError) as error:

@@ -180,6 +180,21 @@ def test_a_daemon_is_down_even_if_nothing_waits() -> None:
         assert ingest_problem(life, NOW) is None
 
 
+@pytest.mark.parametrize(
+    ("state", "times", "said"),
+    [
+        ("running", 2, None),
+        ("running", 12, "Blizzard failed 12 times in a row, 60 s ago; `last_error` says why"),
+        ("unknown", 1, "Blizzard failed in its last poll, 60 s ago; `last_error` says why"),
+        ("stopped", 9, "Blizzard does not run; its last heartbeat was 60 s ago"),
+    ],
+)
+def test_a_daemon_that_only_fails_is_a_problem(state: Any, times: int, said: str | None) -> None:
+    error = {"at": NOW - 60, "kind": "StorageError", "error": "denied", "times": times}
+    problem = ingest_problem(Life(state, NOW - 60), NOW, error)
+    assert (None if problem is None else problem.text) == said
+
+
 def test_the_committer_that_runs_counts() -> None:
     sink = MemoryStorage()
     sink.put_atomic(table_heartbeat("a"), heartbeat_of(at=NOW - 9999, ended=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from blizzard_core.errors import Cancelled, EngineError, FencedError, Unavailable, Unfinished
+from blizzard_core.observability.stopped import NOT_INGESTING
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
 from blizzard_py.app.inspection import status
@@ -64,6 +66,8 @@ def test_status_tells_the_last_error_until_a_cycle_goes_well(tmp_path: Path) -> 
     done = CliRunner().invoke(main, ["status", str(config)])
     assert "pages/web: failed at 20" in done.stderr
     assert "UTC (2 in a row): EngineError: no rows came" in done.stderr
+    assert "pages/web: Blizzard failed 2 times in a row, " in done.stderr
+    assert done.exit_code == NOT_INGESTING
     with pytest.raises(ValueError, match="a bug"):
         world.drain(running)
     assert (shown(world)["kind"], shown(world)["error"]) == ("crash", "a bug")
@@ -95,10 +99,26 @@ def test_a_store_that_refuses_changes_nothing_of_an_error(tmp_path: Path) -> Non
     assert last_error(LocalStorage(str(tmp_path)), "pages_web") is None
 
 
-def test_a_damaged_note_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, '{"at": NaN, "kind": "x", "error": "y"}'])
+def test_a_damaged_note_says_so(tmp_path: Path, text: str) -> None:
     folder = tmp_path / "_blizzard" / "errors"
     folder.mkdir(parents=True)
-    (folder / "pages_web.json").write_text("{")
+    (folder / "pages_web.json").write_text(text)
     found = last_error(LocalStorage(str(tmp_path)), "pages_web")
     assert found is not None
     assert "errors/pages_web.json cannot be read" in found["error"]
+
+
+def test_a_note_of_a_foreign_hand_is_cleaned(tmp_path: Path) -> None:
+    folder = tmp_path / "_blizzard" / "errors"
+    folder.mkdir(parents=True)
+    note = {"at": 1e300, "kind": "x", "error": "password=hunter2\n" + "y" * 100_000}
+    (folder / "pages_web.json").write_text(json.dumps(note))
+    found = last_error(LocalStorage(str(tmp_path)), "pages_web")
+    assert found is not None
+    assert (found["at"], found["error"][:14], "\n" in found["error"]) == (
+        0.0,
+        "password=*** y",
+        False,
+    )
+    assert len(found["error"]) < 5_000

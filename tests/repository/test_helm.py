@@ -70,6 +70,15 @@ ALL: dict[str, Any] = {
 }
 
 
+PLAIN = {"AWS_SECRET_ACCESS_KEY": "hunter2"}
+
+
+def connected(**given: Any) -> dict[str, Any]:
+    """Return values with a connection whose other secrets come from files."""
+    secrets = {"uri": "postgresql://u@db:5432/shop", "password": "${file:/run/secrets/x}"}
+    return {"config": CONFIG | {"connections": {"shop": {**secrets, **given}}}}
+
+
 def changed(**values: Any) -> dict[str, Any]:
     return {**LEAST, **values}
 
@@ -162,6 +171,29 @@ def test_parts_can_be_switched_off() -> None:
         ),
         ({"config": CONFIG | {"spark": {"master": "local[*]"}}}, "give local[N], spark://HOST"),
         (
+            {"config": CONFIG | {"metrics": {"address": "0.0.0.0:99999"}}},
+            "give a port from 1 to 65535",
+        ),
+        (
+            {"config": CONFIG | {"global": {"shutdown_grace": "10m"}}},
+            "would kill the daemons before they have saved. Give 630 or more",
+        ),
+        (connected(password="hunter2"), "config.connections has a `password` in plain text"),
+        (connected(auth={"kind": "bearer", "token": "x"}), "has a `token` in plain text"),
+        (connected(uri="postgresql://u:hunter2@db/shop"), "has a `uri` with a password"),
+        (
+            {"config": CONFIG | {"defaults": {"source": {"storage_options": PLAIN}}}},
+            "config has AWS_SECRET_ACCESS_KEY… in plain text",
+        ),
+        (changed(labels={"app.kubernetes.io/name": "x"}), "'app.kubernetes.io/name'"),
+        (changed(labels={"team": "x" * 64}), "at '/labels/team'"),
+        (changed(image={"tag": "a b"}), "at '/image/tag': 'a b' does not match"),
+        (changed(networkPolicy={"enabled": None}), "missing property 'enabled'"),
+        (
+            changed(networkPolicy={"egress": [{"to": [], "ports": [{"port": 443}]}]}),
+            "at '/networkPolicy/egress/0/to': minItems: got 0, want 1",
+        ),
+        (
             {"config": CONFIG | {"spark": {"master": "k8s://https://h"}}},
             "Executors in pods need deploy/kubernetes/overlays/spark-on-kubernetes",
         ),
@@ -177,6 +209,49 @@ def test_a_long_release_name_is_refused() -> None:
     assert ("StatefulSet", f"{'r' * 43}-blizzard") in of_chart(LEAST, "r" * 43)
     with pytest.raises(RefusedValuesError, match="43 characters at most"):
         render(CHART, LEAST, "r" * 44)
+
+
+@pytest.mark.parametrize("release", ["123", "0x1f", "a.b"])
+def test_a_release_name_that_names_no_service_is_refused(release: str) -> None:
+    with pytest.raises(RefusedValuesError, match="begin with a letter"):
+        render(CHART, LEAST, release)
+
+
+def test_texts_that_look_like_something_else_stay_texts() -> None:
+    values = connected() | {
+        "image": {"pullSecrets": ["1"]},
+        "blizzard": {"secret": "007"},
+        "penguin": {"serviceAccount": {"create": False, "name": "null"}},
+        "networkPolicy": {"prometheusNamespace": "123"},
+        "serviceMonitor": {"enabled": True},
+        "alerts": {"enabled": True},
+    }
+    found = of_chart(values, "true")
+    for each in found.values():
+        assert_fits(each, VERSIONS[-1])
+        assert each["metadata"]["labels"]["app.kubernetes.io/instance"] == "true"
+    assert pod_of(found["StatefulSet", "true-penguin"])["serviceAccountName"] == "null"
+
+
+def test_a_label_of_one_object_replaces_the_common_one() -> None:
+    found = of_chart(
+        changed(
+            labels={"team": "lake", "tier": "1"},
+            serviceMonitor={"enabled": True, "labels": {"team": "metrics"}},
+        )
+    )
+    labels = found["ServiceMonitor", "r"]["metadata"]["labels"]
+    assert (labels["team"], labels["tier"]) == ("metrics", "1")
+    assert render(CHART, changed(labels={"team": "a"}))["config.yaml"].count("team:") == 1
+
+
+def test_a_configuration_of_tables_alone_runs_no_blizzard() -> None:
+    values = {"config": {"tables": {"t": {"table_uri": "s3://lake/t"}}}}
+    names = {name for kind, name in of_chart(values) if kind == "StatefulSet"}
+    assert names == {"r-penguin"}
+    notes = render(CHART, values)["NOTES.txt"]
+    assert "exec r-penguin-0 -- penguin status" in notes
+    assert "r-blizzard" not in notes
 
 
 def keys(values: dict[str, Any], place: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
@@ -243,7 +318,9 @@ def test_a_changed_configuration_rolls_the_pods() -> None:
 
     before = annotations(LEAST)
     assert annotations(LEAST | {"alerts": {"enabled": True}}) == before
-    assert annotations({"config": LEAST["config"] | {"global": {"shutdown_grace": "2m"}}}) != before
+    assert (
+        annotations({"config": LEAST["config"] | {"global": {"shutdown_grace": "30s"}}}) != before
+    )
 
 
 def test_default_grace_and_cores_fit_the_configuration() -> None:

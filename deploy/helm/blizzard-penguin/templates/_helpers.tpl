@@ -21,7 +21,7 @@ app.kubernetes.io/name: {{ .daemon }}
 {{- end }}
 
 {{- define "release.selector" -}}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/part-of: blizzard-penguin
 {{- end }}
 
@@ -29,10 +29,15 @@ app.kubernetes.io/part-of: blizzard-penguin
 {{ include "release.selector" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
-{{- with .Values.labels }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") }}
+{{- with merge dict (.own | default dict) (.Values.labels | default dict) }}
 {{ toYaml . }}
 {{- end }}
+{{- end }}
+
+{{/* The daemons of this configuration: Blizzard has no work without pipelines. */}}
+{{- define "release.daemons" -}}
+{{ if .Values.config.pipelines }}blizzard {{ end }}penguin
 {{- end }}
 
 {{- define "release.port" -}}

@@ -136,11 +136,12 @@ _PATTERNS = (
         re.compile(rf"({_TELLING}[\"']\s*:\s*\{{)[^{{}}]*(?=\}})", re.IGNORECASE),
         rf"\1{MASK}",
     ),
-    # As in a sentence; only values with letters and digits.
+    # As in a sentence; only values with letters and digits. Problems name the place of a setting.
     (
         ("password", "passphrase", "secret"),
         re.compile(
             r"\b((?:password|passphrase|secret)(?:\s+is)?\s+[\"']?)"
+            r"(?!\([^()\n]*\bline \d+\))"
             r"(?=[^\s\"']*\d)(?=[^\s\"']*[A-Za-z])[^\s\"']{8,}",
             re.IGNORECASE,
         ),

@@ -298,14 +298,16 @@ class GlobalSettings(Settings):
     """Rarely needed."""
 
 
+# Host and port; port 0 is any free one.
+ADDRESS = r"^[^:\s]+:(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])$"
+
+
 class MetricsSettings(Settings):
     """HTTP address of the status page, `/metrics`, `/health` and `/ready`."""
 
-    address: str = Field(pattern=r"^[^:\s]+:\d{1,5}$", examples=["0.0.0.0:9090"])
+    address: str = Field(pattern=ADDRESS, examples=["0.0.0.0:9090"])
     """`host:port`."""
-    penguin_address: str | None = Field(
-        default=None, pattern=r"^[^:\s]+:\d{1,5}$", examples=["0.0.0.0:9091"]
-    )
+    penguin_address: str | None = Field(default=None, pattern=ADDRESS, examples=["0.0.0.0:9091"])
     """Penguin's address if both daemons run on one machine; default: `address`."""
 
 

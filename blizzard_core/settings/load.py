@@ -23,7 +23,7 @@ from blizzard_core.errors import ConfigError
 from blizzard_core.settings.checks import CHECKS, Check
 from blizzard_core.settings.checks.event_time import unknown_key_hint
 from blizzard_core.settings.checks.places import conflicts
-from blizzard_core.settings.document import Config
+from blizzard_core.settings.document import ADDRESS, Config
 from blizzard_core.settings.formats import FORMATS
 from blizzard_core.settings.merging import KEY_FILE_OPTIONS, load_document
 from blizzard_core.settings.yaml_file import Key
@@ -65,7 +65,7 @@ _ERROR_TEXTS = {
 _LOOKS = {
     r"^[A-Za-z0-9][A-Za-z0-9_.-]*$": _NAMES,
     r"^https?://[^/?#]+": "must be an address, as in `https://api.example.com/v2`",
-    r"^[^:\s]+:\d{1,5}$": "must be a host and a port, as in `0.0.0.0:9090`",
+    ADDRESS: "must be a host and a port of at most 65535, as in `0.0.0.0:9090`",
 }
 # A step in pydantic's locations that names the type it tried; the file has no such step.
 _TRIED = re.compile(r".*\[.*\]|str|int|float|bool|constrained-\w+")

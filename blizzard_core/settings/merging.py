@@ -129,8 +129,10 @@ class _Merged:
                         self._report_twice((block, str(name)), document)
                     else:
                         present[name] = each
-            else:
+            elif block not in _NAMED:
                 self._report_twice((block,), document)
+            elif isinstance(present, dict):  # of the others the model says so
+                self.problems.append(f"{document.locate((block,))}: must be a block of keys")
         self.places = {**document.places, **self.places}
         self.filled |= document.filled
         self.secrets.take(document.secrets)

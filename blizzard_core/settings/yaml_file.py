@@ -156,7 +156,10 @@ def parse_yaml(path: Path, whole: str = "") -> Document:
             raise ConfigError(source, [f"is larger than {CONFIG_BYTES >> 20} MiB; split it"])
         text = data_read.decode("utf-8").replace("\r\n", "\n")
     except FileNotFoundError:
-        raise ConfigError(source, ["no such file; `blizzard init` writes a first one"]) from None
+        what = "no such file; `blizzard init` writes a first one"
+        if path.is_symlink():
+            what = "is a link to a file that is not there; correct or delete it"
+        raise ConfigError(source, [what]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(source, [f"cannot be read: {error}"]) from error
     try:
@@ -171,6 +174,9 @@ def parse_yaml(path: Path, whole: str = "") -> Document:
         raise ConfigError(source, [f"is not YAML: {_parser_message(error, text)}"]) from error
     except RecursionError:
         raise ConfigError(source, ["is nested too deeply to be a configuration"]) from None
+    if data is None and whole:
+        # Perhaps half written: its pipelines must not vanish in silence.
+        raise ConfigError(source, ["has no keys; give it some, or delete it"])
     if not isinstance(data, dict):
         raise ConfigError(source, ["must be a mapping with at least `pipelines` or `tables`"])
     places: dict[Key, SettingPlace] = {}

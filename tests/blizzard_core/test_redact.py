@@ -111,6 +111,7 @@ def test_credentials_in_messages_are_masked(text: str) -> None:
         "http://store:9000/bucket/2024@x.json: timed out",
         "unexpected token: 'abc' at line 3",
         "line 3: field password is required",
+        "connections.c.password (/etc/blizzard2/a.yaml, line 7): must be text",
         "token: identifier",
         "PWD is /home/x",
         "https://api.example/v1?code=404&key=3&page=2: not found",

@@ -232,11 +232,14 @@ def _overlaps(found: _Found) -> Iterator[str]:
 
 
 def _shared(places: list[_Place], text: str) -> Iterator[str]:
+    """Yield each place that an earlier one overlaps, with the first of these."""
     near = _Map(places)
     for number, place in enumerate(places):
-        for earlier, other in near.overlapping(place.area):
-            if earlier < number:
-                yield f"{place.where}: {text.format(other=other.where)}"
+        earlier, other = near.overlapping(place.area)[0]
+        if earlier < number and other.where == place.where:
+            yield f"{place.where}: is one place for several blocks; give each its own"
+        elif earlier < number:
+            yield f"{place.where}: {text.format(other=other.where)}"
 
 
 def _unsafe_letters(found: _Found) -> Iterator[str]:

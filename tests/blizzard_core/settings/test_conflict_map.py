@@ -55,8 +55,9 @@ def test_conflicts_come_in_a_stable_order() -> None:
         for name in "abc"
     }
     told = checks.conflicts(Document("c.yaml", {"pipelines": pipelines}, ()))
-    assert [line.partition(".sources")[0] for line in told[:3]] == [
-        "pipelines.b",
-        "pipelines.c",
-        "pipelines.c",
+    assert [line.partition(":")[0] for line in told] == [
+        "pipelines.b.sources.m.source_uri",
+        "pipelines.c.sources.m.source_uri",
+        "pipelines.b.sink.table_uri",
+        "pipelines.c.sink.table_uri",
     ]

@@ -172,6 +172,22 @@ def test_a_table_inside_another_ones_directory_is_refused(tmp_path: Path) -> Non
     assert "overlaps with the table of pipelines.events.sink.table_uri" in problem
 
 
+def test_many_sources_of_one_place_are_a_problem_each(tmp_path: Path) -> None:
+    pipelines = {f"p{n}": pipeline({"main": "raw"}, f"/lake/{n}") for n in range(20)}
+    assert len(refused(tmp_path, **pipelines)) == 19
+
+
+def test_a_default_place_of_several_sources_is_refused(tmp_path: Path) -> None:
+    pipelines = {f"p{n}": pipeline({"main": {}}, f"/lake/{n}") for n in range(3)}
+    path = tmp_path / "c.yaml"
+    defaults = {"source": {"source_uri": "raw"}}
+    path.write_text(yaml.safe_dump({"defaults": defaults, "pipelines": pipelines}))
+    with pytest.raises(ConfigError) as found:
+        load_config(path, {})
+    (problem,) = found.value.problems
+    assert problem.endswith("is one place for several blocks; give each its own")
+
+
 def test_invalid_dead_letter_uri_is_reported(tmp_path: Path) -> None:
     [problem] = refused(
         tmp_path, events=pipeline({"main": "/data/raw"}, "/lake", "ftp://there/dlq")

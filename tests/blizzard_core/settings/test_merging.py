@@ -143,6 +143,29 @@ class TestFolder:
         assert first.startswith(f"{tmp_path}/1.yaml: is not YAML: line 1")
         assert second.startswith(f"{tmp_path}/2.yaml: must be a mapping")
 
+    @pytest.mark.parametrize(
+        ("text", "problem"),
+        [
+            ("", "{}: has no keys; give it some, or delete it"),
+            ("# nothing", "{}: has no keys; give it some, or delete it"),
+            ("pipelines:", "pipelines ({}, line 1): must be a block of keys"),
+            ("pipelines: [a]", "pipelines ({}, line 1): must be a block of keys"),
+        ],
+    )
+    @pytest.mark.parametrize("name", ["a.yaml", "c.yaml"])
+    def test_a_file_without_its_blocks_is_named(
+        self, tmp_path: Path, name: str, text: str, problem: str
+    ) -> None:
+        written(tmp_path / "b.yaml", f"pipelines:\n{pipeline('b')}")
+        path = written(tmp_path / name, text)
+        assert problems(tmp_path) == (problem.format(path),)
+
+    def test_a_link_to_nothing_is_named(self, tmp_path: Path) -> None:
+        written(tmp_path / "a.yaml", f"pipelines:\n{pipeline('a')}")
+        (tmp_path / "b.yaml").symlink_to("gone.yaml")
+        (problem,) = problems(tmp_path)
+        assert "b.yaml: is a link to a file that is not there" in problem
+
     def test_without_files_is_refused(self, tmp_path: Path) -> None:
         assert problems(tmp_path) == ("has no file whose name ends with .yaml or .yml",)
 

@@ -56,6 +56,8 @@ def zipped_packages(folder: Path) -> Path:
 
 
 _LOCAL_DIR = "spark.local.dir"
+# Goes before the setting.
+_LOCAL_DIRS = "SPARK_LOCAL_DIRS"
 _PYTHON = "spark.pyspark.python"
 _SOCKETS = "spark.python.unix.domain.socket.enabled"
 # A socket's path has at most 107 bytes; Spark's names in the directory have 42.
@@ -225,8 +227,10 @@ def _places(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     """Return the directories for a driver's temporary files, unless the user chose them."""
     scratch, places = str(_scratch().path), {}
     # Executors choose their own directories.
-    if is_local(master) and _LOCAL_DIR not in conf:
-        places[_LOCAL_DIR] = scratch
+    if is_local(master):
+        _own_local_dirs()
+        if _LOCAL_DIR not in conf:
+            places[_LOCAL_DIR] = scratch
     if _SOCKETS not in conf and len(scratch) > _SOCKET_FOLDER:
         places[_SOCKETS] = "false"
     return places
@@ -238,6 +242,22 @@ def _scratch() -> Scratch:
     scratch = Scratch()
     atexit.register(scratch.close)
     return scratch
+
+
+@functools.cache
+def _own_local_dirs() -> None:
+    """Give this process directories of its own below those of the environment, if there are any.
+
+    Otherwise the files of a process that was killed would stay there, until the disk is full.
+    """
+    given = os.environ.get(_LOCAL_DIRS)
+    if not given:
+        return
+    with contextlib.suppress(OSError):  # Spark names a directory that it cannot write
+        own = [Scratch(Path(folder)) for folder in given.split(",")]
+        for scratch in own:
+            atexit.register(scratch.close)
+        os.environ[_LOCAL_DIRS] = ",".join(str(scratch.path) for scratch in own)
 
 
 def silence_query_logs() -> None:

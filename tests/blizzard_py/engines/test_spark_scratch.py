@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from blizzard_py.engines.spark import gateway
+from blizzard_py.engines.spark import gateway, session
 from blizzard_py.engines.spark.scratch import Scratch
 
 CHILD = """
@@ -71,3 +71,27 @@ def test_scratch_ignores_folders_of_other_users(
     monkeypatch.undo()
     Scratch(tmp_path).close()
     assert not theirs.exists()
+
+
+def test_directories_of_the_environment_hold_own_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the image and under systemd `SPARK_LOCAL_DIRS` outlives a killed process."""
+    places = session._places  # noqa: SLF001  # a start of Spark would cost seconds
+    session._own_local_dirs.cache_clear()  # noqa: SLF001  # as in a new process
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", ",".join(map(str, folders)))
+    try:
+        for _ in range(2):  # an idle Spark is started again
+            places("local[1]", {})
+            own = [Path(each) for each in os.environ["SPARK_LOCAL_DIRS"].split(",")]
+            assert [each.parent for each in own] == folders
+            assert all(each.is_dir() and each.name.startswith("blizzard-spark-") for each in own)
+        session._own_local_dirs.cache_clear()  # noqa: SLF001  # as above
+        monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "gone"))
+        places("local[1]", {})
+        assert os.environ["SPARK_LOCAL_DIRS"] == str(tmp_path / "gone")  # Spark says what is wrong
+    finally:
+        session._own_local_dirs.cache_clear()  # noqa: SLF001  # as above

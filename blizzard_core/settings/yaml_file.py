@@ -174,7 +174,7 @@ def parse_yaml(path: Path, whole: str = "") -> Document:
         raise ConfigError(source, [f"is not YAML: {_parser_message(error, text)}"]) from error
     except RecursionError:
         raise ConfigError(source, ["is nested too deeply to be a configuration"]) from None
-    if data is None and whole:
+    if data is None and whole not in ("", source):
         # Perhaps half written: its pipelines must not vanish in silence.
         raise ConfigError(source, ["has no keys; give it some, or delete it"])
     if not isinstance(data, dict):

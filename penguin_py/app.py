@@ -112,7 +112,7 @@ def run_daemon(
     the page there instead of where the configuration says.
     """
     check_stores(tables_of(config))
-    log = get_logger()
+    log = get_logger(daemon="penguin")
     stop = threading.Event()
     limits = config.global_
     loop = Loop(

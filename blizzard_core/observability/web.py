@@ -11,6 +11,7 @@ is imported in the thread, so the first poll does not wait for the import.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -45,12 +46,17 @@ class Server:
     def __init__(self, address: str, panel: Panel) -> None:
         self._panel = panel
         host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal():
+            what = f"{address!r} is no address; give host and port, as in `127.0.0.1:9090`"
+            raise ConfigError("metrics", [what])
         self._hosts = frozenset({"localhost", host.lower()})
         try:
             self._socket = socket.create_server((host, int(port)), backlog=QUEUE)
         except (OSError, OverflowError) as error:
+            number = getattr(error, "errno", None) or 0
+            reason = os.strerror(number) if number > 0 else str(error)  # names are not resolved
             raise ConfigError(
-                "metrics", [f"cannot listen on {address}: {error}; give another address"]
+                "metrics", [f"cannot listen on {address}: {reason}; give another address"]
             ) from error
         self.port: int = self._socket.getsockname()[1]
         self._loop = asyncio.new_event_loop()

@@ -54,7 +54,7 @@ def run_daemon(
         raise ConfigError("configuration", ["pipelines: is required to run blizzard"])
     check_extras(needed_extras(config))
     check_at_start(config)
-    log = get_logger()
+    log = get_logger(daemon="blizzard")
     engine = LazyEngine(partial(spark_engine, config, "blizzard"), config.spark.idle_stop)
     stop = threading.Event()
     limits = config.global_

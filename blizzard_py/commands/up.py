@@ -90,9 +90,11 @@ def page_addresses(metrics: MetricsSettings | None) -> dict[str, str]:
     """Return where the pages are served: as configured, or on free ports of this machine."""
     if metrics is None:
         return {name: _free_address(_HOST, port) for name, port in _PORTS.items()}
-    host, _, port = metrics.address.rpartition(":")
-    penguin = metrics.penguin_address or _free_address(host, int(port) + 1)
-    return {"blizzard": metrics.address, "penguin": penguin}
+    host, _, text = metrics.address.rpartition(":")
+    port = int(text)
+    blizzard = metrics.address if port else _free_address(host, 0)
+    penguin = metrics.penguin_address or _free_address(host, port + 1 if port else 0)
+    return {"blizzard": blizzard, "penguin": penguin}
 
 
 def supervise(commands: Mapping[str, Sequence[str]], kill_secs: float) -> int:

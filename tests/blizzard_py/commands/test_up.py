@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -81,7 +82,8 @@ def test_rows_go_into_the_table_until_ctrl_c(scenario: Scenario) -> None:
         process.send_signal(signal.SIGINT)
         _, log = process.communicate(timeout=120)
     assert process.returncode == 0
-    assert log.count('"event": "stopped"') == 2
+    ends = [line for line in log.splitlines() if '"event": "stopped"' in line]
+    assert sorted(json.loads(line)["daemon"] for line in ends) == ["blizzard", "penguin"]
     assert states(scenario) == ["stopped", "stopped"]
     assert scenario.ids() == [1, 2]
 
@@ -159,5 +161,7 @@ def test_pages_have_the_configured_addresses_or_free_ports() -> None:
     beside = page_addresses(MetricsSettings(address=f"127.0.0.1:{port}"))
     assert beside["blizzard"] == f"127.0.0.1:{port}"
     assert beside["penguin"] not in (beside["blizzard"], "127.0.0.1:0")
+    chosen = page_addresses(MetricsSettings(address="127.0.0.1:0"))
+    assert min(int(each.rpartition(":")[2]) for each in chosen.values()) > 1023
     free = page_addresses(None)
     assert all(address.startswith("127.0.0.1:") for address in free.values())

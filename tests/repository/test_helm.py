@@ -180,6 +180,7 @@ def test_parts_can_be_switched_off() -> None:
         ),
         (connected(password="hunter2"), "config.connections has a `password` in plain text"),
         (connected(auth={"kind": "bearer", "token": "x"}), "has a `token` in plain text"),
+        (connected(password="pa$$word"), "config.connections has a `password` in plain text"),
         (connected(uri="postgresql://u:hunter2@db/shop"), "has a `uri` with a password"),
         (
             {"config": CONFIG | {"defaults": {"source": {"storage_options": PLAIN}}}},
@@ -252,6 +253,15 @@ def test_a_configuration_of_tables_alone_runs_no_blizzard() -> None:
     notes = render(CHART, values)["NOTES.txt"]
     assert "exec r-penguin-0 -- penguin status" in notes
     assert "r-blizzard" not in notes
+
+
+def test_secrets_from_files_are_no_plain_text() -> None:
+    found = connected(
+        uri="postgresql://u:${file:/run/secrets/x}@db/shop",
+        headers={"Authorization": "Basic ${file:/run/secrets/x}"},
+        auth={"kind": "api_key", "value": ""},
+    )
+    assert ("ConfigMap", "r-config") in of_chart(found)
 
 
 def keys(values: dict[str, Any], place: tuple[str, ...] = ()) -> set[tuple[str, ...]]:

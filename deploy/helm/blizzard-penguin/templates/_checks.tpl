@@ -17,16 +17,18 @@
 {{- if or (lt $port 1) (gt $port 65535) }}
 {{- fail (printf "config.metrics.address is %q: give a port from 1 to 65535" .Values.config.metrics.address) }}
 {{- end }}
+{{- /* A text without a variable. */}}
+{{- $plain := "(?:[^\"$]|\\$[^\"{])+" }}
 {{- range $key := list "password" "client_secret" "token" "value" "Authorization" }}
-{{- if regexMatch (printf "\"%s\":\"[^\"$]" $key) (toJson $.Values.config.connections) }}
+{{- if regexMatch (printf "\"%s\":\"%s\"" $key $plain) (toJson $.Values.config.connections) }}
 {{- fail (printf "config.connections has a `%s` in plain text, and a ConfigMap is no place for it: put it into a Secret and give \"${file:/run/secrets/blizzard/NAME}\"" $key) }}
 {{- end }}
 {{- end }}
-{{- if regexMatch "://[^/@\":]*:[^/@\"$][^/@\"]*@" (toJson .Values.config.connections) }}
+{{- if regexMatch (printf "://[^/@\":]*:%s@" ($plain | replace "[^" "[^/@")) (toJson .Values.config.connections) }}
 {{- fail "config.connections has a `uri` with a password, and a ConfigMap is no place for it: give `user`, and `password` as \"${file:/run/secrets/blizzard/NAME}\"" }}
 {{- end }}
 {{- $options := "(?i)aws_secret_access_key|aws_session_token|azure_storage_(?:account_key|access_key|sas_key|sas_token|token|client_secret)|azure_client_secret|google_service_account_key" }}
-{{- with regexFind (printf "\"(?:%s)\":\"[^\"$]" $options) (toJson .Values.config) }}
+{{- with regexFind (printf "\"(?:%s)\":\"%s\"" $options $plain) (toJson .Values.config) }}
 {{- fail (printf "config has %s… in plain text, and a ConfigMap is no place for it: put it into a Secret and give \"${file:/run/secrets/blizzard/NAME}\"" (regexFind "[A-Za-z_]+" .)) }}
 {{- end }}
 {{- $grace := dig "global" "shutdown_grace" "1m" .Values.config | toString }}

@@ -36,16 +36,22 @@ def world_of(
     sources = dict.fromkeys(sources, own)
     world, oracle = EventTimeHarness(folder, engine, sources=sources), Oracle(TUMBLING, sources)
     for second in (100, 112):
-        step(world, oracle, second)
+        put(world, oracle, second)
+    world.drain()
     return world, oracle
 
 
-def step(world: EventTimeHarness, oracle: Oracle, second: float) -> None:
-    """A file of each source, in one batch of a new process."""
+def put(world: EventTimeHarness, oracle: Oracle, second: float) -> None:
+    """Bring a file of each source, for one batch."""
     files = {world.put(some, name): some for name in world.sources for some in [[row(second)]]}
-    world.drain()
-    oracle.restart()
     oracle.add_batch(files, whose=world.whose)
+
+
+def step(world: EventTimeHarness, oracle: Oracle, second: float) -> None:
+    """A batch of a new process."""
+    oracle.restart()
+    put(world, oracle, second)
+    world.drain()
 
 
 def lose(world: EventTimeHarness, source: str, *, everything: bool = False) -> None:

@@ -217,7 +217,7 @@ Test: test_bad_records.py::test_a_line_above_the_limit_is_only_a_bad_record
 """
 ROW_BYTES = 512 << 10
 """A row of a table, an API, an Avro or Excel file in its letter
-Beyond: `truncated`
+Beyond: `truncated`; a replay refuses the row of a table or an API, and it alone
 Test: test_query_source.py::test_bad_rows_become_dead_letters_with_row_and_query
 """
 REASON_CHARACTERS = 500
@@ -232,7 +232,7 @@ Test: test_replayed_files.py::test_a_letter_that_is_none_is_refused_and_stays
 """
 LETTER_COLUMNS = 20_000
 """Columns in the header of a letter of a format with types, fields of structs counted
-Beyond: its letters are refused and stay
+Beyond: the header says so, and a replay refuses its letters
 Test: test_letter_files.py::test_a_header_that_somebody_broke_costs_only_its_letters
 """
 

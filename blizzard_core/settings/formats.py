@@ -400,6 +400,12 @@ class LetterOptions(FormatOptions):
     of_table: bool = False
     """Rows of a table, some of which are lines of NDJSON."""
 
+    @classmethod
+    def of_rows(cls, form: FormatSettings | None) -> Self:
+        """Return the format of letters of rows, of files in this format or of none."""
+        own = form if isinstance(form, FORMATS_OF_TABLE_LETTERS) else NdjsonOptions()
+        return cls(of=own, of_table=True)
+
 
 # The formats of files that are ingested.
 FileFormat: TypeAlias = FormatSettings | LetterOptions

@@ -16,7 +16,7 @@ from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings, QuerySettings
 from blizzard_core.settings.event_time import EMITTED_BATCH
-from blizzard_core.settings.formats import FORMATS_OF_TABLE_LETTERS, LetterOptions
+from blizzard_core.settings.formats import LetterOptions
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.sources import CommonSource
 from blizzard_core.settings.tables import TEMPLATES, PartitionBy
@@ -272,10 +272,11 @@ def context_of(
         else None
     )
     settings = ingest_settings(pipeline, source)
-    if isinstance(asks, TableSourceSettings):
-        form = asks.files_of(config.connections[asks.connection])
-        if isinstance(form, FORMATS_OF_TABLE_LETTERS):
-            settings = replace(settings, format=LetterOptions(of=form, of_table=True))
+    if asks is not None:
+        form = None
+        if isinstance(asks, TableSourceSettings):
+            form = asks.files_of(config.connections[asks.connection])
+        settings = replace(settings, format=LetterOptions.of_rows(form))
     evolves = inferred is not None and pipeline.schema_.evolve == "add"
     return SourceContext(
         name,

@@ -138,8 +138,8 @@ def _print(found: Mapping[str, ReingestResult]) -> None:
     failed = sum(each.failed_again for each in found.values())
     if failed:
         click.echo(
-            f"{counted(failed, 'record')} failed again, with new letters. If you corrected the"
-            " file, `--from-source` reads records from it, and `--replace` the whole file."
+            f"{counted(failed, 'record')} failed again, with new letters. Correct the schema and"
+            " replay them, or correct their file and add --replace, which takes it as a whole."
         )
     for name, each in found.items():
         if each.blocked is not None:

@@ -124,8 +124,10 @@ def replay(
     where = (pipeline, source)
     refuse_rows(loaded, where, "a replay")
     settings = source_of(loaded, where)
-    if replace and (from_source or not settings.has_files):
-        raise click.UsageError("--replace takes whole files of a source of files")
+    if (replace and from_source) or ((replace or from_source) and not settings.has_files):
+        raise click.UsageError(
+            "--replace takes whole files of a source of files, --from-source lines of them"
+        )
     if assume_missing and (replace or settings.is_by_units):
         raise click.UsageError("--assume-missing goes with letters of files, without --replace")
     if assume_named and not replace:

@@ -16,17 +16,25 @@ import pyarrow as pa
 from blizzard_core.settings.formats import FORMATS_WITH_TYPES, LetterOptions
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.letters.header import (
+    FROM_SOURCE,
     contents_of,
     header_fault,
     header_of,
+    is_refused,
     unread_column,
     values_of,
 )
 from blizzard_py.formats.letters.reading import parsed
+from blizzard_py.formats.letters.refused import refused_records
 from blizzard_py.formats.names import plain_format_of
 from blizzard_py.formats.ndjson.lines import NdjsonFormat
 from blizzard_py.formats.protocol import NO_OFFSET, Decoder, Format, OpenFile
-from blizzard_py.formats.text_letters import RecordsOrLines, TextLetterFormat, of_table
+from blizzard_py.formats.text_letters import (
+    RecordsOrLines,
+    TextLetterFormat,
+    lines_of,
+    of_table,
+)
 from blizzard_py.formats.typed_rows import TypedFormat
 from blizzard_py.job import RowSchema
 from blizzard_py.lines.failure import FileFailed, bounded
@@ -61,8 +69,11 @@ class LetterFormat:
                 yield replace(item, offset=NO_OFFSET)
                 continue
             lines = item.data.split(b"\n")[:-1]
+            if found is None and is_refused(lines[0]):
+                yield from refused_records(file.blocks())
+                return
             if is_table and found is None and not _is_header(lines[0]):
-                yield from NdjsonFormat().pieces(file, schema)
+                yield from lines_of(file, schema)
                 return
             if found is None:
                 found = _Header(lines.pop(0), self._form, self._schema(schema))
@@ -114,7 +125,8 @@ class _Header:
         self._schema = schema
         lacking = unread_column(line, schema)
         if lacking:
-            raise FileFailed("parse", lacking)
+            then = "bring these rows to the table again" if schema.of_table else FROM_SOURCE
+            raise FileFailed("parse", f"{lacking}; {then}")
         self._every = schema.evolves or schema.unexpected_fields == "capture"
         self._rows = max(1, _PIECE_CELLS // max(1, values_of(line)))
         self._skipped = 1  # the header itself

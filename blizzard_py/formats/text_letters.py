@@ -21,8 +21,10 @@ from blizzard_py.formats.letters.header import (
     contents_of,
     header_fault,
     header_of,
+    is_refused,
     text_header,
 )
+from blizzard_py.formats.letters.refused import refused_records
 from blizzard_py.formats.names import plain_format_of
 from blizzard_py.formats.ndjson.lines import NdjsonFormat
 from blizzard_py.formats.protocol import (
@@ -60,8 +62,11 @@ class TextLetterFormat:
         line, _, behind = start.partition(b"\n")
         if fault := header_fault(line):
             raise FileFailed("parse", fault)
+        if is_refused(line):
+            yield from refused_records(chain([start], blocks))
+            return
         if header_of(line) is None:
-            yield from NdjsonFormat().pieces(_Rest(file, chain([start], blocks)), schema)
+            yield from lines_of(_Rest(file, chain([start], blocks)), schema)
             return
         if around_of(line) is None:
             raise FileFailed(
@@ -100,6 +105,12 @@ class TextLetterFormat:
 def of_table(schema: RowSchema) -> RowSchema:
     """Return a table's schema for the decoder of its files: other columns are not looked at."""
     return replace(schema, of_table=True, unexpected_fields="ignore")
+
+
+def lines_of(file: OpenFile, schema: RowSchema) -> Iterator[Piece | RefusedRecord]:
+    """Yield rows of a table that are lines of NDJSON."""
+    for item in NdjsonFormat().pieces(file, schema):
+        yield replace(item, offset=NO_OFFSET) if isinstance(item, RefusedRecord) else item
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,15 +164,22 @@ class RecordsOrLines:
         """Decode as `Decoder.decode`."""
         parsed = self._of(piece).decode(piece)
         if _has_lines(piece):
-            return parsed
+            bad = tuple(structs.replace(each, offset=NO_OFFSET) for each in parsed.bad)
+            return replace(parsed, bad=bad)
         table = parsed.table
         if self.rescues:
             table = table.append_column(RESCUED, pa.nulls(table.num_rows, pa.string()))
         return replace(parsed, table=table, unexpected=frozenset())
 
     def records(self, piece: Piece) -> Mapping[int, RecordBytes]:
-        """Return the records as `Decoder.records`."""
-        return self._of(piece).records(piece)
+        """Return the records as `Decoder.records`, lines without an offset.
+
+        So a letter has as much of a row as that of the table had.
+        """
+        found = self._of(piece).records(piece)
+        if not _has_lines(piece):
+            return found
+        return {number: (NO_OFFSET, raw, header) for number, (_, raw, header) in found.items()}
 
     def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
         """Return two pieces as `Decoder.halves`."""

@@ -11,7 +11,7 @@ One line per record::
   It is -1 in formats whose records have no bytes of their own, and ``raw`` is the row as JSON.
 * ``length`` is in bytes without the newline.
 * ``raw`` is the line, or ``raw_base64`` if it is not valid UTF-8; at most the first 64 KiB.
-  ``truncated`` says whether the line is longer.
+  ``truncated`` says whether the line is longer, or its header too long for the letter.
 * ``header`` is that of the record's file, for CSV; for XML it is the namespaces around the record,
   for formats with types the columns (`blizzard_py.formats.letters`). It has at most 64 KiB, or
   512 KiB where ``raw`` has.
@@ -46,6 +46,8 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_py.formats.protocol import NO_OFFSET, BadRecord
 from blizzard_py.lines.failure import bounded
 
+# A long record of characters that JSON escapes would make a letter too long to be read.
+_ESCAPED = 2
 # Above this the records go to a temporary file.
 _MEMORY_BYTES = 1 << 20
 
@@ -73,7 +75,8 @@ class BadRecordWriter:
         ``more`` how many bad lines follow without a letter. Returns the letter's bytes.
         """
         raw = bad.head[:keep]
-        truncated = len(raw) < bad.length
+        header = _header(bad.header, keep)
+        truncated = len(raw) < bad.length or bool(bad.header and not header)
         letter = {
             "path": f"{self._source_uri}/{path}",
             "line": bad.index + 1,
@@ -86,7 +89,7 @@ class BadRecordWriter:
             "truncated": truncated,
             **({"where": where} if where else {}),
             **({"member": bad.member} if bad.member else {}),
-            **_header(bad.header, keep),
+            **header,
             **({"more": more} if more else {}),
         }
         text = json.dumps(letter, ensure_ascii=False) + "\n"
@@ -192,7 +195,10 @@ def _raw(raw: bytes, *, cut: bool) -> dict[str, Any]:
     """Return the bytes as text if they are UTF-8; a character that the cut splits is ignored."""
     for end in range(len(raw), max(-1, len(raw) - (4 if cut else 1)), -1):
         try:
-            return {"raw": raw[:end].decode()}
+            text = raw[:end].decode()
         except UnicodeDecodeError:
             continue
+        if end <= RAW_BYTES or len(json.dumps(text)) <= _ESCAPED * end:
+            return {"raw": text}
+        break
     return {"raw_base64": base64.b64encode(raw).decode()}

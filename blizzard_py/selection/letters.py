@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from blizzard_core.errors import BlizzardError, NotFound
+from blizzard_core.limits import LINE_BYTES
 from blizzard_core.settings.formats import LetterOptions
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
-from blizzard_py.formats.letters.header import unread_column
+from blizzard_py.formats.letters.header import FROM_SOURCE, unread_column
+from blizzard_py.formats.letters.refused import refusal, refused_content
 from blizzard_py.formats.names import format_of
 from blizzard_py.job import ROWS_UNKNOWN, JobFile, RowSchema
 from blizzard_py.lines.failure import FileFailed
@@ -36,6 +38,9 @@ if TYPE_CHECKING:  # it brings Arrow along
 
 # How much of records may wait in memory for being written, and how large their files get.
 RECORD_FILE_BYTES = 64 << 20
+# What a letter has beside its record and header.
+_LETTER_BYTES = 1 << 10
+_FILE_ITSELF = "with --replace, which takes their whole file"
 
 
 class LetterRefused(BlizzardError):
@@ -151,16 +156,25 @@ class LetterFiles:
     def _record_files(self, found: DeadLetterObject) -> Iterator[Candidate]:
         """Yield the records of an object as files, one per source file, in pieces."""
         waiting: dict[str, list[DeadLetter]] = {}
-        held = piece = 0
+        held = count = piece = 0
+        most = self.parts.ingest.tolerance.limits.letters
         for letter in reader.read(self.parts.stores.dlq, found):
-            of_file = waiting.get(stem := stem_of(self._path_of(letter)), [])
-            is_replaced = bool(of_file) and of_file[0].header != letter.header
-            if is_replaced or held > RECORD_FILE_BYTES:
+            size = self._bytes_of(letter)
+            if count >= most or (count and held + size > RECORD_FILE_BYTES):
                 piece += yield from self._pieces(found, piece, waiting)
-                waiting, held = {}, 0
-            waiting.setdefault(stem, []).append(letter)
-            held += max(letter.length, len(letter.raw))
+                waiting, held, count = {}, 0, 0
+            waiting.setdefault(stem_of(self._path_of(letter)), []).append(letter)
+            held, count = held + size, count + 1
         yield from self._pieces(found, piece, waiting)
+
+    def _bytes_of(self, letter: DeadLetter) -> int:
+        """Return what a letter takes while it waits, and about what it takes if it comes again.
+
+        All letters of a file must have room then.
+        """
+        is_read_again = letter.truncated or self.from_source
+        length = min(letter.length, LINE_BYTES) if is_read_again else 0
+        return max(length, _LETTER_BYTES + 2 * (len(letter.raw) + len(letter.header)))
 
     def _pieces(
         self, found: DeadLetterObject, piece: int, waiting: Mapping[str, Sequence[DeadLetter]]
@@ -168,14 +182,35 @@ class LetterFiles:
         """Write the files, and return by how much their numbers go on from ``piece``."""
         used = 0
         for stem, held in sorted(waiting.items()):
-            whole = self._complete(held)
-            self._check_columns(whole)
-            contents = self._format.replay_contents(whole)
+            contents = self._contents(self._complete(held))
             used = max(used, len(contents))
             for number, data in enumerate(contents, piece):
                 path = self._records.name(record_file(stem, found.batch, number))
                 yield Candidate(path, self._records.put(path, data, self.parts.clock()), found.id)
         return used
+
+    def _contents(self, letters: Sequence[DeadLetter]) -> list[bytes]:
+        """Return the contents of a file's letters: one or more for each header.
+
+        All that no replay can read are together, so that they cost only themselves.
+        """
+        form = self._format.replay_settings()
+        refused: list[tuple[DeadLetter, str]] = []
+        groups: dict[bytes, list[DeadLetter]] = {}
+        for letter in letters:
+            why = ""
+            if isinstance(form, LetterOptions):
+                why = refusal(letter, of_table=form.of_table)
+            if why:
+                refused.append((letter, why))
+            else:
+                groups.setdefault(letter.header, []).append(letter)
+        for group in groups.values():
+            self._check_columns(group[0])
+        contents = [
+            content for group in groups.values() for content in self._format.replay_contents(group)
+        ]
+        return [*contents, refused_content(refused)] if refused else contents
 
     @property
     def _format(self) -> Format:
@@ -183,6 +218,10 @@ class LetterFiles:
 
     def _complete(self, held: Sequence[DeadLetter]) -> list[DeadLetter]:
         """Return letters with their whole records, from their file if they are cut."""
+        if self.from_source:
+            self._check_source(held[0])
+        if not self.parts.has_files:
+            return list(held)  # a row is not found again; one that is cut is refused alone
         cut: dict[str, list[DeadLetter]] = {}
         for letter in held:
             if letter.truncated or self.from_source or (self._needs_header and not letter.header):
@@ -194,20 +233,35 @@ class LetterFiles:
             if record is None:
                 whole.append(letter)
             else:
-                whole.append(replace(letter, raw=record.raw, header=record.header))
+                raw, header = record.raw, record.header
+                whole.append(replace(letter, raw=raw, header=header, truncated=False))
         return whole
+
+    def _check_source(self, letter: DeadLetter) -> None:
+        """Raise `LetterRefused` for a letter whose record cannot be found in its source."""
+        if not self.parts.has_files:
+            raise LetterRefused(
+                f"{letter.uri}: rows of a table or an API cannot be found again; replay them"
+                " without --from-source"
+            )
+        if is_of_records(self._path_of(letter)):
+            raise LetterRefused(
+                f"{letter.uri}: its records failed in a replay before, so their lines in the source"
+                f" file are unknown; replay them without --from-source, or {_FILE_ITSELF}"
+            )
 
     @property
     def _needs_header(self) -> bool:
         form = self._format.replay_settings()
         return isinstance(form, LetterOptions) and not form.of_table
 
-    def _check_columns(self, letters: Sequence[DeadLetter]) -> None:
-        """Raise `LetterRefused` if letters lack a column that their file has."""
-        for letter in letters if self._needs_header else ():
-            lacking = unread_column(letter.header, self.parts.ingest.schema)
-            if lacking:
-                raise LetterRefused(f"{letter.uri}: {lacking}")
+    def _check_columns(self, letter: DeadLetter) -> None:
+        """Raise `LetterRefused` if letters like this one lack a column that their file has."""
+        schema = self.parts.ingest.schema
+        if self._needs_header and (lacking := unread_column(letter.header, schema)):
+            is_again = is_of_records(self._path_of(letter))
+            then = f"replay them {_FILE_ITSELF}" if is_again else FROM_SOURCE
+            raise LetterRefused(f"{letter.uri}: {lacking}; {then}")
 
     def _from_file(self, uri: str, cut: Sequence[DeadLetter]) -> dict[int, FoundRecord]:
         path = self._path_of(cut[0])

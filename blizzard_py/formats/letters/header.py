@@ -18,21 +18,30 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from blizzard_core.limits import LETTER_BYTES
+from blizzard_core.limits import LETTER_BYTES, LETTER_COLUMNS, ROW_BYTES
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.formats.letters.soundness import values_per_row
 from blizzard_py.job import RowSchema
 
-_KIND, ROWS, SHEET, TEXT = "letters", "rows", "sheet", "text"
+_KIND, ROWS, SHEET, TEXT, REFUSED = "letters", "rows", "sheet", "text", "refused"
 # Names beyond these bytes are left out, since each letter has the header.
 _NAMES_BYTES = 32 << 10
+FROM_SOURCE = "replay them with --from-source"
+_TOO_LARGE = "was too large for its letters; bring their records to the source again"
 
 
 def header_text(kind: str, members: Mapping[str, Any], unread: Sequence[str] = ()) -> bytes:
-    """Return a header of ``kind``: `ROWS` or `SHEET`."""
-    some: Any = unread if sum(map(len, unread)) <= _NAMES_BYTES else True
-    document = {_KIND: kind, **members, **({"unread": some} if unread else {})}
-    return json.dumps([_KIND, document], ensure_ascii=False).encode("utf-8", "backslashreplace")
+    """Return a header of ``kind``. One that would be refused, or is too long, says only that."""
+    is_short = sum(map(len, unread)) <= _NAMES_BYTES and len(unread) <= LETTER_COLUMNS
+    some: Any = unread if is_short else True
+    line = _line({_KIND: kind, **members, **({"unread": some} if unread else {})})
+    if len(line) <= ROW_BYTES and header_of(line) is not None:
+        return line
+    return _line({_KIND: kind, "too_large": True})
+
+
+def _line(members: Mapping[str, Any]) -> bytes:
+    return json.dumps([_KIND, members], ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
 class _Found(NamedTuple):
@@ -69,7 +78,9 @@ def _parsed(line: bytes) -> _Found:
     except (ValueError, RecursionError):
         return _Found()
     match found:
-        case ["letters", {"letters": "rows" | "sheet" | "text" as kind} as members]:
+        case ["letters", {"letters": "rows" | "sheet" | "text", "too_large": True}]:
+            return _Found(fault=f"the header of its letters {_TOO_LARGE}")
+        case ["letters", {"letters": "rows" | "sheet" | "text" | "refused" as kind} as members]:
             try:
                 return _Found(members, values_per_row(kind, members))
             except ValueError as error:
@@ -83,6 +94,11 @@ def text_header(around: bytes) -> bytes:
     return header_text(TEXT, {"around": around.decode("utf-8", "surrogateescape")})
 
 
+def is_refused(line: bytes) -> bool:
+    """Return whether a line is the header of records that no replay can read."""
+    return (header_of(line) or {}).get(_KIND) == REFUSED
+
+
 def around_of(line: bytes) -> bytes | None:
     """Return what a header of kind `TEXT` has around its records; None for another line."""
     header = header_of(line) or {}
@@ -93,7 +109,7 @@ def around_of(line: bytes) -> bytes | None:
 def unread_column(line: bytes, schema: RowSchema) -> str:
     """Return why letters with this header cannot be replayed, if they lack a column of their file.
 
-    The remedy is named. There is nothing to say of another line.
+    There is nothing to say of another line.
     """
     header = header_of(line) or {}
     unread = header.get("unread", ())
@@ -108,10 +124,7 @@ def unread_column(line: bytes, schema: RowSchema) -> str:
         lacking = [name for name in names if name in there]
     if not lacking:
         return ""
-    return (
-        f"its letters have no column {lacking[0]!r}, which was not read from the file; replay them"
-        " with --from-source, or read the rows of a table again"
-    )
+    return f"its letters have no column {lacking[0]!r}, which was not read from the file"
 
 
 def contents_of(letters: Sequence[DeadLetter]) -> list[bytes]:

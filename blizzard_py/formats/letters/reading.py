@@ -72,7 +72,8 @@ class Room:
 
 
 def _width(leaf: pa.DataType) -> int:
-    return max(_LEAF_BYTES, leaf.byte_width if pa.types.is_fixed_size_binary(leaf) else 0)
+    kind = leaf.storage_type if isinstance(leaf, pa.BaseExtensionType) else leaf
+    return max(_LEAF_BYTES, kind.byte_width if pa.types.is_fixed_size_binary(kind) else 0)
 
 
 def arrow_array(kind: pa.DataType, values: Sequence[Any], room: Room) -> pa.Array:
@@ -92,6 +93,7 @@ def _array(kind: pa.DataType, values: Sequence[Any], room: Room) -> pa.Array:
         room.take(kind, nulls)
         return pa.nulls(nulls, kind)
     if isinstance(kind, pa.UuidType):
+        room.take(kind, nulls)
         stored = [None if value is None else UUID(value).bytes for value in values]
         return pa.ExtensionArray.from_storage(kind, pa.array(stored, kind.storage_type))
     if isinstance(kind, pa.JsonType):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,11 +22,20 @@ from pydantic import TypeAdapter
 from blizzard_core.limits import LETTER_COLUMNS
 from blizzard_core.settings.formats import FileFormat, FormatSettings, LetterOptions
 from blizzard_py.dead_letters.reader import DeadLetter
-from blizzard_py.formats.letters.header import unread_column
-from blizzard_py.formats.letters.reading import Room, arrow_array, parsed
+from blizzard_py.formats.columnar.letters import columns_in, rows_header
+from blizzard_py.formats.letters import reading
+from blizzard_py.formats.letters.header import (
+    around_of,
+    header_fault,
+    header_of,
+    text_header,
+    unread_column,
+)
+from blizzard_py.formats.letters.reading import Number, Room, arrow_array, parsed
 from blizzard_py.formats.letters.types import type_of, type_text
 from blizzard_py.formats.letters.writing import encoded, json_texts_of
 from blizzard_py.formats.names import format_of
+from blizzard_py.formats.nested_arrays import by_column, plain_type
 from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.framing import Piece
 from tests.support import avro_files, workbooks
@@ -304,7 +315,7 @@ def test_letters_without_a_column_need_their_file(tmp_path: Path) -> None:
     form = options("parquet")
     _, [letter] = ingested(tmp_path / "a", form, data, INT32)
     fields = (*INT64, *specs(more="int64"))
-    assert "--from-source" in unread_column(letter.header, RowSchema(fields))
+    assert "'more'" in unread_column(letter.header, RowSchema(fields))
     assert not unread_column(letter.header, RowSchema((*INT64, *specs(none="int64"))))
     assert unread_column(letter.header, RowSchema(INT64, "capture"))
     made = format_of(form)
@@ -427,6 +438,60 @@ def test_a_header_that_somebody_broke_costs_only_its_letters(tmp_path: Path, cas
         assert not world.dead_letters(report)
 
 
+LEAVES = [
+    *(pa.null(), pa.bool_(), pa.uint64(), pa.float16(), pa.string_view(), pa.binary_view()),
+    *(pa.large_string(), pa.binary(0), pa.binary(3), pa.date64(), pa.time64("ns")),
+    *(pa.duration("ns"), pa.timestamp("ns", "Odd/zone], tz=x\n"), pa.timestamp("s", "+01:00")),
+    *(pa.decimal32(3, 1), pa.decimal256(76, -10), pa.uuid(), pa.json_(), pa.bool8()),
+    *(pa.month_day_nano_interval(), pa.dictionary(pa.int8(), pa.date32()), pa.struct([])),
+    pa.opaque(pa.struct([("a", pa.date32()), ("b", pa.int8())]), "x", "y"),
+    pa.fixed_shape_tensor(pa.int64(), [2]),
+]  # fmt: skip
+NAMES = ["", "a.b", "\x00", "\u2028", '"', "letters", "\\ud800", "x" * 300, "\ufeff", "\U0001f600"]
+
+
+def kind_of(chance: random.Random, depth: int = 0) -> pa.DataType:
+    if depth > 4 or chance.random() < 0.4:
+        return chance.choice(LEAVES)
+    inner = kind_of(chance, depth + 1)
+    parts = [(name, kind_of(chance, depth + 1)) for name in chance.sample(NAMES, 3)]
+    return chance.choice(
+        [
+            *(pa.list_(inner), pa.large_list(inner), pa.list_(inner, 2), pa.list_view(inner)),
+            *(pa.large_list_view(inner), pa.map_(pa.string_view(), inner), pa.struct(parts)),
+        ]
+    )
+
+
+def test_each_header_that_is_written_is_read() -> None:
+    chance = random.Random(1)
+    for _ in range(300):
+        found = pa.schema([(name, kind_of(chance)) for name in chance.sample(NAMES, 3)])
+        read = pa.schema([field.with_type(plain_type(field.type)) for field in found])
+        calendars = by_column(read, lambda _at, _kind: "julian", "gregorian")
+        header = rows_header(read, [*found.names, "more", "more"], calendars, {})
+        members = header_of(header)
+        assert members is not None, found
+        assert columns_in(members)[0].names[:3] == found.names
+        data = bytes(chance.choices(b'a,"\n\\\0\xff\xed\xa0\x80', k=30))
+        assert around_of(text_header(data)) == data
+
+
+@pytest.mark.parametrize(
+    ("columns", "others"),
+    [(LETTER_COLUMNS + 1, 0), (1, LETTER_COLUMNS + 1)],
+    ids=["columns", "unread"],
+)
+def test_a_header_of_too_many_columns_says_so(columns: int, others: int) -> None:
+    read = pa.schema([(chr(256 + number), pa.int8()) for number in range(columns)])
+    names = [*read.names, *(chr(0x10000 + number) for number in range(others))]
+    header = rows_header(read, names, {}, {})
+    assert (header_of(header) is None) == (columns > 1)
+    assert ("was too large" in header_fault(header)) == (columns > 1)
+    assert len(header) < 1000
+    assert "was too large" in header_fault(text_header(b"\0" * (512 << 10)))
+
+
 def test_nulls_of_a_row_have_one_limit_for_all_columns(tmp_path: Path) -> None:
     wide = {f"c{number}": "fixed_size_binary[67108864]" for number in range(16)}
     parts = {"list": {"struct": [[str(number), "string"] for number in range(1000)]}}
@@ -510,6 +575,22 @@ def test_a_row_of_a_table_is_no_header(tmp_path: Path, form: str, value: str) ->
 def test_a_value_that_no_letter_has_is_no_value(kind: str, value: str) -> None:
     with pytest.raises(ValueError, match=r"digits|is no"):
         arrow_array(type_of(kind), [parsed(f'{{"v": {value}}}'.encode())["v"]], Room())
+
+
+@pytest.mark.parametrize("kind", ["bool", "uuid", "string", "date32[day]", "decimal128(9, 2)"])
+@pytest.mark.parametrize("is_mixed", [True, False])
+def test_nulls_of_all_kinds_share_one_room(
+    monkeypatch: pytest.MonkeyPatch, kind: str, is_mixed: bool
+) -> None:
+    """No type has nulls for nothing, be they all of a column or some of it."""
+    monkeypatch.setattr(reading, "_NULL_BYTES", 1 << 20)
+    made: dict[str, Any] = {"bool": True, "decimal128(9, 2)": Number("1"), "uuid": str(UUID(int=1))}
+    values = [made.get(kind, "2026-05-04")] * is_mixed + [None] * 1_000
+    room = reading.Room()
+    for _ in range((1 << 20) // (1_000 * (16 if kind == "uuid" else 8))):
+        arrow_array(type_of(kind), values, room)
+    with pytest.raises(ValueError, match="too wide"):
+        arrow_array(type_of(kind), values, room)
 
 
 def test_null_in_a_wide_column_takes_no_memory() -> None:

@@ -181,6 +181,18 @@ def test_replay_from_source_reads_records_from_a_mended_file() -> None:
     assert world.rows() == [*BASE, "mended"]
 
 
+def test_records_that_failed_again_are_not_read_from_their_source() -> None:
+    """Which of the source file's lines they were is not known."""
+    world = FailedFilesHarness()
+    again = f"{world.dlq.uri}/{RECORDS}/{INGESTED}.{OTHER_BATCH}.0.ndjson"
+    world.put_records({"path": again, "line": 1, "raw": "r"})
+    [refused] = replayed(world, from_source=True)
+    assert (refused.path, refused.state) == (LETTER, "refused")
+    assert "without --from-source, or with --replace" in refused.reason
+    assert states(replayed(world)) == {NAME: "ingested"}
+    assert world.rows() == [*BASE, "r"]
+
+
 def test_records_of_a_missing_file_come_from_the_dead_letter() -> None:
     world = FailedFilesHarness()
     world.source.delete(FIRST)

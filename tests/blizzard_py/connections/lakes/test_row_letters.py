@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import io
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
+from blizzard_py.dead_letters.reader import objects
+from blizzard_py.selection.letters import LetterFiles
 from tests.support import avro_files, workbooks
 from tests.support.lake_letters import LakeLetters
 
@@ -208,3 +211,77 @@ def test_a_row_without_a_directory_has_its_record(tmp_path: Path, name: str) -> 
     mended = world.config({**WIDE, "k": "string"})
     assert list(world.replay(mended).values()) == ["ingested"]
     assert len(world.rows()) == 2
+
+
+def _tampered(world: LakeLetters, change: Any) -> None:
+    """Let somebody change the documents of the only object of letters."""
+    [path] = (world.root / "table" / "_blizzard" / "dlq").glob("*/*.records.ndjson")
+    letters = [json.loads(line) for line in path.read_bytes().splitlines()]
+    path.write_text("".join(json.dumps(each) + "\n" for each in change(letters)))
+
+
+def _csv(ids: Sequence[str]) -> bytes:
+    return "".join(["n,id\n", *(f"{n},{id_}\n" for n, id_ in enumerate(ids))]).encode()
+
+
+@pytest.mark.parametrize("name", ["csv", "json", "avro"])
+def test_a_row_that_is_cut_costs_only_itself(tmp_path: Path, name: str) -> None:
+    long, texts = "x" * (600 << 10), {"n": "int64", "id": "string"}
+    values = ["a", long, "b"]
+    types = [{"name": "n", "type": "long"}, {"name": "id", "type": "string"}]
+    rows = [{"n": n, "id": id_} for n, id_ in enumerate(values)]
+    schema = {"type": "record", "name": "r", "fields": types}
+    data = {
+        "csv": _csv(values),
+        "json": "".join(json.dumps(row) + "\n" for row in rows).encode(),
+        "avro": avro_files.written(schema, rows),
+    }
+    world = LakeLetters(tmp_path, name)
+    world.put(f"a.{name}", data[name])
+    narrow, right = world.config({"n": "int64", "id": "int64"}), world.config(texts)
+    world.poll(narrow)
+    before = [letter for letter in world.letters(narrow) if letter.truncated]
+    for _ in range(2):
+        assert set(world.replay(right).values()) == {"ingested"}
+        assert [row["id"] for row in world.rows()] == ["a", "b"]
+        [letter] = world.letters(right)
+        assert "512" in letter.error or "of its" in letter.error
+        assert [(letter.raw, letter.header, letter.length) for letter in before] == [
+            (letter.raw, letter.header, letter.length)
+        ]
+        assert letter.truncated
+
+
+def test_a_letter_that_somebody_broke_costs_only_itself(tmp_path: Path) -> None:
+    world = LakeLetters(tmp_path, "csv")
+    world.put("a.csv", _csv([f"x{n}" for n in range(40)]))
+    narrow = world.config({"n": "int64", "id": "int64"})
+    world.poll(narrow)
+
+    def broken(letters: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for letter, number in zip(letters[::2], range(20), strict=True):
+            kind = ["rows", "text", "none", "refused"][number % 4]
+            letter["header"] = json.dumps(["letters", {"letters": kind, "around": number}])
+        return letters
+
+    _tampered(world, broken)
+    right = world.config({"n": "int64", "id": "string"})
+    outcomes = world.replay(right)
+    assert list(outcomes.values()) == ["ingested"] * 2  # good letters, and the broken ones
+    assert sorted(row["n"] for row in world.rows()) == list(range(1, 40, 2))
+    assert sorted(letter.raw for letter in world.letters(right)) == sorted(
+        f"{n},x{n}".encode() for n in range(0, 40, 2)
+    )
+    assert list(world.replay(right).values()) == ["ingested"]
+    assert len(world.letters(right)) == 20
+
+
+def test_rows_of_a_table_are_not_read_from_their_source(tmp_path: Path) -> None:
+    world = LakeLetters(tmp_path, "csv")
+    world.put("a.csv", _csv(["x"]))
+    config = world.config({"n": "int64", "id": "int64"})
+    world.poll(config)
+    parts = world.parts(config)
+    [found] = objects(parts.stores.dlq, parts.letters_id)
+    [refused] = LetterFiles(parts, from_source=True).files_of(found.id)
+    assert "without --from-source" in refused.problem

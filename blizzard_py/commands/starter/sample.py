@@ -6,6 +6,7 @@ at, as `blizzard schema` and ``schema.infer`` do, and with the same verdicts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -58,6 +59,8 @@ _HEADS = 8
 # So much of a file shows its fields, whatever was read of others.
 _LEAST_BYTES = 64 << 10
 _LINES = NdjsonOptions()
+# Names of members about the data.
+_NO_DATA = re.compile(r"(read[ _-]?me|licen[cs]e|notice|changelog|about)\b", re.IGNORECASE)
 # JSON documents have an ending of NDJSON; the content tells them.
 _RECOGNIZED = (
     NdjsonOptions(),
@@ -262,17 +265,21 @@ def _head(storage: Storage, file: Entry) -> FileHead:
 
 
 def _other_members(path: str, members: Sequence[str]) -> tuple[str, ...]:
-    """Return the members without the ending of their archive, if some have it."""
+    """Return the members that are no data by their name or ending, if others are."""
     ending = PurePosixPath(path.lower().removesuffix(ZIP_ENDING)).suffix
-    others = tuple(name for name in members if not name.lower().endswith(ending))
+    others = tuple(
+        name
+        for name in members
+        if not name.lower().endswith(ending) or _NO_DATA.match(name.rpartition("/")[2])
+    )
     return others if len(others) < len(members) else ()
 
 
 def _about_members(others: Mapping[str, Sequence[str]]) -> Iterator[str]:
     for path, members in list(others.items())[:1]:
         yield (
-            f"the archive {path} also has {members[0]}, which is read like the data: it makes bad"
-            " records, or quarantines the archive; pack archives without it"
+            f"the archive {path} also has {members[0]}, which is read like the data: it makes rows"
+            " or bad records, or quarantines the archive; pack archives without it"
         )
 
 

@@ -103,11 +103,13 @@ def _chosen_sheet(books: Mapping[str, Sheets]) -> tuple[str, tuple[str, ...], di
 
 
 def _first_table(sheets: Sheets) -> str:
-    """Return the first sheet that has more than notes, else one that is not blank."""
+    """Return the first sheet that has more than notes.
+
+    Without any, it is the one with the most rows of two columns, or else the first not blank.
+    """
     known = {name: rows for name, rows in sheets.items() if _table(rows) and _has_address(name)}
-    return next(
-        (name for name, rows in known.items() if not _has_notes(rows)), next(iter(known), "")
-    )
+    tables = [name for name, rows in known.items() if not _has_notes(rows)]
+    return next(iter(tables), "") or max(known, key=lambda name: _pairs(known[name]), default="")
 
 
 def _has_address(sheet: str) -> bool:
@@ -123,6 +125,12 @@ def _has_notes(rows: Sequence[Row]) -> bool:
         len(each) <= _NOTE_COLUMNS and all(cell[0] == TEXT for cell in each.values())
         for each in cells
     )
+
+
+def _pairs(rows: Sequence[Row]) -> int:
+    """Return how many rows have two columns; none if others have one, as notes do."""
+    widths = [len(row.cells) for row in rows if not row.is_blank]
+    return len(widths) if set(widths) == {_NOTE_COLUMNS} else 0
 
 
 def _quoted(sheet: str) -> str:

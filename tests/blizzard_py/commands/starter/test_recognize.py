@@ -167,6 +167,15 @@ BOOKS: dict[str, tuple[dict[str, list[list[Any]]], str]] = {
     "a blank sheet first": ({"Cover": [], "Data": _TABLE}, "'Data'!A:XFD"),
     "notes and a title": ({"Notes": _NOTES, "Data": [["May"], *_TABLE]}, "'Data'!A2:XFD"),
     "two tables": ({"Data": _TABLE, "More": _TABLE}, ""),
+    "a table of texts behind notes": (
+        {"Notes": _NOTES, "Data": [["key", "name"], ["a", "x"], ["b", "y"]]},
+        "'Data'!A:XFD",
+    ),
+    "a table of texts behind pairs": (
+        {"Notes": _NOTES[1:], "Data": [["key", "name"], ["a", "x"], ["b", "y"]]},
+        "'Data'!A:XFD",
+    ),
+    "texts alone": ({"Data": [["key", "name"], ["a", "x"], ["b", "y"]]}, ""),
     "notes behind": ({"Data": _TABLE, "Notes": _NOTES}, ""),
 }
 
@@ -227,7 +236,7 @@ def test_lines_behind_a_table_are_named(
     assert [doubt in each for each in found.doubts] == [True] * bool(doubt)
 
 
-@pytest.mark.parametrize("first", ["README.txt", "z.md"])
+@pytest.mark.parametrize("first", ["README.txt", "z.md", "README.csv", "x/Read me.csv"])
 def test_members_of_an_archive_without_data_are_named(tmp_path: Path, first: str) -> None:
     members = {first: b"See also, the site.\n", "data.csv": b"id,name\n1,x\n2,y\n"}
     with zipfile.ZipFile(tmp_path / "a.csv.zip", "w") as archive:

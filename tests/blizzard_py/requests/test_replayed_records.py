@@ -181,8 +181,8 @@ def test_replay_from_source_reads_records_from_a_mended_file() -> None:
     assert world.rows() == [*BASE, "mended"]
 
 
-def test_records_that_failed_again_are_not_read_from_their_source() -> None:
-    """Which of the source file's lines they were is not known."""
+def test_lines_of_records_that_failed_twice_are_unknown() -> None:
+    """Their letters name the file that the replay wrote."""
     world = FailedFilesHarness()
     again = f"{world.dlq.uri}/{RECORDS}/{INGESTED}.{OTHER_BATCH}.0.ndjson"
     world.put_records({"path": again, "line": 1, "raw": "r"})

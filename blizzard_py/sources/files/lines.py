@@ -53,7 +53,8 @@ def read_records(
                 chosen.append(numbers.pop())
             if isinstance(item, RefusedRecord):
                 if chosen and item.length > len(item.head):
-                    raise ValueError(f"line {chosen[0]} is longer than {LINE_BYTES} bytes")
+                    most = LINE_BYTES if item.length > LINE_BYTES else len(item.head)
+                    raise ValueError(f"line {chosen[0]} is longer than {most} bytes")
                 found |= dict.fromkeys(chosen, FoundRecord(item.head, item.header))
             elif chosen:
                 records = decoder.records(item)

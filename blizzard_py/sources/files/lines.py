@@ -53,8 +53,8 @@ def read_records(
                 chosen.append(numbers.pop())
             if isinstance(item, RefusedRecord):
                 if chosen and item.length > len(item.head):
-                    most = LINE_BYTES if item.length > LINE_BYTES else len(item.head)
-                    raise ValueError(f"line {chosen[0]} is longer than {most} bytes")
+                    limit = LINE_BYTES if item.length > LINE_BYTES else len(item.head)
+                    raise ValueError(f"line {chosen[0]} is longer than {limit} bytes")
                 found |= dict.fromkeys(chosen, FoundRecord(item.head, item.header))
             elif chosen:
                 records = decoder.records(item)

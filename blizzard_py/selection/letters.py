@@ -257,7 +257,7 @@ class LetterFiles:
 
     def _check_columns(self, letter: DeadLetter) -> None:
         """Raise `LetterRefused` if letters like this one lack a column that their file has."""
-        schema = self.parts.ingest.schema
+        schema = self.parts.ingest.schema.as_read
         if self._needs_header and (lacking := unread_column(letter.header, schema)):
             is_again = is_of_records(self._path_of(letter))
             then = f"replay them {_FILE_ITSELF}" if is_again else FROM_SOURCE

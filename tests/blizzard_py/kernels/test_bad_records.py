@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from blizzard_core.errors import Unavailable
-from blizzard_core.limits import RAW_BYTES
+from blizzard_core.limits import LETTER_BYTES, RAW_BYTES, ROW_BYTES
 from blizzard_core.storage.local import LocalStorage
+from blizzard_py.dead_letters import reader
+from blizzard_py.formats.letters.header import text_header
 from blizzard_py.formats.ndjson.lines import NdjsonFormat
 from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.job import PartitionRule
@@ -107,6 +109,34 @@ def staged(folder: Path, line: bytes) -> dict[str, object]:
     letters.close()
     found: dict[str, object] = json.loads((folder / path).read_bytes())
     return found
+
+
+def test_a_record_whose_header_is_too_long_is_read_again(tmp_path: Path) -> None:
+    """Without its header it would be another record."""
+    letters = BadRecordWriter("s3://raw", 0.0)
+    for size in RAW_BYTES, RAW_BYTES + 1:
+        letters.add("a.csv", BadRecord(0, 0, 1, b"1", "bad", header=b"x" * size))
+    sink = LocalStorage(str(tmp_path))
+    found = [json.loads(line) for line in sink.read(letters.stage(sink, "l")).splitlines()]
+    letters.close()
+    assert [("header" in each, each["truncated"]) for each in found] == [
+        (True, False),
+        (False, True),
+    ]
+
+
+def test_the_longest_letter_of_a_row_can_be_read(tmp_path: Path) -> None:
+    """JSON takes six characters for each of some."""
+    letters = BadRecordWriter("s3://raw", 0.0)
+    raw, header = b"\0" * ROW_BYTES, text_header(b"\0" * (ROW_BYTES // 7))
+    letters.add("a", BadRecord(0, 0, len(raw), raw, "bad", header=header), keep=ROW_BYTES)
+    sink = LocalStorage(str(tmp_path))
+    sink.put_atomic("s/b.records.ndjson", sink.read(letters.stage(sink, "l")))
+    letters.close()
+    [found] = reader.objects(sink, "s")
+    [letter] = reader.read(sink, found)
+    assert (letter.raw, letter.header, letter.truncated) == (raw, header, False)
+    assert found.size < LETTER_BYTES
 
 
 def test_rewind_removes_the_records_of_a_failed_file(tmp_path: Path) -> None:

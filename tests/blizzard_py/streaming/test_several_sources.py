@@ -44,6 +44,13 @@ def check(world: EventTimeHarness, oracle: Oracle) -> None:
     assert world.packs() == world.stream().objects
 
 
+def put(world: EventTimeHarness, oracle: Oracle, **rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Bring the files of the next batch: one of each source that is named."""
+    files = {world.put(some, source): some for source, some in rows.items()}
+    oracle.add_batch(files, whose=world.whose)
+    return {world.whose[name]: name for name in files}
+
+
 @pytest.mark.promise("G-071")
 @pytest.mark.parametrize("policy", ["min", "max"])
 def test_the_watermark_follows_one_of_them(
@@ -57,21 +64,18 @@ def test_the_watermark_follows_one_of_them(
         ([row(118), row(170)], [row(160)]),
     ]
     for web, app in steps:
-        files = {world.put(web): web, world.put(app, "app"): app}
-        oracle.add_batch(files, whose=world.whose)
+        put(world, oracle, web=web, app=app)
     world.drain()
     check(world, oracle)
     late = {"min": 1, "max": 2}[policy]
     assert sum(oracle.late.values()) == late
 
 
-def step(world: EventTimeHarness, oracle: Oracle, **rows: list[dict[str, Any]]) -> dict[str, str]:
-    """A batch: a file of each source that is named; drained by a process of its own."""
-    files = {world.put(some, source): some for source, some in rows.items()}
-    world.drain()
+def step(world: EventTimeHarness, oracle: Oracle, **rows: list[dict[str, Any]]) -> None:
+    """A batch as of `put`, drained by a process of its own."""
     oracle.restart()
-    oracle.add_batch(files, whose=world.whose)
-    return {world.whose[name]: name for name in files}
+    put(world, oracle, **rows)
+    world.drain()
 
 
 @pytest.mark.promise("G-072")
@@ -104,11 +108,12 @@ def test_each_source_has_own_column_delay_letters_and_journal(
     sources = {"web": {}, "app": {"event_time": {"column": "seen", "delay": "2 seconds"}}}
     world, oracle = world_of(tmp_path, spark_engine, "max", sources)
     # Of app it is the time seen that counts, which is two seconds later where bytes are 3.
-    step(world, oracle, web=[row(100)], app=[row(104, bytes_=3)])
-    names = step(
+    put(world, oracle, web=[row(100)], app=[row(104, bytes_=3)])
+    names = put(
         world, oracle, web=[row(90), row(120)], app=[row(95, bytes_=3), row(98, bytes_=3), row(110)]
     )
-    step(world, oracle, app=[row(140), row(141)])
+    put(world, oracle, app=[row(140), row(141)])
+    world.drain()
     check(world, oracle)
     config = world.config()
     assert oracle.late == {(names["web"], 1): 1, (names["app"], 1): 1}
@@ -152,8 +157,9 @@ def test_status_and_plan_tell_of_each_source(
     nothing = {"max_event_time_ms": None, "idle": False}
     counts = {"late_rows": 0, "partly_late_rows": 0, "ahead_rows": 0}
     assert block["sources"] == {"app": nothing | counts, "web": nothing | counts}
-    step(world, oracle, web=[row(100), row(101)], app=[row(107)])
-    step(world, oracle, web=[row(50), row(130)])
+    put(world, oracle, web=[row(100), row(101)], app=[row(107)])
+    put(world, oracle, web=[row(50), row(130)])
+    world.drain()
     world.put([row(1)], "app")
     told, errors = status(config)
     assert errors == []
@@ -285,7 +291,8 @@ def test_a_journal_of_one_that_lacks_a_batch_is_refused(
 ) -> None:
     world, oracle = world_of(tmp_path, spark_engine)
     for second in (100, 120):
-        step(world, oracle, web=[row(second)], app=[row(second)])
+        put(world, oracle, web=[row(second)], app=[row(second)])
+    world.drain()
     world.drain()  # each batch is counted once
     check(world, oracle)
     min((tmp_path / "table/_blizzard/journal/pages_app").iterdir()).unlink()
@@ -313,10 +320,11 @@ def test_of_duplicates_the_longest_delay_remembers(
     sources = {"app": {}, "web": {"event_time": {"delay": "10 seconds"}}}
     world = EventTimeHarness(tmp_path, spark_engine, settings, sources=sources)
     oracle = Oracle(settings, sources)
-    step(world, oracle, web=[row(100, id_=1)], app=[row(100, id_=2)])
-    step(world, oracle, web=[row(115, id_=8)], app=[row(106, id_=9)])
+    put(world, oracle, web=[row(100, id_=1)], app=[row(100, id_=2)])
+    put(world, oracle, web=[row(115, id_=8)], app=[row(106, id_=9)])
     # The watermark is at 105: a delay of nothing would have forgotten both.
-    step(world, oracle, web=[row(120, id_=1)], app=[row(121, id_=2)])
+    put(world, oracle, web=[row(120, id_=1)], app=[row(121, id_=2)])
+    world.drain()
     assert Counter((one["id"], one["_emitted_batch"]) for one in world.table()) == oracle.emitted
     assert [one.watermark_ms for one in world.stream().history] == oracle.watermarks
     assert len(world.table()) == 4

@@ -6,9 +6,10 @@ checks single settings and blocks.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Self, TypeAlias
 
-from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
+from pydantic import Discriminator, Field, PrivateAttr, Tag
 
 from blizzard_core.limits import DIRECTORIES, EXPANSION
 from blizzard_core.settings.base import Name, Seconds, Settings, Uri, to_micros
@@ -100,87 +101,82 @@ class PipelineSettings(Settings):
     error_handling: ErrorSettings = Field(default_factory=ErrorSettings)
     """Handling of bad records and files."""
 
-    @model_validator(mode="after")
-    def _metadata_columns_fit(self) -> Self:
+    def problems(self) -> Iterator[str]:
+        """Yield what of it contradicts other parts of it."""
+        yield from self._metadata_problems()
+        yield from self._limit_problems()
+        yield from self._unit_problems()
+        yield from self._key_problems()
+        yield from self._output_problems()
+
+    def _metadata_problems(self) -> Iterator[str]:
         field_names = {field.name.lower() for field in self.fields}
         # Partition keys need no check: they may not begin with an underscore, as all of these do.
         for name in self.sink.metadata_columns:
             if name in field_names:
-                raise ValueError(
+                yield (
                     f"sink.metadata_columns {name!r} is given twice or is also a field of the"
                     " schema; leave it out or rename the field"
                 )
             field_names.add(name)
-        return self
 
-    @model_validator(mode="after")
-    def _limits_of_files_have_files(self) -> Self:
+    def _limit_problems(self) -> Iterator[str]:
         given = self.error_handling.advanced.model_fields_set
         if "max_expansion" in given and not self.file_sources:
-            raise ValueError(
+            yield (
                 "error_handling.advanced.max_expansion is for sources of kind files: tables and"
                 " APIs have no such limit; leave it out"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _units_name_their_files(self) -> Self:
+    def _unit_problems(self) -> Iterator[str]:
         if any(source.units is not None for source in self.file_sources.values()):
             if "_source_file" not in self.sink.metadata_columns:
-                raise ValueError(
+                yield (
                     "units of files needs _source_file among sink.metadata_columns: rows"
                     " of a file that comes again are found by it"
                 )
             if self.transform is not None or self.deduplicate_by:
-                raise ValueError(
+                yield (
                     "units of files goes with neither transform nor deduplicate_by: their rows are"
                     " not of one file each"
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _keys_are_fields(self) -> Self:
+    def _key_problems(self) -> Iterator[str]:
         types = self.field_types
         for place, name in enumerate(self.deduplicate_by):
             if types.get(name) == "map":
-                raise ValueError(f"deduplicate_by names {name!r}: maps cannot be compared")
+                yield f"deduplicate_by names {name!r}: maps cannot be compared"
             if name not in types and not self.schema_.infer:
-                raise ValueError(
+                yield (
                     f"deduplicate_by names {name!r}, which is not a field of the schema"
                     " (duplicates are removed before the transform)"
                 )
             if name in self.deduplicate_by[:place]:
-                raise ValueError(f"deduplicate_by names {name!r} twice")
-        return self
+                yield f"deduplicate_by names {name!r} twice"
 
-    @model_validator(mode="after")
-    def _output_fits(self) -> Self:
+    def _output_problems(self) -> Iterator[str]:
         given = self.query
         has_others = given is not None and (given.aggregates or given.join is not None)
         if self.transform is not None or has_others:
             # Only Spark knows the columns of a transform, an aggregate or a join. `blizzard
             # validate` asks it.
-            return self
+            return
         fields = self.field_types
         by = self.sink.partition_by
-        for problem in [] if by is None else by.problems(fields):
-            raise ValueError(f"sink.partition_by {problem}")
+        yield from (f"sink.partition_by {text}" for text in (by.problems(fields) if by else ()))
         moved = {c.column for c in by.columns if c.replaces_column} if by else set()
         seen: set[str] = set()
         for name, _ in self.sink.sort_keys:
             kind = fields.get(name)
             if kind is None:
-                raise ValueError(f"sink.sort_by column {name!r} is not a field of the schema")
-            if kind not in _SORTABLE_TYPES:
-                raise ValueError(f"sink.sort_by column {name!r} is {kind}, which has no order")
-            if name in moved:
-                raise ValueError(
-                    f"sink.sort_by column {name!r} has one value in all rows of a file"
-                )
-            if name in seen:
-                raise ValueError(f"sink.sort_by names {name!r} twice")
+                yield f"sink.sort_by column {name!r} is not a field of the schema"
+            elif kind not in _SORTABLE_TYPES:
+                yield f"sink.sort_by column {name!r} is {kind}, which has no order"
+            elif name in moved:
+                yield f"sink.sort_by column {name!r} has one value in all rows of a file"
+            elif name in seen:
+                yield f"sink.sort_by names {name!r} twice"
             seen.add(name)
-        return self
 
     @property
     def file_sources(self) -> dict[str, SourceSettings]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -26,7 +27,7 @@ from blizzard_core.settings.checks.places import conflicts
 from blizzard_core.settings.document import ADDRESS, Config
 from blizzard_core.settings.formats import FORMATS
 from blizzard_core.settings.merging import KEY_FILE_OPTIONS, load_document
-from blizzard_core.settings.yaml_file import Key
+from blizzard_core.settings.yaml_file import Document, Key
 from blizzard_core.text import did_you_mean
 
 _NAMES = "names consist of letters, digits, `_`, `.` and `-`"
@@ -127,12 +128,11 @@ def load_config(
     try:
         config = Config.model_validate(document.data)
     except ValidationError as error:
+        items = error.errors(include_url=False, include_input=False)
         problems += join_alternatives(
-            [
-                (document.locate(_place_of(item, document.places)), _message(item))
-                for item in error.errors(include_url=False, include_input=False)
-            ]
+            [(document.locate(_place_of(item, document.places)), _message(item)) for item in items]
         )
+        config = _without_faults(document, items)
         if document.problems:
             # A missing variable leaves an empty string behind, which is reported once.
             unset = {line.partition(": ")[0] for line in document.problems}
@@ -149,7 +149,7 @@ def load_config(
         for check in (*CHECKS, *checks):
             found = [(_written_place(key, document.places), text) for key, text in check(config)]
             problems += [f"{document.locate(key)}: {text}" for key, text in found]
-    if config is not None and not config.pipelines and not config.tables:
+    if config is not None and not problems and not config.pipelines and not config.tables:
         problems.append("(top level): give at least one entry under `pipelines` or `tables`")
     if problems or config is None:
         # A wrong default is found wherever it is used.
@@ -159,6 +159,64 @@ def load_config(
     for name in _key_files(config, variables):
         document.secrets.watch(name)
     return config.filled_from(document.secrets.files())
+
+
+# What checks of a pipeline read: without it they would find what is not so.
+_FAR_REACHING = frozenset(
+    {
+        *("schema", "partition_by", "sort_by", "metadata_columns", "event_time"),
+        *("deduplicate_by", "transform", "units", "watermark", "kind", "format", "connection"),
+        "use_watermark",
+    }
+)
+_ENTRY = 2  # the steps to a pipeline, a table or a connection
+
+
+def _without_faults(document: Document, items: Sequence[Any]) -> Config | None:
+    """Return the configuration without what is faulty, so that the rest can be checked further.
+
+    Values that checks read take their whole pipeline along. None without a connection, or if
+    nothing is left.
+    """
+    places = {_place_of(item, document.places): item["type"] for item in items}
+    unknown = {place for place, kind in places.items() if kind == "extra_forbidden"}
+    faulty = places.keys() - unknown
+    if any(len(place) < _ENTRY or place[0] == "connections" for place in faulty):
+        return None
+    far = {place for place in faulty if not _FAR_REACHING.isdisjoint(map(str, place))}
+    entries = {place[:_ENTRY] for place in far}
+    for left_out in ({*unknown, *(faulty - far), *entries}, {place[:_ENTRY] for place in faulty}):
+        data = document.data
+        for place in sorted({*left_out, *unknown}, key=_from_the_end):
+            data = _without(data, place)
+        with suppress(ValidationError):
+            return Config.model_validate(data)
+    return None
+
+
+def _from_the_end(place: Key) -> list[tuple[int, str]]:
+    """Return a key by which later entries of a list are left out before earlier ones."""
+    return [(-step, "") if isinstance(step, int) else (0, step) for step in place]
+
+
+def _without(data: Any, place: Key) -> Any:
+    """Return a copy of the data without the value at a place."""
+    if not place:
+        return data
+    first, rest = place[0], place[1:]
+    if isinstance(data, dict):
+        return {
+            name: _without(value, rest) if str(name) == first else value
+            for name, value in data.items()
+            if rest or str(name) != first
+        }
+    if isinstance(data, list) and isinstance(first, int) and first < len(data):
+        return [
+            _without(value, rest) if index == first else value
+            for index, value in enumerate(data)
+            if rest or index != first
+        ]
+    return data
 
 
 def _key_files(config: Config, variables: Mapping[str, str]) -> Iterator[str]:

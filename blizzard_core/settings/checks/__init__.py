@@ -16,4 +16,15 @@ from blizzard_core.settings.yaml_file import SettingProblem
 
 Check: TypeAlias = Callable[[Config], Iterator[SettingProblem]]
 
-CHECKS: tuple[Check, ...] = (query_problems, event_time_problems, schema_problems)
+
+def _pipeline_problems(config: Config) -> Iterator[SettingProblem]:
+    for name, pipeline in config.pipelines.items():
+        yield from (SettingProblem(("pipelines", name), text) for text in pipeline.problems())
+
+
+CHECKS: tuple[Check, ...] = (
+    _pipeline_problems,
+    query_problems,
+    event_time_problems,
+    schema_problems,
+)

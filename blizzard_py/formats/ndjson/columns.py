@@ -41,6 +41,9 @@ _FIRST_DAY = dt.date(1, 1, 1)
 # Microseconds since 1970 of the first and the last instant that a calendar has.
 MIN_MICROS = -62_135_596_800_000_000
 MAX_MICROS = 253_402_300_799_999_999
+# A column in a reason: as this module names it, or as the reader does.
+_NAMED = re.compile(r"^column '((?:[^'\\]|\\.)*)'|Column\(/([^)]*)\)")
+_PATH_SIGN = re.compile(r"[./\[]")
 _READERS_NAME = re.compile(r"Column\(/v((?:/[^)]*)?)\)")
 
 
@@ -59,6 +62,7 @@ class RecordSchema:
         self.read: pa.Schema = read_schema(fields)
         self.table: pa.Schema = table_schema(fields, rescued=self._rescued)
         self.fields = tuple(fields)
+        self._specs = {spec.name: spec for spec in self.fields}
         self._as_read = unexpected == "ignore" and not any(map(_is_converted, fields))
         self._extractor = (
             Extractor(fields, unexpected)
@@ -84,6 +88,18 @@ class RecordSchema:
             half, rest = fields[: len(fields) // 2], fields[len(fields) // 2 :]
             fields = half if _same_error(line, half, error) else rest
         return _refused(fields[0].name, error) if _same_error(line, fields, error) else error
+
+    def declared(self, reason: str) -> str:
+        """Return the declared type of the column that a reason names, to stand behind it.
+
+        It is empty for a struct, in which something else is wrong.
+        """
+        named = _NAMED.search(reason)
+        path = "" if named is None else named[1] or named[2]
+        spec = self._specs.get(path) or self._specs.get(_PATH_SIGN.split(path)[0])
+        if spec is None or spec.type == "struct":
+            return ""
+        return f" (declared: {_type_text(spec)})"
 
     def finish(self, table: pa.Table, chunk: bytes) -> pa.Table:
         """Return the reader's rows in the columns of ``table``.
@@ -143,6 +159,19 @@ def _check_required(spec: FieldSpec, nulls: int, path: str) -> None:
 
 def _refused(path: str, why: object) -> ValueError:
     return ValueError(f"column {path!r}: {why}")
+
+
+def _type_text(spec: FieldSpec) -> str:
+    """Return a type as a person declares it."""
+    match spec.type:
+        case "decimal":
+            return f"decimal({spec.precision},{spec.scale})"
+        case "timestamp" if spec.unit != "iso":
+            return f"timestamp, unit: {spec.unit}"
+        case "list" | "map":
+            return f"{spec.type} of {_type_text(spec.children[0])}"
+        case _:
+            return spec.type
 
 
 # --- columns from the reader ----------------------------------------------------------------

@@ -150,7 +150,7 @@ class LineParser:
             self._parse(lines[low])
         except ValueError as alone:
             error = self._schema.named(alone, lines[low])
-        return BadLine(low, _reason(error))
+        return BadLine(low, self._reason(error))
 
     @cached_property
     def _plausible(self) -> Callable[[bytes], bool]:
@@ -203,7 +203,7 @@ class LineParser:
             if len(chosen) == 1:
                 line = lines[chosen[0]] + b"\n"
                 named = self._schema.named(error, line) if len(bad) < NAMED else error
-                bad[chosen[0]] = condemned[lines[chosen[0]]] = _reason(named)
+                bad[chosen[0]] = condemned[lines[chosen[0]]] = self._reason(named)
                 return []
         step = -(-len(chosen) // _FAN_OUT)
         return [
@@ -211,6 +211,12 @@ class LineParser:
             for start in range(0, len(chosen), step)
             for table in self._parse_rows(lines, chosen[start : start + step], bad, condemned)
         ]
+
+    def _reason(self, error: ValueError) -> str:
+        """Return an error as a reason, with the declared type of the column that it names."""
+        reason = _ROW_NUMBER.sub("", str(error))
+        declared = self._schema.declared(reason)
+        return bounded(reason, _MAX_QUOTE - len(declared)) + declared
 
 
 def _joined(found: ScanResult, rest: Parsed) -> Parsed:
@@ -297,10 +303,6 @@ def _check_utf8(chunk: bytes) -> None:
         text.cast(pa.large_string())
     except pa.ArrowInvalid as error:
         raise ValueError("invalid UTF-8") from error
-
-
-def _reason(error: ValueError) -> str:
-    return bounded(_ROW_NUMBER.sub("", str(error)), _MAX_QUOTE)
 
 
 # The cost of a line without its values, in values; a bad one has a letter.

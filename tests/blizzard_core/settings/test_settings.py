@@ -716,3 +716,53 @@ def test_deduplication_keys_must_be_fields_of_the_schema(
     assert load(tmp_path, renamed).pipelines["events"].transform is not None
     del renamed["pipelines"]["events"]["transform"]
     assert any("must be a timestamp field" in problem for problem in problems(tmp_path, renamed))
+
+
+def test_problems_of_all_kinds_are_reported_in_one_round(tmp_path: Path) -> None:
+    document = changed(
+        surprise=1,
+        pipelines__events__sources__main__poll_interval="often",
+        pipelines__events__sources__main__pol=1,
+        pipelines__events__sink__metadata_columns=["_source_file"],
+        pipelines__events__sink__sort_by=["nowhere"],
+        pipelines__events__deduplicate_by=["gone", "gone"],
+        pipelines__events__schema={
+            "fields": [{"name": "a b", "type": "string"}, {"name": "_source_file", "type": "date"}],
+        },
+    )
+    found = "\n".join(problems(tmp_path, document))
+    for expected in (
+        "surprise (line",
+        "poll_interval (line",
+        "main.pol (line",
+        "sink.metadata_columns '_source_file' is given twice",
+        "sort_by column 'nowhere' is not a field",
+        "deduplicate_by names 'gone', which is not a field",
+        "deduplicate_by names 'gone' twice",
+        "Delta has no column whose name holds ' '",
+    ):
+        assert expected in found, expected
+
+
+def test_a_faulty_schema_is_no_cause_of_further_problems(tmp_path: Path) -> None:
+    document = changed(
+        pipelines__events__deduplicate_by=["a"],
+        pipelines__events__schema={"fields": [{"name": "a", "type": "strng"}]},
+    )
+    [found] = problems(tmp_path, document)
+    assert "there is no type 'strng'" in found
+
+
+def test_a_faulty_pipeline_does_not_hide_those_of_another(tmp_path: Path) -> None:
+    document = changed(pipelines__events__schema={"fields": [{"name": "a", "type": "strng"}]})
+    sink = {"table_uri": "/other", "sort_by": ["nowhere"]}
+    fields = [{"name": "a", "type": "string"}]
+    document["pipelines"]["other"] = {
+        "sources": {"main": {"source_uri": "/in"}},
+        "sink": sink,
+        "schema": {"fields": fields},
+    }
+    found = "\n".join(problems(tmp_path, document))
+    assert "there is no type 'strng'" in found
+    assert "pipelines.other" in found
+    assert "sort_by column 'nowhere'" in found

@@ -240,3 +240,32 @@ def test_a_name_that_the_prefilter_lacks_changes_no_verdict() -> None:
     parsed = parser.parse(b'{"id":1,"q\\"q":"x"}\n{"id":"x"}\n{"id":3}\n')
     assert parsed.table.to_pylist() == [{"id": 1, 'q"q': "x"}, {"id": 3, 'q"q': None}]
     assert [bad.index for bad in parsed.bad] == [1]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ('"ts":"2018-01-01"', "column 'ts': The string '2018-01-01' is not a valid decimal128"),
+        ('"o.p":1', "JSON parse error: Column(/o.p) changed from boolean to number"),
+        ('"l":["a"]', "JSON parse error: Column(/l/[]) changed from number to string"),
+        ('"m":{"a":"x"}', "Column(/m[]) changed from number to string"),
+        ('"st":{"x":"y"}', "changed from number to string"),
+    ],
+)  # fmt: skip
+def test_reason_names_the_column_and_its_type(value: str, reason: str) -> None:
+    whole = FieldSpec("element", "int64", nullable=True)
+    declared = {
+        "ts": ("timestamp", {"unit": "ms"}, "timestamp, unit: ms"),
+        "o.p": ("boolean", {}, "boolean"),
+        "l": ("list", {"children": (whole,)}, "list of int64"),
+        "m": ("map", {"children": (whole,)}, "map of int64"),
+        "st": ("struct", {"children": (FieldSpec("x", "int64", nullable=True),)}, ""),
+    }
+    fields = [
+        FieldSpec(name, kind, nullable=True, **more)  # type: ignore[arg-type]  # of the table above
+        for name, (kind, more, _) in declared.items()
+    ]
+    [bad] = LineParser(RecordSchema(fields), tolerant=True).parse(f"{{{value}}}\n".encode()).bad
+    told = declared[value.split('"')[1]][2]
+    assert reason in bad.reason
+    assert bad.reason.endswith(f" (declared: {told})") == bool(told)

@@ -64,7 +64,7 @@ DLQ_FOLDER = join(STATE_FOLDER, "dlq")
 def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSettings:
     """Return what the ingest job needs of a pipeline and one of its sources.
 
-    Raises `ConfigError` if the package of its format is not installed.
+    Raises `ConfigError` as `check_format` does.
     """
     sink, schema, errors = pipeline.sink, pipeline.schema_, pipeline.error_handling
     by = sink.partition_by

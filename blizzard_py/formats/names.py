@@ -31,11 +31,10 @@ _MODULES = {
 
 
 def check_format(settings: FormatSettings) -> None:
-    """Raise `ConfigError` for a reader's schema that is not read, or a missing package.
+    """Raise `ConfigError` for a reader's schema that is not read.
 
-    It names the install command.
+    Its package may be missing: commands that read only state do without. `format_of` needs it.
     """
-    _require(settings)
     if isinstance(settings, AvroOptions) and settings.avro_schema:
         format_of(settings)
 
@@ -43,7 +42,7 @@ def check_format(settings: FormatSettings) -> None:
 def format_of(settings: FileFormat) -> Format:
     """Return the format with its options, whose rows have the names of columns.
 
-    Raises `ConfigError` as `check_format` does.
+    Raises `ConfigError` as `check_format` does, and `MissingExtra`.
     """
     from blizzard_py.formats.input_names import RenamingFormat  # noqa: PLC0415  # it brings Arrow along
 
@@ -52,10 +51,6 @@ def format_of(settings: FileFormat) -> Format:
 
 def plain_format_of(settings: FileFormat) -> Format:
     """Return the format itself, which takes columns by the names in the records."""
-    _require(settings)
-    return cast("Format", import_module(_MODULES[settings.type]).format_of(settings))
-
-
-def _require(settings: FileFormat) -> None:
     if extra := extra_of_format(settings.type):
         require(extra.name)
+    return cast("Format", import_module(_MODULES[settings.type]).format_of(settings))

@@ -129,8 +129,7 @@ class ScannedFiles:
 def connect(access: Access, selection: ReadSelection) -> DirectoryConnection:
     """Return the files of a directory.
 
-    Raises `SourceError` for columns that cannot be compared, `ConfigError` if the format's package
-    is not installed.
+    Raises `SourceError` for columns that cannot be compared, `ConfigError` as `check_format` does.
     """
     check_format(_options(access))
     condition = parse(plain_selection(access.driver, selection).filter)

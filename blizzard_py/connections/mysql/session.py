@@ -20,7 +20,6 @@ from blizzard_py.connections.sql.errors import ErrorTranslator, ServerLabel
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 
-_EXTRA = "mysql"
 _PORT = 3306
 _PLAN_SECS, _READ_SECS = 300, 6 * 3600
 _CODE = re.compile(r"ERROR (\d{4}) \(\w+\):?\s*")
@@ -43,7 +42,6 @@ def ask(access: Access, statement: str) -> pa.Table:
         _uri(where),
         _named(statement, "plans"),
         _before(access, _PLAN_SECS),
-        _EXTRA,
         error_translator(where.label),
     )
 
@@ -54,7 +52,7 @@ def stream(access: Access, statement: str, rows: int) -> Iterator[pa.RecordBatch
     connectorx.reach(where, _PORT)
     before = _before(access, _READ_SECS)
     yield from connectorx.stream(
-        _uri(where), _named(statement, "reads"), before, _EXTRA, error_translator(where.label), rows
+        _uri(where), _named(statement, "reads"), before, error_translator(where.label), rows
     )
 
 

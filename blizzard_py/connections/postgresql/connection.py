@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 
-from blizzard_core.errors import SourceError
 from blizzard_py.connections.literals import literal
 from blizzard_py.connections.postgresql import describe, open_transactions, types
 from blizzard_py.connections.postgresql.describe import ColumnDescription, PgTableFacts
@@ -68,7 +67,7 @@ class PostgresqlConnection(SqlConnection):
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
         """Export a snapshot. Raises `Unavailable` if the server is gone."""
-        return self._held(access) if self._questions.streams else nullcontext(access)
+        return self._held(access)
 
     def warnings(self) -> Sequence[str]:
         columns = self._watermark_columns()
@@ -98,23 +97,12 @@ class PostgresqlConnection(SqlConnection):
         if self._selection.table:
             table = literal(self._selection.table, self.dialect)
             return describe.from_catalog(self._ask(describe.CATALOG.format(table=table)))
-        if self._questions.streams:
-            answer = self._ask(select(["*"], self._source, "1 = 0"))
-            return describe.from_schema(answer.schema), PgTableFacts()
-        names = [*(field.name for field in self._selection.fields), *self._selection.columns]
-        if not names:
-            raise SourceError("the columns of a query are unknown without ADBC; declare them")
-        names = list(dict.fromkeys(names))
-        (row,) = self._ask(describe.types_question(names, self._source)).to_pylist()
-        found = [types.PgType(row[f"c{number}"] or "text") for number in range(len(names))]
-        return [
-            ColumnDescription(n, k, nullable=True) for n, k in zip(names, found, strict=True)
-        ], PgTableFacts()
+        answer = self._ask(select(["*"], self._source, "1 = 0"))
+        return describe.from_schema(answer.schema), PgTableFacts()
 
     def _expression(self, column: SourceColumn, field: FieldSpec) -> str:
         quoted = identifier(column.name, self.dialect)
-        make = types.expression if self._questions.streams else types.text_expression
-        return make(quoted, self._types[column.name], field)
+        return types.expression(quoted, self._types[column.name], field)
 
     def _exact(self, column: SourceColumn, expression: str) -> str:
         kind = self._types[column.name].name
@@ -188,7 +176,7 @@ class PostgresqlConnection(SqlConnection):
         size = facts.pages * facts.page_bytes if first else 0
         if count <= 1:
             return self._named(inside, [TRUE], size)
-        if first and facts.by_pages and not split.by and self._questions.streams:
+        if first and facts.by_pages and not split.by:
             return self._named(inside, _page_ranges(facts.pages, count), size)
         return super()._cut(inside, window, replace(split, tasks=count))
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from blizzard_py.connections.postgresql.types import PgType
-from blizzard_py.connections.sql.statements import identifier
 
 # A domain has the type that it is based on. A missing table is an error here.
 CATALOG = """
@@ -97,17 +96,3 @@ def _kind(field: pa.Field) -> PgType:
         metadata.get(b"POSTGRESQL:type", b"text").decode(),
         int(metadata.get(b"POSTGRESQL:typmod", b"-1")),
     )
-
-
-def types_question(names: Sequence[str], source: str) -> str:
-    """Return a statement whose only row has the name of each column's type: ``c0``, ``c1``, ….
-
-    It is for a driver that does not report types. A null has a type too.
-    """
-    columns = [
-        "(SELECT typname::text FROM pg_type WHERE oid ="  # noqa: S608  # names are quoted
-        f" pg_typeof({identifier(name, 'postgresql')})) AS c{number}"
-        for number, name in enumerate(names)
-    ]
-    nothing = f"(SELECT 1) one LEFT JOIN {source} ON false"
-    return f"SELECT {', '.join(columns)} FROM {nothing}"  # noqa: S608  # likewise

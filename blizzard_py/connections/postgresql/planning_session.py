@@ -8,8 +8,6 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.errors import BlizzardError
-from blizzard_core.extras import is_installed
-from blizzard_py.connections.postgresql.fallback import ask as ask_by_connectorx
 from blizzard_py.connections.postgresql.session import PLANS, connect, error_translator
 from blizzard_py.connections.sql.address import address
 from blizzard_py.connections.sql.errors import guarded
@@ -17,7 +15,7 @@ from blizzard_py.reading import Access
 
 
 class PlanningSession:
-    """Runs queries by ADBC, or by connectorx if ADBC is missing.
+    """Runs queries by ADBC.
 
     A session that fails is dropped, whatever the failure. The next query opens another one, with
     the password that is configured then.
@@ -27,13 +25,9 @@ class PlanningSession:
         self._access = access
         self._label = address(access).label
         self._session: Any = None
-        # Without ADBC no snapshots are shared, and times are read as text.
-        self.streams = is_installed("adbc_driver_postgresql") or not is_installed("connectorx")
 
     def ask(self, statement: str) -> pa.Table:
         """Return the complete result of one statement; a lost session is noticed only when used."""
-        if not self.streams:
-            return ask_by_connectorx(self._access, statement)
         if self._session is None:
             self._session = connect(self._access, PLANS)
         try:

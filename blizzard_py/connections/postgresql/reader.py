@@ -8,9 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from blizzard_core.errors import SourceError
-from blizzard_core.extras import is_installed
-from blizzard_py.connections.postgresql import fallback
 from blizzard_py.connections.postgresql.session import (
     READS,
     batch_options,
@@ -34,12 +31,6 @@ def read(
     See `blizzard_py.connections.protocol.Reader`.
     """
     del fields
-    if not is_installed("adbc_driver_postgresql") and is_installed("connectorx"):
-        if access.session:
-            raise SourceError("a shared snapshot needs ADBC; install it on the workers, too")
-        for batch in fallback.stream(access, spec["statement"]):
-            yield from pieces(batch)
-        return
     translate = error_translator(address(access).label)
     session = connect(access, READS)
     try:

@@ -109,14 +109,3 @@ def expression(quoted: str, kind: PgType, field: FieldSpec) -> str:
     if kind.name == "uuid" and field.type == "binary":
         return quoted
     return f"{quoted}::text"
-
-
-def text_expression(quoted: str, kind: PgType, field: FieldSpec) -> str:
-    """Return the expression for a driver that reads only integers, text and bytes reliably."""
-    if kind.as_json:
-        return f"to_json({quoted})::text"
-    if kind.name in ("date", "timestamp", "timestamptz"):
-        return f"to_json({quoted}) #>> '{{}}'"  # ISO 8601, and infinity by its name
-    if kind.name in ("numeric", "json", "jsonb"):
-        return f"{quoted}::text"
-    return expression(quoted, kind, FieldSpec(field.name, "string", field.nullable))

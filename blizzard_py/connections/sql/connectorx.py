@@ -1,4 +1,4 @@
-"""connectorx, which reads if there is no ADBC driver.
+"""connectorx, which reads MySQL and MariaDB.
 
 It connects for each statement and retries a refused connection for half a minute. If a value does
 not fit, it panics with an error that is no `Exception`. Its stream ends with an error if the server
@@ -38,12 +38,11 @@ def stream(
     uri: str,
     statement: str,
     before: Sequence[str],
-    extra: str,
     translate: ErrorTranslator,
     rows: int = MAX_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the statement's batches of ``rows`` rows; ``before`` prepares the session."""
-    connectorx = optional_module("connectorx", extra)
+    connectorx = optional_module("connectorx", "mysql")
 
     def opened() -> Any:
         return connectorx.read_sql(
@@ -58,10 +57,10 @@ def stream(
 
 
 def fetch_table(
-    uri: str, statement: str, before: Sequence[str], extra: str, translate: ErrorTranslator
+    uri: str, statement: str, before: Sequence[str], translate: ErrorTranslator
 ) -> pa.Table:
     """Return the complete result of a short query."""
-    connectorx = optional_module("connectorx", extra)
+    connectorx = optional_module("connectorx", "mysql")
 
     def fetch() -> pa.Table:
         found = connectorx.read_sql(

@@ -66,7 +66,6 @@ class IcebergConnection:
     ) -> None:
         self._template = selection
         selection = plain_selection("iceberg", selection)
-        optional_module("pyiceberg", "iceberg")
         self._access = access
         self._selection = selection
         self._now = now
@@ -168,6 +167,7 @@ class IcebergConnection:
 
     def _opened(self) -> Any:
         options = format_options(self._access)
+        optional_module("pyiceberg", "iceberg")
         with _translate_errors(self._what):
             from blizzard_py.connections.lakes.tables import iceberg_io  # noqa: PLC0415  # an extra
 

@@ -284,7 +284,7 @@ def test_missing_table_and_missing_driver_raise_errors(
         poller(tmp_path).poll()
     monkeypatch.setitem(__import__("sys").modules, "pyiceberg", None)
     with pytest.raises(ConfigError, match=r"blizzard-penguin\[iceberg\]"):
-        IcebergConnection(access_to(tmp_path), ReadSelection(table="db.t"))
+        IcebergConnection(access_to(tmp_path), ReadSelection(table="db.t")).columns()
 
 
 _called: list[object] = []

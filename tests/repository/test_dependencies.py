@@ -99,6 +99,11 @@ def test_table_of_extras_is_that_of_the_project() -> None:
     assert Requirement(everything).extras == set(EXTRAS)
 
 
+def test_page_of_the_installation_has_a_row_for_each_extra() -> None:
+    page = (ROOT / "docs/start/install.md").read_text(encoding="utf-8")
+    assert {*re.findall(r"^\| `([a-z0-9]+)` \|", page, re.MULTILINE)} == {*EXTRAS, "all"}
+
+
 @pytest.mark.parametrize("name", EXTRAS)
 def test_modules_of_an_extra_come_with_its_packages(name: str) -> None:
     found = {distribution_of(module) for module in EXTRAS[name].modules}

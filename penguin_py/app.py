@@ -306,7 +306,7 @@ def _daemons_of(pipeline: TablePipeline, table: Table, grouped: Iterable[str]) -
         source: read_life(storage, source_heartbeat(source), now) for source in table.source_ids
     }
     problems = [
-        commit_problem(waiting, committed, now),
+        commit_problem(waiting, committed, now, table.settings.poll_interval),
         *dict.fromkeys(ingest_problem(life, now) for life in lives.values()),
     ]
     return {

@@ -17,8 +17,10 @@ from blizzard_core.text import counted, plain_span
 # committed, or Penguin is down; Blizzard is down or only fails.
 NOT_COMMITTING = 8
 NOT_INGESTING = 9
-# A committer polls every few seconds or minutes: rows that wait longer are a problem.
+# Rows that wait longer are a problem, unless the committer polls more rarely.
 BEHIND_SECS = 900.0
+# So many polls may pass until rows are committed: one may have begun before they came.
+_POLLS = 2
 # How many sources without a daemon a page names.
 NOTICES_SHOWN = 3
 
@@ -35,11 +37,15 @@ class DaemonProblem:
         return asdict(self)
 
 
-def commit_problem(waiting: Uncommitted, committed: Committed, now: float) -> DaemonProblem | None:
+def commit_problem(
+    waiting: Uncommitted, committed: Committed, now: float, poll_interval: float = 0.0
+) -> DaemonProblem | None:
     """Return why rows do not reach the table; None while Penguin works.
 
     A Penguin that was never seen may be run with ``--once`` by a timer: then only old rows count.
+    ``poll_interval`` is that of the table.
     """
+    patience = max(BEHIND_SECS, _POLLS * poll_interval)
     life = committed.life
     waits = None if waiting.oldest is None else now - waiting.oldest
     if waits is None:
@@ -49,7 +55,7 @@ def commit_problem(waiting: Uncommitted, committed: Committed, now: float) -> Da
             "penguin", f"nothing waits for a commit, but {_life('Penguin', life, now)}"
         )
     never = life.state == "unknown" and committed.saved is None
-    if not (life.is_down or never or waits > BEHIND_SECS):
+    if not (life.is_down or never or waits > patience):
         return None
     if life.is_down:
         why = _life("Penguin", life, now)

@@ -20,6 +20,7 @@ from blizzard_core.observability.heartbeat import read_life, source_heartbeat
 from blizzard_core.observability.stopped import commit_problem, exit_code_of, ingest_problem
 from blizzard_core.observability.uncommitted import read_committed, waiting_groups, waiting_of
 from blizzard_core.settings.document import Config
+from blizzard_core.storage.opening import normalize_uri
 from blizzard_core.threads import ThreadPool
 from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.event_time import stream_to_json, watch_to_json
@@ -185,7 +186,7 @@ def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
         "lag": _lag_of(source, state),
         "dead_letters": _letters_of(source),
         "refused": refusals(refused_outputs(source.parts, refused), way_out(source.parts)),
-        **_daemons_of(source, state, refused, error),
+        **_daemons_of(config, source, state, refused, error),
         "in_flight": [
             {
                 "batch": batch.batch,
@@ -215,6 +216,7 @@ def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
 
 
 def _daemons_of(
+    config: Config,
     source: SourcePipeline,
     state: SourceState,
     refused: Mapping[str, QuarantineRecord],
@@ -227,13 +229,23 @@ def _daemons_of(
     if state.ids.group_seq > committed.groups.get(parts.home_id, 0):
         waiting = waiting.plus(waiting_groups(sink, parts.home_id, committed))
     life = read_life(sink, source_heartbeat(parts.letters_id), now)
-    problems = (ingest_problem(life, now, error), commit_problem(waiting, committed, now))
+    problems = (
+        ingest_problem(life, now, error),
+        commit_problem(waiting, committed, now, _commit_interval(config, source.pipeline)),
+    )
     return {
         "daemon": life.to_json(),
         "uncommitted": waiting.to_json(now),
         "committer": committed.to_json(),
         "problems": [each.to_json() for each in problems if each is not None],
     }
+
+
+def _commit_interval(config: Config, pipeline: str) -> float:
+    """Return the time between polls of the pipeline's table; 0 if that is configured elsewhere."""
+    table = normalize_uri(config.pipelines[pipeline].sink.table_uri)
+    found = (t.poll_interval for t in config.tables.values() if normalize_uri(t.table_uri) == table)
+    return max(found, default=0.0)
 
 
 def _shown(source: SourcePipeline, state: SourceState) -> dict[str, Any]:

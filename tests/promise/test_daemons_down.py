@@ -8,12 +8,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from blizzard_core.observability.stopped import NOT_COMMITTING
 from blizzard_py.__main__ import main as blizzard
+from blizzard_py.app import inspection
+from penguin_py import app as penguin_app
 from penguin_py.__main__ import main as penguin
 from tests.support.scenario import Scenario
 
@@ -91,4 +95,23 @@ def test_a_stopped_penguin_is_said_until_a_run_with_once(tmp_path: Path) -> None
     assert codes(scenario) == [NOT_COMMITTING, NOT_COMMITTING]
     assert table(scenario)["committer"]["state"] == "stopped"
     scenario.once("penguin")
+    assert codes(scenario) == [0, 0]
+
+
+def test_a_penguin_that_polls_hourly_is_not_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    for number in (1, 2):
+        scenario.put_rows(f"date=2024-01-0{number}/1.ndjson.gz", number)
+        scenario.ingest()
+        if number == 1:
+            scenario.commit()
+    later = SimpleNamespace(time=lambda: time.time() + 1000)
+    monkeypatch.setattr(inspection, "time", later)
+    monkeypatch.setattr(penguin_app, "time", later)
+    assert codes(scenario) == [NOT_COMMITTING, NOT_COMMITTING]
+    table = {"table_uri": f"{tmp_path}/lake/events", "poll_interval": "1h"}
+    scenario.document["tables"] = {"events": table}
+    scenario.write_config()
     assert codes(scenario) == [0, 0]

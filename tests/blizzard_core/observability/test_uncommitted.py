@@ -165,6 +165,13 @@ def test_rows_that_wait_name_the_reason(found: Committed, waits: float, said: st
         assert said in problem.text
 
 
+def test_rows_may_wait_for_two_polls_of_a_rare_committer() -> None:
+    waiting, hourly = Uncommitted(1, 5, 1, NOW - 7000), committed(Life("running", NOW), NOW - 7000)
+    assert commit_problem(waiting, hourly, NOW) is not None
+    assert commit_problem(waiting, hourly, NOW, 3600) is None
+    assert commit_problem(waiting, hourly, NOW + 300, 3600) is not None
+
+
 def test_a_daemon_is_down_even_if_nothing_waits() -> None:
     down = Life("stopped", NOW - 60)
     idle = commit_problem(Uncommitted(), committed(down), NOW)

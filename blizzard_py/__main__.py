@@ -57,7 +57,7 @@ from blizzard_py.commands import (
         "blizzard init --source-uri ./raw --table-uri ./lake/events",
         "blizzard validate blizzard.yaml      # every problem at once, with its line",
         "blizzard plan blizzard.yaml          # what the next poll would ingest",
-        "blizzard up blizzard.yaml            # both daemons and their pages, until Ctrl-C",
+        "blizzard up blizzard.yaml            # both daemons and their page, until Ctrl-C",
         "blizzard run blizzard.yaml           # until SIGTERM; `penguin run` commits",
     ),
 )
@@ -92,9 +92,17 @@ def main() -> None:
     help="Replace a running daemon, which stops with exit code 3 at its next save.",
 )
 @metrics_address_option
+@click.option("--penguin-page", hidden=True, metavar="HOST:PORT")  # `up` gives it
 @log_level_option
 @command
-def run(config: Path, once: bool, fresh: bool, take_over: bool, metrics_address: str | None) -> int:
+def run(
+    config: Path,
+    once: bool,
+    fresh: bool,
+    take_over: bool,
+    metrics_address: str | None,
+    penguin_page: str | None,
+) -> int:
     """Poll every source and ingest new data.
 
     Without --once it runs until SIGTERM or SIGINT.
@@ -121,6 +129,7 @@ def run(config: Path, once: bool, fresh: bool, take_over: bool, metrics_address:
         admission=admission,
         where=str(config.absolute()),
         address=metrics_address,
+        penguin_page=penguin_page,
     )
 
 

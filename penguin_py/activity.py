@@ -85,8 +85,7 @@ class TableActivity(Activity):
 
     def files_done(self, entries: Iterable[Entry]) -> None:
         """Remove files that are committed, rejected or gone from the waiting ones."""
-        with self._lock:
-            self._backlog.remove(entry.modified for entry in entries)
+        self._wait_no_more(list(entries))
 
     def knows(self, state: TableState | None, memory: Memory) -> None:
         """Record the table's current state and what is remembered of it."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -27,7 +27,13 @@ from blizzard_core.observability.health import (
     Pulse,
     silence,
 )
-from blizzard_core.observability.history import Minutes, WaitingFiles
+from blizzard_core.observability.history import (
+    HOUR_SECS,
+    HOURS,
+    TimeBuckets,
+    WaitingFiles,
+    WaitingFolders,
+)
 from blizzard_core.observability.notices import LAG_WARN_SECS, Notice, notices, worst
 from blizzard_core.observability.runs import NO_RUNS, RunLog
 from blizzard_core.redact import redacted
@@ -39,6 +45,7 @@ from blizzard_core.watermark.progress import Progress
 KEPT = 20
 # The window of the utilisation gauge.
 UTILIZATION_MINUTES = 5
+_SUMMED = ("files", "rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +126,9 @@ class Activity:
         self._since, self._due = now, now + QUIET_SECS
         self._progress = Progress()
         self._backlog = WaitingFiles()
-        self._minutes = Minutes()
+        self._folders = WaitingFolders()
+        self._minutes = TimeBuckets()
+        self._hours = TimeBuckets(HOUR_SECS, HOURS)
         self._poll: PollSummary | None = None
         self._running: dict[str, RunningBatch] = {}
         self._busy_since: float | None = None
@@ -200,13 +209,19 @@ class Activity:
         with self._lock:
             self._progress = progress
 
-    def _polled(self, poll: PollSummary, found: Iterable[Entry]) -> None:
+    def _polled(self, poll: PollSummary, found: Sequence[Entry]) -> None:
         backlog = WaitingFiles(entry.modified for entry in found)
+        folders = WaitingFolders(entry.path for entry in found)
         with self._lock:
             self._poll = poll
-            self._backlog = backlog
+            self._backlog, self._folders = backlog, folders
             self._pulse = replace(self._pulse, polls=self._pulse.polls + 1)
             self.beat()
+
+    def _wait_no_more(self, entries: Sequence[Entry]) -> None:
+        with self._lock:
+            self._backlog.remove(entry.modified for entry in entries)
+            self._folders.remove(entry.path for entry in entries)
 
     def _add_failed(self, letters: Iterable[FailedFile]) -> None:
         with self._lock:
@@ -226,6 +241,7 @@ class Activity:
             self._finished.append(finished)
             amounts = {"files": finished.files, "rows": finished.rows, "bytes": finished.bytes}
             self._minutes.add(finished.at, amounts)
+            self._hours.add(finished.at, amounts)
 
     def _busy(self, now: float) -> None:
         if self._busy_since is None:
@@ -235,6 +251,16 @@ class Activity:
         if self._busy_since is not None:
             self._minutes.add_interval("busy", self._busy_since, now)
             self._busy_since = None
+
+    def hours_document(self) -> dict[str, dict[str, float]]:
+        """Return what was done in each hour of the last week, to be kept with the heartbeat."""
+        with self._lock:
+            return self._hours.to_json()
+
+    def restore_hours(self, document: Mapping[str, Mapping[str, float]]) -> None:
+        """Add the hours that an earlier daemon has kept."""
+        with self._lock:
+            self._hours.restore(document, self.clock())
 
     # Read by metrics, health and the page.
 
@@ -310,7 +336,9 @@ class Activity:
                 "poll": None if self._poll is None else asdict(self._poll),
                 "running": [asdict(batch) for batch in self._running.values()],
                 "last": asdict(self._finished[-1]) if self._finished else None,
-                "hour": {name: sum(self._minutes.series(now, name)) for name in ("files", "rows")},
+                "hour": {name: sum(self._minutes.series(now, name)) for name in _SUMMED},
+                "day": {name: sum(self._hours.series(now, name)[-24:]) for name in _SUMMED},
+                "week": {name: sum(self._hours.series(now, name)) for name in _SUMMED},
             }
 
     def to_json(self) -> dict[str, Any]:
@@ -327,6 +355,8 @@ class Activity:
                 "minutes": {
                     name: self._minutes.series(now, name) for name in ("files", "rows", "bytes")
                 },
+                "waiting": self._folders.to_json(),
+                "hours": {name: self._hours.series(now, name) for name in _SUMMED},
             }
 
 

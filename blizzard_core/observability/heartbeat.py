@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -75,7 +75,10 @@ class Beating:
 
 @dataclass(frozen=True, slots=True)
 class _Beat:
-    """A heartbeat as it is stored: its process, when it came, and whether it was the last."""
+    """A heartbeat as it is stored: its process, when it came, and whether it was the last.
+
+    ``hours`` is what was done in each hour of the last week; the next daemon goes on from it.
+    """
 
     host: str
     pid: int
@@ -83,6 +86,7 @@ class _Beat:
     key: str
     at: float
     ended: bool = False
+    hours: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @property
     def process(self) -> Process:
@@ -161,8 +165,10 @@ class _Beats:
             self._ended.add(name)
             self._mark_ended(target)
             return
-        self._last[name] = self._clock()
         found = _read(target.storage, target.path)
+        if name not in self._last and found is not None:
+            target.activity.restore_hours(found.hours)
+        self._last[name] = self._clock()
         if found is None or not _is_of_running_other(found):
             _put(target, self._clock(), ended=False)
 
@@ -214,7 +220,8 @@ def _read(storage: Storage, path: str) -> _Beat | None:
 
 
 def _put(target: Beating, now: float, *, ended: bool) -> None:
-    beat = _Beat(**asdict(this_process()), at=round(now, 3), ended=ended)
+    hours = target.activity.hours_document()
+    beat = _Beat(**asdict(this_process()), at=round(now, 3), ended=ended, hours=hours)
     target.storage.put_atomic(target.path, json.dumps(asdict(beat)).encode())
 
 

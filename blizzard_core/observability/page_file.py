@@ -14,14 +14,26 @@ from importlib.resources import files
 from blizzard_core.errors import BlizzardError
 
 # In the order in which they build on each other.
-_SCRIPTS = ("dom", "notices", "units", "card", "overview", "event_time", "detail", "story", "main")
+_SCRIPTS = (
+    "dom",
+    "notices",
+    "units",
+    "card",
+    "overview",
+    "event_time",
+    "letters",
+    "partitions",
+    "detail",
+    "story",
+    "main",
+)
 
 
 def page() -> tuple[bytes, str]:
     """Return the status page and the policy that allows only its own script and style."""
     folder = files("blizzard_core.observability") / "page"
-    style = (folder / "style.css").read_text("utf-8")
-    script = "".join((folder / f"{name}.js").read_text("utf-8") for name in _SCRIPTS)
+    style = _lean((folder / "style.css").read_text("utf-8"))
+    script = "".join(_lean((folder / f"{name}.js").read_text("utf-8")) for name in _SCRIPTS)
     text = (folder / "page.html").read_text("utf-8")
     text = text.replace("<style></style>", f"<style>{style}</style>", 1)
     text = text.replace("<script></script>", f"<script>{script}</script>", 1)
@@ -40,6 +52,12 @@ def page() -> tuple[bytes, str]:
         )
     )
     return text.encode(), policy
+
+
+def _lean(text: str) -> str:
+    """Return the text without indentation, blank lines, and lines that are only a comment."""
+    lines = (line.strip() for line in text.splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
 
 
 def page_id() -> str:

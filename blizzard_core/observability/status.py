@@ -24,11 +24,24 @@ from blizzard_core.text import printable
 DISTRIBUTION = "blizzard-penguin"
 
 # The keys of the other daemon's state in an overview.
-_BRIEF_PEER_KEYS = ("name", "version", "updated", "saved", "blocked_groups", "odd")
+_BRIEF_PEER_KEYS = (
+    "name",
+    "life",
+    "version",
+    "rows",
+    "updated",
+    "saved",
+    "in_flight",
+    "blocked_groups",
+    "odd",
+)
 
 
 class Panel:
-    """All targets of one daemon and its page providers; ``clock`` gives epoch seconds."""
+    """All targets of one daemon and its page providers; ``clock`` gives epoch seconds.
+
+    ``penguin_page`` is the address of Penguin's page if this one shows it, too.
+    """
 
     def __init__(
         self,
@@ -36,6 +49,7 @@ class Panel:
         activities: Sequence[Activity],
         clock: Callable[[], float],
         providers: PageProviders = NO_PROVIDERS,
+        penguin_page: str | None = None,
     ) -> None:
         self._activities = tuple(activities)
         self._clock = clock
@@ -47,6 +61,7 @@ class Panel:
         }
         self._page = page_id()
         self.providers = providers
+        self.penguin_page = penguin_page
         BUILD.info(self._build)
 
     def alive(self) -> HealthReport:
@@ -115,6 +130,7 @@ class Panel:
                 "started": self._started,
                 "health": self.alive().to_json(),
                 "readiness": self.ready().to_json(),
+                "tables_too": self.penguin_page is not None,
                 "stories": self.providers.story is not None,
                 "targets": targets,
             }

@@ -10,6 +10,7 @@
 ``/metrics``                    Prometheus' text format; OpenMetrics if the client accepts it
 ``/health``                     503 with reasons only if a restart would help; otherwise 200
 ``/ready``                      200 while every loop does its work, 503 with reasons otherwise
+``/penguin/…``                  with `blizzard up`: the same of Penguin, but no stories
 ==============================  ========================================================
 
 Read-only: GET and HEAD of these paths, no cookies, no state. No request waits for a store. Threads
@@ -35,6 +36,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from blizzard_core.limits import STORY_CHARACTERS
 from blizzard_core.observability.background_cache import Busy
 from blizzard_core.observability.health import HealthReport
+from blizzard_core.observability.other_page import PREFIX, OtherPage
 from blizzard_core.observability.page_file import page
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web_connections import SERVER
@@ -135,8 +137,14 @@ def application(panel: Panel, hosts: frozenset[str] | None = None) -> web.Applic
 
     found = web.Application(client_max_size=1024, middlewares=[for_us])
     found.on_response_prepare.append(_harden)
-    for path, handler in PageHandlers(panel).paths.items():
+    handlers = PageHandlers(panel)
+    for path, handler in handlers.paths.items():
         found.router.add_get(path, handler)
+    if panel.penguin_page is not None:
+        other = OtherPage(panel.penguin_page)
+        found.router.add_get(PREFIX, handlers.page)
+        found.router.add_get(PREFIX + "{path:.+}", other.answer)
+        found.on_cleanup.append(other.close)
     return found
 
 

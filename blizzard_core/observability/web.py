@@ -40,6 +40,17 @@ def served(address: str | None, panel: Panel) -> Iterator[None]:
         yield
 
 
+def is_loopback(address: str | None) -> bool:
+    """Return whether only this machine reaches an address; as far as the address itself says."""
+    host = (address or "").rpartition(":")[0].strip("[]").lower()
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 class Server:
     """The server, from entering to leaving. ``port`` is the one it got."""
 

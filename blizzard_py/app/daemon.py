@@ -17,7 +17,7 @@ from blizzard_core.observability.exports.sinks import run_sinks
 from blizzard_core.observability.heartbeat import Beating, heartbeats, source_heartbeat
 from blizzard_core.observability.runs import Columns, Job, RunLog, RunSink
 from blizzard_core.observability.status import Panel
-from blizzard_core.observability.web import served
+from blizzard_core.observability.web import is_loopback, served
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.needed_extras import check_extras, needed_extras
@@ -43,11 +43,13 @@ def run_daemon(
     admission: TakeoverPolicy = allow_takeover,
     where: str = "CONFIG",
     address: str | None = None,
+    penguin_page: str | None = None,
 ) -> int:
     """Run every source until the work is done or a signal comes. Return the exit code.
 
     ``where`` is the path of the configuration, for commands that the page shows. ``address`` serves
-    the page there instead of where the configuration says. ``fresh`` forces a cold start of sources
+    the page there instead of where the configuration says, and ``penguin_page`` is the address of
+    Penguin's page if it is to be part of this one. ``fresh`` forces a cold start of sources
     whose checkpoint is missing. ``admission`` may leave sources to the daemon that runs them.
     """
     if not config.pipelines:
@@ -65,10 +67,13 @@ def run_daemon(
         renewed=config.secrets.changed,
     )
     workers = build(config, engine, fresh=fresh, admission=admission)
-    providers = page_providers(workers, where, partial(with_untaken, config))
-    views = [each.activity or w.activity for w in workers for each in w.each]
-    panel = Panel("blizzard", views, time.time, providers)
     configured = None if config.metrics is None else config.metrics.address
+    page_address = address or configured
+    providers = page_providers(
+        workers, where, partial(with_untaken, config), samples=is_loopback(page_address)
+    )
+    views = [each.activity or w.activity for w in workers for each in w.each]
+    panel = Panel("blizzard", views, time.time, providers, penguin_page)
     watch = RefusedWatch(workers)
     beating = [
         Beating(
@@ -81,7 +86,7 @@ def run_daemon(
     ]
     with (
         stop_on_signals(stop, loop.grace_secs),
-        served(address or configured, panel),
+        served(page_address, panel),
         watch.looking(),
         run_sinks(config, "blizzard") as sinks,
         heartbeats(beating, once=once),

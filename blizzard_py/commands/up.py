@@ -1,4 +1,4 @@
-"""``blizzard up``: both daemons as child processes, for a laptop or a small server."""
+"""``blizzard up``: both daemons as child processes with one page, for a small server."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ _PDEATHSIG = 1
 )
 @command
 def up(config: Path, log_level: str) -> int:
-    """Run both daemons and their status pages until Ctrl-C or SIGTERM.
+    """Run both daemons and one status page for both until Ctrl-C or SIGTERM.
 
-    Starts `blizzard run` and `penguin run` and passes their logs on. Pages are at the addresses of
-    `metrics`; without it on this machine only, at 9090 and 9091 or other free ports. If one daemon
-    ends, the other is stopped, and its exit code is that of this command.
+    Starts `blizzard run` and `penguin run` and passes their logs on. The page is at the address of
+    `metrics`; without it on this machine only, at 9090 or another free port. If one daemon ends,
+    the other is stopped, and its exit code is that of this command.
     """
     from blizzard_core.settings.needed_extras import check_extras, needed_extras
     from blizzard_py.app.configuration import load_config
@@ -73,8 +73,7 @@ def up(config: Path, log_level: str) -> int:
     check_extras(needed_extras(loaded))
     require_java(loaded.spark.master)
     addresses = page_addresses(loaded.metrics)
-    for name, address in addresses.items():
-        click.echo(f"{name}: http://{address}/")
+    click.echo(f"status page: http://{addresses['blizzard']}/")
     sys.stdout.flush()
     commands = {
         name: [
@@ -83,6 +82,7 @@ def up(config: Path, log_level: str) -> int:
         ]
         for name, module in _MODULES.items()
     }
+    commands["blizzard"] += ["--penguin-page", addresses["penguin"]]
     return supervise(commands, loaded.global_.shutdown_grace + _KILL_SECS)
 
 

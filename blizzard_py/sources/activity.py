@@ -305,7 +305,7 @@ class SourceActivity(Activity):
                 metrics.BATCH_SECS.labels(self.name).observe(secs)
             if not self._running:
                 self._idle(now)
-            self._backlog.remove(entry.modified for entry in entries)
+            self._wait_no_more(entries)
             self._did(FinishedBatch(now, batch.batch, ingested, rows, size, secs))
             self.gave_up(batch.results.finished, batch.batch)
             self.beat()

@@ -68,7 +68,8 @@ def walk(path: str, command: click.Command) -> Iterator[tuple[str, click.Command
 
 def options_of(command: click.Command) -> list[click.Option]:
     """Return the options of one command."""
-    return [each for each in command.params if isinstance(each, click.Option)]
+    options = (each for each in command.params if isinstance(each, click.Option))
+    return [each for each in options if not each.hidden]
 
 
 def write_command(path: str, command: click.Command, common: set[str]) -> Iterator[str]:

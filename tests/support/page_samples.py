@@ -5,6 +5,7 @@ python -m tests.support.page_samples 300     # serves them until Ctrl-C
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 import signal
 import sys
@@ -19,6 +20,7 @@ from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import Server
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.protocol import Entry
+from blizzard_core.text import shell_word
 from blizzard_core.watermark.progress import PartitionProgress, Progress
 from blizzard_py.app.status_page.commands import source_commands
 from blizzard_py.app.status_page.providers import commit_lag_notices
@@ -26,6 +28,7 @@ from blizzard_py.job import FinishedFile
 from blizzard_py.sources.activity import NONE_SKIPPED, SourceActivity
 from blizzard_py.state.batch import Batch, BatchResults, PlannedOutput
 from blizzard_py.state.source_state import Position, SourceState, Summary, Totals
+from penguin_py.activity import TableActivity
 
 BEGIN = 1_800_000_000.0
 CONFIG = "/etc/blizzard/config.yaml"
@@ -222,7 +225,68 @@ def past(name: str, clock: Clock) -> dict[str, Any]:
         "stage": "parse",
         "error": "line 7: no JSON: Expecting value",
     }
-    return {"batches": batches, "failed": [failed], "commits": commits}
+    return {
+        "batches": batches,
+        "failed": [failed],
+        "letters": open_letters(name, clock),
+        "partitions": partitions(name),
+        "commits": commits,
+    }
+
+
+def partitions(name: str) -> dict[str, Any]:
+    """Return two days of hours, with a file in each of the states in the last ones."""
+    found = []
+    for hour in range(48):
+        folder = f"date=2027-01-{14 + hour // 24}/hour={hour % 24:02d}"
+        file = {"files": 40 + hour, "uri": f"s3://raw/{name}/{folder}/00039.ndjson.gz"}
+        states = {"ingested": file}
+        for state, at in (("dead-lettered", 31), ("late", 17), ("rejected", 40), ("missing", 9)):
+            if hour == at:
+                states[state] = {"files": 2, "uri": f"s3://raw/{name}/{folder}/{state}.json"}
+        found.append({"name": folder, "states": states})
+    return {"more": 0, "list": found}
+
+
+def open_letters(name: str, clock: Clock) -> dict[str, Any]:
+    """Return dead letters of two reasons."""
+    pipeline, _, source = name.partition("/")
+    here = f"{CONFIG} --pipeline {pipeline} --source {source}"
+    uri = f"s3://raw/{name}/date=2027-01-15"
+    at = dt.datetime.fromtimestamp(clock.now - 1640, dt.UTC).isoformat()
+    groups = [
+        {
+            "kind": "records",
+            "stage": "parse",
+            "error": "line 7, column amount: The string 'n/a' is not a valid decimal128 number",
+            "reason": "is not a valid decimal",
+            "count": 214,
+            "newest": at,
+            "letter": "019f0009.records",
+            "files": [f"{uri}/{n:05d}.ndjson.gz" for n in range(3)],
+            "sample": {"line": 7, "text": '{"id": 4711, "amount": "n/a", "city": "<Köln>"}'},
+        },
+        {
+            "kind": "files",
+            "stage": "decompress",
+            "error": "is cut off after 1,204 bytes",
+            "reason": "is cut off after",
+            "count": 1,
+            "newest": at,
+            "letter": "019f0007",
+            "files": [f"{uri}/cut.ndjson.gz"],
+            "sample": None,
+        },
+    ]
+    for group in groups:
+        which = f"--stage {group['stage']} --reason {shell_word(str(group['reason']))}"
+        group["commands"] = [
+            {
+                "why": "After a fix: show what a replay would ingest; without --dry-run it does",
+                "command": f"blizzard replay {here} {which} --dry-run",
+            }
+        ]
+    return {"objects": 61, "read": 50, "complete": False, "more_reasons": 0, "groups": groups}
 
 
 def saved_penguin(clock: Clock) -> list[Mapping[str, Any]]:
@@ -305,10 +369,40 @@ def providers(clock: Clock, tell: Callable[[str], dict[str, Any]] = story) -> Pa
     )
 
 
-def panel(count: int, *, trouble: bool = True, providers_: PageProviders | None = None) -> Panel:
+def panel(
+    count: int,
+    *,
+    trouble: bool = True,
+    providers_: PageProviders | None = None,
+    penguin_page: str | None = None,
+) -> Panel:
     clock = Clock()
     found = activities(count, clock, trouble=trouble)
-    return Panel("blizzard", found, clock, providers(clock) if providers_ is None else providers_)
+    given = providers(clock) if providers_ is None else providers_
+    return Panel("blizzard", found, clock, given, penguin_page)
+
+
+def penguin_panel() -> Panel:
+    """Return Penguin's page of two tables, with a commit an hour for half a day."""
+    clock = Clock()
+    tables = [TableActivity(name, f"s3://lake/{name}", clock) for name in ("orders", "stock")]
+    for hour in range(13):
+        clock.now = BEGIN + 3600 - (12 - hour) * 3600
+        for table in tables:
+            files = [Entry(f"date=2027-01-15/{hour}.parquet", 1 << 20, clock.now)]
+            table.cycle_began()
+            table.polled(0.1, files, (2, 40))
+            with table.committing(files, 1_000 + hour, evolves=False):
+                pass
+            table.files_done(files)
+            table.cycle_done()
+            table.waiting(60)
+
+    def commits(name: str) -> dict[str, Any]:
+        return {"commits": past(name, clock)["commits"]}
+
+    history = BackgroundCache("past", commits, clock, elapsed, 9)
+    return Panel("penguin", tables, clock, PageProviders(history=history))
 
 
 if __name__ == "__main__":

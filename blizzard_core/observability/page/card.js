@@ -2,13 +2,19 @@
 const STEPS = ["plan", "ingest", "prepare", "publish", "advance"];
 const opened = new Map();
 const cards = new Map();
-function chart(kind, series) {
+// What the charts show: minutes of an hour, or hours of a day or a week.
+const SPANS = {"": {key: "hour", words: "in an hour", last: "last hour", step: "min", from: "60 min ago", cut: target => target.minutes},
+  day: {key: "day", words: "in 24 h", last: "last 24 h", step: "h", from: "24 h ago", cut: target => last(target.hours, 24)},
+  week: {key: "week", words: "in 7 days", last: "last 7 days", step: "h", from: "7 days ago", cut: target => target.hours}};
+const last = (hours, count) => Object.fromEntries(Object.entries(hours).map(([name, series]) => [name, series.slice(-count)]));
+function chart(kind, series, shown = SPANS[""]) {
+  const width = 300 / series.length;
   const top = Math.max(...series, 1);
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("viewBox", "0 0 300 50");
   svg.setAttribute("preserveAspectRatio", "none");
   svg.setAttribute("role", "img");
-  svg.setAttribute("aria-label", `${kind} per minute over the last hour, ${number(total(series))} in all`);
+  svg.setAttribute("aria-label", `${kind} per ${shown.step === "h" ? "hour" : "minute"} over the ${shown.last}, ${number(total(series))} in all`);
   const base = document.createElementNS(SVG, "line");
   for (const [k, v] of [["x1", 0], ["x2", 300], ["y1", 49.5], ["y2", 49.5]]) base.setAttribute(k, v);
   svg.append(base);
@@ -16,16 +22,16 @@ function chart(kind, series) {
     if (!value) return;
     const height = Math.max(1.5, value / top * 47);
     const bar = document.createElementNS(SVG, "rect");
-    for (const [k, v] of [["x", minute * 5 + .5], ["width", 4], ["y", 49.5 - height], ["height", height]]) bar.setAttribute(k, v);
+    for (const [k, v] of [["x", minute * width + width * .1], ["width", width * .8], ["y", 49.5 - height], ["height", height]]) bar.setAttribute(k, v);
     const title = document.createElementNS(SVG, "title");
-    title.textContent = `${59 - minute} min ago: ${number(value)} ${kind}`;
+    title.textContent = `${series.length - 1 - minute} ${shown.step} ago: ${number(value)} ${kind}`;
     bar.append(title);
     svg.append(bar);
   });
   return el("div", {class: `chart ${kind}`},
-    el("div", {class: "label"}, el("span", {}, el("b", {}, compact(total(series))), ` ${kind} in an hour`)),
+    el("div", {class: "label"}, el("span", {}, el("b", {}, compact(total(series))), ` ${kind} ${shown.words}`)),
     svg,
-    el("div", {class: "label"}, el("span", {}, "60 min ago"), el("span", {}, `peak ${compact(top)}/min`)));
+    el("div", {class: "label"}, el("span", {}, shown.from), el("span", {}, `peak ${compact(top)}/${shown.step}`)));
 }
 function figure(value, label, level) {
   return el("div", {class: `figure ${level || ""}`}, el("b", {}, value), el("span", {}, label));
@@ -121,17 +127,18 @@ function problems(target, now) {
   return items.length ? fold(`${target.name} problems`, Boolean(target.pulse.error), target.pulse.error ? "bad" : null,
     number(items.length), `kind${items.length === 1 ? "" : "s"} of error lately`, el("ul", {}, ...items)) : null;
 }
-function card(target, now, unit) {
-  if (!cards.has(target.name)) {
+function card(target, now, unit, shown = SPANS[""]) {
+  const key = `${target.home || ""}${target.name}`;
+  if (!cards.has(key)) {
     const parts = {node: el("section", {"aria-label": target.name}), above: el("div"), grid: unitGrid(target.name), below: el("div")};
     parts.node.append(parts.above, parts.grid.node, parts.below);
-    cards.set(target.name, parts);
+    cards.set(key, parts);
   }
-  const {node, above, grid, below} = cards.get(target.name);
-  const hour = target.minutes;
+  const {node, above, grid, below} = cards.get(key);
+  const series = shown.cut(target), hour = target.minutes;
   node.className = `card ${target.level}${target.units && target.units.columns.length > 12 ? " wide" : ""}`;
   above.replaceChildren(
-    el("div", {class: "head"}, el("h2", {}, el("a", {href: link(target.name)}, target.name)),
+    el("div", {class: "head"}, el("h2", {}, el("a", {href: link(target.name, target.home)}, target.name)),
       el("span", {class: "pill", title: "Initial: nothing done yet. Active: the last poll found files. Idle: it found none."}, target.state),
       el("span", {class: `pill ${target.level}`}, WORDS[target.level])),
     el("div", {class: "figures"},
@@ -141,7 +148,7 @@ function card(target, now, unit) {
         unit === "commit" ? "files committed" : "busy, 5 min"),
       figure(unit === "commit" ? (target.version === null ? "–" : number(target.version)) : compact(target.partitions),
         unit === "commit" ? "table version" : "partitions")),
-    el("div", {class: "charts"}, chart("files", hour.files), chart("rows", hour.rows)),
+    el("div", {class: "charts"}, chart("files", series.files, shown), chart("rows", series.rows, shown)),
     facts(target, now, unit));
   grid.show(target.units);
   below.replaceChildren(...[done(target, now, unit), letters(target, now, unit), problems(target, now)].filter(Boolean));

@@ -32,7 +32,7 @@ function failures(files) {
   return el("ul", {}, ...files.map(it => el("li", {}, el("div", {class: "mono"}, isPlain(it.uri) ? el("a", {href: storyLink(it.uri)}, it.path) : it.path),
     el("div", {}, el("b", {}, `${it.outcome}${it.stage ? `, ${it.stage}` : ""}: `), it.error), el("div", {class: "soft"}, when(it.at)))));
 }
-function pastNodes(past) {
+function pastNodes(past, target) {
   const soft = text => el("p", {class: "soft"}, text);
   if (!past) return [];
   if (past.at === null) return [soft(past.error || "Reading the journal and the log …")];
@@ -42,10 +42,12 @@ function pastNodes(past) {
   const batches = all && all.filter(it => !it.odd);
   if (batches && batches.length) charts.push(bars(`rows in ${plural(batches.length, "batch").replace("batchs", "batches")}`, batches));
   if (commits.length) charts.push(bars(`rows in ${plural(commits.length, "commit")}`, commits));
+  if (past.document.letters && past.document.letters.groups.length) nodes.push(...letterGroups(past.document.letters));
+  if (failed && failed.length) nodes.push(el("h3", {}, "Other files that were not ingested"), failures(failed));
+  if (past.document.partitions) nodes.push(...partitionNodes(past.document.partitions, target));
   nodes.push(el("div", {class: "charts"}, ...charts, ...courses(batches || [])));
   const settled = (batches || []).find(it => it.event_time?.operators.length);
   if (settled) nodes.push(operators(settled.event_time));
-  if (failed && failed.length) nodes.push(el("h3", {}, "Files that were not ingested"), failures(failed));
   const sheets = [];
   if (batches) sheets.push(el("div", {}, el("h3", {}, "Batches, from the journal"), all.length ? batchSheet(all) : soft("None in the last thirty days.")));
   sheets.push(el("div", {}, el("h3", {}, "Commits, from the table’s log"), commits.length ? commitSheet(commits) : soft("There is no table yet.")));
@@ -83,7 +85,8 @@ function detail(status, past) {
     node.replaceChildren(...nodes);
   };
   kept(beside, besideNodes(target, status.now, unit));
-  kept(history, past ? [el("h2", {}, "History"), ...pastNodes(past)] : []);
+  const week = el("div", {class: "charts"}, chart("files", target.hours.files, SPANS.week), chart("rows", target.hours.rows, SPANS.week));
+  kept(history, past ? [el("h2", {}, "History"), week, ...pastNodes(past, target)] : []);
   kept(run, [el("h2", {}, "Commands"), commandList(target.commands)]);
   run.className = "panel";
   for (const node of [beside, history]) node.className = "panel whole";

@@ -51,7 +51,8 @@ const RANK = {bad: 0, warn: 1, ok: 2};
 const WORDS = {ok: "OK", warn: "LOOK", bad: "FAILING"};
 const SIGNS = {ok: "", warn: "!", bad: "✖"};
 const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
-const link = name => `#/target/${name.split("/").map(encodeURIComponent).join("/")}`;
+// A target of the other daemon has its own page below `home`.
+const link = (name, home) => `${home || ""}#/target/${name.split("/").map(encodeURIComponent).join("/")}`;
 const storyLink = uri => `#/file/${encodeURIComponent(uri)}`;
 // What was escaped to be shown is no longer the name of a file.
 const isPlain = text => !text.includes("\\");
@@ -82,10 +83,12 @@ function commandList(commands) {
     return el("div", {class: "command"}, el("span", {class: "why"}, why), el("div", {class: "line"}, code, button));
   }));
 }
+// Penguin's page below Blizzard's has its overview there.
+let overviewPlace = "#/";
 function crumb(all, here) {
   const box = document.getElementById("crumb");
   box.hidden = false;
-  box.replaceChildren(el("a", {href: "#/"}, all), ` › ${here}`);
+  box.replaceChildren(el("a", {href: overviewPlace}, all), ` › ${here}`);
 }
 function sheet(heads, rows, label) {
   const cell = (tag, value, n) => el(tag, {class: heads[n][1] || null}, value);

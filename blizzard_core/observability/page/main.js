@@ -7,11 +7,11 @@ function place() {
   const [kind, ...rest] = path.split("/");
   const asked = new URLSearchParams(query || "");
   return {kind, name: rest.map(part => { try { return decodeURIComponent(part); } catch { return part; } }).join("/"),
-    q: asked.get("q") || "", level: asked.get("level") || "", view: asked.get("view") || ""};
+    q: asked.get("q") || "", level: asked.get("level") || "", view: asked.get("view") || "", span: asked.get("span") || ""};
 }
 function go(change) {
   const at = {...place(), ...change}, query = new URLSearchParams();
-  for (const key of ["q", "level", "view"]) if (at[key]) query.set(key, at[key]);
+  for (const key of ["q", "level", "view", "span"]) if (at[key]) query.set(key, at[key]);
   const text = query.toString();
   history.replaceState(null, "", `#/${text ? `?${text}` : ""}`);
   if (status && !at.kind) overview(status, place());
@@ -31,6 +31,8 @@ async function asked(path) {
   }
   let found = null;
   try { found = JSON.parse(text); } catch { /* somebody else's answer, or an error's */ }
+  // Behind Blizzard's page, Penguin's has its overview there.
+  if (response.headers.get("X-Served-By") === "blizzard" && location.pathname.endsWith("/penguin/")) overviewPlace = "../";
   if (response.ok && found) return found;
   return {failed: response.status, error: found && found.error || (response.ok ? "no answer of a daemon" : `answer ${response.status}`)};
 }
@@ -58,10 +60,28 @@ async function drawOverview(at, mine) {
     // Between the two a daemon with other targets may have taken its place.
     found.targets = found.targets.filter(target => whole.has(target.name)).map(target => ({...whole.get(target.name), ...target}));
   }
+  if (overviewPlace !== "#/") {
+    location.replace(overviewPlace);
+    return null;
+  }
+  if (found.tables_too) await tablesOf(found, at);
   if (mine !== turn) return REFRESH_MS;
   status = found;
   overview(status, at);
   return REFRESH_MS;
+}
+async function tablesOf(found, at) {
+  const tables = await asked("penguin/overview.json");
+  found.title = "Blizzard + Penguin";
+  document.getElementById("title").textContent = found.title;
+  found.tables = Array.isArray(tables.targets) ? tables.targets : [];
+  if (!Array.isArray(tables.targets)) {
+    found.troubles = [{level: "bad", text: tables.error, remedy: "Nothing is committed until it runs again; nothing is lost."}];
+  } else if (viewOf({targets: found.tables}, at) === "cards" && found.tables.length) {
+    const whole = new Map(answeredWell(await asked("penguin/status.json")).targets.map(target => [target.name, target]));
+    found.tables = found.tables.filter(target => whole.has(target.name)).map(target => ({...whole.get(target.name), ...target}));
+  }
+  found.tables = found.tables.map(target => ({...target, home: "penguin/"}));
 }
 async function drawDetail(at, mine) {
   const path = `targets/${at.name.split("/").map(encodeURIComponent).join("/")}`;
@@ -93,6 +113,7 @@ function shownFor(at) {
   const many = !at.kind;
   if (many) document.getElementById("crumb").hidden = true;
   document.getElementById("targets").hidden = !many;
+  if (!many) document.getElementById("others").hidden = true;
   document.getElementById("one").hidden = many;
   if (at.kind === "target") document.getElementById("bar").hidden = true;
 }
@@ -102,7 +123,7 @@ async function refresh() {
   try {
     shownFor(at);
     next = await (at.kind === "target" ? drawDetail : at.kind === "file" ? drawStory : drawOverview)(at, mine);
-    for (const id of ["targets", "one"]) document.getElementById(id).classList.remove("lost");
+    for (const id of ["targets", "others", "one"]) document.getElementById(id).classList.remove("lost");
   } catch (error) {
     if (mine !== turn) return;
     if (error instanceof Silence) {
@@ -116,7 +137,7 @@ async function refresh() {
       tell("bad", `The daemon has answered, and this page cannot draw it (${error.message}). What is below may be old; the same facts: `, el("a", {href: "status.json"}, "status.json"));
       document.title = "✖ not drawn";
     }
-    for (const id of ["targets", "one"]) document.getElementById(id).classList.add("lost");
+    for (const id of ["targets", "others", "one"]) document.getElementById(id).classList.add("lost");
   }
   if (mine === turn && next !== null) again(next);
 }

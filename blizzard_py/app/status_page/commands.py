@@ -53,6 +53,21 @@ def _of_source(config: str, target: Mapping[str, Any]) -> Iterator[tuple[str, st
     yield "Who changed it by hand, when and why", f"blizzard checkpoint log {here}"
 
 
+def letter_commands(config: str, name: str, group: Mapping[str, Any]) -> list[Command]:
+    """Return what shows and replays the dead letters of one reason of the source ``name``."""
+    pipeline, _, source = name.partition("/")
+    where = f"--pipeline {redacted_word(pipeline)} --source {redacted_word(source)}"
+    here = f"{redacted_word(config)} {where}"
+    which = f"--letter {redacted_word(str(group['letter']))}"
+    found = [Command("The newest of them", f"blizzard dlq show {here} {which}")]
+    if group["stage"]:
+        which = f"--stage {redacted_word(str(group['stage']))}"
+        if group["reason"]:
+            which += f" --reason {redacted_word(str(group['reason']))}"
+    why = "After a fix: show what a replay would ingest; without --dry-run it does"
+    return [*found, Command(why, f"blizzard replay {here} {which} --dry-run")]
+
+
 def story_commands(config: str, uri: str, story: Mapping[str, Any]) -> list[Command]:
     """Return what helps a file, by what `blizzard explain` says of it."""
     commands = _of_story(redacted_word(config), redacted_word(uri), story)

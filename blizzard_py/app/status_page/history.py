@@ -8,16 +8,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from blizzard_core.errors import StateError
 from blizzard_core.handover.published import first_name
+from blizzard_core.handover.quarantine import quarantined, spelled
 from blizzard_core.limits import SHOWN_BATCH_BYTES
 from blizzard_core.observability.activity import clean_text, error_text
 from blizzard_core.observability.commits import CommitSummary, CommitTail, commit_to_json
 from blizzard_core.storage.protocol import Entry, join, listed
 from blizzard_core.text import printable
+from blizzard_py.app.status_page.letters import OpenLetters
+from blizzard_py.app.status_page.partitions import (
+    Counts,
+    State,
+    count_files,
+    failed_paths,
+    merge,
+    shown_partitions,
+)
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.event_times import BEHIND_SECS, EventTimes
 from blizzard_py.state.journal import BatchDocument, Journal, latest
@@ -33,35 +43,64 @@ _SPANS_SECS = (6 * 3600.0, 3 * 86_400.0, None)
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """The shown parts of a batch, its outputs' names, and its failures."""
+    """The shown parts of a batch, its outputs' names, its failures, and its files by state.
+
+    ``brought`` are the files that it ingested by request, which may have failed before.
+    """
 
     shown: dict[str, Any]
-    outputs: tuple[frozenset[str], ...]
-    failed: tuple[dict[str, Any], ...]
+    outputs: tuple[frozenset[str], ...] = ()
+    failed: tuple[dict[str, Any], ...] = ()
+    counts: Counts = field(default_factory=dict)
+    failed_paths: Mapping[str, State] = field(default_factory=dict)
+    brought: frozenset[str] = frozenset()
 
 
 class SourceHistory:
     """The newest batches of one source and commits of its table."""
 
-    def __init__(self, parts: SourceContext, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, parts: SourceContext, clock: Callable[[], float], *, samples: bool = False
+    ) -> None:
+        """Read from the stores of ``parts``; ``samples`` shows the beginning of bad records."""
         self._parts = parts
         self._clock = clock
         self._commits = CommitTail(parts.stores.sink)
+        self._letters = OpenLetters(parts.stores.dlq, parts.letters_id, samples=samples)
         self._read: dict[Entry, _Batch] = {}
 
     def look(self) -> dict[str, Any]:
         """Return the history as plain data. Raises `StateError`, `StorageError`."""
         batches = self._batches()
         commits = self._commits.look()
-        failed = [file for each in batches for file in each.failed]
+        brought: set[str] = set()
+        failed = []
+        for each in batches:
+            failed += [file for file in each.failed if file["path"] not in brought]
+            brought.update(map(printable, each.brought))
         return {
             "batches": [
                 {**each.shown, **commit_versions(each.outputs, each.shown["at"], commits)}
                 for each in batches
             ],
             "failed": failed[:FAILED],
+            "letters": self._letters.look(),
+            "partitions": self._partitions(batches) if self._parts.has_files else None,
             "commits": [commit_to_json(commit) for commit in commits],
         }
+
+    def _partitions(self, batches: Sequence[_Batch]) -> dict[str, Any]:
+        records = quarantined(self._parts.stores.sink)
+        found = merge(
+            (
+                each.counts,
+                each.failed_paths,
+                each.brought,
+                any(spelled(name) in records for names in each.outputs for name in names),
+            )
+            for each in batches
+        )
+        return shown_partitions(found, self._parts.stores.source.uri)
 
     def _batches(self) -> list[_Batch]:
         """Return the newest batches, the latest first; each is read once."""
@@ -127,10 +166,20 @@ def _batch_of(batch: BatchDocument, place: str) -> _Batch:
             "error": clean_text(file.error),
         }
         for file in batch.files
-        if file.outcome != "ingested"
+        # Dead letters are shown by their reason, and a file to try again is not lost.
+        if file.outcome not in {"ingested", "quarantined", "retry"}
     )
     outputs = tuple(frozenset((each.final, *each.earlier)) for each in batch.outputs)
-    return _Batch(shown, outputs, failed[:FAILED])
+    return _Batch(
+        shown,
+        outputs,
+        failed[:FAILED],
+        count_files(batch),
+        failed_paths(batch),
+        frozenset(file.path for file in batch.files if file.outcome == "ingested")
+        if batch.request
+        else frozenset(),
+    )
 
 
 def _unreadable_batch(entry: Entry, why: str) -> _Batch:
@@ -149,7 +198,7 @@ def _unreadable_batch(entry: Entry, why: str) -> _Batch:
         "outputs": None,
         "event_time": None,
     }
-    return _Batch(shown, (), ())
+    return _Batch(shown)
 
 
 def _course(settled: QueryBatch) -> dict[str, Any]:

@@ -25,7 +25,11 @@ from blizzard_core.storage.opening import open_private, open_source, open_storag
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.text import iso
 from blizzard_py.app.explaining import explain_located
-from blizzard_py.app.status_page.commands import source_commands, story_commands
+from blizzard_py.app.status_page.commands import (
+    letter_commands,
+    source_commands,
+    story_commands,
+)
 from blizzard_py.app.status_page.history import SourceHistory
 from blizzard_py.explain import Explanation, explain_unmatched, locate
 from blizzard_py.ingest.source_pipeline import SourcePipeline
@@ -47,18 +51,25 @@ Fields: TypeAlias = Callable[[SourceContext, Explanation], Explanation]
 
 
 def page_providers(
-    workers: Sequence[SourcePipeline], config: str, fields: Fields | None = None
+    workers: Sequence[SourcePipeline],
+    config: str,
+    fields: Fields | None = None,
+    *,
+    samples: bool = False,
 ) -> PageProviders:
     """Return the providers of a daemon; ``config`` is the path of its configuration.
 
-    ``fields`` adds the fields without a column to the explanation of a file.
+    ``fields`` adds the fields without a column to the explanation of a file. ``samples`` shows the
+    beginning of bad records, to everyone who reaches the page.
     """
     parts = {each.name: each for worker in workers for each in worker.each}
     many = len(parts) + 1
     stories = _Stories(workers, config, fields)
     return PageProviders(
         peer=BackgroundCache("beside", _CommitterStates(parts), time.time, elapsed, many),
-        history=BackgroundCache("past", _Histories(parts), time.time, elapsed, many),
+        history=BackgroundCache(
+            "past", _Histories(parts, config, samples=samples), time.time, elapsed, many
+        ),
         story=BackgroundCache("story", stories, time.time, elapsed, _STORIES_WAITING),
         notices=commit_lag_notices,
         commands=partial(source_commands, config),
@@ -95,19 +106,28 @@ class _CommitterStates:
 class _Histories:
     """The histories of sources; what was read of the last few is not read again."""
 
-    def __init__(self, parts: Mapping[str, SourceContext]) -> None:
+    def __init__(self, parts: Mapping[str, SourceContext], config: str, *, samples: bool) -> None:
         self._parts = parts
+        self._config = config
+        self._samples = samples
         self._known: dict[str, SourceHistory] = {}
 
     def __call__(self, name: str) -> dict[str, Any]:
         found = self._known.pop(name, None) or self._opened(name)
         self._known = {**dict(list(self._known.items())[-PASTS_KEPT:]), name: found}
-        return found.look()
+        document = found.look()
+        for group in document["letters"]["groups"]:
+            commands = letter_commands(self._config, name, group)
+            group["commands"] = [asdict(each) for each in commands]
+        return document
 
     def _opened(self, name: str) -> SourceHistory:
         parts = self._parts[name]
-        sink = open_storage(parts.ingest.sink.uri, parts.ingest.sink.options)
-        return SourceHistory(replace(parts, stores=replace(parts.stores, sink=sink)), time.time)
+        place = parts.ingest.sink
+        sink = open_storage(place.uri, place.options)
+        dlq = open_private(parts.stores.dlq.uri, place.options)
+        stores = replace(parts.stores, sink=sink, dlq=dlq)
+        return SourceHistory(replace(parts, stores=stores), time.time, samples=self._samples)
 
 
 class _Stories:

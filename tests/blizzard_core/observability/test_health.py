@@ -25,7 +25,7 @@ from blizzard_core.observability.health import (
     job_secs,
     ready,
 )
-from blizzard_core.observability.history import Minutes, WaitingFiles
+from blizzard_core.observability.history import TimeBuckets, WaitingFiles
 from blizzard_core.observability.notices import notices, worst
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.activity import NONE_SKIPPED, SourceActivity
@@ -193,7 +193,7 @@ def test_utilisation_is_the_share_of_the_last_minutes_in_batches(
 
 
 def test_minutes_forget_what_is_older_than_their_span() -> None:
-    minutes = Minutes(3)
+    minutes = TimeBuckets(span=3)
     minutes.add(0, {"files": 1})
     minutes.add(61, {"files": 2, "rows": 5})
     minutes.add(62, {"files": 3})

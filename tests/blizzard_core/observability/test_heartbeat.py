@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from blizzard_core.checkpoint.writer_identity import process_key, this_process
-from blizzard_core.observability.activity import Activity, PollSummary
+from blizzard_core.observability.activity import Activity, FinishedBatch, PollSummary
 from blizzard_core.observability.health import QUIET_SECS
 from blizzard_core.observability.heartbeat import (
     BEAT_SECS,
@@ -35,6 +35,9 @@ class Polled(Activity):
 
     def poll(self) -> None:
         self._polled(PollSummary(NOW, 0.1, 0, 1, 0), ())
+
+    def do(self, at: float, files: int, rows: int) -> None:
+        self._did(FinishedBatch(at, "b", files, rows, 500, 1.0))
 
 
 def activity() -> Polled:
@@ -199,3 +202,24 @@ def test_a_run_with_once_deletes_the_beat_of_a_dead_daemon(down: dict[str, Any])
     with heartbeats([Beating(source, sink, PATH)], once=True, clock=lambda: NOW):
         pass
     assert not sink.objects
+
+
+def test_the_next_daemon_goes_on_from_the_hours_of_the_last() -> None:
+    sink, first = MemoryStorage(), activity()
+    first.do(NOW - 7_200, 3, 40)
+    with heartbeats([Beating(first, sink, PATH)], once=False):
+        assert after(sink, first.poll).wait(60)
+    then = activity()
+    then.do(NOW, 1, 2)
+    with heartbeats([Beating(then, sink, PATH)], once=False):
+        assert after(sink, then.poll).wait(60)
+    assert then.to_json()["hours"]["rows"][-3:] == [40, 0, 2]
+    assert (then.brief()["week"]["files"], then.brief()["hour"]["files"]) == (4, 1)
+
+
+def test_odd_hours_of_a_heartbeat_are_left_out() -> None:
+    found = activity()
+    hour = str(int(NOW // 3600))
+    odd = {"x": {"rows": 1.0}, "9" * 40: {"rows": 1.0}, "0": {"rows": 1.0}, hour: {"rows": -1.0}}
+    found.restore_hours({**odd, str(int(hour) - 1): {"rows": 5.0}})
+    assert sum(found.to_json()["hours"]["rows"]) == 5

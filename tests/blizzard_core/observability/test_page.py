@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from blizzard_core.limits import STORY_CHARACTERS
+from blizzard_core.observability import other_page
 from blizzard_core.observability.background_cache import BackgroundCache
 from blizzard_core.observability.page_providers import Command, PageProviders
 from blizzard_core.observability.status import Panel
@@ -217,7 +218,7 @@ def test_a_few_can_be_lines_as_well(browser: Browser) -> None:
 
 def test_a_source_page_has_history_penguin_and_commands(browser: Browser, many: Server) -> None:
     with seen(browser, many, ONE) as page:
-        expect(page.locator(".sheet tbody tr")).to_have_count(121, timeout=60_000)
+        expect(page.locator(".sheet tbody tr")).to_have_count(169, timeout=60_000)
         text = page.inner_text("#one")
         assert "version 4,710" in text
         assert "none yet" in text
@@ -232,6 +233,102 @@ def test_a_source_page_has_history_penguin_and_commands(browser: Browser, many: 
         expect(page.locator("#verdict")).to_contain_text("Ingested", timeout=60_000)
         page.go_back()
         expect(page.locator("#verdict")).to_contain_text("orders-00/america", timeout=60_000)
+
+
+def test_letters_are_grouped_by_reason_with_sample_and_command(
+    browser: Browser, many: Server
+) -> None:
+    with seen(browser, many, ONE) as page:
+        first = page.locator(".letters > li").first
+        expect(first).to_contain_text("parse: line 7, column amount", timeout=60_000)
+        expect(first.locator(".sample")).to_have_text(
+            'line 7: {"id": 4711, "amount": "n/a", "city": "<Köln>"}'
+        )
+        command = first.locator("code").inner_text()
+        assert command.endswith("--stage parse --reason 'is not a valid decimal' --dry-run")
+        expect(page.locator("#one")).to_contain_text("Of the newest 50 of 61 objects.")
+
+
+def test_partitions_are_a_grid_and_a_table_of_links(browser: Browser, many: Server) -> None:
+    with seen(browser, many, ONE, **PHONE) as page:
+        cells = page.locator(".cells a")
+        expect(cells).to_have_count(48, timeout=60_000)
+        worst = cells.nth(40)
+        label = "date=2027-01-15/hour=16: 2 rejected, 80 ingested"
+        expect(worst).to_have_attribute("aria-label", label)
+        expect(worst).to_have_text("✖")
+        page.locator("summary", has_text="48 partitions as a table").click()
+        row = page.get_by_role("row", name="2027-01-15/hour=16")
+        expect(row).to_contain_text("80")
+        assert sideways(page) == 0
+        worst.focus()
+        page.keyboard.press("Enter")
+        expect(page.locator("#verdict")).to_contain_text("Ingested", timeout=60_000)
+        assert "rejected.json" in page.inner_text("#one")
+
+
+def test_the_overview_shows_a_day_or_a_week_by_hours(browser: Browser, many: Server) -> None:
+    with seen(browser, many) as page:
+        page.locator("#spans button", has_text="24 h").click()
+        expect(page.locator(".key")).to_contain_text("in the last 24 h")
+        assert "span=day" in page.url
+    with seen(browser, many, "#/?q=prices&span=week&view=cards") as page:
+        expect(page.locator(".key")).to_contain_text("in the last 7 days")
+    with seen(browser, many, ONE) as page:
+        week = page.get_by_role("img", name="rows per hour over the last 7 days")
+        expect(week).to_have_count(1, timeout=60_000)
+
+
+def test_tables_are_shown_as_penguin_saved_them(browser: Browser, many: Server) -> None:
+    with seen(browser, many) as page:
+        others = page.locator("#others")
+        expect(others).to_contain_text("Tables, as Penguin saved them", timeout=60_000)
+        expect(others.get_by_role("row", name="orders")).to_contain_text("runs")
+        expect(others).to_contain_text("4,710")
+
+
+def test_both_daemons_are_one_page_at_one_address(browser: Browser) -> None:
+    tables = page_samples.penguin_panel()
+    penguin = Server("127.0.0.1:0", tables)
+    blizzard = page_samples.panel(3, trouble=False, penguin_page=f"127.0.0.1:{penguin.port}")
+    with blizzard.providers.open(), Server("127.0.0.1:0", blizzard) as server:
+        with tables.providers.open(), penguin:
+            for path in ("overview.json", "targets/stock/status.json", "metrics", "health"):
+                found = Answer(server.port, f"/penguin/{path}")
+                assert found.status == 200
+                assert found.headers["X-Frame-Options"] == "DENY"
+            for path in ("story.json?uri=x", "x", "..%2fstatus.json", "targets//status.json"):
+                assert Answer(server.port, f"/penguin/{path}").status == 404
+            assert Answer(server.port, "/penguin/status.json", "POST").status == 405
+            with seen(browser, server) as page:
+                verdict = page.locator("#verdict")
+                expect(verdict).to_contain_text("All 5 sources and tables are well")
+                expect(page.locator("#targets .card")).to_have_count(3)
+                expect(page.locator("#others .card")).to_have_count(2)
+                page.locator("#others a", has_text="stock").click()
+                expect(verdict).to_contain_text("stock: well", timeout=60_000)
+                assert "/penguin/#/target/stock" in page.url
+                page.locator("#crumb a").click()
+                expect(page.locator("#others .card")).to_have_count(2)
+            with seen(browser, server, "penguin/") as page:
+                expect(page.locator("#others .card")).to_have_count(2, timeout=60_000)
+        with browser.new_context() as opened:
+            page = opened.new_page()  # the browser itself complains of a 502
+            page.goto(f"http://127.0.0.1:{server.port}/")
+            expect(page.locator("#verdict")).to_contain_text("Penguin does not answer")
+            expect(page.locator("#targets .card")).to_have_count(3)
+
+
+def test_too_large_answers_of_penguin_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server("127.0.0.1:0", page_samples.penguin_panel()) as penguin:
+        blizzard = page_samples.panel(1, penguin_page=f"127.0.0.1:{penguin.port}")
+        with Server("127.0.0.1:0", blizzard) as server:
+            assert Answer(server.port, "/penguin/status.json").status == 200
+            monkeypatch.setattr(other_page, "OTHER_PAGE_BYTES", 100)
+            found = Answer(server.port, "/penguin/status.json")
+            assert found.status == 502
+            assert "Penguin does not answer" in found.body
+            assert Answer(server.port, "/overview.json").status == 200
 
 
 def test_a_query_over_event_time_has_its_course(browser: Browser, many: Server) -> None:
@@ -255,7 +352,7 @@ def test_a_query_over_event_time_has_its_course(browser: Browser, many: Server) 
         operators = page.get_by_role("region", name="Operators").inner_text()
         assert re.search(r"stateStoreSave\s+40\s+2.0 MB\s+31\s+6\s+0", operators)
     with seen(browser, many, ONE) as page:
-        expect(page.locator(".sheet tbody tr")).to_have_count(121, timeout=60_000)
+        expect(page.locator(".sheet tbody tr")).to_have_count(169, timeout=60_000)
         expect(page.locator(".course")).to_have_count(0)
 
 
@@ -313,9 +410,19 @@ def test_hostile_text_is_text_wherever_it_is_shown(browser: Browser) -> None:
         failed = [
             {**found["failed"][0], "path": text, "uri": text, "error": text} for text in HOSTILE
         ]
+        [group, _] = found["letters"]["groups"]
+        [cell] = found["partitions"]["list"][:1]
         return {
             **found,
             "failed": failed,
+            "letters": {
+                **found["letters"],
+                "groups": [
+                    {**group, "error": text, "files": [text], "sample": {"line": 1, "text": text}}
+                    for text in HOSTILE
+                ],
+            },
+            "partitions": {"more": 0, "list": [{**cell, "name": text} for text in HOSTILE]},
             "commits": [{**found["commits"][0], "ours": "".join(HOSTILE)}],
         }
 

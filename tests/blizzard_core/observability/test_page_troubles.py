@@ -150,7 +150,7 @@ def test_page_reports_a_document_that_it_cannot_draw(browser: Browser, few: Serv
 
 def test_page_draws_a_source_again_when_it_returns(browser: Browser, few: Server) -> None:
     with seen(browser, few, ONE) as page:
-        expect(page.locator("#one .commands")).to_be_visible()
+        expect(page.locator("#one .commands").first).to_be_visible()
         instead(page, "**/targets/**", 404, '{"error": "there is nothing here of that name"}')
         again(page)
         expect(page.locator("#verdict")).to_contain_text("There is no orders-00/america here")
@@ -158,7 +158,7 @@ def test_page_draws_a_source_again_when_it_returns(browser: Browser, few: Server
         page.unroute("**/targets/**")
         again(page)
         expect(page.locator("#verdict")).to_contain_text("well")
-        expect(page.locator("#one .commands")).to_be_visible()
+        expect(page.locator("#one .commands").first).to_be_visible()
 
 
 def test_a_daemon_with_changed_sources_is_drawn(browser: Browser, few: Server) -> None:

@@ -26,8 +26,15 @@ from blizzard_core.redact import redacted
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
 from blizzard_py.app.status_page import providers as page
-from blizzard_py.app.status_page.commands import source_commands, story_commands
+from blizzard_py.app.status_page.commands import (
+    letter_commands,
+    source_commands,
+    story_commands,
+)
 from blizzard_py.app.status_page.history import BATCHES, SourceHistory, commit_versions
+from blizzard_py.app.status_page.letters import OBJECTS as LETTER_OBJECTS
+from blizzard_py.app.status_page.letters import OpenLetters
+from blizzard_py.app.status_page.partitions import merge, shown_partitions
 from blizzard_py.app.status_page.providers import (
     BEHIND_SECS,
     FIELDS_TOLD,
@@ -115,9 +122,15 @@ def test_the_history_outlives_the_daemon_and_shows_versions(
     assert (newest["rows"], newest["versions"], newest["missing"]) == (1, [], 1)
     assert (oldest["rows"], oldest["files"], oldest["failed"]) == (2, 2, 1)
     assert (oldest["versions"], oldest["missing"]) == ([0], 0)
-    [failed] = past["failed"]
-    assert (failed["outcome"], failed["stage"]) == ("quarantined", "parse")
-    assert failed["uri"] == f"{world.raw.uri}/b.json"
+    assert past["failed"] == []
+    [letters] = past["letters"]["groups"]
+    assert (letters["stage"], letters["count"]) == ("parse", 1)
+    assert letters["files"] == [f"{world.raw.uri}/b.json"]
+    [folder] = past["partitions"]["list"]
+    assert {state: it["files"] for state, it in folder["states"].items()} == {
+        "ingested": 2,
+        "dead-lettered": 1,
+    }
     assert [each["version"] for each in past["commits"]] == [0]
 
 
@@ -142,6 +155,61 @@ def test_the_past_costs_what_is_new_and_holds_so_many_batches() -> None:
     read.clear()
     assert past.look()["batches"][0]["rows"] == 2
     assert len([path for path in read if "journal" in path]) == 1
+
+
+def test_letters_are_grouped_by_reason_within_bounds(world: LocalFilesHarness) -> None:
+    dlq = LocalStorage(str(world.folder / "dlq"))
+    source_id = world.parts().letters_id
+
+    def put(letter_id: str, *errors: str, raw: str = "password=geheim\x1b" + "x" * 999) -> None:
+        lines = [
+            {
+                "path": f"{world.raw.uri}/{number}.json",
+                "error": error,
+                "stage": "parse",
+                "timestamp": "2025-06-15T00:00:00+00:00",
+                "line": number,
+                "length": 9,
+                "raw": raw,
+            }
+            for number, error in enumerate(errors, 1)
+        ]
+        text = "\n".join(map(json.dumps, lines))
+        dlq.put_atomic(f"{source_id}/{letter_id}.records.ndjson", text.encode())
+
+    for number in range(LETTER_OBJECTS + 2):
+        put(f"01{number:04d}", *(f"line {n}: The string 'x{n}' is no date" for n in range(5)))
+    put("02", "line 9: no JSON")
+    found = OpenLetters(dlq, source_id, samples=True)
+    told = found.look()
+    assert (told["objects"], told["read"]) == (LETTER_OBJECTS + 3, LETTER_OBJECTS)
+    dates, other = told["groups"]
+    assert (dates["count"], dates["reason"]) == (5 * (LETTER_OBJECTS - 1), "is no date")
+    assert (len(dates["files"]), other["count"]) == (3, 1)
+    assert "geheim" not in dates["sample"]["text"]
+    assert len(dates["sample"]["text"]) <= 300
+    assert OpenLetters(dlq, source_id, samples=False).look()["groups"][0]["sample"] is None
+    [_, command] = letter_commands(CONFIG, "events/main", dates)
+    assert "--stage parse --reason 'is no date' --dry-run" in command.command
+    _parses(main, shlex.split(command.command)[1:])
+    read: list[str] = []
+    plain = dlq.open_input
+    dlq.open_input = lambda path: read.append(path) or plain(path)  # type: ignore[method-assign, func-returns-value]
+    dlq.put_atomic(f"{source_id}/03.records.ndjson", b"junk")
+    errors = [group["error"] for group in found.look()["groups"]]
+    assert len(read) == 1
+    assert any("is not a dead letter" in error for error in errors)
+
+
+def test_files_that_were_brought_later_count_as_ingested() -> None:
+    failed: Any = {"d/1": "dead-lettered", "d/2": "late"}
+    older: Any = {"d": {"dead-lettered": (1, "d/1"), "late": (1, "d/2"), "ingested": (3, "d/9")}}
+    newer: Any = {"d": {"ingested": (1, "d/1")}, "e": {"ingested": (1, "e/1")}}
+    found = merge([(newer, {}, {"d/1", "e/1"}, False), (older, failed, (), True)])
+    assert found["d"] == {"ingested": (1, "d/1"), "late": (1, "d/2"), "rejected": (3, "d/9")}
+    shown = shown_partitions(found, "s3://raw")["list"]
+    assert [each["name"] for each in shown] == ["d", "e"]
+    assert shown[0]["states"]["late"] == {"files": 1, "uri": "s3://raw/d/2"}
 
 
 @pytest.mark.parametrize(
@@ -483,7 +551,8 @@ def test_a_name_that_looks_like_a_secret_does_not_leave_its_word(name: str) -> N
 def test_names_that_are_no_text_do_not_end_the_history(world: LocalFilesHarness) -> None:
     world.put("a\udcff.json", "bad")
     past = SourceHistory(world.drain().parts, lambda: world.now).look()
-    assert [file["path"] for file in past["failed"]] == ["a\\udcff.json"]
+    [letters] = past["letters"]["groups"]
+    assert letters["files"] == [f"{world.raw.uri}/a\\udcff.json"]
     json.dumps(past, ensure_ascii=False).encode()
 
 

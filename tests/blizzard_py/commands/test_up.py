@@ -73,10 +73,9 @@ def daemon_pids(scenario: Scenario) -> list[int]:
 def test_rows_go_into_the_table_until_ctrl_c(scenario: Scenario) -> None:
     with running(scenario) as process:
         assert process.stdout is not None
-        for daemon in ("blizzard", "penguin"):
-            name, address = process.stdout.readline().split()
-            assert name == f"{daemon}:"
-            with urllib.request.urlopen(f"{address}status.json", timeout=30) as page:
+        address = process.stdout.readline().removeprefix("status page: ").strip()
+        for daemon, path in (("blizzard", ""), ("penguin", "penguin/")):
+            with urllib.request.urlopen(f"{address}{path}status.json", timeout=30) as page:
                 assert f'"daemon": "{daemon}"' in page.read().decode()
         until(lambda: bool(scenario.status("penguin")["tables"]["events"]["txn_version"]))
         process.send_signal(signal.SIGINT)

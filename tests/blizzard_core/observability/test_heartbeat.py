@@ -207,11 +207,11 @@ def test_a_run_with_once_deletes_the_beat_of_a_dead_daemon(down: dict[str, Any])
 def test_the_next_daemon_goes_on_from_the_hours_of_the_last() -> None:
     sink, first = MemoryStorage(), activity()
     first.do(NOW - 7_200, 3, 40)
-    with heartbeats([Beating(first, sink, PATH)], once=False):
+    with heartbeats([Beating(first, sink, PATH)], once=False, clock=lambda: NOW):
         assert after(sink, first.poll).wait(60)
     then = activity()
     then.do(NOW, 1, 2)
-    with heartbeats([Beating(then, sink, PATH)], once=False):
+    with heartbeats([Beating(then, sink, PATH)], once=False, clock=lambda: NOW):
         assert after(sink, then.poll).wait(60)
     assert then.to_json()["hours"]["rows"][-3:] == [40, 0, 2]
     assert (then.brief()["week"]["files"], then.brief()["hour"]["files"]) == (4, 1)

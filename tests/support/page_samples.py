@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from blizzard_core.errors import AccessDenied, Unavailable
+from blizzard_core.observability.activity import FinishedBatch
 from blizzard_core.observability.background_cache import BackgroundCache
 from blizzard_core.observability.heartbeat import Life
 from blizzard_core.observability.page_providers import PageProviders
@@ -382,18 +383,25 @@ def panel(
     return Panel("blizzard", found, clock, given, penguin_page)
 
 
+class CommittingTable(TableActivity):
+    """A table that a sample commits to."""
+
+    def commit(self, version: int) -> None:
+        self._version, self._committed = version, self.clock()
+        self._did(FinishedBatch(self.clock(), str(version), 1, 1_000 + version, 1 << 20, 0.5))
+
+
 def penguin_panel() -> Panel:
     """Return Penguin's page of two tables, with a commit an hour for half a day."""
     clock = Clock()
-    tables = [TableActivity(name, f"s3://lake/{name}", clock) for name in ("orders", "stock")]
+    tables = [CommittingTable(name, f"s3://lake/{name}", clock) for name in ("orders", "stock")]
     for hour in range(13):
         clock.now = BEGIN + 3600 - (12 - hour) * 3600
         for table in tables:
             files = [Entry(f"date=2027-01-15/{hour}.parquet", 1 << 20, clock.now)]
             table.cycle_began()
             table.polled(0.1, files, (2, 40))
-            with table.committing(files, 1_000 + hour, evolves=False):
-                pass
+            table.commit(hour)
             table.files_done(files)
             table.cycle_done()
             table.waiting(60)

@@ -153,7 +153,7 @@ class _Stories:
             found = explain_located(parts, place)
             found = found if self._fields is None else self._fields(parts, found)
         document = found.to_json()
-        commands = story_commands(self._config, uri, document)
+        commands = story_commands(self._config, found.uri, document)
         outputs = [
             {**asdict(each), "status_text": each.status_text} for each in found.outputs or ()
         ]

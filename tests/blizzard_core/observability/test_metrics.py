@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import math
 import re
 import threading
@@ -16,6 +18,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.metrics import MetricWrapperBase
 
 from blizzard_core.errors import AccessDenied, Conflict, NotFound, StorageError, Unavailable
+from blizzard_core.log import configure
 from blizzard_core.observability import metrics
 from blizzard_core.observability.metered_storage import Metered, status_of
 from blizzard_core.storage.protocol import Entry, ListingPage
@@ -396,3 +399,21 @@ def test_a_listing_that_breaks_is_counted_and_passed_on() -> None:
 )
 def test_how_a_request_ended_is_one_of_few_words(error: Exception, status: str) -> None:
     assert status_of(error) == status
+
+
+@pytest.mark.parametrize("use_watermark", [True, False])
+def test_status_and_log_count_files_ignored_by_name(*, use_watermark: bool) -> None:
+    out = io.StringIO()
+    configure("info", out)
+    world = PipelineHarness(use_watermark=use_watermark)
+    world.put("date=2025-06-15/a.json", "1")
+    world.put("date=2025-06-15/b.log", "2")
+    worker = world.drain()
+    world.drain(worker)
+    lines = map(json.loads, out.getvalue().splitlines())
+    [told] = [line for line in lines if line["event"] == "files_ignored"]
+    assert (told["files"], told["first"]) == (1, "date=2025-06-15/b.log")
+    assert told["level"] == "warning"
+    assert worker.activity.to_json()["ignored"]["first"] == "date=2025-06-15/b.log"
+    texts = [each["text"] for each in worker.activity.to_json()["notices"]]
+    assert "1 file ignored by name, such as date=2025-06-15/b.log" in texts

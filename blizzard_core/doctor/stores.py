@@ -131,7 +131,7 @@ class _StoreCheck:
             facts = storage.server_facts()
             if facts.now is not None:
                 yield self._finding(_clock(facts.now - self._now()))
-            yield from map(self._finding, _region(facts, is_table=self._place.use != "source"))
+            yield from map(self._finding, region_steps(facts, is_table=self._place.use != "source"))
         try:
             entries, keys = _first_page(storage)
         except NotFound as error:
@@ -251,7 +251,7 @@ def _read_source(storage: Storage, entries: Sequence[Entry]) -> Iterator[Step]:
         yield Step("read", "failed", str(error))
 
 
-def _region(facts: ServerFacts, *, is_table: bool) -> Iterator[Step]:
+def region_steps(facts: ServerFacts, *, is_table: bool) -> Iterator[Step]:
     """Compare the bucket's region with that of requests; delta-rs follows no redirect."""
     if facts.region is None or facts.asked_region is None:
         return

@@ -15,10 +15,10 @@ import pytest
 
 from blizzard_core.doctor.findings import CheckResult, exit_code_of
 from blizzard_core.doctor.store_probe import PREFIX
-from blizzard_core.doctor.stores import UsedStore, check_stores
+from blizzard_core.doctor.stores import Use, UsedStore, check_stores, region_steps
 from blizzard_core.errors import BucketMissing
 from blizzard_core.storage.opening import open_storage
-from blizzard_core.storage.protocol import is_hidden
+from blizzard_core.storage.protocol import ServerFacts, is_hidden
 from tests.support.azurite_server import AzuriteServer
 from tests.support.fault_proxy import FaultProxy, fault_proxy
 from tests.support.gcs_server import GcsServer
@@ -161,6 +161,18 @@ def test_a_bucket_in_another_region_is_named(store: Store) -> None:
         "region",
     )
     assert "the bucket is in us-east-1, and requests are signed for eu-west-1" in problem.text
+
+
+def test_another_region_stops_penguin_on_aws_only() -> None:
+    def result(use: Use, host: str) -> str:
+        facts = ServerFacts(None, "eu-west-1", "us-east-1", checks_region="amazonaws" in host)
+        (step,) = region_steps(facts, is_table=use == "table")
+        return step.result
+
+    assert result("table", "s3.us-east-1.amazonaws.com") == "failed"
+    # Blizzard's client follows the redirect.
+    assert result("source", "s3.us-east-1.amazonaws.com") == "note"
+    assert result("table", "minio.example") == "note"
 
 
 def test_a_missing_bucket_has_its_own_exit_code(store: Store) -> None:

@@ -62,24 +62,24 @@ class UsedStore:
 
     @property
     def server(self) -> tuple[str, frozenset[tuple[str, str]]]:
-        """Return what places in one bucket with the same options share."""
+        """Return what stores in one bucket with the same options share."""
         uri = normalize_uri(self.uri)
         bucket = f"{uri.partition('://')[0]}://{bucket_root(uri).partition('/')[0]}"
         return bucket if "://" in uri else uri, frozenset(self.options.items())
 
 
 def check_stores(
-    places: Iterable[UsedStore],
+    stores: Iterable[UsedStore],
     stop: StopEvent,
     *,
     writes_sources: bool = False,
     now: Callable[[], float] = time.time,
 ) -> list[CheckResult]:
-    """Return the findings about each place, in their order; several are checked at once.
+    """Return the results for each store, in their order; several are checked at once.
 
     Ends early if ``stop`` is set. Probe objects are deleted in any case.
     """
-    distinct = list({(each.use, each.uri, each.server): each for each in places}.values())
+    distinct = list({(each.use, each.uri, each.server): each for each in stores}.values())
     # The first table of a bucket stands for its server, or else the first source.
     by_need = sorted(distinct, key=lambda each: each.use == "source" and not writes_sources)
     first: dict[object, UsedStore] = {}
@@ -103,12 +103,12 @@ def check_stores(
 
 
 class _StoreCheck:
-    """The checks of one place."""
+    """The checks of one store."""
 
     def __init__(
-        self, place: UsedStore, now: Callable[[], float], *, is_first: bool, writes: bool
+        self, used: UsedStore, now: Callable[[], float], *, is_first: bool, writes: bool
     ) -> None:
-        self._place = place
+        self._used = used
         self._now = now
         self._is_first = is_first
         self._writes = writes
@@ -125,13 +125,13 @@ class _StoreCheck:
         return found
 
     def _findings(self, stop: StopEvent) -> Iterator[CheckResult]:
-        storage = _opened(self._place)
+        storage = _opened(self._used)
         facts = ServerFacts()
         if isinstance(storage, ObjectStorage) and self._is_first:
             facts = storage.server_facts()
             if facts.now is not None:
                 yield self._finding(_clock(facts.now - self._now()))
-            yield from map(self._finding, region_steps(facts, is_table=self._place.use != "source"))
+            yield from map(self._finding, region_steps(facts, is_table=self._used.use != "source"))
         try:
             entries, keys = _first_page(storage)
         except NotFound as error:
@@ -144,16 +144,16 @@ class _StoreCheck:
             entries, keys = [], 0
         else:
             yield self._finding(Step("list", "ok", f"{counted(keys, 'name')} on the first page"))
-        if self._place.use == "source":
+        if self._used.use == "source":
             yield from map(self._finding, _read_source(storage, entries))
         if self._writes and not stop.is_set():
             yield from map(self._finding, self._probe(storage, facts, stop))
 
     def _finding(self, step: Step, exit_code: int = 1) -> CheckResult:
-        text = step.text.removeprefix(normalize_uri(self._place.uri))
+        text = step.text.removeprefix(normalize_uri(self._used.uri))
         text = text.removeprefix("/") if text.startswith("/: ") else text
         return CheckResult(
-            self._place.subject, step.check, step.result, text.removeprefix(": "), exit_code
+            self._used.subject, step.check, step.result, text.removeprefix(": "), exit_code
         )
 
     def _failed(self, check: str, error: BlizzardError) -> CheckResult:
@@ -161,9 +161,9 @@ class _StoreCheck:
 
     def _missing(self, root: Path, error: NotFound) -> CheckResult:
         """Say of a local directory that does not exist whether the daemon can make it."""
-        if self._place.use == "source":
+        if self._used.use == "source":
             return self._failed("list", error)
-        parent = next(each for each in root.parents if each.exists())
+        parent = next(each for each in root.parents if os.access(each, os.F_OK))
         if os.access(parent, os.W_OK | os.X_OK) and parent.is_dir():
             return self._finding(Step("write", "ok", "the first batch makes this directory"))
         text = f"does not exist, and {parent} takes no directory of this user; make it"
@@ -187,7 +187,7 @@ class _StoreCheck:
             yield step
         if has_failed or not self._is_first or stop.is_set():
             return
-        if self._place.use == "table":
+        if self._used.use == "table":
             yield from self._conditions(probe, storage)
         if stop.is_set():
             return
@@ -198,7 +198,7 @@ class _StoreCheck:
         probe.clear_abandoned(written)
 
     def _open_below(self, folder: str) -> Storage:
-        return _opened(replace(self._place, uri=f"{self._place.uri.rstrip('/')}/{folder}"))
+        return _opened(replace(self._used, uri=f"{self._used.uri.rstrip('/')}/{folder}"))
 
     def _conditions(self, probe: StoreProbe, storage: Storage) -> Iterator[Step]:
         if storage.conditional_writes:
@@ -208,12 +208,12 @@ class _StoreCheck:
             yield Step("conditions", "note", text)
 
 
-def _opened(place: UsedStore) -> Storage:
-    uri = normalize_uri(place.uri)
+def _opened(used: UsedStore) -> Storage:
+    uri = normalize_uri(used.uri)
     if "://" in uri:
-        return open_storage(uri, place.options, _PATIENCE)
+        return open_storage(uri, used.options, _PATIENCE)
     opens = {"source": open_source, "table": open_storage, "dead letters": open_private}
-    return opens[place.use](uri, place.options)
+    return opens[used.use](uri, used.options)
 
 
 def _first_page(storage: Storage) -> tuple[Sequence[Entry], int]:

@@ -17,18 +17,18 @@ from penguin_py.settings import Table, tables_of
 
 def examine(config: Config, stop: StopEvent) -> list[CheckResult]:
     """Check each table's store and its Delta log. Ends early by ``stop``."""
-    places = {table.name: _place(table) for table in tables_of(config)}
-    found = check_stores(places.values(), stop)
+    stores = {table.name: _store_of(table) for table in tables_of(config)}
+    found = check_stores(stores.values(), stop)
     unreachable = {each.subject for each in found if each.result == "failed"}
     with build(config) as pipelines:
         for pipeline in pipelines:
-            subject = places[pipeline.name].subject
+            subject = stores[pipeline.name].subject
             if not stop.is_set() and subject not in unreachable:
                 found += _log(pipeline, subject)
     return found
 
 
-def _place(table: Table) -> UsedStore:
+def _store_of(table: Table) -> UsedStore:
     return UsedStore("table", table.uri, table.storage_options)
 
 

@@ -50,11 +50,12 @@ def use_as_both_daemons(uri: str) -> None:
 def test_an_endpoint_with_a_profile_serves_both(
     s3: S3Server, environment: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
+    bucket = s3.new_bucket()  # the server's own client must not look for the profile
     (tmp_path / "aws").write_text("[work]\naws_access_key_id=test\naws_secret_access_key=s\n")
     environment.setenv("AWS_PROFILE", "work")
     environment.setenv("AWS_REGION", "us-east-1")
     environment.setenv(name, s3.endpoint)
-    use_as_both_daemons(f"s3://{s3.new_bucket()}")
+    use_as_both_daemons(f"s3://{bucket}")
 
 
 def test_a_connection_string_serves_both(

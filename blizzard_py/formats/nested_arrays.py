@@ -37,9 +37,19 @@ def is_list(kind: pa.DataType) -> bool:
     return any(holds(kind) for holds in kinds)
 
 
-@lru_cache(4096)  # a table may have a thousand columns, and thousands of batches
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of `plain_array`."""
+    """Return the type of `plain_array`; fields inside keep their metadata."""
+    return kind if _is_plain(kind) else _made_plain(kind)
+
+
+# A table may have a thousand columns, and thousands of batches. Only the answer may be kept: types
+# whose fields have other metadata, such as ids, are equal.
+@lru_cache(4096)
+def _is_plain(kind: pa.DataType) -> bool:
+    return bool(_made_plain(kind) == kind)
+
+
+def _made_plain(kind: pa.DataType) -> pa.DataType:
     if isinstance(kind, pa.BaseExtensionType):
         return _plain_storage(kind)
     if pa.types.is_struct(kind):

@@ -31,6 +31,7 @@ from blizzard_py.formats.columnar.batches import FileColumns
 from blizzard_py.formats.columnar.calendars import Calendar, Mode, calendars_of, in_gregorian
 from blizzard_py.formats.conform import Conformer
 from blizzard_py.formats.names import format_of
+from blizzard_py.formats.nested_arrays import plain_type
 from blizzard_py.job import FieldSpec, JobFile, PartitionRule, RowSchema, UnexpectedField
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.lines.framing import Piece
@@ -964,3 +965,11 @@ def test_neighbouring_columns_share_requests(
     assert by_path(report)["a.parquet"].rows == 40_000
     assert len(sizes) <= most
     assert sum(sizes) < len(data) * share + (200 << 10)
+
+
+def test_plain_types_keep_the_metadata_of_inner_fields() -> None:
+    for number in (b"1", b"2"):  # the types are equal, so no cache may take one for the other
+        for leaf in (pa.int64(), pa.string_view()):
+            inner = pa.field("a", leaf, metadata={b"PARQUET:field_id": number})
+            found = plain_type(pa.list_(pa.struct([inner]))).value_type.field("a")
+            assert found.metadata == inner.metadata

@@ -462,13 +462,13 @@ Beyond: only its beginning is shown, with a + behind the numbers
 Test: test_commits.py::test_a_long_commit_is_summarized_by_its_beginning
 """
 SHOWN_LETTER_BYTES = 4 << 20
-"""An object of dead letters on the page, of the newest 50; of each, 1,000 letters
+"""An object of dead letters on the page
 Beyond: only its size is shown
 Test: test_source_page.py::test_letters_are_grouped_by_reason_within_bounds
 """
 OTHER_PAGE_BYTES = 32 << 20
 """An answer of Penguin on the page of `blizzard up`
-Beyond: the page says that Penguin does not answer
+Beyond: the page says so
 Test: test_page.py::test_too_large_answers_of_penguin_are_refused
 """
 

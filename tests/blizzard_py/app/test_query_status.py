@@ -45,7 +45,10 @@ def test_offline_bounds_have_the_form_of_the_rows(shop: Shop, written: str, reac
 def test_the_query_that_is_shown_can_be_executed(shop: Shop, end: str) -> None:
     fields = shop.document["pipelines"]["orders"]["schema"]["fields"]
     fields[1]["type"] = "string"
-    fields += [{"name": name, "type": "int64"} for name in ("order", "Mixed Case")]
+    fields += [
+        {"name": "order", "type": "int64"},
+        {"name": "mixed", "from": "Mixed Case", "type": "int64"},
+    ]
     del shop.source["table"]
     shop.source["query"] = (
         'SELECT id AS "order", id AS "Mixed Case", amount || \';\' AS amount, at, id'

@@ -25,7 +25,7 @@ from blizzard_core.observability.activity import (
 )
 from blizzard_core.observability.health import job_secs
 from blizzard_core.observability.notices import Notice
-from blizzard_core.observability.runs import RunResult, RunStep
+from blizzard_core.observability.runs import RunStep
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.text import counted, shortened
 from blizzard_py import metrics
@@ -33,11 +33,11 @@ from blizzard_py.job import FinishedFile
 from blizzard_py.requests.progress import RequestState, open_of
 from blizzard_py.slices.units.grid import GridLayout, grid
 from blizzard_py.slices.units.state import UnitsState
+from blizzard_py.sources.batch_counts import count_batch, count_stream, result_of
 from blizzard_py.sources.ignored_names import NONE_IGNORED, IgnoredNames
 from blizzard_py.state.batch import Batch
-from blizzard_py.state.event_times import BEHIND_SECS
 from blizzard_py.state.source_state import SourceState, Totals
-from blizzard_py.state.stream_state import QueryBatch, StreamState
+from blizzard_py.state.stream_state import StreamState
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +67,6 @@ class _Grid:
     layout: GridLayout
     at: float
     document: dict[str, Any]
-
-
-def _result_of(batch: Batch, size: int) -> RunResult:
-    """Return what a batch of ``size`` bytes has read and written."""
-    results = batch.results
-    ingested = [file for file in results.finished if file.outcome == "ingested"]
-    return RunResult(
-        read={"files": len(ingested), "rows": sum(file.rows for file in ingested), "bytes": size},
-        written={
-            "files": len(results.outputs),
-            "rows": sum(output.rows for output in results.outputs),
-            "bytes": sum(output.size for output in results.outputs),
-        },
-        bad_rows=sum(file.bad_rows for file in results.finished),
-    )
 
 
 class SourceActivity(Activity):
@@ -205,38 +190,6 @@ class SourceActivity(Activity):
         """Record the end of a query's micro-batch."""
         metrics.MICRO_BATCH_SECS.labels(self.name, kind).observe(secs)
 
-    def _count_stream(self, stream: StreamState | None) -> None:
-        """Count what a query over event time did since the previous state."""
-        if stream is None:
-            return
-        before = self._stream or StreamState(query={})
-        for metric, more in (
-            (metrics.LATE_ROWS, stream.late_rows - before.late_rows),
-            (metrics.PARTLY_LATE_ROWS, stream.partly_late_rows - before.partly_late_rows),
-            (metrics.AHEAD_ROWS, stream.ahead_rows - before.ahead_rows),
-            (metrics.UNACCOUNTED_ROWS, stream.unaccounted_rows - before.unaccounted_rows),
-        ):
-            metric.labels(self.name).inc(max(0, more))
-        if stream.batch > before.batch and stream.line is not None:
-            self._count_batch(stream.line)
-
-    def _count_batch(self, line: QueryBatch) -> None:
-        """Record the event times of a batch's rows and the work of the query's operators."""
-        if (times := line.times) is not None:
-            for secs, rows in zip((*BEHIND_SECS, math.inf), times.behind, strict=True):
-                metrics.EVENT_ROWS.labels(self.name, f"{secs:g}").inc(rows)
-            for name, ms in (("min", times.min_ms), ("max", times.max_ms), ("avg", times.avg_ms)):
-                metrics.EVENT_TIMES.labels(self.name, name).set(ms / 1000)
-        for each in line.operators:
-            metrics.OPERATOR_ROWS.labels(self.name, each.name).set(each.state_rows)
-            metrics.OPERATOR_BYTES.labels(self.name, each.name).set(each.state_bytes)
-            for change, rows in (
-                ("updated", each.updated_rows),
-                ("removed", each.removed_rows),
-                ("dropped", each.dropped_rows),
-            ):
-                metrics.OPERATOR_CHANGES.labels(self.name, each.name, change).inc(rows)
-
     def _event_lag(self) -> float:
         with self._lock:
             stream = self._stream
@@ -252,7 +205,7 @@ class SourceActivity(Activity):
         """Record that the checkpoint was saved."""
         metrics.CHECKPOINTS_SAVED.labels(self.name).inc()
         with self._lock:
-            self._count_stream(state.kind.stream)
+            count_stream(self.name, state.kind.stream, self._stream)
             self._saved = self.clock()
             self.knows(state)
             self.beat()
@@ -289,14 +242,9 @@ class SourceActivity(Activity):
 
     def batch_done(self, batch: Batch) -> None:
         """Record a batch that is in the table and whose watermarks are saved."""
-        now = self.clock()
-        rows = sum(output.rows for output in batch.results.outputs)
-        self._count(batch, rows)
+        now, result = self.clock(), result_of(batch)
+        count_batch(self.name, batch, result)
         settled = {file.path for file in batch.results.finished if file.outcome != "retry"}
-        entries = [entry for entry in batch.files if entry.path in settled]
-        ingested = sum(file.outcome == "ingested" for file in batch.results.finished)
-        size = sum(entry.size for entry in entries)
-        metrics.BYTES_READ.labels(self.name).inc(size)
         with self._lock:
             running = self._running.pop(batch.batch, None)
             secs = age(now, batch.started_ts)
@@ -305,11 +253,12 @@ class SourceActivity(Activity):
                 metrics.BATCH_SECS.labels(self.name).observe(secs)
             if not self._running:
                 self._idle(now)
-            self._wait_no_more(entries)
-            self._did(FinishedBatch(now, batch.batch, ingested, rows, size, secs))
+            self._wait_no_more([entry for entry in batch.files if entry.path in settled])
+            amounts = result.read["files"], result.written["rows"], result.read["bytes"]
+            self._did(FinishedBatch(now, batch.batch, *amounts, secs))
             self.gave_up(batch.results.finished, batch.batch)
             self.beat()
-        self.runs.completed(self._key_of(batch), now, batch.started_ts, _result_of(batch, size))
+        self.runs.completed(self._key_of(batch), now, batch.started_ts, result)
 
     def _key_of(self, batch: Batch) -> str:
         return f"{self.name}/{batch.batch}/{batch.attempt}"
@@ -363,25 +312,6 @@ class SourceActivity(Activity):
     def closed(self, letters: Collection[str]) -> None:
         """Forget the files of dead letters that were replayed or closed."""
         self._remove_failed(lambda letter: letter.batch in letters)
-
-    def _count(self, batch: Batch, rows: int) -> None:
-        name = self.name
-        for outcome, files in Counter(file.outcome for file in batch.results.finished).items():
-            metrics.FILES_PROCESSED.labels(name, outcome).inc(files)
-            if batch.request:
-                metrics.REQUEST_FILES.labels(name, outcome).inc(files)
-        failed = Counter(
-            file.stage for file in batch.results.finished if file.outcome != "ingested"
-        )
-        for stage, files in failed.items():
-            metrics.FILES_FAILED.labels(name, stage).inc(files)
-        metrics.RECORDS_PROCESSED.labels(name).inc(rows)
-        metrics.BAD_RECORDS.labels(name).inc(sum(file.bad_rows for file in batch.results.finished))
-        metrics.BYTES_DECOMPRESSED.labels(name).inc(
-            sum(file.bytes_read for file in batch.results.finished if file.outcome == "ingested")
-        )
-        metrics.FILES_WRITTEN.labels(name).inc(len(batch.results.outputs))
-        metrics.BYTES_WRITTEN.labels(name).inc(sum(output.size for output in batch.results.outputs))
 
     def _checkpoint_age(self) -> float:
         with self._lock:

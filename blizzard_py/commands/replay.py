@@ -133,7 +133,7 @@ def replay(
     if assume_named and not replace:
         raise click.UsageError("--assume-named goes with --replace")
     if settings.is_by_units:
-        if from_source or wanted != LetterFilter(letter):
+        if wanted != LetterFilter(letter):
             raise click.UsageError("letters of work units are chosen by --all or --letter alone")
         return _units(loaded, where, letter, why, how, as_json=as_json)
     options: dict[str, Any] = {"mode": "replace"} if replace else {}

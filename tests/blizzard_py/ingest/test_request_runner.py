@@ -98,23 +98,25 @@ def test_a_request_is_done_by_the_command_where_nobody_runs(shop: UnitShop) -> N
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "says"),
     [
-        ("backfill", "--from=2020-01-01", "--to=2020-02-01", "--assume-missing"),
-        ("backfill", "--from=2020-01-01", "--to=2020-02-01", "--once-more"),
-        ("replay", "--stage=late"),
-        ("replay", "--since=2020-01-01"),
-        ("replay", "--all", "--from-source"),
+        (("backfill", "--from=2020-01-01", "--to=2020-02-01", "--assume-missing"), "units"),
+        (("backfill", "--from=2020-01-01", "--to=2020-02-01", "--once-more"), "units"),
+        (("replay", "--stage=late"), "units"),
+        (("replay", "--since=2020-01-01"), "units"),
+        (("replay", "--all", "--from-source"), "source of files"),
     ],
 )
-def test_options_that_units_do_not_have_are_refused(shop: UnitShop, words: tuple[str, ...]) -> None:
+def test_options_that_units_do_not_have_are_refused(
+    shop: UnitShop, words: tuple[str, ...], says: str
+) -> None:
     shop.run()
     before = shop.checkpoint()
     name, *options = words
     where = ("--pipeline", WHERE[0], "--source", WHERE[1])
     done = CliRunner().invoke(main, [name, str(shop.path()), *where, *options])
     assert done.exit_code == 2, done.output
-    assert "units" in done.stderr
+    assert says in done.stderr
     assert shop.checkpoint() == before
     assert not list(find_requests(shop.config()))
 

@@ -106,7 +106,7 @@ def _memory(config: Config) -> CheckResult:
     """Compare the limit of the container, or the machine, with docs/guides/kubernetes.md."""
     needed = _DRIVER_GB
     if local := _LOCAL.fullmatch(config.spark.master):
-        cores = len(os.sched_getaffinity(0)) if local[1] == "*" else int(local[1] or 1)
+        cores = _cores() if local[1] == "*" else int(local[1] or 1)
         heap = _heap_gb(config.spark.conf.get("spark.driver.memory", "1g"))
         needed = heap + _JVM_GB + _DAEMON_GB + _WORKER_GB * cores
     limit = _limit_bytes() / _GB
@@ -115,6 +115,12 @@ def _memory(config: Config) -> CheckResult:
         return CheckResult(_SUBJECT, "memory", "ok", text)
     remedy = "raise the limit, or lower the cores of spark.master (docs/guides/kubernetes.md)"
     return CheckResult(_SUBJECT, "memory", "note", f"{text}; {remedy}")
+
+
+def _cores() -> int:
+    """Return how many cores this process may use. macOS cannot limit them."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return (os.cpu_count() or 1) if affinity is None else len(affinity(0))
 
 
 def _heap_gb(text: str) -> float:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -95,7 +97,17 @@ def test_a_machine_is_described(write: Write, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(machine, "_limit_bytes", lambda: 64 * 10**9)
     found = results(write(spark={"master": "local[2]"}), {})
     assert found["memory"] == ("ok", "64.0 GB, and 2.3 GB are planned for local[2]")
-    assert found["disk"][1].endswith(" GB free in /tmp")
+    assert found["disk"][1].endswith(f" GB free in {tempfile.gettempdir()}")
+
+
+def test_all_cores_are_counted_where_none_are_taken_away(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")  # as on macOS
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(machine, "_limit_bytes", lambda: 64 * 10**9)
+    found = results(write(spark={"master": "local[*]"}), {})
+    assert found["memory"] == ("ok", "64.0 GB, and 4.1 GB are planned for local[*]")
 
 
 def test_little_memory_is_a_note(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

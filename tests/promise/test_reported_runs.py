@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import ConfigError, EngineError
-from blizzard_core.observability.exports import lineage
+from blizzard_core.observability.exports import lineage, traces
 from blizzard_core.observability.exports.sinks import run_sinks
 from blizzard_core.observability.runs import Job, RunEvent, RunLog, RunResult, RunStep
 from blizzard_core.settings.load import load_config
@@ -275,3 +276,28 @@ def test_events_wait_for_a_slow_receiver_up_to_a_limit(monkeypatch: pytest.Monke
     holds.set()
     sink.close()
     assert 2 <= len(sent) <= 3
+
+
+class Unreachable(SpanExporter):
+    """An exporter that repeats a request until it is shut down, as that of OTLP does."""
+
+    def __init__(self) -> None:
+        self.given_up = False
+        self.ends = threading.Event()
+
+    def export(self, spans: Any) -> SpanExportResult:  # noqa: ARG002  # as its base
+        self.given_up = not self.ends.wait(10)
+        return SpanExportResult.FAILURE
+
+    def shutdown(self) -> None:
+        self.ends.set()
+
+
+def test_closing_does_not_wait_for_a_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traces, "CLOSE_SECS", 0.05)
+    exporter = Unreachable()
+    sink = traces.Traces("blizzard", exporter)
+    sink.take(RunEvent("complete", Job("blizzard", "a/b", "/raw", "/lake"), "x", 9.0, 3.0))
+    sink.close()
+    assert exporter.ends.is_set()
+    assert not exporter.given_up

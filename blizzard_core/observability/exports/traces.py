@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import threading
 import uuid
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 # Its path for traces, as the specification of OTLP has it.
 _PATH = "/v1/traces"
-_CLOSE_MS = 5000
+CLOSE_SECS = 5.0
 
 
 class Traces:
@@ -40,6 +41,7 @@ class Traces:
         release = version("blizzard-penguin")
         self._resource = Resource.create({"service.name": daemon, "service.version": release})
         self._scope = InstrumentationScope("blizzard-penguin", release)
+        self._exporter = exporter
         self._processor = BatchSpanProcessor(exporter)  # a thread and a bounded queue of its own
 
     def take(self, event: RunEvent) -> None:
@@ -59,9 +61,12 @@ class Traces:
             self._add(step.name, _child_of(root), root, (step.start, step.end))
 
     def close(self) -> None:
-        """Send what waits."""
-        self._processor.force_flush(_CLOSE_MS)
-        self._processor.shutdown()  # type: ignore[no-untyped-call]  # left untyped
+        """Send what waits, for `CLOSE_SECS` at most: the library tries for half a minute."""
+        sending = threading.Thread(target=self._processor.shutdown, name="traces", daemon=True)
+        sending.start()
+        sending.join(CLOSE_SECS)
+        if sending.is_alive():
+            self._exporter.shutdown()  # ends a request that is repeated, and refuses others
 
     def _add(
         self,

@@ -51,7 +51,7 @@ def delta_fates(
     """
     recent, whole = _recent(list(commit_entries(sink)), since)
     found: dict[str, Fate] = {}
-    holders: dict[str, set[str]] = {}
+    holders: dict[str, frozenset[str]] = {}
     for where, raw in read_each(sink, recent, concurrency):
         _follow(_changes(raw, where, sink.uri), version_of(where), wanted, holders, found)
     return found, whole
@@ -71,7 +71,7 @@ def _follow(
     commit: _Changes,
     version: int,
     wanted: Collection[str],
-    holders: dict[str, set[str]],
+    holders: dict[str, frozenset[str]],
     found: dict[str, Fate],
 ) -> None:
     """Bring the fates of the wanted files up to this commit.
@@ -80,20 +80,23 @@ def _follow(
     """
     # A path that is removed and added at once only gets another deletion vector.
     gone = holders.keys() & (commit.removed - commit.added)
-    leaving = {path for holder in gone for path in holders.pop(holder)}
+    leaving = frozenset[str]().union(*{holders.pop(holder) for holder in gone})
     back = {path for path in commit.added if path in wanted and path not in holders}
     # RESTORE adds files of earlier versions, which hold nothing of those that it removes.
     successors = set() if commit.operation == "RESTORE" else commit.added - back
     kind: Literal["moved", "changed", "removed"] = (
         "removed" if not successors else "moved" if commit.rewrites else "changed"
     )
-    for path in leaving - back:
+    left = leaving - back
+    for path in left:
         departure = Departure(version, commit.operation, kind)
         found[path] = replace(found[path], departure=departure)
-        for successor in successors:
-            holders.setdefault(successor, set()).add(path)
+    for successor in successors if left else ():
+        # One set for all: a commit may have a thousand files of each.
+        known = holders.get(successor)
+        holders[successor] = left if known is None else known | left
     for path in back:
-        found[path], holders[path] = Fate(version), {path}
+        found[path], holders[path] = Fate(version), frozenset({path})
 
 
 def _changes(raw: bytes, where: str, root: str) -> _Changes:

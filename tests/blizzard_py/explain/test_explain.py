@@ -7,6 +7,7 @@ import json
 import os
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -571,6 +572,24 @@ def test_the_log_tells_what_took_rows_away(commits: list[Any], departure: Depart
     assert fate.departure == departure
     last = len(commits) + 1
     assert fate.version == (last if departure is None and commits[0] == OPTIMIZED else 1)
+
+
+def test_a_large_rewrite_costs_little_memory() -> None:
+    """A thousand files go into two thousand others."""
+    log, old = log_of(0), [f"d=1/a{n}.parquet" for n in range(1000)]
+    new = [{"add": {"path": f"d=1/b{n}.parquet"}} for n in range(2000)]
+    merge = [{"commitInfo": {"operation": "MERGE"}}, *new]
+    merge += [{"remove": {"path": path, "dataChange": True}} for path in old]
+    for version, actions in enumerate([[{"add": {"path": path}} for path in old], merge], 1):
+        text = "\n".join(json.dumps(action) for action in actions)
+        log.put_atomic(commit_path(version), text.encode())
+    tracemalloc.start()
+    try:
+        found, _ = delta_fates(log, old, 0, 2)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    assert {fate.departure for fate in found.values()} == {Departure(2, "MERGE", "changed")}
 
 
 @pytest.mark.unreadable_tables

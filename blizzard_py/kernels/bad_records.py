@@ -198,7 +198,11 @@ def _raw(raw: bytes, *, cut: bool) -> dict[str, Any]:
             text = raw[:end].decode()
         except UnicodeDecodeError:
             continue
-        if end <= RAW_BYTES or len(json.dumps(text)) <= _ESCAPED * end:
+        if end <= RAW_BYTES or _json_bytes(text) <= _ESCAPED * end:
             return {"raw": text}
         break
     return {"raw_base64": base64.b64encode(raw).decode()}
+
+
+def _json_bytes(text: str) -> int:
+    return len(json.dumps(text, ensure_ascii=False).encode())

@@ -102,6 +102,15 @@ def test_raw_bytes_are_stored_as_base64(tmp_path: Path, line: bytes) -> None:
     assert letter["truncated"] is (len(line) > RAW_BYTES)
 
 
+def test_a_long_row_in_another_script_stays_text(tmp_path: Path) -> None:
+    raw = "я".encode() * RAW_BYTES
+    letters = BadRecordWriter("s3://raw", 0.0)
+    letters.add("a.avro", BadRecord(0, 0, len(raw), raw, "bad"), keep=ROW_BYTES)
+    path = letters.stage(LocalStorage(str(tmp_path)), "staged.ndjson")
+    letters.close()
+    assert json.loads((tmp_path / path).read_bytes())["raw"] == raw.decode()
+
+
 def staged(folder: Path, line: bytes) -> dict[str, object]:
     letters = BadRecordWriter("s3://raw", 0.0)
     letters.add("a.ndjson", BadRecord(0, 0, len(line), line, "why"))

@@ -175,8 +175,8 @@ _HEAD = """\
 One YAML file for both daemons, or a folder. Generated from the settings by `make docs`.
 
 - `${VAR}` and `${VAR:-default}` are replaced by environment variables; `$${` is a literal `${`.
-- Other forms, such as `$VAR` and `${VAR-default}`, are refused; `$$VAR` is a literal `$VAR`.
   Inside `{ }` and `[ ]` such a value needs quotes.
+- Other forms, such as `$VAR` and `${VAR-default}`, are refused; `$$VAR` is a literal `$VAR`.
 - Relative paths belong to the folder of the file in which they are, not to the working directory.
   `init` writes them so. Options of drivers and of Spark are passed on unchanged.
 - CONFIG may be a folder: all its `*.yaml` and `*.yml` files are one configuration. They add names

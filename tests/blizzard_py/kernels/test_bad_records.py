@@ -44,7 +44,8 @@ def test_a_letter_has_the_documented_fields(world: IngestJobHarness) -> None:
             "line": 3,
             "offset": 13,
             "length": 11,
-            "error": "JSON parse error: Column(/id) changed from number to string",
+            "error": "JSON parse error: Column(/id) changed from number to string"
+            " (declared: int64)",
             "stage": "parse",
             "timestamp": "2024-05-06T12:00:00.250000+00:00",
             "raw": '{"id":"é"}',

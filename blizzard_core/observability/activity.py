@@ -187,6 +187,7 @@ class Activity:
 
     def ended(self, exit_code: int) -> None:
         """Record that the loop ended, after `cycle_failed` if by an error."""
+        self.runs.aborted(self.clock())
         with self._lock:
             self._pulse = replace(self._pulse, phase="ended", exit_code=exit_code)
             self.expects(math.inf)

@@ -63,10 +63,11 @@ class RunResult:
 class RunEvent:
     """The start or the end of a run at ``at`` (epoch seconds); ``start`` is when it started.
 
-    ``key`` is ``pipeline/source/batch/attempt``, or a commit's own.
+    A run is aborted if its batch runs again without a failure, or if its daemon stops. ``key`` is
+    ``pipeline/source/batch/attempt``, or a commit's own.
     """
 
-    kind: Literal["start", "complete", "fail"]
+    kind: Literal["start", "complete", "fail", "abort"]
     job: Job
     key: str
     at: float
@@ -150,6 +151,14 @@ class RunLog:
             self._report(
                 RunEvent("fail", self._job, key, at, each.start, each.until(at), error=error)
             )
+
+    def aborted(self, at: float, key: str | None = None) -> None:
+        """Report that a run ended without a result, or that all open ones did."""
+        with self._lock:
+            keys = [*self._open] if key is None else [key] if key in self._open else []
+            runs = [(each, self._open.pop(each)) for each in keys]
+        for name, each in runs:
+            self._report(RunEvent("abort", self._job, name, at, each.start, each.until(at)))
 
     def _report(self, event: RunEvent) -> None:
         for sink in self._sinks:

@@ -220,6 +220,8 @@ class SourceActivity(Activity):
         size = sum(file.size for file in batch.files)
         metrics.STEP_SECS.labels(self.name, "plan").observe(age(now, batch.started_ts))
         due = now + job_secs(size)
+        # Still open if the batch runs again for new columns, without a failure.
+        self.runs.aborted(now, self._key_of(replace(batch, attempt=batch.attempt - 1)))
         self.runs.started(self._key_of(batch), now, "ingest", self._steps_before(batch, now))
         with self._lock:
             self._running[batch.batch] = RunningBatch(

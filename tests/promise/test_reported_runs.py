@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import ConfigError, EngineError
+from blizzard_core.observability.activity import Activity
 from blizzard_core.observability.exports import lineage, traces
 from blizzard_core.observability.exports.sinks import run_sinks
 from blizzard_core.observability.runs import Job, RunEvent, RunLog, RunResult, RunStep
@@ -29,7 +30,7 @@ from penguin_py.app import build as build_penguin
 from penguin_py.app import report_runs as report_commits
 from tests.support.api_server import ApiServer, ReceivedRequest, Reply, api_server
 from tests.support.direct_engine import DirectEngine
-from tests.support.scenario import Scenario
+from tests.support.scenario import Scenario, ndjson
 
 STEPS = {"scan", "wait", "plan", "ingest", "prepare", "publish", "advance"}
 
@@ -258,6 +259,51 @@ def test_steps_follow_each_other_without_gaps() -> None:
         RunStep("ingest", 2.0, 3.0),
         RunStep("publish", 3.0, 4.0),
     )
+
+
+def test_an_attempt_that_runs_again_is_aborted(tmp_path: Path, receiver: ApiServer) -> None:
+    with reported(tmp_path, receiver.url) as scenario:
+        scenario.document["pipelines"]["events"]["schema"]["evolve"] = "add"
+        scenario.write_config()
+        scenario.put("date=2024-01-01/2.ndjson.gz", ndjson({"id": 4, "more": 1}))
+        assert ingest(scenario, DirectEngine()) == 0
+    found = events(receiver)
+    assert [each["eventType"] for each in found] == ["START", "ABORT", "START", "COMPLETE"]
+    assert found[0]["run"]["runId"] == found[1]["run"]["runId"] != found[3]["run"]["runId"]
+    roots = [span for span in spans(receiver) if span.name == "batch"]
+    assert [span.status.code for span in roots] == [0, 0]
+
+
+def test_runs_that_are_open_at_the_end_are_aborted() -> None:
+    sink = Collected()
+    activity = Activity("a/b", "/raw", lambda: 7.0)
+    activity.runs = RunLog(Job("blizzard", "a/b", "/raw", "/lake"), [sink])
+    activity.runs.started("x", 2.0, "ingest")
+    activity.ended(0)
+    activity.ended(0)
+    assert [(each.kind, each.at) for each in sink.events] == [("start", 2.0), ("abort", 7.0)]
+
+
+def test_a_receiver_that_is_down_is_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    replies = iter([RuntimeError("down"), RuntimeError("down"), None, RuntimeError("down")])
+
+    class Client:
+        def emit(self, _event: Any) -> None:
+            if (error := next(replies)) is not None:
+                raise error
+
+    class Log:
+        def warning(self, event: str, **_facts: Any) -> None:
+            lines.append(event)
+
+    monkeypatch.setattr(lineage, "get_logger", Log)
+    sink = lineage.Lineage(Client(), "n")  # type: ignore[arg-type]  # all that is used of it
+    log = RunLog(Job("blizzard", "a/b", "/raw", "/lake"), [sink])
+    for number in range(4):
+        log.started(f"x{number}", 1.0, "ingest")
+    sink.close()
+    assert lines == ["lineage_failed", "lineage_failed"]
 
 
 def test_events_wait_for_a_slow_receiver_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,15 @@
 """Events of OpenLineage: which batch read what, and which commit put it into which table.
 
 A batch reads its source and writes to the table; a commit gives the table a version. Runs have
-START, COMPLETE or FAIL, with counts; the source has the columns that a batch reads, and the table
-those that it has after the commit.
+START, COMPLETE, FAIL or ABORT, with counts; the source has the columns that a batch reads, and the
+table those that it has after the commit.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
+import time
 import uuid
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -50,15 +51,25 @@ NAMESPACE = "blizzard-penguin"
 # Events that wait for a slow receiver; more are dropped.
 WAITING_AT_MOST = 1000
 CLOSE_SECS = 5.0
-_STATES = {"start": RunState.START, "complete": RunState.COMPLETE, "fail": RunState.FAIL}
+_STATES = {
+    "start": RunState.START,
+    "complete": RunState.COMPLETE,
+    "fail": RunState.FAIL,
+    "abort": RunState.ABORT,
+}
 
 
 class Lineage:
-    """The sink that sends events in a thread of its own."""
+    """The sink that sends events in a thread of its own.
+
+    Dropped events are logged once until none waits, and failures once until an event is received:
+    a receiver that is down for hours must not fill the log.
+    """
 
     def __init__(self, client: OpenLineageClient, namespace: str) -> None:
         self._client = client
         self._namespace = namespace
+        self._is_dropping = self._is_failing = False
         self._waiting: queue.Queue[runs.RunEvent | None] = queue.Queue(WAITING_AT_MOST)
         self._thread = threading.Thread(target=self._send_all, name="lineage", daemon=True)
         self._thread.start()
@@ -68,22 +79,30 @@ class Lineage:
         try:
             self._waiting.put_nowait(event)
         except queue.Full:
-            get_logger().warning("lineage_dropped", run=event.key, waiting=WAITING_AT_MOST)
+            if not self._is_dropping:
+                self._is_dropping = True
+                get_logger().warning("lineage_dropped", run=event.key, waiting=WAITING_AT_MOST)
 
     def close(self) -> None:
-        """Send what waits."""
+        """Send what waits, for `CLOSE_SECS` at most."""
+        until = time.monotonic() + CLOSE_SECS
         try:
             self._waiting.put(None, timeout=CLOSE_SECS)
         except queue.Full:
             return
-        self._thread.join(CLOSE_SECS)
+        self._thread.join(max(0.0, until - time.monotonic()))
 
     def _send_all(self) -> None:
         while (event := self._waiting.get()) is not None:
             try:
                 self._client.emit(lineage_event(event, self._namespace))
+                self._is_failing = False
             except Exception as error:  # the transport's; the next event may pass
-                get_logger().warning("lineage_failed", run=event.key, error=repr(error))
+                if not self._is_failing:
+                    self._is_failing = True
+                    get_logger().warning("lineage_failed", run=event.key, error=repr(error))
+            if self._waiting.empty():
+                self._is_dropping = False
 
 
 def lineage(target: str, environment: Mapping[str, str]) -> Lineage:

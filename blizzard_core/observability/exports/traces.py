@@ -2,7 +2,8 @@
 
 The batch's id is the trace's id, and the id of its root span is a digest of the batch's key. So
 Penguin adds its commit to the trace of each batch in it. No context is passed on, and a daemon that
-takes a batch over continues its trace. An attempt that failed is a root span of its own.
+takes a batch over continues its trace. An attempt that failed or was aborted is a root span of its
+own.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple, TypeAlias
 
-from blizzard_core.errors import Conflict, StorageError
+from blizzard_core.errors import Conflict, StorageError, Unavailable
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Storage, listed
 
@@ -112,19 +112,30 @@ class StoreProbe:
             yield Step(check, "ok", text)
 
     def clean_up(self) -> Step | None:
-        """Delete the objects of this run; the step that failed, if any.
+        """Delete the objects of this run; the first step that failed, if any.
 
-        By name: a store that lists in another order would not list them.
+        By name: a store that lists in another order would not list them. One that cannot be deleted
+        does not keep the others, unless the store does not answer twice.
         """
-        try:
-            for path in self._written:
+        problem: StorageError | None = None
+        unanswered = 0
+        for path in sorted(self._written):
+            try:
                 self._storage.delete(path)
+            except StorageError as error:
+                problem = problem or error
+                unanswered += isinstance(error, Unavailable)
+                if unanswered > 1:
+                    break
+        try:
             if isinstance(self._storage, LocalStorage):
                 self._storage.delete_tree(self._folder)  # with its locks and directories
         except StorageError as error:
-            where = f"{self._storage.uri}/{self._folder}/"
-            return Step("delete", "failed", f"{where} could not be deleted: {error}")
-        return None
+            problem = problem or error
+        if problem is None:
+            return None
+        where = f"{self._storage.uri}/{self._folder}/"
+        return Step("delete", "failed", f"{where} could not be deleted: {problem}")
 
     def clear_abandoned(self, now: float) -> int:
         """Delete what killed runs left an hour ago or earlier; returns how many objects."""

@@ -185,15 +185,16 @@ class _StoreCheck:
         for step in probe.basics():
             has_failed |= step.result == "failed"
             yield step
-        if has_failed or not self._is_first or stop.is_set():
+        if has_failed or stop.is_set():
             return
-        if self._used.use == "table":
+        if self._is_first and self._used.use == "table":
             yield from self._conditions(probe, storage)
         if stop.is_set():
             return
-        yield from probe.order()
+        if self._is_first:
+            yield from probe.order()
         written = probe.written_at()
-        if isinstance(storage, ObjectStorage) and facts.now is None:
+        if self._is_first and isinstance(storage, ObjectStorage) and facts.now is None:
             yield _clock(written - self._now())
         probe.clear_abandoned(written)
 

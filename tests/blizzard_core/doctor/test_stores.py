@@ -225,6 +225,20 @@ def test_what_cannot_be_deleted_is_named(store: Store) -> None:
     assert "could not be deleted" in last.text
 
 
+def test_an_object_that_stays_does_not_keep_the_others(store: Store) -> None:
+    deletes = iter(range(1000))
+
+    def refuse(method: str, _headers: dict[str, str]) -> tuple[int, str] | None:
+        # The first two belong to the tries of a move and a delete.
+        return (403, "AccessDenied") if method == "DELETE" and next(deletes) == 2 else None
+
+    store.proxy.refuse = refuse
+    last = store.check(store.table)[-1]
+    assert (last.check, last.result) == ("delete", "failed")
+    store.proxy.refuse = lambda _method, _headers: None
+    assert len(store.names()) == 2
+
+
 @pytest.mark.parametrize("number", [1, 9])
 def test_probe_objects_are_deleted_after_a_failure(store: Store, number: int) -> None:
     puts = iter(range(1000))
@@ -255,10 +269,11 @@ def test_two_runs_do_not_meet(store: Store) -> None:
 
 def test_a_killed_runs_objects_are_deleted_later(store: Store, s3: S3Server) -> None:
     bucket = store.bucket.removeprefix("s3://")
-    for run in ("old", "new"):
-        s3.put(bucket, f"lake/events/{PREFIX}{run}/object", b"")
-    store.proxy.dated = {f"lake/events/{PREFIX}old/object": time.time() - 4000}
-    store.check(store.table)
+    old = [f"lake/events/{PREFIX}old/object", f"dlq/{PREFIX}old/object"]
+    for path in (*old, f"lake/events/{PREFIX}new/object"):
+        s3.put(bucket, path, b"")
+    store.proxy.dated = dict.fromkeys(old, time.time() - 4000)
+    assert exit_code_of(store.check(store.table, store.letters)) == 0
     assert store.names() == [f"lake/events/{PREFIX}new/object", "raw/1.ndjson"]
 
 

@@ -15,13 +15,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_core.errors import ConfigError
+from blizzard_core.errors import ConfigError, StateError
 from blizzard_core.handover.published import first_name
 from blizzard_core.settings.document import Config
 from blizzard_core.text import utf8_name
 from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.wiring import context_of
-from blizzard_py.state.journal import Journal
+from blizzard_py.state.journal import REMEDY, Journal
 
 _TIME = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema(
@@ -46,6 +46,11 @@ SCHEMA = pa.schema(
 # Rows that are in memory at once.
 _TOGETHER = 50_000
 _MICROS = 1_000_000
+# What the columns hold. Moments that readers know end with the year 9999.
+_NUMBERS = {"rows": 2**63, "bad_rows": 2**63, "size": 2**63, "attempt": 2**31} | dict.fromkeys(
+    ("modified", "seen", "finished"), 253_402_300_800 * _MICROS
+)
+_TEXTS = ("batch", "stage", "error", "request")
 
 
 def rows_of(
@@ -61,7 +66,7 @@ def rows_of(
         journal = Journal(parts.stores.sink, parts.id, parts.concurrency)
         for document in journal.documents(journal.batches_from(first)):
             for file in document.files:
-                yield {
+                row: dict[str, Any] = {
                     "pipeline": pipeline,
                     "source": source,
                     "path": utf8_name(file.path),
@@ -78,14 +83,27 @@ def rows_of(
                     "error": file.error,
                     "request": document.request,
                 }
+                wrong = [
+                    name for name, limit in _NUMBERS.items() if not -limit <= row[name] < limit
+                ]
+                if wrong:
+                    raise StateError(
+                        f"{journal.where}/{document.batch}.json: {wrong[0]} of {row['path']} is out"
+                        f" of range; {REMEDY}"
+                    )
+                yield row | {name: utf8_name(row[name]) for name in _TEXTS}
 
 
 def write_parquet(rows: Iterable[dict[str, Any]], path: Path) -> int:
     """Write the rows to a file that is whole or not there; return their number.
 
-    Raises `ConfigError` if the file cannot be written.
+    A link stays one. Raises `ConfigError` if the file cannot be written, or is no plain file, such
+    as a pipe or `/dev/stdout`: a rename would put a file in its place.
     """
     remaining, count = iter(rows), 0
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        raise ConfigError("--to", [f"{path}: is not a plain file; name another one"])
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
             whole = Path(folder, path.name)

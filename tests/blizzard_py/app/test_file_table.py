@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,59 @@ def test_what_cannot_be_is_said(scenario: Scenario, options: list[str], says: st
     done = CliRunner().invoke(main, ["files", str(scenario.config), *options])
     assert done.exit_code == 2
     assert says in done.output
+
+
+def journal_of(scenario: Scenario) -> tuple[Path, dict[str, Any]]:
+    path = min(Path(scenario.place).glob("lake/events/_blizzard/journal/*/*.json"))
+    return path, json.loads(path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("rows", 2**63), ("size", -(2**70)), ("modified", 1e300), ("modified", -1e18)],
+)
+def test_a_number_out_of_range_is_named(
+    scenario: Scenario, tmp_path: Path, key: str, value: float
+) -> None:
+    path, document = journal_of(scenario)
+    whole = path.read_bytes()
+    document["files"][0][key] = value
+    path.write_text(json.dumps(document))
+    try:
+        for options in ([], ["--to", str(tmp_path / "x.parquet")]):
+            done = CliRunner().invoke(main, ["files", str(scenario.config), *options])
+            assert done.exit_code == 1
+            assert f"{path.name}: {key} of {PATH.format(1)} is out of range" in done.output
+    finally:
+        path.write_bytes(whole)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_undecodable_bytes_and_old_times_are_written(scenario: Scenario, tmp_path: Path) -> None:
+    path, document = journal_of(scenario)
+    whole = path.read_bytes()
+    document["files"][0] |= {"path": "a\udcff", "error": "of b\udcff", "modified": -86400.0}
+    path.write_bytes(json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    try:
+        printed(scenario, "--to", str(tmp_path / "x.parquet"))
+    finally:
+        path.write_bytes(whole)
+    found = next(row for row in rows(tmp_path / "x.parquet") if row["path"] == r"a\udcff")
+    assert (found["error"], found["modified"]) == (r"of b\udcff", -86400.0)
+
+
+def test_only_plain_files_are_replaced(scenario: Scenario, tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link.parquet"
+    os.mkfifo(pipe)
+    link.symlink_to("real.parquet")
+    for target in (str(pipe), ""):
+        done = CliRunner().invoke(main, ["files", str(scenario.config), "--to", target])
+        assert done.exit_code == 2
+        assert "is not a plain file" in done.output
+    assert pipe.is_fifo()
+    printed(scenario, "--to", str(link))
+    assert link.is_symlink()
+    assert len(rows(tmp_path / "real.parquet")) == 3
 
 
 def test_the_documented_view_reads_the_journals(scenario: Scenario, tmp_path: Path) -> None:

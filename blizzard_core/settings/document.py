@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Self, TypeAlias
 
-from pydantic import Discriminator, Field, PrivateAttr, Tag
+from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from blizzard_core.limits import DIRECTORIES, EXPANSION
-from blizzard_core.settings.base import Name, Seconds, Settings, Uri, to_micros
+from blizzard_core.settings.base import Name, Options, Seconds, Settings, Uri, to_micros
 from blizzard_core.settings.connections import ConnectionSettings
 from blizzard_core.settings.event_time import EXAMPLE as EVENT_TIME
 from blizzard_core.settings.event_time import (
@@ -58,6 +58,10 @@ class ErrorAdvanced(Settings):
     """Decompressed bytes per stored byte, beyond the first 16 MiB."""
     max_directories_per_file: int = Field(default=DIRECTORIES, ge=1)
     """Table directories that the rows of one file may go to."""
+    dlq_storage_options: Options | None = Field(
+        default=None, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
+    )
+    """Credentials of `dlq_path`; default: those of the sink."""
 
 
 class ErrorSettings(Settings):
@@ -74,6 +78,19 @@ class ErrorSettings(Settings):
     """Directory of dead letters; default: `_blizzard/dlq` in the table."""
     advanced: ErrorAdvanced = Field(default_factory=ErrorAdvanced)
     """Rarely needed."""
+
+    @model_validator(mode="after")
+    def _check_options(self) -> Self:
+        if self.advanced.dlq_storage_options is not None and self.dlq_path is None:
+            raise ValueError(
+                "dlq_storage_options needs dlq_path; letters in the table have its own"
+            )
+        return self
+
+    def dlq_options(self, sink: Options) -> Options:
+        """Return the options of the store of dead letters, beside those of the table's."""
+        own = self.advanced.dlq_storage_options
+        return sink if own is None else own
 
 
 class PipelineSettings(Settings):

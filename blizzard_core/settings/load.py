@@ -229,6 +229,7 @@ def _key_files(config: Config, variables: Mapping[str, str]) -> Iterator[str]:
 def _storage_options(config: Config) -> Iterator[Mapping[str, str]]:
     for pipeline in config.pipelines.values():
         yield pipeline.sink.storage_options
+        yield pipeline.error_handling.dlq_options({})
         for source in pipeline.sources.values():
             yield source.storage_options
     for connection in config.connections.values():

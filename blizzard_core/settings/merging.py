@@ -38,11 +38,14 @@ _PATHS: Mapping[Key, tuple[str, ...]] = {
     ("connections", _ALL): ("uri",),
     (): ("lineage",),
 }
-_WITH_STORES: tuple[Key, ...] = (
-    _SOURCES,
-    ("pipelines", _ALL, "sink"),
-    ("tables", _ALL),
-    ("connections", _ALL),
+_ERRORS: Key = ("pipelines", _ALL, "error_handling")
+_STORE_OPTIONS: tuple[Key, ...] = (
+    (*_SOURCES, "storage_options"),
+    ("pipelines", _ALL, "sink", "storage_options"),
+    ("tables", _ALL, "storage_options"),
+    ("connections", _ALL, "storage_options"),
+    (*_ERRORS, "dlq_storage_options"),
+    (*_ERRORS, "advanced", "dlq_storage_options"),
 )
 # Rarely needed keys may stand in this block or beside it.
 _ADVANCED = "advanced"
@@ -208,8 +211,8 @@ class _Merged:
             for block in _blocks(self.data, pattern):
                 for key in keys:
                     self._resolve(block, key)
-        for pattern in _WITH_STORES:
-            for block in _blocks(self.data, (*pattern, "storage_options")):
+        for pattern in _STORE_OPTIONS:
+            for block in _blocks(self.data, pattern):
                 for key in block.values:
                     if str(key).upper() in KEY_FILE_OPTIONS:
                         self._resolve(block, key)
@@ -237,7 +240,7 @@ def _spellings(block: _Block) -> set[Any]:
 
 
 def _spelled(name: Any, key: Key) -> Any:
-    if key[-1] == "storage_options":
+    if str(key[-1]).endswith("storage_options"):
         return str(name).upper()
     return _ALIASES.get(name, name)
 

@@ -36,8 +36,10 @@ def stores_of(config: Config) -> Iterator[UsedStore]:
             yield UsedStore("source", source.uri, source.storage_options)
         sink = pipeline.sink
         yield UsedStore("table", sink.table_uri, sink.storage_options)
-        if pipeline.error_handling.dlq_path:
-            yield UsedStore("dead letters", pipeline.error_handling.dlq_path, sink.storage_options)
+        errors = pipeline.error_handling
+        if errors.dlq_path:
+            options = errors.dlq_options(sink.storage_options)
+            yield UsedStore("dead letters", errors.dlq_path, options)
 
 
 def _queries(config: Config, _found: Sequence[CheckResult]) -> Iterator[CheckResult]:

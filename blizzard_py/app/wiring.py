@@ -258,13 +258,14 @@ def context_of(
     activity = (
         SourceActivity(*place, time.time) if activity_of is None else activity_of(place, time.time)
     )
-    dlq_uri = pipeline.error_handling.dlq_path or f"{sink.table_uri.rstrip('/')}/{DLQ_FOLDER}"
+    errors = pipeline.error_handling
+    dlq_uri = errors.dlq_path or f"{sink.table_uri.rstrip('/')}/{DLQ_FOLDER}"
     stores = Stores(
         NullStorage(source.uri)
         if asks is not None
         else Metered(open_source(source.uri, source.storage_options), activity.beat),
         Metered(open_storage(sink.table_uri, sink.storage_options), activity.beat),
-        Metered(open_private(dlq_uri, sink.storage_options), activity.beat),
+        Metered(open_private(dlq_uri, errors.dlq_options(sink.storage_options)), activity.beat),
     )
     inferred = (
         inferred_schema(name, pipeline, stores, source)
@@ -282,7 +283,7 @@ def context_of(
         name,
         source_name,
         source,
-        pipeline.error_handling,
+        errors,
         settings,
         stores,
         engine,

@@ -183,7 +183,7 @@ def _single(top: _Block, result: Converted) -> None:
     found = {
         "sources": {"main": _source(top.block("source"), result)},
         "sink": _sink(sink, result),
-        **_rest_of_pipeline(top, result),
+        **_rest_of_pipeline(top),
     }
     name = str(found["sink"].get("table_uri", "")).rstrip("/").rpartition("/")[2]
     name = re.sub(r"[^\w.-]", "_", name) or "events"
@@ -201,22 +201,18 @@ def _pipeline(name: str, block: _Block, result: Converted) -> dict[str, Any]:
     else:
         sources = {key: _source(one, result) for key, one in block.blocks("sources").items()}
     found = {"sources": sources, "sink": _sink(block.block("sink"), result)}
-    found |= _rest_of_pipeline(block, result)
+    found |= _rest_of_pipeline(block)
     block.check_remaining()
     return found
 
 
-def _rest_of_pipeline(block: _Block, result: Converted) -> dict[str, Any]:
+def _rest_of_pipeline(block: _Block) -> dict[str, Any]:
     found: dict[str, Any] = {"schema": _schema(block.block("schema"))}
     errors = block.block("error_handling")
     options = _options(errors.block("dlq_storage_options"))
-    if options:
-        result.note(
-            (*errors.place, "dlq_storage_options"),
-            "left out: dead letters are written with the sink's storage_options;"
-            " see that those may write to dlq_path",
-        )
     limits = _take_present(errors, "max_failures", "dlq_path")
+    if options and "dlq_path" in limits:
+        limits["advanced"] = {"dlq_storage_options": options}
     errors.check_remaining()
     return found | ({"error_handling": limits} if limits else {})
 

@@ -13,7 +13,7 @@ from blizzard_core.settings.document import ErrorSettings
 from blizzard_core.settings.event_time import Branch, EventTimeSettings, WatchedColumn
 from blizzard_core.settings.sources import CommonSource, SourceSettings
 from blizzard_core.storage.clock import elapsed
-from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.storage.protocol import Entry, Storage, StorageOptions
 from blizzard_core.watermark.name_range import NameRange
 from blizzard_py.job import Engine, FieldSpec, IngestSettings, UnexpectedField
 from blizzard_py.sources.activity import SourceActivity
@@ -122,6 +122,11 @@ class SourceContext:
         if found is None:
             raise BlizzardError(f"{self.name} is no source of files; only files can do this")
         return found
+
+    @property
+    def dlq_options(self) -> StorageOptions:
+        """The options of the store of dead letters."""
+        return self.errors.dlq_options(dict(self.ingest.sink.options))
 
     @property
     def limits(self) -> BatchLimits:

@@ -94,7 +94,7 @@ class RecordFiles:
         """
         return replace(
             settings,
-            source=Place(self.uri, settings.sink.options),
+            source=Place(self.uri, self.parts.dlq_options),
             format=format_of(settings.format).replay_settings(),
             tolerance=replace(
                 settings.tolerance, on_bad_record="quarantine_record", max_bad_fraction=1.0

@@ -159,12 +159,9 @@ class _Found:
         here: Key = ("pipelines", name)
         sink = _mapping(block.get("sink"))
         table = self.add((*here, "sink"), sink, "table_uri", self.sinks)
+        errors = _mapping(block.get("error_handling"))
         letters = self.add(
-            (*here, "error_handling"),
-            _mapping(block.get("error_handling")),
-            "dlq_path",
-            self.letters,
-            _options(sink),
+            (*here, "error_handling"), errors, "dlq_path", self.letters, _dlq_options(errors, sink)
         )
         for source, raw in _mapping(block.get("sources")).items():
             settings = _mapping(raw)
@@ -204,6 +201,12 @@ class _Found:
         )
         into.append(place)
         return place
+
+
+def _dlq_options(errors: dict[Any, Any], sink: dict[Any, Any]) -> StorageOptions:
+    key = "dlq_storage_options"
+    own = errors.get(key, _mapping(errors.get("advanced")).get(key))
+    return _options(sink) if own is None else _options({"storage_options": own})
 
 
 def _overlaps(found: _Found) -> Iterator[str]:

@@ -125,7 +125,7 @@ class _Histories:
         parts = self._parts[name]
         place = parts.ingest.sink
         sink = open_storage(place.uri, place.options)
-        dlq = open_private(parts.stores.dlq.uri, place.options)
+        dlq = open_private(parts.stores.dlq.uri, parts.dlq_options)
         stores = replace(parts.stores, sink=sink, dlq=dlq)
         return SourceHistory(replace(parts, stores=stores), time.time, samples=self._samples)
 
@@ -182,7 +182,7 @@ def _with_metered_stores(parts: SourceContext, allowance: TokenBucket) -> Source
     stores = Stores(
         Metered(open_source(source.source_uri, source.storage_options), allowance.spend),
         Metered(open_storage(sink.uri, sink.options), allowance.spend),
-        Metered(open_private(parts.stores.dlq.uri, sink.options), allowance.spend),
+        Metered(open_private(parts.stores.dlq.uri, parts.dlq_options), allowance.spend),
     )
     return replace(parts, stores=stores)
 

@@ -129,6 +129,7 @@ def test_both_daemons_files_become_one_that_is_valid(tmp_path: Path) -> None:
     assert sink.storage_options == {"AWS_SECRET_ACCESS_KEY": "t"}
     handling = config.pipelines["events"].error_handling
     assert (handling.max_failures, handling.dlq_path) == (100, "s3://lake/dlq")
+    assert handling.advanced.dlq_storage_options == {"AWS_REGION": "us-east-1"}
     logs = config.pipelines["logs"]
     # The state of a pipeline with one source was named after the pipeline.
     assert logs.sources["main"].id == "logs"
@@ -149,7 +150,7 @@ def test_omitted_keys_are_named_in_the_file_and_on_screen(tmp_path: Path) -> Non
     text = output.read_text()
     for key in (
         *("batch_size", "max_concurrent_files", "sink_parallelism", "max_concurrent_uploads"),
-        *("rollover_timeout_secs", "part_size_mb", "dlq_storage_options", "connection_pooling"),
+        *("rollover_timeout_secs", "part_size_mb", "connection_pooling"),
     ):
         assert re.search(rf"^# [\w.]*{key}: left out: ", text, re.MULTILINE), key
         assert re.search(rf"^note: [\w.]*{key}: left out: ", found.stderr, re.MULTILINE), key

@@ -141,11 +141,10 @@ class _StoreCheck:
             yield self._failed("list", error)
             if isinstance(error, BucketMissing | Unavailable):
                 return
-            entries, keys = [], 0
         else:
             yield self._finding(Step("list", "ok", f"{counted(keys, 'name')} on the first page"))
-        if self._used.use == "source":
-            yield from map(self._finding, _read_source(storage, entries))
+            if self._used.use == "source":
+                yield from map(self._finding, _read_source(storage, entries))
         if self._writes and not stop.is_set():
             yield from map(self._finding, self._probe(storage, facts, stop))
 

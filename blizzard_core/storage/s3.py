@@ -144,7 +144,7 @@ class S3Storage(ObjectStorage):
         date, meta = headers.get("date"), self._s3.s3.meta
         host = urlsplit(meta.endpoint_url).hostname or ""
         return ServerFacts(
-            now=None if date is None else parsedate_to_datetime(date).timestamp(),
+            now=_moment(date or ""),
             region=headers.get("x-amz-bucket-region"),
             asked_region=meta.region_name,
             checks_region="amazonaws.com" in host,
@@ -276,3 +276,11 @@ class S3Storage(ObjectStorage):
 
     def _name(self, key: str) -> str:
         return key.partition("/")[2]
+
+
+def _moment(date: str) -> float | None:
+    """Return the time in a header; None if it is none, as of a proxy that makes its own."""
+    try:
+        return parsedate_to_datetime(date).timestamp()
+    except (ValueError, OverflowError):
+        return None

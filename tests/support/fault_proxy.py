@@ -68,6 +68,8 @@ class FaultProxy:
     refusal_headers: dict[str, str] = field(default_factory=dict)
     # How many seconds the store's clock is ahead, as its answers say.
     clock_ahead: float = 0
+    # The date of answers, if it is none.
+    date: str = ""
     # The path of a request with its query, as it reaches the store.
     repath: Callable[[str], str] = lambda path: path
     # The body of each listing, as the client gets it.
@@ -195,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
     ) -> None:
         self.send_response_only(status)
         now = email.utils.formatdate(time.time() + self.proxy.clock_ahead, usegmt=True)
-        for name, value in {**headers, "Date": now}.items():
+        for name, value in {**headers, "Date": self.proxy.date or now}.items():
             self.send_header(name, value)
         if "Content-Length" not in headers:
             self.send_header("Content-Length", str(len(data)))

@@ -10,7 +10,13 @@ from collections.abc import Collection, Iterator
 
 from blizzard_core.settings.connections import ConnectionSettings
 from blizzard_core.settings.document import Config, PipelineSettings, QuerySettings
-from blizzard_core.settings.schema import RESCUED, FieldSettings, check_readable, odd_names
+from blizzard_core.settings.schema import (
+    RESCUED,
+    FieldSettings,
+    TypeSettings,
+    check_readable,
+    odd_names,
+)
 from blizzard_core.settings.yaml_file import Key, SettingProblem
 from blizzard_core.storage.opening import normalize_uri
 
@@ -132,6 +138,7 @@ def _of_watermark(
 def own_schema_problems(pipeline: PipelineSettings, here: Key) -> Iterator[SettingProblem]:
     """Yield the problems of sources' own fields, in the order of the file."""
     shared = {field.name.lower() for field in pipeline.schema_.fields}
+    read = {field.input_name: field.name for field in pipeline.schema_.fields}
     earlier: dict[str, tuple[str, FieldSettings]] = {}
     for name, source in pipeline.sources.items():
         own = source.schema_
@@ -156,6 +163,12 @@ def own_schema_problems(pipeline: PipelineSettings, here: Key) -> Iterator[Setti
         for number, field in enumerate(own.fields):
             for text in _of_field(pipeline, field, shared, earlier.get(field.name.lower())):
                 yield SettingProblem((*where, "fields", number, "name"), text)
+            if (column := read.get(field.input_name, field.name)).lower() != field.name.lower():
+                yield SettingProblem(
+                    (*where, "fields", number),
+                    f"{field.name!r} and {column!r} of the pipeline's schema are both filled from"
+                    f" {field.input_name!r}; leave one of them out, or give it another `from`",
+                )
             earlier.setdefault(field.name.lower(), (name, field))
     if pipeline.query is not None and pipeline.transform is None:
         yield from _of_duplicates(pipeline, pipeline.query.deduplicate, here)
@@ -196,14 +209,21 @@ def _of_field(
         )
 
 
-def _type(field: FieldSettings) -> dict[str, object]:
-    return field.model_dump(exclude={"nullable", "from_"})
+def _type(of: TypeSettings) -> dict[str, object]:
+    """Return a type without the names in the records, which may differ between sources."""
+    inner = {
+        "fields": [(field.name, _type(field), field.nullable) for field in of.fields or ()],
+        "items": of.items and (_type(of.items), of.items.nullable),
+        "values": of.values and (_type(of.values), of.values.nullable),
+    }
+    return {**of.model_dump(exclude={"nullable", "from_", "name", *inner}), **inner}
 
 
 def schema_problems(config: Config) -> Iterator[SettingProblem]:
     """Yield the problems in the order of the file."""
     for name, pipeline in config.pipelines.items():
         yield from _of_fixed_columns(pipeline, name)
+        yield from _of_headers(pipeline, name)
         if pipeline.transform is None:  # which may give columns other names
             for where, fields in _all_fields(pipeline, name):
                 yield from (SettingProblem(where, text) for text in odd_names(fields))
@@ -241,6 +261,21 @@ def _of_fixed_columns(pipeline: PipelineSettings, name: str) -> Iterator[Setting
                     ("pipelines", name, "sources", source_name, "format"),
                     f"field {field.input_name!r} of type {field.type} is no column of format:"
                     f" {form.type}; it has {known}. Make other columns of them by transform",
+                )
+
+
+def _of_headers(pipeline: PipelineSettings, name: str) -> Iterator[SettingProblem]:
+    """Yield the fields that no header names: its names are read without blanks around them."""
+    for source_name, source in pipeline.file_sources.items():
+        form = source.format
+        has_header = form.header if form.type == "csv" else form.type == "excel"
+        for field in pipeline.fields_of(source_name) if has_header else ():
+            plain = field.input_name.strip()
+            if plain != field.input_name:
+                yield SettingProblem(
+                    ("pipelines", name, "sources", source_name, "format"),
+                    f"field {field.name!r} is filled from {field.input_name!r}, but names in a"
+                    f" header are read without blanks around them; write {plain!r}",
                 )
 
 

@@ -155,6 +155,18 @@ def test_clocks_are_compared(store: Store, ahead: float, result: str, text: str)
     assert f"s {text} the store's; set it right" in problem.text
 
 
+def test_a_date_that_is_none_costs_no_check(store: Store) -> None:
+    store.proxy.date = "yesterday"
+    found = store.check(store.table)
+    assert exit_code_of(found) == 0
+    assert "clock" in checks(found, "ok")  # by the time of an object
+
+
+def test_a_source_that_is_not_listed_is_not_called_empty(store: Store) -> None:
+    store.proxy.refuse = lambda _method, _headers: (403, "AccessDenied")
+    assert "read" not in checks(store.check(store.source))
+
+
 def test_a_bucket_in_another_region_is_named(store: Store) -> None:
     problem = only(
         store.check(UsedStore("table", store.bucket, {**store.options, "AWS_REGION": "eu-west-1"})),

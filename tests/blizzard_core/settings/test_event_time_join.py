@@ -300,3 +300,30 @@ def test_the_names_of_sources_may_have_dots() -> None:
     assert join.split_field_name("a.c") == ("a", "c")
     assert join.split_field_name("a.") is None
     assert join.split_field_name("a") is None
+
+
+def with_own_fields(**fields: list[dict[str, Any]]) -> dict[str, Any]:
+    """The good document with fields of single sources."""
+    document = copy.deepcopy(GOOD)
+    for source, own in fields.items():
+        document["pipelines"]["sales"]["sources"][source]["schema"] = {"fields": own}
+    return document
+
+
+def test_an_own_field_needs_an_input_of_its_own(tmp_path: Path) -> None:
+    own = {"name": "number", "from": "id", "type": "int64"}
+    [problem] = problems(tmp_path, with_own_fields(web=[own]))
+    assert "'number' and 'id' of the pipeline's schema are both filled from 'id'" in problem
+    assert problems(tmp_path, with_own_fields(web=[own | {"from": "No"}])) == []
+
+
+def test_sources_may_fill_a_column_from_different_names(tmp_path: Path) -> None:
+    def own(inner: str, kind: str = "string") -> dict[str, Any]:
+        studio = {"name": "office", "from": inner, "type": kind}
+        listed = {"type": "struct", "fields": [studio]}
+        return {"name": "studio", "from": f"{inner}s", "type": "list", "items": listed}
+
+    found = problems(tmp_path, with_own_fields(web=[own("A B")], app=[own("C")]))
+    assert found == []
+    [problem] = problems(tmp_path, with_own_fields(web=[own("A B")], app=[own("C", "int64")]))
+    assert "differs inside" in problem

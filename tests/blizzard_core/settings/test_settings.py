@@ -339,6 +339,18 @@ def test_neighbours_with_a_common_beginning_are_no_conflict(tmp_path: Path) -> N
             },
             "fields 'b' and 'c' are both filled from 'b'",
         ),
+        *(
+            (
+                {
+                    "pipelines__events__schema__fields": [
+                        {"name": "a", "from": " a ", "type": "string"}
+                    ],
+                    "pipelines__events__sources__main__format": {"type": form},
+                },
+                "names in a header are read without blanks around them; write 'a'",
+            )
+            for form in ("csv", "excel")
+        ),
         (
             {"pipelines__events__schema__fields": [{"name": "US Gross", "type": "string"}]},
             "name holds ' '; write { name: US_Gross, from: \"US Gross\", … }",

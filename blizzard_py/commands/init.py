@@ -12,7 +12,8 @@ import click
 from blizzard_core.cli import GuidedCommand, command, log_level_option
 from blizzard_core.errors import ConfigError, StorageError
 from blizzard_core.text import counted, printable
-from blizzard_py.commands.starter.target import LAKES, Wanted, target
+from blizzard_py.commands.starter.target import LAKES, Wanted, store_options, target
+from blizzard_py.commands.starter.yaml_text import Secret
 
 
 @click.command(
@@ -32,6 +33,13 @@ from blizzard_py.commands.starter.target import LAKES, Wanted, target
     "--table-uri",
     metavar="URI",
     help="The Delta table; default: below ./lake, named after the data.",
+)
+@click.option(
+    "--storage-option",
+    "storage_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Option of the stores, such as AWS_ENDPOINT_URL=http://localhost:9000; repeatable.",
 )
 @click.option("--connection", metavar="URI", help="A database, a lake or an API, instead of files.")
 @click.option("--table", metavar="NAME", help="Table to read, with its schema.")
@@ -53,6 +61,7 @@ def init(
     path: Path,
     source_uri: str | None,
     table_uri: str | None,
+    storage_options: tuple[str, ...],
     connection: str | None,
     table: str | None,
     driver: str | None,
@@ -73,6 +82,8 @@ def init(
     if connection is not None:
         if source_uri is not None:
             raise ConfigError("init", ["give --source-uri or --connection, not both"])
+        if storage_options:
+            raise ConfigError("init", ["--storage-option: goes with files alone"])
         wanted = Wanted(connection, driver, table, column, records, since, token_env)
         return _from_connection(path, wanted, table_uri)
     for_connections = {
@@ -86,17 +97,21 @@ def init(
     odd = [name for name, given in for_connections.items() if given is not None]
     if odd:
         raise ConfigError("init", [f"{name}: goes with --connection" for name in odd])
-    return _from_files(path, source_uri or "./raw", table_uri or "./lake/events")
+    options = store_options(storage_options, os.environ)
+    return _from_files(path, source_uri or "./raw", table_uri or "./lake/events", options)
 
 
-def _from_files(path: Path, source_uri: str, table_uri: str) -> int:
+def _from_files(
+    path: Path, source_uri: str, table_uri: str, options: Mapping[str, str | Secret]
+) -> int:
     from blizzard_core.storage.opening import open_source
     from blizzard_py.commands.starter.config import configuration
     from blizzard_py.commands.starter.sample import Sample, sample
+    from blizzard_py.commands.starter.yaml_text import filled
 
     _check_places({"--source-uri": source_uri, "--table-uri": table_uri})
     try:
-        found = sample(open_source(source_uri, {}))
+        found = sample(open_source(source_uri, filled(options)))
     except StorageError as error:
         found = Sample(problem=str(error))
     if found.files and not found.fields:
@@ -109,7 +124,7 @@ def _from_files(path: Path, source_uri: str, table_uri: str) -> int:
             ],
         )
     source, table = (_as_in_file(path, uri) for uri in (source_uri, table_uri))
-    _write(path, configuration(source, table, found), {})
+    _write(path, configuration(source, table, found, options), {})
     if found.fields:
         summary = (
             f"The schema has {counted(len(found.fields), 'field')}, from"

@@ -6,10 +6,14 @@ the value that the sample suggests.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from blizzard_core.storage.opening import scheme_of
 from blizzard_core.text import counted
 from blizzard_py.commands.starter.sample import Sample
 from blizzard_py.commands.starter.target import name_from
-from blizzard_py.commands.starter.yaml_text import EDITOR_LINES, commented, flow, quoted
+from blizzard_py.commands.starter.yaml_text import EDITOR_LINES, Secret, commented, flow, quoted
 from blizzard_py.job import FieldSpec
 from blizzard_py.schema.field_specs import field_document
 
@@ -20,10 +24,15 @@ _CAPTURE = (
 )
 
 
-def configuration(source_uri: str, table_uri: str, found: Sample) -> str:
+def configuration(
+    source_uri: str,
+    table_uri: str,
+    found: Sample,
+    options: Mapping[str, str | Secret] = MappingProxyType({}),
+) -> str:
     """Return the starter configuration as YAML that passes `validate`.
 
-    The pipeline has the name of its table.
+    The pipeline has the name of its table. ``options`` are those of the stores.
     """
     name = name_from(table_uri.rstrip("/").rpartition("/")[2], "events")
     return f"""\
@@ -40,10 +49,8 @@ pipelines:
         source_uri: {quoted(source_uri)}
 {_format(found)}        poll_interval: 1m        # how often to look for new files
 {_order(found)}{_layout(found.layout)}
-        # storage_options:       # default: the standard credentials of the store
-        #   AWS_REGION: us-east-1
-    sink:
-      table_uri: {quoted(table_uri)}
+{_store(options)}    sink:
+      table_uri: {quoted(table_uri)}{_sink_store(source_uri, table_uri, options)}
       # partition_by:            # the table's partitions; default: none
       #   prefix_template: date=%Y-%m-%d
       #   column: {_time(found)}  # a timestamp column; default: from the source file's path
@@ -54,6 +61,22 @@ pipelines:
 
 # metrics: {{ address: "127.0.0.1:9090", penguin_address: "127.0.0.1:9091" }}
 """
+
+
+def _store(options: Mapping[str, str | Secret]) -> str:
+    """Return the options of the source's store, or an example of them."""
+    if options:
+        return f"        storage_options: {flow(options)}\n"
+    return (
+        "        # storage_options:       # default: the standard credentials of the store\n"
+        "        #   AWS_REGION: us-east-1\n"
+    )
+
+
+def _sink_store(source_uri: str, table_uri: str, options: Mapping[str, str | Secret]) -> str:
+    """Return the options of the table's store, if it is of the source's kind."""
+    same = scheme_of(source_uri) == scheme_of(table_uri)
+    return f"\n      storage_options: {flow(options)}" if options and same else ""
 
 
 def _format(found: Sample) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
@@ -23,6 +23,8 @@ _SCHEMES = {
     "http": "http",
     "https": "http",
 }
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 # The variables from which the servers' own clients read a password.
 _VARIABLES = {"postgresql": "PGPASSWORD", "mysql": "MYSQL_PWD"}
 
@@ -60,6 +62,34 @@ class StarterTarget:
     def what(self) -> str:
         """The table or API, for people."""
         return str(self.source.get("table") or self.source.get("request", {}).get("path") or "/")
+
+
+def store_options(given: Sequence[str], environment: Mapping[str, str]) -> dict[str, str | Secret]:
+    """Return the options of stores that ``NAME=VALUE`` name; ``${VARIABLE}`` is a `Secret`.
+
+    Raises `ConfigError` for a secret on the command line, where every user of a machine sees it.
+    """
+    found: dict[str, str | Secret] = {}
+    problems = []
+    for each in given:
+        name, equals, value = each.partition("=")
+        variable = _REFERENCE.fullmatch(value)
+        if not equals or not _NAME.fullmatch(name):
+            problems.append("takes NAME=VALUE, such as AWS_ENDPOINT_URL=http://localhost:9000")
+        elif variable is None and SECRET_NAME.search(name):
+            problems.append(
+                f"{name} must not stand on a command line; put it into an environment variable,"
+                " and give ${THE_VARIABLE} in single quotes as the value"
+            )
+        elif variable is not None and variable[1] not in environment:
+            problems.append(f"{name}: the variable {variable[1]} is not set")
+        else:
+            found[name] = (
+                value if variable is None else Secret(variable[1], environment[variable[1]])
+            )
+    if problems:
+        raise ConfigError("--storage-option", problems)
+    return found
 
 
 def target(wanted: Wanted, environment: Mapping[str, str]) -> StarterTarget:

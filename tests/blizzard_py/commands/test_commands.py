@@ -566,6 +566,41 @@ def test_init_reads_a_sample_on_s3(
     assert "left out: odd?name: [: a column cannot have this name" in path.read_text()
 
 
+def test_init_takes_options_of_a_store(
+    tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = s3.new_bucket()
+    s3.put(bucket, "raw/1.ndjson", b'{"id": 1}')
+    monkeypatch.setenv("RAW_KEY", s3.options["AWS_SECRET_ACCESS_KEY"])
+    monkeypatch.setenv("RAW_ID", s3.options["AWS_ACCESS_KEY_ID"])
+    secrets = {"AWS_SECRET_ACCESS_KEY": "${RAW_KEY}", "AWS_ACCESS_KEY_ID": "${RAW_ID}"}
+    options = {**s3.options, **secrets}
+    given = [f"--storage-option={name}={value}" for name, value in options.items()]
+    path = tmp_path / "x.yaml"
+    places = ("--source-uri", f"s3://{bucket}/raw", "--table-uri", f"s3://{bucket}/lake")
+    done = invoke("init", str(path), *places, *given)
+    assert done.exit_code == 0, done.output
+    assert "test-secret" not in path.read_text()
+    pipeline = load_config(path).pipelines["lake"]
+    assert [each.name for each in pipeline.schema_.fields] == ["id"]
+    assert pipeline.sources["main"].storage_options == s3.options == pipeline.sink.storage_options
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("AWS_SECRET_ACCESS_KEY=hush", "must not stand on a command line"),
+        ("AWS_SECRET_ACCESS_KEY=${NOT_SET}", "NOT_SET is not set"),
+        ("AWS_REGION", "takes NAME=VALUE"),
+    ],
+)
+def test_init_refuses_wrong_options_of_a_store(tmp_path: Path, option: str, says: str) -> None:
+    found = invoke("init", str(tmp_path / "x.yaml"), "--storage-option", option)
+    assert found.exit_code == 2
+    assert says in found.stderr
+    assert "hush" not in found.stderr
+
+
 def test_init_tells_what_it_cannot_use(tmp_path: Path) -> None:
     path = str(tmp_path / "c.yaml")
     wrong = invoke("init", path, "--source-uri", "ftp://x/y")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -70,10 +71,12 @@ def merge(
     found: Counts = {}
     brought: set[str] = set()
     for counts, failed, ingested, is_rejected in batches:
-        mended = [(path, state) for path, state in failed.items() if path in brought]
+        mended = Counter(
+            (folder_of(path), state) for path, state in failed.items() if path in brought
+        )
         for folder, states in counts.items():
             for state, (count, path) in states.items():
-                gone = sum(folder_of(p) == folder and s == state for p, s in mended)
+                gone = mended[folder, state]
                 if count > gone:
                     rejected = is_rejected and state == "ingested"
                     _put(found, folder, "rejected" if rejected else state, count - gone, path)

@@ -146,7 +146,7 @@ def mariadb() -> Iterator[MariadbServer]:
 
 
 @pytest.fixture(scope="session")
-def spark_engine(bench: Bench) -> Iterator[SparkEngine]:
+def spark_engine(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
     """One real Spark session for the whole run; it starts with the first job."""
     # Spark takes jars and options at its start only, and a command may have started it.
     forget_gateway()
@@ -156,9 +156,9 @@ def spark_engine(bench: Bench) -> Iterator[SparkEngine]:
     conf = quick_start_settings(conf | {"spark.driver.memory": "2g"})
     engine = SparkEngine("local[2]", conf)
     yield engine
-    part = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
-    parts = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     try:
-        bench.take_by_spark(engine.session(), part, parts)
+        bench.take_by_spark(engine.session(), shared / "read-by-spark")
     finally:
         engine.stop()

@@ -186,7 +186,8 @@ class StoreProbe:
                     text = f"two writers at the same moment both won; {_REMEDY}"
                     return Step("race", "failed", text)
             _, version = self._storage.read_versioned(path)
-        return Step("race", "ok", f"one of two writers at the same moment won, {2 * _ROUNDS} times")
+        text = f"of two writers at the same moment never both won, {2 * _ROUNDS} times"
+        return Step("race", "ok", text)
 
     def _race(self, path: str, version: str | None) -> int:
         """Return how many of two writers at the same moment were told that they won."""

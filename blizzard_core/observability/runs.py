@@ -21,6 +21,11 @@ from blizzard_core.log import get_logger
 Columns: TypeAlias = tuple[tuple[str, str], ...]
 
 
+# Steps of a batch past its commit point: what fails there is finished later, by this process or
+# the next one, so its run completes.
+_COMMITTED = frozenset({"publish", "advance"})
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """The work that runs belong to: ``name`` is ``pipeline/source``, or the table's name.
@@ -144,21 +149,20 @@ class RunLog:
         self._report(RunEvent("complete", self._job, key, at, found.start, found.until(at), result))
 
     def failed(self, error: str, at: float) -> None:
-        """Report that all open runs failed."""
-        with self._lock:
-            open_runs, self._open = self._open, {}
-        for key, each in open_runs.items():
-            self._report(
-                RunEvent("fail", self._job, key, at, each.start, each.until(at), error=error)
-            )
+        """Report that all open runs failed, but for those past their commit point."""
+        self._end(RunEvent("fail", self._job, "", at, at, error=error))
 
     def aborted(self, at: float, key: str | None = None) -> None:
-        """Report that a run ended without a result, or that all open ones did."""
+        """Report that a run ended without a result, or that those did that `failed` reports."""
+        self._end(RunEvent("abort", self._job, "", at, at), key)
+
+    def _end(self, event: RunEvent, key: str | None = None) -> None:
         with self._lock:
-            keys = [*self._open] if key is None else [key] if key in self._open else []
+            all_open = [each for each, run in self._open.items() if run.step not in _COMMITTED]
+            keys = all_open if key is None else [key] if key in self._open else []
             runs = [(each, self._open.pop(each)) for each in keys]
         for name, each in runs:
-            self._report(RunEvent("abort", self._job, name, at, each.start, each.until(at)))
+            self._report(replace(event, key=name, start=each.start, steps=each.until(event.at)))
 
     def _report(self, event: RunEvent) -> None:
         for sink in self._sinks:

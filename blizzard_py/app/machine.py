@@ -25,7 +25,7 @@ _GB = 1e9
 _LEAST_DISK = 1 << 30
 # What docs/guides/kubernetes.md plans, in GB: a JVM beside its heap, the daemon, a worker.
 _JVM_GB, _DAEMON_GB, _WORKER_GB, _DRIVER_GB = 0.5, 0.2, 0.3, 2.0
-_LOCAL = re.compile(r"local(?:\[(\d+|\*)\])?")
+_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 _HEAP = re.compile(r"(\d+)([kmgt]?)b?", re.IGNORECASE)
 _UNITS = {"k": 1e-6, "": 1e-3, "m": 1e-3, "g": 1.0, "t": 1e3}
 # The limit of a container, in both versions of cgroups.

@@ -183,7 +183,7 @@ def _single(top: _Block, result: Converted) -> None:
     found = {
         "sources": {"main": _source(top.block("source"), result)},
         "sink": _sink(sink, result),
-        **_rest_of_pipeline(top),
+        **_rest_of_pipeline(top, result),
     }
     name = str(found["sink"].get("table_uri", "")).rstrip("/").rpartition("/")[2]
     name = re.sub(r"[^\w.-]", "_", name) or "events"
@@ -201,18 +201,23 @@ def _pipeline(name: str, block: _Block, result: Converted) -> dict[str, Any]:
     else:
         sources = {key: _source(one, result) for key, one in block.blocks("sources").items()}
     found = {"sources": sources, "sink": _sink(block.block("sink"), result)}
-    found |= _rest_of_pipeline(block)
+    found |= _rest_of_pipeline(block, result)
     block.check_remaining()
     return found
 
 
-def _rest_of_pipeline(block: _Block) -> dict[str, Any]:
+def _rest_of_pipeline(block: _Block, result: Converted) -> dict[str, Any]:
     found: dict[str, Any] = {"schema": _schema(block.block("schema"))}
     errors = block.block("error_handling")
     options = _options(errors.block("dlq_storage_options"))
     limits = _take_present(errors, "max_failures", "dlq_path")
     if options and "dlq_path" in limits:
         limits["advanced"] = {"dlq_storage_options": options}
+    elif options:
+        result.note(
+            (*errors.place, "dlq_storage_options"),
+            "left out: without dlq_path dead letters are in the table, with the sink's options",
+        )
     errors.check_remaining()
     return found | ({"error_handling": limits} if limits else {})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from blizzard_core.limits import IGNORED_NAMES
 from blizzard_core.text import counted
 
 
@@ -25,8 +26,9 @@ class IgnoredNames:
     def note(self) -> str:
         """Say how many there are, and why."""
         remedy = "" if self.wanted else "; path_glob_filter reads other names"
+        more = "at least " if self.files >= IGNORED_NAMES else ""
         files = counted(self.files, "file")
-        return f"{files} ignored by name, such as {self.first}: {self.reason}{remedy}"
+        return f"{more}{files} ignored by name, such as {self.first}: {self.reason}{remedy}"
 
     def to_json(self) -> dict[str, Any] | None:
         """Return the same as a document; None if there are none."""

@@ -249,7 +249,7 @@ def test_steps_follow_each_other_without_gaps() -> None:
     sink = Collected()
     log = RunLog(Job("blizzard", "a/b", "/raw", "/lake"), [Collected(lambda: True), sink])
     log.started("x", 2.0, "ingest", [RunStep("scan", 1.0, 2.0)])
-    log.enters("x", "publish", 3.0)
+    log.enters("x", "prepare", 3.0)
     log.failed("boom", 4.0)
     log.failed("boom", 5.0)
     started, failed = sink.events
@@ -257,8 +257,19 @@ def test_steps_follow_each_other_without_gaps() -> None:
     assert failed.steps == (
         RunStep("scan", 1.0, 2.0),
         RunStep("ingest", 2.0, 3.0),
-        RunStep("publish", 3.0, 4.0),
+        RunStep("prepare", 3.0, 4.0),
     )
+
+
+def test_a_batch_past_its_commit_point_does_not_fail() -> None:
+    sink = Collected()
+    log = RunLog(Job("blizzard", "a/b", "/raw", "/lake"), [sink])
+    log.started("x", 1.0, "ingest")
+    log.enters("x", "publish", 2.0)
+    log.failed("the store is away", 3.0)
+    log.completed("x", 4.0, 1.0, RunResult())
+    log.aborted(5.0)
+    assert [event.kind for event in sink.events] == ["start", "complete"]
 
 
 def test_an_attempt_that_runs_again_is_aborted(tmp_path: Path, receiver: ApiServer) -> None:

@@ -10,7 +10,6 @@ the shapes, since most are left in all of them.
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -65,18 +64,23 @@ class Bench:
         """Return whether no table with the shape of this log was read yet."""
         return _shape(DeltaTable(root)) not in self._read
 
-    def take_by_spark(self, spark: SparkSession, part: int, parts: int) -> None:
+    def take_by_spark(self, spark: SparkSession, claims: Path) -> None:
         """Read a table of each shape by Spark, of so many shapes whichever tests ran before.
 
-        Of the shapes that are this ``part``'s, where other processes read the other ``parts``.
+        Each shape that a process reads has a file in ``claims``, which all processes share.
         """
+        claims.mkdir(exist_ok=True)
         order = {shape: zlib.crc32(shape.encode()) for shape in self.shapes}
-        chosen = sorted(
-            (each for each in order if order[each] % parts == part), key=order.__getitem__
-        )
-        places = (self.shapes[shape][1] for shape in chosen)
-        left = (root for root in places if Path(root, "_delta_log").is_dir())
-        for root in itertools.islice(left, MOST_BY_SPARK // parts):
+        for shape in sorted(order, key=order.__getitem__):
+            root = self.shapes[shape][1]
+            if not Path(root, "_delta_log").is_dir():
+                continue
+            if len([*claims.iterdir()]) >= MOST_BY_SPARK:
+                break
+            try:
+                (claims / f"{order[shape]:08x}").touch(exist_ok=False)
+            except FileExistsError:
+                continue
             table = DeltaTable(root)
             partitions = table.metadata().partition_columns
             names = [f.name for f in table.schema().fields if f.name not in partitions]

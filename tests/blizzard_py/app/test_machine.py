@@ -97,6 +97,8 @@ def test_a_machine_is_described(write: Write, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(machine, "_limit_bytes", lambda: 64 * 10**9)
     found = results(write(spark={"master": "local[2]"}), {})
     assert found["memory"] == ("ok", "64.0 GB, and 2.3 GB are planned for local[2]")
+    found = results(write(spark={"master": "local[2, 3]"}), {})
+    assert found["memory"] == ("ok", "64.0 GB, and 2.3 GB are planned for local[2, 3]")
     assert found["disk"][1].endswith(f" GB free in {tempfile.gettempdir()}")
 
 

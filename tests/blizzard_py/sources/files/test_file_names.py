@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from blizzard_core.limits import IGNORED_NAMES
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.sources.files import file_names
 from blizzard_py.sources.files.file_names import NameFilter, accepts, can_count, why_ignored
+from blizzard_py.sources.ignored_names import IgnoredNames
 
 
 def source(**given: Any) -> SourceSettings:
@@ -60,6 +62,12 @@ def test_ignored_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     accept = NameFilter(source())
     assert not any(accept(f"{number}.log") for number in range(10))
     assert accept.ignored.files == 3
+
+
+def test_a_full_count_says_at_least() -> None:
+    note = IgnoredNames(IGNORED_NAMES, "a.txt", "no NDJSON").note
+    assert note.startswith("at least 10,000 files ignored")
+    assert IgnoredNames(3, "a.txt", "no NDJSON").note.startswith("3 files ignored")
 
 
 def test_reasons_name_the_setting() -> None:

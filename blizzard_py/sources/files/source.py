@@ -288,9 +288,12 @@ class FileSource(ABC):
         if not found.ignored.files or self._has_told_ignored:
             return
         self._has_told_ignored = True
-        tell = self._log.info if found.ignored.wanted else self._log.warning
         ignored = found.ignored
-        tell("files_ignored", files=ignored.files, first=ignored.first, reason=ignored.reason)
+        told = {"files": ignored.files, "first": ignored.first, "reason": ignored.reason}
+        if ignored.wanted:
+            self._log.info("files_ignored", **told)
+        else:
+            self._log.warning("files_ignored", **told)
 
     def _folder(self, path: str) -> str:
         """Return the table's directory for the file's rows. Raises `PartitionError`."""

@@ -6,104 +6,20 @@ import contextlib
 import datetime as dt
 import threading
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from blizzard_core import redact
-from blizzard_core.settings.load import load_config
 from blizzard_py.app import inspection
 from blizzard_py.app.wiring import context_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.state.checkpoint_file import read_state
-from tests.support.api_server import ApiServer, ReceivedRequest, Reply, api_server, reply
+from tests.support.api_server import api_server
 from tests.support.direct_engine import DirectEngine
+from tests.support.record_api import TOKEN, WHERE, Records, configured, polled
 from tests.support.request_harness import submit
-
-WHERE = ("orders", "crm")
-TOKEN = "t0ken-of-the-crm"  # of the test's own server
-
-
-def configured(api: ApiServer, folder: Path, **mark: Any) -> Any:
-    document = {
-        "connections": {
-            "crm": {
-                "driver": "http",
-                "base_url": api.url,
-                "auth": {"kind": "bearer", "token": TOKEN},
-            }
-        },
-        "pipelines": {
-            "orders": {
-                "sources": {
-                    "crm": {
-                        "kind": "http",
-                        "connection": "crm",
-                        "request": {"path": "/orders"},
-                        "records": "data.items",
-                        "watermark": {
-                            "columns": ["at"],
-                            "push": {
-                                "from": {"param": "since"},
-                                "to": {"param": "until"},
-                            },
-                            **mark,
-                        },
-                    }
-                },
-                "sink": {"table_uri": str(folder / "lake")},
-                "schema": {
-                    "fields": [
-                        {"name": "id", "type": "int64"},
-                        {"name": "at", "type": "timestamp"},
-                    ]
-                },
-            }
-        },
-    }
-    path = folder / "config.yaml"
-    path.write_text(yaml.safe_dump(document))
-    return load_config(path, {})
-
-
-def moment(text: str) -> dt.datetime:
-    """A time as it is sent: in UTC where the format has no zone."""
-    found = dt.datetime.fromisoformat(text)
-    return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
-
-
-class Records:
-    """Serve records by id, those between ``since`` and ``until``."""
-
-    def __init__(self, api: ApiServer) -> None:
-        self.now = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
-        self.rows: dict[Any, dt.datetime] = {}
-        api.answer = self.answer
-        api.date = self.time
-
-    def time(self) -> float:
-        return self.now.timestamp()
-
-    def answer(self, asked: ReceivedRequest) -> Reply:
-        low, high = (asked.params.get(name) for name in ("since", "until"))
-        found = [
-            {"id": key, "at": at.isoformat()}
-            for key, at in self.rows.items()
-            if (low is None or at >= moment(low)) and (high is None or at <= moment(high))
-        ]
-        return reply({"data": {"items": found}})
-
-    def put(self, key: Any, minutes: float) -> None:
-        self.rows[key] = self.now + dt.timedelta(minutes=minutes)
-
-
-def polled(config: Any) -> None:
-    worker = source_pipeline(context_of(config, WHERE, DirectEngine()))
-    with contextlib.closing(worker):
-        worker.cycle(threading.Event())
 
 
 def ids(folder: Path) -> list[int]:

@@ -12,9 +12,9 @@ import yaml
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
 from blizzard_py.app.query_validation import validate_query_sources
-from tests.blizzard_py.app.test_api_sources import Records, configured, polled
 from tests.support.api_server import api_server
 from tests.support.lake_pipelines import config_of, poll, write
+from tests.support.record_api import Records, configured, polled
 from tests.support.table_shop import Shop
 
 FIELDS = [

@@ -314,9 +314,12 @@ class TablePipeline:
         if not shown or 0 <= now - self._mended_look < MENDED_LOOK_SECS:
             return
         self._mended_look = now
-        records = {p: r for p, r in self._quarantine.records().items() if p in shown}
-        open_ = records.keys() - self.resolved_records(self.snapshot(), records)
-        self.activity.mended(shown - open_)
+        # The whole record may be of a hundred thousand files.
+        records = self._quarantine.records_here(shown)
+        snapshot = self.snapshot()
+        # One at a time: 20 long footers at once would take hundreds of megabytes.
+        resolved = [p for p, r in records.items() if self.resolved_records(snapshot, {p: r})]
+        self.activity.mended(shown - (records.keys() - resolved))
 
     def _look_for_published(self, memory: Memory, now: float) -> Memory:
         """Record missing published outputs: once after the start, then every hour."""

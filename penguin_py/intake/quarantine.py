@@ -82,6 +82,10 @@ class Quarantine:
         """Return which of these files this process has put on record."""
         return {path for path in paths if spelled(path) in self._recorded}
 
+    def records_here(self, paths: Iterable[str]) -> dict[str, QuarantineRecord]:
+        """Return the records that this process has made of paths as spelled. Reads nothing."""
+        return {path: self._recorded[path] for path in paths if path in self._recorded}
+
     def release(self, paths: Collection[str]) -> None:
         """Remove committed files from the record; durable on return."""
         names = {spelled(path) for path in paths}

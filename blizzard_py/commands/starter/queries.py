@@ -31,6 +31,7 @@ from blizzard_py.connections.protocol import (
 )
 from blizzard_py.connections.sql.connection import SqlConnection
 from blizzard_py.reading import Access, BoundKind
+from blizzard_py.schema.column_names import unique_columns
 from blizzard_py.schema.field_specs import field_document
 
 _TEXT_TIMES = frozenset({"sqlite", "csv", "json", "excel"})
@@ -206,12 +207,16 @@ def _watermark(target: StarterTarget, found: Description, since: str | None) -> 
 
 
 def _fields(columns: Sequence[SourceColumn]) -> Iterator[str]:
+    names = unique_columns([column.name for column in columns])
     seen: set[str] = set()
     for column in columns:
-        twice = column.name.lower() in seen
+        name, field, why = names.get(column.name), column.field, ""
+        if name is None:
+            why = ", a column cannot have this name"
+        elif column.name.lower() in seen:
+            why = ", differs only in case"
+        elif name != column.name:
+            field = replace(field, name=name, source=column.name)
         seen.add(column.name.lower())
-        mark = "# " if twice else ""
-        yield (
-            f"        {mark}- {flow(field_document(column.field))}"
-            f"    # {commented(column.type)}{', differs only in case' if twice else ''}"
-        )
+        mark = "# " if why else ""
+        yield f"        {mark}- {flow(field_document(field))}    # {commented(column.type)}{why}"

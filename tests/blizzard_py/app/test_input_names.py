@@ -37,8 +37,8 @@ def test_columns_of_a_table_have_other_names(tmp_path: Path) -> None:
     assert "column 'Order No': x is no " in letters
     shop.document["pipelines"]["orders"]["schema"]["fields"][0]["type"] = "string"
     shop.config()
-    done = shop.command("replay", "--all")
-    assert done.exit_code == 0, done.output
+    done = shop.command("replay", "--all", "--no-wait")
+    assert "stays" in done.output
     shop.run()
     assert sorted(str(row["number"]) for row in shop.rows()) == ["10", "None", "x"]
 

@@ -205,7 +205,8 @@ def test_one_process_runs_all_pipelines_and_logs_json(
     done = scenario.call("blizzard", "run", str(scenario.config), "--once", "--log-level", "debug")
     assert (done.returncode, done.stdout) == (1, "")
     lines = [json.loads(line) for line in done.stderr.splitlines()]
-    assert (lines[0]["event"], lines[-1]["event"]) == ("started", "stopped")
+    events = [line["event"] for line in lines]
+    assert (events[:2], events[-1]) == (["machine_checked", "started"], "stopped")
     finished = [line for line in lines if line["event"] == "batch_done"]
     told = {(line["pipeline"], line["source"], line["rows"]) for line in finished}
     assert told == {("events", "main", 1), ("events", "second", 1), ("other", "only", 1)}

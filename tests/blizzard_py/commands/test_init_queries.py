@@ -216,11 +216,14 @@ def test_names_of_others_break_neither_yaml_nor_comments(here: Path) -> None:
     with closing(sqlite3.connect(here / "a.db")) as session:
         session.execute(
             f'CREATE TABLE t (id INTEGER PRIMARY KEY, "{odd.replace(chr(34), chr(34) * 2)}"'
-            ' "TEXT\n# x: y", "Yes" TEXT, "no" INT)'
+            ' "TEXT\n# x: y", "Yes" TEXT, "no" INT, "US Gross" INT)'
         )
         session.execute('CREATE TABLE "2024" ("on" INTEGER PRIMARY KEY, changed INT)')
     init("--connection", f"sqlite://{here}/a.db", "--table", "t")
-    assert list(field_types()) == ["id", odd, "Yes", "no"]
+    assert list(field_types()) == ["id", "Yes", "no", "US_Gross"]
+    [pipeline] = load_config(Path("c.yaml")).pipelines.values()
+    assert pipeline.fields[-1].from_ == "US Gross"
+    assert "a column cannot have this name" in Path("c.yaml").read_text()
     init("--connection", f"sqlite://{here}/a.db", "--table", '"2024"', "--force")
     assert table_source().watermark.columns == ["on"]
     assert list(load_config(Path("c.yaml")).pipelines) == ["2024"]

@@ -13,7 +13,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
     """Return the environment of a machine with a Java of its own and no archive."""
     java = tmp_path / "java/bin/java"
     java.parent.mkdir(parents=True)
-    java.touch()
+    java.touch(mode=0o755)
     (tmp_path / "image").mkdir()
     monkeypatch.setattr(class_archive.sys, "prefix", str(tmp_path / "image"))
     return {"JAVA_HOME": str(tmp_path / "java"), "XDG_CACHE_HOME": str(tmp_path / "cache")}

@@ -792,6 +792,6 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     source = pipeline.sources["orders"]
     assert ingest_settings(pipeline, source).format == AvroOptions(type="avro", nanoseconds="cut")
     monkeypatch.setitem(sys.modules, "fastavro", None)
-    for use in (lambda: format_of(AVRO), lambda: ingest_settings(pipeline, source)):
-        with pytest.raises(ConfigError, match=r"pip install 'blizzard-penguin\[avro\]'"):
-            use()
+    with pytest.raises(ConfigError, match=r"pip install 'blizzard-penguin\[avro\]'"):
+        format_of(AVRO)
+    assert ingest_settings(pipeline, source).format.type == "avro"  # state is read without it

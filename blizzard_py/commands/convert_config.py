@@ -214,10 +214,8 @@ def _rest_of_pipeline(block: _Block, result: Converted) -> dict[str, Any]:
     if options and "dlq_path" in limits:
         limits["advanced"] = {"dlq_storage_options": options}
     elif options:
-        result.note(
-            (*errors.place, "dlq_storage_options"),
-            "left out: without dlq_path dead letters are in the table, with the sink's options",
-        )
+        text = "left out: without dlq_path dead letters are in the table, with the sink's options"
+        result.note((*errors.place, "dlq_storage_options"), text)
     errors.check_remaining()
     return found | ({"error_handling": limits} if limits else {})
 

@@ -67,7 +67,7 @@ def test_secrets_of_letters_are_masked(tmp_path: Path) -> None:
     assert "hush" not in redacted("key hush-hush-hush")
 
 
-def test_a_key_file_is_found_beside_the_configuration(tmp_path: Path) -> None:
+def test_a_relative_key_file_belongs_to_the_configuration(tmp_path: Path) -> None:
     options = {"GOOGLE_SERVICE_ACCOUNT": "key.json"}
     scenario = separate(tmp_path, {"dlq_path": "gs://dlq/x", "dlq_storage_options": options})
     (tmp_path / "key.json").write_text("{}")

@@ -111,7 +111,7 @@ def test_modules_of_an_extra_come_with_its_packages(name: str) -> None:
     assert EXTRAS[name].missing() is None
 
 
-def test_every_upper_limit_has_a_reason_beside_it() -> None:
+def test_every_upper_limit_has_a_reason() -> None:
     lines = TEXT.splitlines()
     unexplained = [
         line

@@ -81,7 +81,7 @@ def test_a_sound_s3_store_passes_and_keeps_nothing(store: Store) -> None:
     assert not [line for line in store.proxy.seen if "/raw/" in line and line[:3] != "GET"]
 
 
-def test_sources_are_written_to_only_when_asked(store: Store) -> None:
+def test_doctor_writes_to_sources_only_with_the_option(store: Store) -> None:
     found = store.check(store.source, writes_sources=True)
     assert exit_code_of(found) == 0
     assert {*BASICS, "order"} <= {*checks(found, "ok")}
@@ -336,7 +336,7 @@ def test_local_folders_are_tried_and_left_as_they_were(tmp_path: Path) -> None:
     ]
 
 
-def test_missing_local_folders_are_told_apart(tmp_path: Path) -> None:
+def test_a_missing_local_folder_is_named_by_its_use(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
     places = [

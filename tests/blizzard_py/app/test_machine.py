@@ -102,7 +102,7 @@ def test_a_machine_is_described(write: Write, monkeypatch: pytest.MonkeyPatch) -
     assert found["disk"][1].endswith(f" GB free in {tempfile.gettempdir()}")
 
 
-def test_all_cores_are_counted_where_none_are_taken_away(
+def test_machines_without_affinity_count_all_cores(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(os, "sched_getaffinity")  # as on macOS

@@ -145,6 +145,14 @@ def test_both_daemons_files_become_one_that_is_valid(tmp_path: Path) -> None:
     )
 
 
+def test_options_of_letters_without_a_place_are_left_out(tmp_path: Path) -> None:
+    found, output = convert(tmp_path, BLIZZARD.replace("dlq_path: s3://lake/dlq\n", "\n"), PENGUIN)
+    assert "dlq_storage_options: left out: without dlq_path" in found.stderr
+    environment = {"KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SECRET_ACCESS_KEY_2": "t"}
+    handling = load_config(output, environment).pipelines["events"].error_handling
+    assert (handling.dlq_path, handling.advanced.dlq_storage_options) == (None, None)
+
+
 def test_omitted_keys_are_named_in_the_file_and_on_screen(tmp_path: Path) -> None:
     found, output = convert(tmp_path, BLIZZARD, PENGUIN)
     text = output.read_text()

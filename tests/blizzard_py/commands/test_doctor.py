@@ -119,7 +119,7 @@ def test_a_source_that_is_not_there_fails(tmp_path: Path) -> None:
     assert "list: no such directory; create it, or correct the path" in done.stdout
 
 
-def test_a_table_or_api_is_asked_for_its_columns(tmp_path: Path) -> None:
+def test_doctor_reads_the_columns_of_a_table_or_api(tmp_path: Path) -> None:
     config = Config(tmp_path, str(tmp_path / "lake"), {})
     config.document["connections"] = {  # type: ignore[assignment]  # another block
         "shop": {"driver": "sqlite", "uri": str(tmp_path / "shop.db")}

@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-dev demo demo-tables demo-units demo-event-time test test-archives check bench-ingest bench-formats bench-light bench-discovery bench-penguin bench-tables bench-units bench-event-time chaos chaos-groups simulate fuzz soak audit dist sbom pins image image-test docs docs-site lock clean kernel fuzz-fast chaos-event-time
+.PHONY: help setup setup-dev demo demo-tables demo-units demo-event-time test test-archives check bench-ingest bench-formats bench-light bench-discovery bench-penguin bench-tables bench-units bench-event-time chaos chaos-groups chaos-keyed simulate fuzz soak audit dist sbom pins image image-test docs docs-site lock clean kernel fuzz-fast chaos-event-time
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -96,6 +96,9 @@ chaos: ## deaths, pauses, lost answers, rivals: MINUTES around a source, 200 rou
 
 chaos-groups: ## groups that replace: 150 random histories of a table, with deaths at every request
 	$(DEV) python -m tests.chaos.replacing --histories 150 $(ARGS)
+
+chaos-keyed: ## 20,000 random histories of changes to keys, beside a dict (ARGS="--histories 100000")
+	$(DEV) python -m tests.chaos.keyed --histories 20000 $(ARGS)
 
 kernel: ## compile the fast path from blizzard_py/formats/ndjson/fast/scan.c into what is shipped
 	$(DEV) python -m tests.blizzard_py.formats.ndjson.fast.build

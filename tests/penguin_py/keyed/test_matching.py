@@ -1,0 +1,212 @@
+"""The pure core of keyed tables beside a dict, and faults in it that must be noticed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from blizzard_core.settings.keyed import parse_condition
+from blizzard_core.table.schema_fit import SchemaMismatch
+from penguin_py.keyed import matching, order, pruning
+from penguin_py.keyed.matching import Matching, Outcomes
+from penguin_py.keyed.order import Order, check_types
+from tests.chaos.keyed.memory import Memory, play
+from tests.chaos.keyed.model import KINDS, Changes
+
+Patch = pytest.MonkeyPatch
+ORDER = Order(("id",), ("seq",))
+GONE = parse_condition("op = 'd'")
+
+
+def rows(*values: tuple[Any, Any, str, str]) -> pa.Table:
+    names = ("id", "seq", "op", "v")
+    kinds = (pa.int64(), pa.int64(), pa.string(), pa.string())
+    columns = list(zip(*values, strict=True)) or [()] * 4
+    arrays = [pa.array(c, kind) for c, kind in zip(columns, kinds, strict=True)]
+    return pa.table(arrays, names=names)
+
+
+def play_many(count: int) -> None:
+    for seed in range(count):
+        play(seed)
+
+
+def test_random_histories_equal_a_model() -> None:
+    play_many(120)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_type_of_key_and_sequence_equals_a_model(kind: str) -> None:
+    for keys in ([kind], [kind, "text"], ["int32", kind]):
+        world = Memory(Changes(random.Random(kind), False, keys, [kind]))
+        for until in range(1, 5):
+            world.append(6)
+            world.merge(until - 1, until)
+            world.check()
+
+
+def older_wins(patch: Patch) -> None:
+    real = order.compare
+    patch.setattr(matching, "compare", lambda ours, theirs: real(theirs, ours))
+
+
+def ties_reversed(patch: Patch) -> None:
+    real = order.compare
+
+    def compare(ours: Any, theirs: Any) -> Any:
+        above, equal = real(ours, theirs)
+        return above, pc.and_(equal, False)
+
+    patch.setattr(matching, "compare", compare)
+
+
+def arrival_reversed(patch: Patch) -> None:
+    real = order.newest_rows
+    patch.setattr(
+        matching, "newest_rows", lambda r, by: real(r.take(list(range(r.num_rows))[::-1]), by)
+    )
+
+
+def losers_added(patch: Patch) -> None:
+    patch.setattr(Matching, "winners", lambda self: self.rows.filter(pc.invert(self._deletes)))
+
+
+def deletes_added(patch: Patch) -> None:
+    patch.setattr(Matching, "winners", lambda self: self.rows.filter(pc.invert(self._lost)))
+
+
+def no_look_up(patch: Patch) -> None:
+    patch.setattr(Matching, "unstored", lambda _self: None)
+
+
+def look_up_pruned_too_far(patch: Patch) -> None:
+    patch.setattr(pruning, "may_exceed", lambda _high, _lowest: False)
+
+
+def stored_keys_buried(patch: Patch) -> None:
+    def bury(self: Matching, deletes: pa.Table) -> None:
+        at = pc.index_in(order.key_array(deletes, self._order.keys), value_set=self.keys)
+        self._lost[at.drop_null().to_numpy()] = True
+
+    patch.setattr(Matching, "bury", bury)
+
+
+def cut_bounds_unwidened(patch: Patch) -> None:
+    patch.setattr(pruning, "_CUT_MICROS", 0)
+    patch.setattr(pruning, "_ABOVE", b"")
+
+
+def first_column_of_a_key_only(patch: Patch) -> None:
+    real = order.key_array
+    for module in (matching, order):
+        patch.setattr(module, "key_array", lambda r, keys: real(r, keys[:1]))
+
+
+def first_column_of_a_sequence_only(patch: Patch) -> None:
+    real = order.compare
+    patch.setattr(matching, "compare", lambda ours, theirs: real(ours[:1], theirs[:1]))
+
+
+MUTANTS: tuple[Callable[[Patch], None], ...] = (
+    older_wins,
+    ties_reversed,
+    arrival_reversed,
+    losers_added,
+    deletes_added,
+    no_look_up,
+    look_up_pruned_too_far,
+    stored_keys_buried,
+    cut_bounds_unwidened,
+    first_column_of_a_key_only,
+    first_column_of_a_sequence_only,
+)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_fault_in_the_core_is_noticed(
+    mutant: Callable[[Patch], None], monkeypatch: Patch
+) -> None:
+    mutant(monkeypatch)
+    with pytest.raises(AssertionError):
+        play_many(400)
+
+
+def test_parts_of_a_key_are_told_apart() -> None:
+    table = pa.table({"a": ["x", "x1", "1:x"], "b": ["11", "1", "y"], "seq": [1, 1, 1]})
+    found = order.key_array(table, ("a", "b"))
+    assert len(set(found.to_pylist())) == 3
+
+
+def test_outcomes_count_each_change_once() -> None:
+    stored = rows((1, 5, "u", "a"), (2, 5, "u", "b"), (3, 5, "u", "c"), (4, 5, "u", "d"))
+    changes = rows(
+        (1, 6, "u", "newer"),
+        (2, 4, "u", "older"),
+        (3, 6, "d", ""),
+        (4, 5, "u", "tied"),
+        (5, 1, "u", "new"),
+        (6, 1, "u", "buried"),
+        (7, 2, "d", "never there"),
+        (8, 1, "u", "beaten"),
+        (8, 1, "u", "later"),
+        (None, 1, "u", ""),
+        (9, None, "u", ""),
+    )
+    found = Matching(changes, ORDER, GONE)
+    leaving = found.meet(stored.select(["id"]), lambda: stored.select(["seq"]))
+    assert leaving is not None
+    assert leaving.mask.to_pylist() == [True, False, True, True]
+    found.count_ties(stored.take(leaving.equal))
+    found.bury(rows((6, 2, "d", ""), (5, 0, "d", ""), (1, 9, "d", "")))
+    assert [row["v"] for row in found.winners().to_pylist()] == ["newer", "tied", "new", "later"]
+    assert found.outcomes() == Outcomes(new=2, changed=2, deleted=1, older=2, tied=2, without_key=2)
+
+
+def test_equal_rows_are_no_ties() -> None:
+    found = Matching(rows((1, 1, "u", "a"), (1, 1, "u", "a")), ORDER, None)
+    stored = rows((1, 1, "u", "a"))
+    leaving = found.meet(stored, lambda: stored)
+    assert leaving is not None
+    found.count_ties(rows((1, 1, "u", "a")).take(leaving.equal))
+    assert found.outcomes().tied == 0
+
+
+def test_a_stored_null_sequence_gives_way() -> None:
+    found = Matching(rows((1, 1, "u", "a")), ORDER, None)
+    stored = rows((1, None, "u", "foreign"), (None, 1, "u", "no key"))
+    leaving = found.meet(stored, lambda: stored)
+    assert leaving is not None
+    assert leaving.mask.to_pylist() == [True, False]
+
+
+def test_a_widened_key_is_compared_after_a_cast() -> None:
+    stored = pa.table({"id": pa.array([1, 2], pa.int32()), "seq": pa.array([1, 1], pa.int32())})
+    found = Matching(rows((2, 2, "u", "a"), (2**40, 1, "u", "b")), ORDER, None)
+    leaving = found.meet(stored, lambda: stored)
+    assert leaving is not None
+    assert leaving.mask.to_pylist() == [False, True]
+
+
+def test_keys_of_unrelated_types_are_refused_by_name() -> None:
+    found = Matching(rows((2, 2, "u", "a")), ORDER, None)
+    stored = pa.table({"id": ["a"], "seq": [1]})
+    with pytest.raises(SchemaMismatch, match="'id'"):
+        found.meet(stored, lambda: stored)
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (pa.schema([("seq", pa.int64())]), "no column 'id'"),
+        (pa.schema([("id", pa.float64()), ("seq", pa.int64())]), "'id' as double"),
+        (pa.schema([("id", pa.int64()), ("seq", pa.list_(pa.int64()))]), "'seq' as list"),
+    ],
+)
+def test_unsuitable_columns_are_refused_by_name(schema: pa.Schema, message: str) -> None:
+    with pytest.raises(SchemaMismatch, match=message):
+        check_types(schema, ORDER)

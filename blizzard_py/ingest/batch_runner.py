@@ -306,7 +306,9 @@ class BatchRunner:
         """Log fields without a column, each once; the caller saves which were logged."""
         fields = () if self._settings is None else self._settings.schema.fields
         members = {each.source_name: each.ingest.schema.fields for each in self._parts.members}
-        state, reports = with_reported_fields(state, result.unexpected, fields, members)
+        schema = self._parts.ingest.schema  # formats that read by types name captured fields, too
+        found = result.unexpected if schema.unexpected_fields == "ignore" else ()
+        state, reports = with_reported_fields(state, found, fields, members)
         for fresh, first in reports:
             self._log.warning("fields_not_taken", fields=list(fresh), file=first)
         return state

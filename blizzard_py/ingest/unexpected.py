@@ -65,6 +65,6 @@ def new_field_names(
 
 def _paths(fields: Sequence[FieldSpec], outer: str) -> Iterator[str]:
     for spec in fields:
-        yield f"{outer}{spec.name}"
+        yield f"{outer}{spec.input_name}"
         if spec.type == "struct":
-            yield from _paths(spec.children, f"{outer}{spec.name}.")
+            yield from _paths(spec.children, f"{outer}{spec.input_name}.")

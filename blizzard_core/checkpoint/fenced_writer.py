@@ -66,6 +66,12 @@ class FencedFile:
         self._id = uuid.uuid4().hex
         self._epoch: int | None = None
         self._version: str | None = None
+        self._is_successor = False
+
+    @property
+    def is_successor(self) -> bool:
+        """Return whether the first `take` followed a process that did not `release` the file."""
+        return self._is_successor
 
     @property
     def epoch(self) -> int:
@@ -100,6 +106,7 @@ class FencedFile:
                 raise self._fenced(found)
             if self._epoch is None and found is not None:
                 self._admit(found)
+                self._is_successor = not found.released
             state = None if document is None else parse(document, self._where)
             epoch = max(least, 0 if found is None else found.epoch) + 1
             self._version = version  # not earlier: a writer refused above must not write here again

@@ -11,6 +11,7 @@ can refer to the batches of a commit, and both daemons agree on a trace without 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias
@@ -24,6 +25,8 @@ Columns: TypeAlias = tuple[tuple[str, str], ...]
 # Steps of a batch past its commit point: what fails there is finished later, by this process or
 # the next one, so its run completes.
 _COMMITTED = frozenset({"publish", "advance"})
+# A source has two runs at a time.
+_RECENT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +71,9 @@ class RunResult:
 class RunEvent:
     """The start or the end of a run at ``at`` (epoch seconds); ``start`` is when it started.
 
-    A run is aborted if its batch runs again without a failure, or if its daemon stops. ``key`` is
-    ``pipeline/source/batch/attempt``, or a commit's own.
+    A run is aborted if its batch runs again without a failure, or if its daemon stops. The next
+    daemon reports it for one that was killed. ``key`` is ``pipeline/source/batch/attempt``, or a
+    commit's own.
     """
 
     kind: Literal["start", "complete", "fail", "abort"]
@@ -120,6 +124,7 @@ class RunLog:
         self._sinks = tuple(sinks)
         self._columns = columns
         self._open: dict[str, _Open] = {}
+        self._recent: deque[str] = deque(maxlen=_RECENT)
         self._lock = threading.Lock()
 
     def started(self, key: str, at: float, step: str, before: Sequence[RunStep] = ()) -> None:
@@ -129,6 +134,7 @@ class RunLog:
         start = min([at, *(each.start for each in before)])
         with self._lock:
             self._open[key] = _Open(start, list(before), step, at)
+            self._recent.append(key)
         self._report(RunEvent("start", self._job, key, at, start))
 
     def enters(self, key: str, step: str, at: float) -> None:
@@ -155,6 +161,13 @@ class RunLog:
     def aborted(self, at: float, key: str | None = None) -> None:
         """Report that a run ended without a result, or that those did that `failed` reports."""
         self._end(RunEvent("abort", self._job, "", at, at), key)
+
+    def cut_off(self, at: float, key: str, start: float) -> None:
+        """Report that a run ended with the process that began it; once, and no run of our own."""
+        if not self._sinks or key in self._recent:
+            return
+        self._recent.append(key)
+        self._report(RunEvent("abort", self._job, key, at, start))
 
     def _end(self, event: RunEvent, key: str | None = None) -> None:
         with self._lock:

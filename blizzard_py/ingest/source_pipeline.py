@@ -323,6 +323,8 @@ class SourcePipeline(SourceView):
             if state is not before:
                 self._save(state)
         for batch in state.work.in_flight:
+            if batch.phase == "running" and self._file.is_successor:
+                self.activity.batch_cut_off(batch)
             try:
                 state = self._batches.recover(state, batch)
             except REFUSALS as error:

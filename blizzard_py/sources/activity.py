@@ -230,6 +230,10 @@ class SourceActivity(Activity):
             self._busy(now)
             self.beat()
 
+    def batch_cut_off(self, batch: Batch) -> None:
+        """Record that the process of a batch's attempt died before its commit point."""
+        self.runs.cut_off(self.clock(), self._key_of(batch), batch.started_ts)
+
     def batch_enters(self, batch: Batch, step: Step) -> None:
         """Record that a batch enters its next step."""
         with self._lock:

@@ -285,6 +285,39 @@ def test_an_attempt_that_runs_again_is_aborted(tmp_path: Path, receiver: ApiServ
     assert [span.status.code for span in roots] == [0, 0]
 
 
+class Killed(BaseException):
+    """The death of a process."""
+
+
+class DyingEngine(DirectEngine):
+    """An engine whose process dies in its first job."""
+
+    def ingest(self, job: IngestJob) -> IngestResult:
+        raise Killed(repr(job))
+
+
+@pytest.mark.parametrize("is_released", [False, True])
+def test_an_attempt_whose_daemon_was_killed_is_aborted(
+    tmp_path: Path, receiver: ApiServer, *, is_released: bool
+) -> None:
+    with reported(tmp_path, receiver.url) as scenario:
+        [worker] = build(load_config(scenario.config), DyingEngine())
+        with pytest.raises(Killed):
+            worker.cycle(threading.Event())
+        if is_released:  # and so it has reported the end of its runs
+            worker.release()
+        assert ingest(scenario, FailingEngine()) == 0
+    kinds = [each["eventType"] for each in events(receiver)]
+    again = ["START", "FAIL", "START", "COMPLETE"]
+    assert kinds == again if is_released else ["ABORT", *again]
+    attempts = [
+        {tag["key"]: tag["value"] for tag in each["run"]["facets"]["tags"]["tags"]}["attempt"]
+        for each in events(receiver)
+    ]
+    assert attempts[-4:] == ["2", "2", "3", "3"]
+    assert attempts[:-4] in ([], ["1"])
+
+
 def test_runs_that_are_open_at_the_end_are_aborted() -> None:
     sink = Collected()
     activity = Activity("a/b", "/raw", lambda: 7.0)

@@ -81,6 +81,13 @@ class LeadActivity(SourceActivity):
                 other.batch_began(part)
             other.expects(job_secs(size))  # the job is that of all
 
+    def batch_cut_off(self, batch: Batch) -> None:
+        if (own := part_of(batch, self._first, is_first=True)) is not None:
+            super().batch_cut_off(own)
+        for other, part in self._parts(batch):
+            if part is not None:
+                other.batch_cut_off(part)
+
     def batch_enters(self, batch: Batch, step: Step) -> None:
         super().batch_enters(batch, step)  # goes by the batch's id alone
         for other, _ in self._parts(batch):

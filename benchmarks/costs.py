@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from blizzard_core.settings.load import load_config
-from blizzard_py.app.wiring import build
+from blizzard_py.app.workers import build
 from penguin_py.app import build as tables_of
 from tests.support.direct_engine import DirectEngine
 from tests.support.fault_proxy import FaultProxy, fault_proxy

@@ -44,7 +44,7 @@ import yaml
 
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.opening import open_storage
-from blizzard_py.app.wiring import build
+from blizzard_py.app.workers import build
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from penguin_py.app import build as tables_of
 from penguin_py.pipeline import TablePipeline

@@ -19,7 +19,8 @@ from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.job import FinishedFile
-from blizzard_py.sources.activity import NONE_SKIPPED, SourceActivity
+from blizzard_py.sources.activity import SourceActivity
+from blizzard_py.sources.ignored_names import NONE_SKIPPED
 from blizzard_py.state.batch import Batch, BatchResults, PlannedOutput
 from blizzard_py.state.source_state import SourceState
 

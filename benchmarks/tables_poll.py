@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from blizzard_core.settings.load import load_config
-from blizzard_py.app.wiring import build
+from blizzard_py.app.workers import build
 from blizzard_py.job import Engine
 from tests.support.postgresql_server import PASSWORD, PostgresqlServer
 

@@ -30,7 +30,14 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from blizzard_core import log as logs
-from blizzard_core.errors import BlizzardError, Cancelled, FencedError, StorageError, Unfinished
+from blizzard_core.errors import (
+    RENEWED,
+    BlizzardError,
+    Cancelled,
+    FencedError,
+    StorageError,
+    Unfinished,
+)
 from blizzard_core.log import get_logger
 from blizzard_core.observability.activity import Activity
 from blizzard_core.signals import INTERRUPTED
@@ -38,14 +45,6 @@ from blizzard_core.signals import INTERRUPTED
 FIRST_BACKOFF_SECS = 1.0
 MAX_BACKOFF_SECS = 300.0
 ONCE_TRIES = 5
-# The exit code where a secret was renewed: nothing is wrong, and it is to be started again.
-RENEWED = 4
-# The exit code of a check where all went well but a committer has rejected rows.
-REFUSED = 5
-# With --once: everything was done except work units that wait for another try.
-FAILING = 7
-# Recent records have other fields than the configuration.
-DIFFERS = 6
 # How often secret files are checked; old secrets usually stay valid longer than that.
 RENEWAL_SECS = 10.0
 # How often a waiting worker checks whether it is called.

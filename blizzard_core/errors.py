@@ -42,6 +42,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+# -- exit codes that are no error's, beside 0, 1 and `INTERRUPTED` --
+
+# A secret was renewed: nothing is wrong, and the process is to be started again.
+RENEWED = 4
+# A check where all went well but a committer has rejected rows.
+REFUSED = 5
+# Recent records have other fields than the configuration.
+DIFFERS = 6
+# With --once: everything was done except work units that wait for another try.
+FAILING = 7
+# `status`: published rows are not committed, or Penguin is down.
+NOT_COMMITTING = 8
+# `status`: Blizzard is down, or only fails.
+NOT_INGESTING = 9
+
 
 class BlizzardError(Exception):
     """Base class: its errors are reported in one line, without a trace.

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus
 
-from blizzard_core.text import shell_word
+from blizzard_core.text import one_line, shell_word, shortened
 
 MASK = "***"
 
@@ -230,3 +230,13 @@ def redacted(text: str) -> str:
         if any(sign in lowered for sign in signs):
             text = pattern.sub(replacement, text)
     return text
+
+
+def error_text(error: BaseException) -> str:
+    """Return an error's message without credentials, on one line, shortened."""
+    return clean_text(str(error) or type(error).__name__)
+
+
+def clean_text(text: str) -> str:
+    """Clean a message as `error_text` does."""
+    return shortened(one_line(redacted(text[:20_000])))

@@ -266,7 +266,7 @@ def schema(config: Path, diff: bool, as_json: bool) -> int:
     also shows columns that only the table has or that it refuses. Exit codes: 1 something cannot be
     read, 6 there is a difference.
     """
-    from blizzard_core.daemon import DIFFERS
+    from blizzard_core.errors import DIFFERS
     from blizzard_py.app import inspection
     from blizzard_py.app.configuration import load_config
     from blizzard_py.app.new_fields import schema_diff

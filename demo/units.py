@@ -26,7 +26,8 @@ from blizzard_core import log
 from blizzard_core.daemon import Loop, run_worker
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.engine import spark_engine
-from blizzard_py.app.wiring import context_of, source_pipeline
+from blizzard_py.app.wiring import context_of
+from blizzard_py.app.workers import source_pipeline
 from blizzard_py.demo.stage import DemoFailedError, staged, step
 from blizzard_py.engines.lazy import LazyEngine
 from demo.surveys import OPENED, Surveys, served

@@ -243,7 +243,7 @@ def discard(
 
 def _code_of(document: dict[str, Any]) -> int:
     """Return the exit code; missing published outputs mean missing rows."""
-    from blizzard_core.daemon import REFUSED
+    from blizzard_core.errors import REFUSED
 
     return REFUSED if any(found["missing"] for found in document["tables"].values()) else 0
 

@@ -17,9 +17,9 @@ from blizzard_core.observability.activity import (
     FinishedBatch,
     PollSummary,
     age,
-    error_text,
 )
 from blizzard_core.observability.runs import RunResult
+from blizzard_core.redact import error_text
 from blizzard_core.storage.protocol import Entry
 from penguin_py import metrics
 from penguin_py.model import CHORES, CommitConflict, CommitPlan, Rejection, TableState

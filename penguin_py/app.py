@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from blizzard_core.daemon import REFUSED, Loop, run
-from blizzard_core.errors import BlizzardError, Conflict, Unavailable
+from blizzard_core.daemon import Loop, run
+from blizzard_core.errors import REFUSED, BlizzardError, Conflict, Unavailable
 from blizzard_core.handover.published import runs_in
 from blizzard_core.handover.quarantine import spelled
 from blizzard_core.log import get_logger

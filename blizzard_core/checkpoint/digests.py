@@ -14,13 +14,14 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
+from blizzard_core.checkpoint.lazy_numpy import np
 from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Entry, Storage, listed
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 WIDTH = 16
 SUFFIX = ".digests"
@@ -30,9 +31,9 @@ TAIL = 4096
 _MAGIC = b"blzdone1"
 _HEADER = struct.Struct("<8sQ16s")  # magic, count, checksum
 
-Digests: TypeAlias = npt.NDArray[np.bytes_]
+Digests: TypeAlias = "npt.NDArray[np.bytes_]"
 
-_TYPE = np.dtype(f"S{WIDTH}")  # compares like bytes; all are of full length, so padding is moot
+_TYPE = f"S{WIDTH}"  # compares like bytes; all are of full length, so padding is moot
 
 
 def digested(names: Iterable[bytes]) -> Digests:

@@ -36,9 +36,9 @@ from blizzard_core.observability.history import (
 )
 from blizzard_core.observability.notices import LAG_WARN_SECS, Notice, notices, worst
 from blizzard_core.observability.runs import NO_RUNS, RunLog
-from blizzard_core.redact import redacted
+from blizzard_core.redact import clean_text, error_text
 from blizzard_core.storage.protocol import Entry
-from blizzard_core.text import one_line, shortened
+from blizzard_core.text import shortened
 from blizzard_core.watermark.progress import Progress
 
 # How many items of each kind are kept.
@@ -372,13 +372,3 @@ def _pulse_to_json(pulse: Pulse) -> dict[str, Any]:
 def age(now: float, moment: float) -> float:
     """Return the seconds since ``moment``, never below 0 if clocks disagree."""
     return max(0.0, now - moment)
-
-
-def error_text(error: BaseException) -> str:
-    """Return an error's message without credentials, on one line, shortened."""
-    return clean_text(str(error) or type(error).__name__)
-
-
-def clean_text(text: str) -> str:
-    """Clean a message as `error_text` does."""
-    return shortened(one_line(redacted(text[:20_000])))

@@ -16,7 +16,7 @@ from typing import Any
 
 from blizzard_core.errors import BlizzardError
 from blizzard_core.log import get_logger
-from blizzard_core.observability.activity import error_text
+from blizzard_core.redact import error_text
 
 # A document is read again after this time, while somebody asks for it.
 FRESH_SECS = 60.0

@@ -15,7 +15,7 @@ from typing import Any
 from blizzard_core.errors import NotFound
 from blizzard_core.json_text import json_value
 from blizzard_core.limits import SHOWN_STATE_BYTES
-from blizzard_core.observability.activity import clean_text
+from blizzard_core.redact import clean_text
 from blizzard_core.storage.protocol import Entry, Storage
 
 # How many blocked groups are shown with the reason; the others are counted.

@@ -7,16 +7,13 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Literal
 
+from blizzard_core.errors import NOT_COMMITTING, NOT_INGESTING
 from blizzard_core.observability.health import FAILURES_TO_UNREADY
 from blizzard_core.observability.heartbeat import SILENT_SECS, Life, most_alive
 from blizzard_core.observability.notices import Notice
 from blizzard_core.observability.uncommitted import Committed, Uncommitted
 from blizzard_core.text import counted, plain_span
 
-# The exit codes of `status`, beside those of `blizzard_core.daemon`: published rows are not
-# committed, or Penguin is down; Blizzard is down or only fails.
-NOT_COMMITTING = 8
-NOT_INGESTING = 9
 # Rows that wait longer are a problem, unless the committer polls more rarely.
 BEHIND_SECS = 900.0
 # So many polls may pass until rows are committed: one may have begun before they came.

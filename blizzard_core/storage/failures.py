@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 import os
 import re
@@ -178,7 +177,7 @@ def _client_failed(uri: str, code: str, error: Exception) -> StorageError:
         )
     if name == "HTTPClientError" and "No such file" in str(error):  # only TLS reads a file here
         return Unavailable(f"{uri}: a file with certificates is not there; correct AWS_CA_BUNDLE")
-    if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
+    if isinstance(error, TimeoutError):
         return Unavailable(f"{uri}: timed out")
     return Unavailable(f"{uri}: {code or name}: {_text(error)}")
 

@@ -10,8 +10,8 @@ from functools import partial
 from rich.console import Console
 
 from blizzard_core.checkpoint.writer_identity import TakeoverPolicy, allow_takeover
-from blizzard_core.daemon import FAILING, REFUSED, Loop, run
-from blizzard_core.errors import ConfigError, StateError, StorageError
+from blizzard_core.daemon import Loop, run
+from blizzard_core.errors import FAILING, REFUSED, ConfigError, StateError, StorageError
 from blizzard_core.log import get_logger
 from blizzard_core.observability.exports.sinks import run_sinks
 from blizzard_core.observability.heartbeat import Beating, heartbeats, source_heartbeat
@@ -29,7 +29,7 @@ from blizzard_py.app.machine import check_at_start
 from blizzard_py.app.new_fields import with_untaken
 from blizzard_py.app.refused_watch import RefusedWatch
 from blizzard_py.app.status_page.providers import page_providers
-from blizzard_py.app.wiring import build
+from blizzard_py.app.workers import build
 from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.schema.field_specs import field_document

@@ -6,9 +6,8 @@ from contextlib import closing
 
 from blizzard_core.settings.document import Config
 from blizzard_py.app.engine import NoEngine
-from blizzard_py.app.wiring import context_of, kind_of
+from blizzard_py.app.wiring import context_of, kind_of, view_of
 from blizzard_py.explain import Explanation, Located, explain_unmatched, locate
-from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.context import SourceContext
 
 
@@ -43,7 +42,5 @@ def explain(config: Config, uri: str) -> Explanation:
 
 def explain_located(parts: SourceContext, place: Located) -> Explanation:
     """Return the fate of a file of the source. Raises `StateError`, `StorageError`."""
-    kind = kind_of(parts)
-    source = SourcePipeline(parts, kind.opener(parts)).source
-    with closing(source):
-        return kind.explain(parts, source, place)
+    with closing(view_of(parts)) as found:
+        return kind_of(parts).explain(parts, found.source, place)

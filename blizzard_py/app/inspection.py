@@ -13,8 +13,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from blizzard_core.daemon import REFUSED
-from blizzard_core.errors import BlizzardError, BucketMissing, StorageError
+from blizzard_core.errors import REFUSED, BlizzardError, BucketMissing, StorageError
 from blizzard_core.handover.quarantine import QuarantineRecord, quarantined
 from blizzard_core.observability.heartbeat import read_life, source_heartbeat
 from blizzard_core.observability.stopped import commit_problem, exit_code_of, ingest_problem
@@ -26,9 +25,9 @@ from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.event_time import stream_to_json, watch_to_json
 from blizzard_py.app.request_listing import find_open_requests
 from blizzard_py.app.source_kinds import PlanOptions
-from blizzard_py.app.wiring import context_of, inferred_schema, kind_of, source_pipeline, views
+from blizzard_py.app.wiring import context_of, inferred_schema, kind_of, view_of, views
 from blizzard_py.dead_letters.counting import counted
-from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.schema.field_specs import field_spec
 from blizzard_py.selection.refused import refusals, refused_outputs
 from blizzard_py.slices.instants import stamp
@@ -76,7 +75,7 @@ def _schema_of(config: Config, name: str) -> dict[str, Any]:
             return describe_schema("inferred" if infers else "added", found.combine(stored), stored)
         if not infers:
             continue
-        worker = source_pipeline(parts)
+        worker = view_of(parts)
         files = worker.discover(worker.load()).files
         if files:
             sampled = found.infer(files)
@@ -138,13 +137,13 @@ def exit_code(document: Mapping[str, Any]) -> int:
 
 
 def _collect(
-    config: Config, describe: Callable[[SourcePipeline], dict[str, Any]], concurrency: int = 1
+    config: Config, describe: Callable[[SourceView], dict[str, Any]], concurrency: int = 1
 ) -> tuple[dict[str, Any], list[str]]:
     """Describe each source, ``concurrency`` at a time."""
     pipelines: dict[str, Any] = {}
     errors: list[str] = []
 
-    def described(source: SourcePipeline) -> dict[str, Any] | BlizzardError:
+    def described(source: SourceView) -> dict[str, Any] | BlizzardError:
         try:
             return describe(source)
         except BlizzardError as error:
@@ -164,7 +163,7 @@ def _collect(
     return {"pipelines": pipelines}, errors
 
 
-def _plan_source(options: PlanOptions, source: SourcePipeline) -> dict[str, Any]:
+def _plan_source(options: PlanOptions, source: SourceView) -> dict[str, Any]:
     check_cold_start(source.parts)  # a poll from nothing would be refused, so it finds no files
     state = source.outlook(source.load())
     document = kind_of(source.parts).plan(source, state, options)
@@ -173,7 +172,7 @@ def _plan_source(options: PlanOptions, source: SourcePipeline) -> dict[str, Any]
     return {**document, **_event_time_of(options.config, source, state)}
 
 
-def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
+def _status_of(config: Config, source: SourceView) -> dict[str, Any]:
     state = source.load()
     refused = quarantined(source.sink)
     error = last_error(source.parts.stores.sink, source.parts.home_id)
@@ -217,7 +216,7 @@ def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
 
 def _daemons_of(
     config: Config,
-    source: SourcePipeline,
+    source: SourceView,
     state: SourceState,
     refused: Mapping[str, QuarantineRecord],
     error: Mapping[str, Any] | None,
@@ -248,14 +247,14 @@ def _commit_interval(config: Config, pipeline: str) -> float:
     return max(found, default=0.0)
 
 
-def _shown(source: SourcePipeline, state: SourceState) -> dict[str, Any]:
+def _shown(source: SourceView, state: SourceState) -> dict[str, Any]:
     """Return what the source itself shows; of a table also the rows that no window reads."""
     shown = source.source.status_fields(state)
     skipped = skipped_rows(source.parts.stores.sink, source.id) if source.parts.query_spec else ()
     return {**shown, "notes": [*shown.get("notes", ()), *skipped]} if skipped else shown
 
 
-def _event_time_of(config: Config, source: SourcePipeline, state: SourceState) -> dict[str, Any]:
+def _event_time_of(config: Config, source: SourceView, state: SourceState) -> dict[str, Any]:
     """Return where the query of a pipeline over event time is; its block is the pipeline's.
 
     Of a watermark that is only watched each source has a block of its own.
@@ -269,7 +268,7 @@ def _event_time_of(config: Config, source: SourcePipeline, state: SourceState) -
     return {"event_time": stream_to_json(config.pipelines[parts.pipeline], stream)}
 
 
-def _stream_of(source: SourcePipeline, state: SourceState) -> StreamState | None:
+def _stream_of(source: SourceView, state: SourceState) -> StreamState | None:
     """Return the state of a query; with several sources it is in their shared checkpoint."""
     parts = source.parts
     if parts.home_id == parts.id:
@@ -278,7 +277,7 @@ def _stream_of(source: SourcePipeline, state: SourceState) -> StreamState | None
     return None if shared is None else shared.kind.stream
 
 
-def _spelling_notes(source: SourcePipeline, state: SourceState) -> list[str]:
+def _spelling_notes(source: SourceView, state: SourceState) -> list[str]:
     """Return a note for each change of the query that only Spark can judge."""
     current_query = source.parts.query_fingerprint
     stream = None if current_query is None else _stream_of(source, state)
@@ -300,7 +299,7 @@ _LAG_UNKNOWN = {
 }
 
 
-def _lag_of(source: SourcePipeline, state: SourceState) -> dict[str, Any]:
+def _lag_of(source: SourceView, state: SourceState) -> dict[str, Any]:
     """Return how long the oldest waiting file has waited.
 
     A source out of reach is no error here.
@@ -322,5 +321,5 @@ def _lag_of(source: SourcePipeline, state: SourceState) -> dict[str, Any]:
     }
 
 
-def _letters_of(source: SourcePipeline) -> dict[str, Any]:
+def _letters_of(source: SourceView) -> dict[str, Any]:
     return asdict(counted(source.parts.stores.dlq, source.dead_letters()))

@@ -9,12 +9,12 @@ from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
 from blizzard_py.app.configuration import source_of
 from blizzard_py.app.engine import NoEngine
-from blizzard_py.app.wiring import context_of, owner_context, source_pipeline
+from blizzard_py.app.wiring import context_of, owner_context, view_of
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rename import Rename
-from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.sources.context import SourceContext
 
 
@@ -137,15 +137,15 @@ def watermark_columns(config: Config, where: tuple[str, str]) -> tuple[str, ...]
     return tuple(source.marks.columns)
 
 
-def pipeline_of(config: Config, where: tuple[str, str]) -> SourcePipeline:
+def pipeline_of(config: Config, where: tuple[str, str]) -> SourceView:
     """Return one source, to inspect or edit its state. Raises `ConfigError`."""
-    return source_pipeline(live_context(config, where))
+    return view_of(live_context(config, where))
 
 
-def owner_of(config: Config, where: tuple[str, str]) -> SourcePipeline:
+def owner_of(config: Config, where: tuple[str, str]) -> SourceView:
     """Return the owner of a source's checkpoint: itself, or the one of several sources.
 
     Raises `ConfigError`.
     """
     source_of(config, where)
-    return source_pipeline(owner_context(config, where, NoEngine()))
+    return view_of(owner_context(config, where, NoEngine()))

@@ -23,7 +23,7 @@ from blizzard_py.app.submit import (
     submit_and_follow,
     way_to_begin,
 )
-from blizzard_py.app.wiring import context_of, source_pipeline
+from blizzard_py.app.wiring import context_of, view_of
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestResult
@@ -125,7 +125,7 @@ def _previewed(parts: SourceContext, order: RequestOrder) -> Iterator[ReportLine
         raise EditRefused(f"{parts.name}: has no checkpoint; {way_to_begin(order)}")
     would = "would replace" if order.options.get("mode") == "replace" else "would ingest"
     request = request_of_order(parts, order, state, parts.clock())
-    with closing(source_pipeline(parts)) as found:
+    with closing(view_of(parts)) as found:
         for line in preview(parts, found.source, state, request):
             yield replace(line, state=would) if line.state == "taken" else line
 

@@ -26,7 +26,8 @@ from blizzard_core.settings.needed_extras import check_extras, needed_extras
 from blizzard_core.signals import INTERRUPTED, stop_on_signals
 from blizzard_py.app.engine import NoEngine, spark_engine
 from blizzard_py.app.request_effects import effects_of, fingerprint_of
-from blizzard_py.app.wiring import owner_context, source_pipeline
+from blizzard_py.app.wiring import owner_context, view_of
+from blizzard_py.app.workers import live_owner, source_pipeline
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
 from blizzard_py.edits.notes import Note, current_user
@@ -230,7 +231,7 @@ def _do_here(
 
     A daemon that started meanwhile refuses the write, and has the request to do then.
     """
-    found = source_pipeline(parts)
+    found = view_of(parts)
     effects = effects_of(parts, found.source)
     after = seen.state
     try:
@@ -266,7 +267,7 @@ def _bring_here(config: Config, where: tuple[str, str]) -> int:
     check_extras(needed_extras(config))
     require_java(config.spark.master)
     engine = LazyEngine(partial(spark_engine, config, "blizzard-requests"))
-    worker = source_pipeline(owner_context(config, where, engine), requests_only=True)
+    worker = source_pipeline(live_owner(config, where, engine), requests_only=True)
     stop = threading.Event()
     grace_secs = config.global_.shutdown_grace
     with stop_on_signals(stop, grace_secs):

@@ -15,12 +15,12 @@ from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.queries.source_kinds import unit_source
 from blizzard_py.app.request_effects import configured, look
 from blizzard_py.app.submit import RequestOrder, Waits, submit_and_follow
-from blizzard_py.app.wiring import context_of, source_pipeline
+from blizzard_py.app.wiring import context_of, view_of
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetterObject, put_away
 from blizzard_py.edits import checkpoint_edit, unit_edits
 from blizzard_py.edits.checkpoint_store import EditRefused
-from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.requests.progress import RequestResult
 from blizzard_py.slices.instants import resolve
 from blizzard_py.slices.units.state import key_parts, unit_key
@@ -33,7 +33,7 @@ from blizzard_py.state.source_state import SourceState
 Edit = Callable[[SourceState], SourceState]
 
 
-def high_edit(found: SourcePipeline, unit: str, high: str) -> Edit:
+def high_edit(found: SourceView, unit: str, high: str) -> Edit:
     """Return the edit of ``checkpoint set --unit NAME --high T``; ``none`` forgets the unit.
 
     Raises `EditRefused`, `UnitError`, `Unavailable` where values stand in a table that gives none.
@@ -126,12 +126,12 @@ def _keys(parts: SourceContext, found: DeadLetterObject) -> list[str]:
     return found_keys
 
 
-def _pipeline_of(config: Config, where: tuple[str, str]) -> SourcePipeline:
+def _pipeline_of(config: Config, where: tuple[str, str]) -> SourceView:
     source_of(config, where)
-    return source_pipeline(context_of(config, where, NoEngine()))
+    return view_of(context_of(config, where, NoEngine()))
 
 
-def _units_of(found: SourcePipeline) -> UnitSource:
+def _units_of(found: SourceView) -> UnitSource:
     source = unit_source(found.source)
     if source is None:
         raise EditRefused(f"{found.name} is not read by work units")
@@ -142,5 +142,5 @@ def _zone(source: UnitSource) -> str:
     return configured(source).range.zone
 
 
-def _now(found: SourcePipeline) -> dt.datetime:
+def _now(found: SourceView) -> dt.datetime:
     return dt.datetime.fromtimestamp(found.parts.clock(), dt.UTC)

@@ -16,7 +16,7 @@ from blizzard_py.app.wiring import (
     ingest_settings,
     of_all_sources,
     query_columns,
-    source_pipeline,
+    view_of,
     views,
 )
 from blizzard_py.ingest.inferred_schema import InferredSchema, StoredSchema
@@ -156,7 +156,7 @@ def _inferred(
 
 def _sampled(parts: SourceContext, schema: InferredSchema) -> StoredSchema | None:
     """Infer columns from the waiting files; None without any, or if unreachable."""
-    worker = source_pipeline(parts)
+    worker = view_of(parts)
     try:
         files = worker.discover(worker.load()).files
         return schema.infer(files) if files else None

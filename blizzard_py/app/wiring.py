@@ -9,11 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from blizzard_core.checkpoint.writer_identity import TakeoverPolicy, allow_takeover
-from blizzard_core.errors import BlizzardError, ConfigError
-from blizzard_core.observability.metered_storage import Metered
+from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings, QuerySettings
 from blizzard_core.settings.event_time import EMITTED_BATCH
 from blizzard_core.settings.formats import LetterOptions
@@ -25,11 +23,9 @@ from blizzard_core.storage.opening import open_private, open_source, open_storag
 from blizzard_core.storage.protocol import join
 from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.source_kinds import FileKind, SharedFileKind, SourceKind
-from blizzard_py.engines.lazy import HasSession, LazyEngine, StoppableEngine
+from blizzard_py.engines.lazy import LazyEngine, StoppableEngine
 from blizzard_py.formats.names import check_format
-from blizzard_py.ingest.jobs import Jobs, PlainJobs
-from blizzard_py.ingest.request_acceptance import RequestEffects
-from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.job import (
     AddedColumns,
     Engine,
@@ -45,10 +41,7 @@ from blizzard_py.job import (
     UnexpectedField,
 )
 from blizzard_py.schema.field_specs import field_spec
-from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.context import EventTimeQuery, SchemaHooks, SourceContext, Stores
-from blizzard_py.sources.files.lead_activity import LeadActivity
-from blizzard_py.sources.protocol import Source
 from blizzard_py.state.state_paths import STATE_FOLDER
 from blizzard_py.state.stream_query import fingerprint
 
@@ -57,6 +50,7 @@ if TYPE_CHECKING:
 
     from blizzard_py.connections.query_spec import QuerySpec
     from blizzard_py.ingest.inferred_schema import InferredSchema
+    from blizzard_py.sources.activity import SourceActivity
 
 DLQ_FOLDER = join(STATE_FOLDER, "dlq")
 
@@ -124,52 +118,31 @@ def _partition_rules(by: PartitionBy) -> tuple[PartitionRule, ...]:
     )
 
 
-def build(
-    config: Config,
-    engine: Engine,
-    *,
-    fresh: bool = False,
-    admission: TakeoverPolicy = allow_takeover,
-) -> list[SourcePipeline]:
-    """Return a worker for every source of every pipeline. Opens no connection.
-
-    Sources of one query over event time share one. ``fresh`` forces a cold start if the checkpoint
-    is missing, whatever else exists. ``admission`` may leave sources to the daemon that runs them.
-    """
-    return [
-        source_pipeline(parts, fresh=fresh, admission=admission)
-        for name, pipeline in config.pipelines.items()
-        for parts in (
-            [query_context(config, name, engine)]
-            if len(pipeline.branches) > 1
-            else [context_of(config, (name, source), engine) for source in pipeline.sources]
-        )
-    ]
-
-
-def views(config: Config) -> list[SourcePipeline]:
+def views(config: Config) -> list[SourceView]:
     """Return every source of every pipeline by itself, for inspection. Opens no connection."""
     return [
-        SourcePipeline(parts, kind_of(parts).opener(parts))
+        view_of(context_of(config, (name, source), NoEngine()))
         for name, pipeline in config.pipelines.items()
-        for parts in (context_of(config, (name, source), NoEngine()) for source in pipeline.sources)
+        for source in pipeline.sources
     ]
+
+
+def view_of(parts: SourceContext) -> SourceView:
+    """Return the source with these parts, for inspection. Opens no connection."""
+    return SourceView.opened(parts, kind_of(parts).opener(parts))
 
 
 def query_context(config: Config, name: str, engine: Engine) -> SourceContext:
-    """Return what the one worker is made of for all sources of a query over event time.
+    """Return what the one worker is made of for all sources of a query over event time."""
+    branches = config.pipelines[name].branches
+    return joined(config, [context_of(config, (name, b.source), engine) for b in branches])
 
-    They are the first one's by name, with all of them as members.
-    """
-    first, *others = (branch.source for branch in config.pipelines[name].branches)
-    other_contexts = {other: context_of(config, (name, other), engine) for other in others}
-    views = {
-        other: each.activity for other, each in other_contexts.items() if each.activity is not None
-    }
-    lead = partial(LeadActivity, first=first, others=views)
-    parts = context_of(config, (name, first), engine, activity_of=lead)
-    ingest = of_all_sources(config.pipelines[name], parts.ingest)
-    return replace(parts, ingest=ingest, members=(parts, *other_contexts.values()))
+
+def joined(config: Config, members: Sequence[SourceContext]) -> SourceContext:
+    """Return the parts of the first source of a query, with those of all of them as members."""
+    first = members[0]
+    ingest = of_all_sources(config.pipelines[first.pipeline], first.ingest)
+    return replace(first, ingest=ingest, members=tuple(members))
 
 
 def owner_context(config: Config, where: tuple[str, str], engine: Engine) -> SourceContext:
@@ -189,84 +162,32 @@ def kind_of(parts: SourceContext) -> SourceKind:
     return WindowKind() if parts.query_spec.units is None else UnitKind()
 
 
-def source_pipeline(
-    parts: SourceContext,
-    *,
-    fresh: bool = False,
-    admission: TakeoverPolicy = allow_takeover,
-    requests_only: bool = False,
-) -> SourcePipeline:
-    """One source as its settings describe it."""
-    return SourcePipeline(
-        parts,
-        kind_of(parts).opener(parts),
-        fresh=fresh,
-        admission=admission,
-        jobs=_jobs_of(parts),
-        requests_only=requests_only,
-        effects=partial(_effects, parts),
-    )
-
-
-def _effects(parts: SourceContext, source: Source[Any]) -> RequestEffects:
-    # Whatever only looks never needs what executes requests.
-    from blizzard_py.app.request_effects import effects_of  # noqa: PLC0415  # see above
-
-    return effects_of(parts, source)
-
-
-def _jobs_of(parts: SourceContext) -> Jobs:
-    # They bring kernels along, which a daemon without event time never needs in its process.
-    if parts.event_time is not None:
-        from blizzard_py.streaming.jobs import StreamJobs  # noqa: PLC0415  # see above
-
-        return StreamJobs(parts, parts.event_time.settings, session_of(parts.engine))
-    if parts.watch is not None:
-        from blizzard_py.streaming.observed_watermark import ObservedWatermarkJobs  # noqa: PLC0415  # see above
-
-        return ObservedWatermarkJobs(PlainJobs(parts.engine), parts, parts.watch)
-    return PlainJobs(parts.engine)
-
-
-def session_of(engine: Engine) -> Callable[[], Any]:
-    """Return what gives the engine's Spark session. Starts nothing."""
-    if isinstance(engine, HasSession):
-        return engine.session
-
-    def none() -> Any:
-        raise BlizzardError("this command does not ingest")
-
-    return none
-
-
 def context_of(
     config: Config,
     where: tuple[str, str],
     engine: Engine,
-    activity_of: Callable[[tuple[str, str], Callable[[], float]], SourceActivity] | None = None,
+    activity: SourceActivity | None = None,
 ) -> SourceContext:
     """Return what a source is made of. Opens no connection.
 
-    ``activity_of`` makes its live view, of its name with its place, and the clock.
+    ``activity`` is the live view of a source that is to be worked on; its stores are metered then.
     """
     name, source_name = where
     pipeline = config.pipelines[name]
     source = pipeline.sources[source_name]
     sink = pipeline.sink
     asks = pipeline.query_sources.get(source_name)
-    place = (f"{name}/{source_name}", source.uri)
-    activity = (
-        SourceActivity(*place, time.time) if activity_of is None else activity_of(place, time.time)
-    )
     errors = pipeline.error_handling
     dlq_uri = errors.dlq_path or f"{sink.table_uri.rstrip('/')}/{DLQ_FOLDER}"
     stores = Stores(
-        NullStorage(source.uri)
-        if asks is not None
-        else Metered(open_source(source.uri, source.storage_options), activity.beat),
-        Metered(open_storage(sink.table_uri, sink.storage_options), activity.beat),
-        Metered(open_private(dlq_uri, errors.dlq_options(sink.storage_options)), activity.beat),
+        open_source(source.uri, source.storage_options)
+        if asks is None
+        else NullStorage(source.uri),
+        open_storage(sink.table_uri, sink.storage_options),
+        open_private(dlq_uri, errors.dlq_options(sink.storage_options)),
     )
+    if activity is not None:
+        stores = _metered(stores, activity.beat)
     inferred = (
         inferred_schema(name, pipeline, stores, source)
         if asks is None and pipeline.schema_.is_found_out
@@ -300,6 +221,18 @@ def context_of(
         query_spec=None if asks is None else _query_spec(config, pipeline, asks, engine),
         event_time=_event_time_query(config, pipeline, settings),
         watch=pipeline.watch_of(source_name),
+    )
+
+
+def _metered(stores: Stores, answered: Callable[[], None]) -> Stores:
+    # Commands that only look need no metrics.
+    from blizzard_core.observability.metered_storage import Metered  # noqa: PLC0415  # see above
+
+    asked = isinstance(stores.source, NullStorage)
+    return Stores(
+        stores.source if asked else Metered(stores.source, answered),
+        Metered(stores.sink, answered),
+        Metered(stores.dlq, answered),
     )
 
 

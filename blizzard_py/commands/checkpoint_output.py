@@ -11,7 +11,7 @@ from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.app.wiring import kind_of
 from blizzard_py.edits.checkpoint_store import Stored
 from blizzard_py.edits.rebuild import BatchDecision, Rebuilt
-from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.slices.notation import short_text
 from blizzard_py.state.source_state import SourceState
 
@@ -140,7 +140,7 @@ def _print_batch(each: BatchDecision) -> None:
     click.echo(printable(f"{what} {_JUDGEMENTS[each.judgement]}"))
 
 
-def print_effect(found: SourcePipeline, before: SourceState, after: SourceState) -> None:
+def print_effect(found: SourceView, before: SourceState, after: SourceState) -> None:
     """Print what an edit would do at the next poll. A query source connects for that."""
     watermark: Any = before.position.progress.value, after.position.progress.value
     click.echo(printable(f"watermark: {watermark[0] or '-'} -> {watermark[1] or '-'}"))

@@ -18,7 +18,6 @@ from blizzard_core.watermark.paths import joined
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by, is_new
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
 from blizzard_py.edits.notes import Note, current_user
-from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import first_running, with_state
@@ -44,12 +43,12 @@ from blizzard_py.state.source_state import (
 from blizzard_py.state.transitions import requests_of, without_request
 
 
-def read_checkpoint(source: SourcePipeline) -> Stored:
+def read_checkpoint(source: SourceView) -> Stored:
     """Return the source's checkpoint. Raises `StateError`, `StorageError`."""
     return CheckpointStore(source.sink, source.id).load()
 
 
-def require_known(source: SourcePipeline, partition: str) -> None:
+def require_known(source: SourceView, partition: str) -> None:
     """Raise `EditRefused` for a partition that holds no file and never did, `StorageError`.
 
     The watermark of a mistyped partition would apply to all partitions that sort before it.
@@ -223,7 +222,7 @@ def _found(source: SourceView, state: SourceState) -> list[Entry]:
     return [*found.files, *found.young]
 
 
-def require_not_publishing(source: SourcePipeline, state: SourceState) -> None:
+def require_not_publishing(source: SourceView, state: SourceState) -> None:
     """Raise `EditRefused` while a batch is being published.
 
     A stale checkpoint's batch does not count, so the operator may still set a start.
@@ -244,7 +243,7 @@ def require_not_publishing(source: SourcePipeline, state: SourceState) -> None:
 
 
 def change(
-    source: SourcePipeline,
+    source: SourceView,
     seen: Stored,
     edit: Callable[[SourceState], SourceState],
     now: float,
@@ -286,7 +285,7 @@ def change(
 
 
 def _without_requested(
-    source: SourcePipeline, seen: SourceState, after: SourceState, now: float
+    source: SourceView, seen: SourceState, after: SourceState, now: float
 ) -> SourceState:
     """Return the state with its seen requests, without their queued files.
 
@@ -306,14 +305,14 @@ def _without_requested(
     return after.with_work(requests=requests)
 
 
-def put(source: SourcePipeline, seen: Stored, after: SourceState, note: Note) -> str | None:
+def put(source: SourceView, seen: Stored, after: SourceState, note: Note) -> str | None:
     """Put a state there as it is; the path of the backup. Raises as `change`."""
     require_not_publishing(source, seen.state)
     return _swapped(source, seen, after, world_of(source.parts, seen.state), note)
 
 
 def _swapped(
-    source: SourcePipeline, seen: Stored, after: SourceState, world: World, note: Note
+    source: SourceView, seen: Stored, after: SourceState, world: World, note: Note
 ) -> str | None:
     store = CheckpointStore(source.sink, source.id)
     return store.swap(seen, after, _next_epoch(seen, world), note)

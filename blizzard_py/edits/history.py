@@ -14,7 +14,7 @@ from typing import Any
 
 from blizzard_core.errors import StateError
 from blizzard_py.edits.checkpoint_store import EditRefused, Stored, Version
-from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.sources.stale import require_current, world_of
 from blizzard_py.sources.tables.newer_groups import find_newer
 from blizzard_py.state.checkpoint_file import with_journal_names
@@ -59,7 +59,7 @@ def _facts(state: SourceState) -> Mapping[str, str]:
     return {name: str(value) for name, value in found.items() if value is not None}
 
 
-def roll_back(source: SourcePipeline, seen: Stored, to: Version) -> SourceState:
+def roll_back(source: SourceView, seen: Stored, to: Version) -> SourceState:
     """Return the state of that version, to replace the ``seen`` one.
 
     Raises `EditRefused` where rows would come twice or be skipped, `StorageError`.
@@ -107,7 +107,7 @@ def _check_same(now: SourceState, to: Version) -> None:
         )
 
 
-def _check_counts(source: SourcePipeline, now: SourceState, to: Version) -> None:
+def _check_counts(source: SourceView, now: SourceState, to: Version) -> None:
     """Raise `EditRefused` if more batches have ended than in the version, on any clock."""
     before, after = to.state.summary.totals.batches, now.summary.totals.batches
     if before != after:
@@ -123,7 +123,7 @@ def _check_counts(source: SourcePipeline, now: SourceState, to: Version) -> None
             raise EditRefused(str(error)) from error
 
 
-def _check_nothing_published(source: SourcePipeline, to: Version, until: float) -> None:
+def _check_nothing_published(source: SourceView, to: Version, until: float) -> None:
     """Raise `EditRefused` if a batch has ended since, by the store's times."""
     journal = Journal(source.sink, source.id, source.parts.concurrency)
     since = [batch for batch, at in journal.list_batches() if at >= until]
@@ -137,7 +137,7 @@ def _check_nothing_published(source: SourcePipeline, to: Version, until: float) 
         raise EditRefused(f"groups were published since {to.name}; use `blizzard checkpoint reset`")
 
 
-def _check_there(source: SourcePipeline, to: Version) -> None:
+def _check_there(source: SourceView, to: Version) -> None:
     """Raise `EditRefused` if a segment that the version names was removed since."""
     sink, state = source.sink, to.state
     try:

@@ -74,7 +74,7 @@ class BatchRunner:
     ) -> None:
         self._parts = parts
         self._jobs = jobs
-        self._activity = upkeep.activity
+        self._activity = upkeep.activity()
         self._source = source
         self._save = upkeep.save
         self._fence = upkeep.fence

@@ -107,7 +107,7 @@ class SourcePipeline(SourceView):
             lambda: self._file.epoch,
             lambda state: self._fence.advance(state.ids.committed),
             lambda *batch: self._batches.finish(*batch),  # noqa: PLW0108  # made below
-            self.activity,
+            lambda: self.activity,
         )
         super().__init__(parts, opens(parts, services))
         self._requests_only = requests_only

@@ -7,12 +7,12 @@ a poll always agree.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.dead_letters.reader import DeadLetterObject, objects
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.protocol import Backlog, Source, SourceScan
+from blizzard_py.sources.protocol import Backlog, CheckpointServices, Opener, Source, SourceScan
 from blizzard_py.state.checkpoint_file import check_identity, read_state
 from blizzard_py.state.source_state import SourceState, checkpoint_path
 from blizzard_py.state.stream_query import check_query
@@ -29,6 +29,14 @@ class SourceView:
         self.source = source
         self.parts = parts
         self._where = f"{parts.stores.sink.uri}/{self.checkpoint_path}"
+
+    @staticmethod
+    def opened(parts: SourceContext, opens: Opener) -> SourceView:
+        """Return the source that ``opens`` makes, without what only its owner may do."""
+        services = CheckpointServices(
+            _is_no_owner, parts.clock, _is_no_owner, _is_no_owner, _is_no_owner, _is_no_owner
+        )
+        return SourceView(parts, opens(parts, services))
 
     @property
     def each(self) -> tuple[SourceContext, ...]:
@@ -97,3 +105,7 @@ class SourceView:
         check_identity(state, self.parts.identity, self.parts.source.id, self._where)
         self.source.check(state)
         check_query(state, self.parts.query_fingerprint, self._where)
+
+
+def _is_no_owner(*_arguments: object) -> NoReturn:
+    raise AssertionError("a view changes nothing")

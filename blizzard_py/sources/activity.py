@@ -21,11 +21,11 @@ from blizzard_core.observability.activity import (
     PollSummary,
     RunningBatch,
     age,
-    clean_text,
 )
 from blizzard_core.observability.health import job_secs
 from blizzard_core.observability.notices import Notice
 from blizzard_core.observability.runs import RunStep
+from blizzard_core.redact import clean_text
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.text import counted, shortened
 from blizzard_py import metrics
@@ -34,21 +34,10 @@ from blizzard_py.requests.progress import RequestState, open_of
 from blizzard_py.slices.units.grid import GridLayout, grid
 from blizzard_py.slices.units.state import UnitsState
 from blizzard_py.sources.batch_counts import count_batch, count_stream, result_of
-from blizzard_py.sources.ignored_names import NONE_IGNORED, IgnoredNames
+from blizzard_py.sources.ignored_names import NONE_IGNORED, NONE_SKIPPED, IgnoredNames, SkippedItems
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.source_state import SourceState, Totals
 from blizzard_py.state.stream_state import StreamState
-
-
-@dataclass(frozen=True, slots=True)
-class SkippedItems:
-    """Files in partitions that are not looked at: how many there are, and the first."""
-
-    files: int = 0
-    first: str | None = None
-
-
-NONE_SKIPPED = SkippedItems()
 
 Step = Literal["ingest", "prepare", "publish", "advance"]
 

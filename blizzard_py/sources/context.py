@@ -16,12 +16,12 @@ from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.protocol import Entry, Storage, StorageOptions
 from blizzard_core.watermark.name_range import NameRange
 from blizzard_py.job import Engine, FieldSpec, IngestSettings, UnexpectedField
-from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.meter import BatchLimits, Meter
 from blizzard_py.state.source_state import Identity
 
-if TYPE_CHECKING:  # sources of files need none of the connections
+if TYPE_CHECKING:  # sources of files need none of the connections, and who looks none of metrics
     from blizzard_py.connections.query_spec import QuerySpec
+    from blizzard_py.sources.activity import SourceActivity
 
 
 @dataclass(frozen=True, slots=True)

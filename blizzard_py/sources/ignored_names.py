@@ -1,4 +1,4 @@
-"""Files that a source never takes because of their names. Pure."""
+"""Files that a scan leaves: of skipped partitions for now, by their names for ever. Pure."""
 
 from __future__ import annotations
 
@@ -38,3 +38,14 @@ class IgnoredNames:
 
 
 NONE_IGNORED = IgnoredNames()
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedItems:
+    """Files in partitions that are not looked at: how many there are, and the first."""
+
+    files: int = 0
+    first: str | None = None
+
+
+NONE_SKIPPED = SkippedItems()

@@ -35,20 +35,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import ScanTimes
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import Reading
-from blizzard_py.sources.activity import NONE_SKIPPED, SkippedItems, SourceActivity
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.ignored_names import NONE_IGNORED, IgnoredNames
+from blizzard_py.sources.ignored_names import NONE_IGNORED, NONE_SKIPPED, IgnoredNames, SkippedItems
 from blizzard_py.sources.meter import BatchLimits, next_count
 from blizzard_py.sources.stale import World
 from blizzard_py.sources.story import Story
 from blizzard_py.state.batch import Batch, Replaced
 from blizzard_py.state.source_state import SourceState
+
+if TYPE_CHECKING:  # commands that only look need no metrics
+    from blizzard_py.sources.activity import SourceActivity
 
 # The stage of an item that was left to another run, as its outcome says.
 LEFT_STAGE = "left"
@@ -162,7 +164,7 @@ class CheckpointServices:
     ``save`` makes a state durable before the source acts on it. ``clock`` is the time for waits,
     ``epoch`` the checkpoint's epoch. ``fence`` writes the state's commit point before anything of
     it is published; it raises `FencedError` if another process has published since. ``finish`` ends
-    a batch that ingests nothing and was committed at the given moment. ``activity`` is the live
+    a batch that ingests nothing and was committed at the given moment. ``activity`` gives the live
     view.
     """
 
@@ -171,7 +173,7 @@ class CheckpointServices:
     epoch: Callable[[], int]
     fence: Callable[[SourceState], None]
     finish: Callable[[SourceState, Batch, float, Any], SourceState]
-    activity: SourceActivity
+    activity: Callable[[], SourceActivity]
 
 
 @dataclass(frozen=True, slots=True)

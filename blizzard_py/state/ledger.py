@@ -28,9 +28,8 @@ from collections.abc import Container, Iterable, Sequence
 from itertools import chain
 from typing import Literal
 
-import numpy as np
-
 from blizzard_core.checkpoint.digests import TAIL, Digests
+from blizzard_core.checkpoint.lazy_numpy import np
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state.journal import Journal, Record
 from blizzard_py.state.journal_tally import JournalTally, check_tally

@@ -27,11 +27,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 from uuid_utils import uuid7
 
 from blizzard_core.checkpoint.digests import (
@@ -46,8 +44,12 @@ from blizzard_core.checkpoint.digests import (
     staying,
     write_segment,
 )
+from blizzard_core.checkpoint.lazy_numpy import np
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.storage.protocol import Storage, join, listed, order_key
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 FORGET_SECS = 7 * 86_400.0
 
@@ -154,7 +156,7 @@ class ProcessedSet:
         """Return the change that cancels forgetting: it drops the list of missing names."""
         if self._missing is None:
             return None
-        return SetChange(self._parts, _NONE, None, (self._missing.listed.segment,))
+        return SetChange(self._parts, digests_of(()), None, (self._missing.listed.segment,))
 
     def _absent(self, listed: Digests) -> Digests:
         there = np.sort(listed)
@@ -165,9 +167,6 @@ class ProcessedSet:
 def digests_of(paths: Iterable[str]) -> Digests:
     """Return the digests of the paths in their order, 16 bytes each."""
     return digested(map(order_key, paths))
-
-
-_NONE = digests_of(())
 
 
 # -- storage --------------------------------------------------------------------

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
 
-import numpy as np
-
 from blizzard_core.checkpoint.digests import TAIL, Digests, from_bytes, staying
+from blizzard_core.checkpoint.lazy_numpy import np
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state import processed_set
 from blizzard_py.state.column_state import SeenSegment

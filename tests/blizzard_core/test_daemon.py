@@ -12,12 +12,8 @@ import pytest
 
 from blizzard_core import errors
 from blizzard_core.daemon import (
-    DIFFERS,
-    FAILING,
     ONCE_TRIES,
-    REFUSED,
     RENEWAL_SECS,
-    RENEWED,
     Loop,
     StopEvent,
     backoff,
@@ -25,6 +21,12 @@ from blizzard_core.daemon import (
     run_worker,
 )
 from blizzard_core.errors import (
+    DIFFERS,
+    FAILING,
+    NOT_COMMITTING,
+    NOT_INGESTING,
+    REFUSED,
+    RENEWED,
     AccessDenied,
     BlizzardError,
     Cancelled,
@@ -33,7 +35,6 @@ from blizzard_core.errors import (
     StateError,
     Unavailable,
 )
-from blizzard_core.observability.stopped import NOT_COMMITTING, NOT_INGESTING
 from blizzard_core.signals import INTERRUPTED
 from tests.support.scenario import ROOT
 from tests.support.scripted_worker import InstantStop, ScriptedWorker

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
-from blizzard_py.app.wiring import build, source_pipeline
+from blizzard_py.app.workers import build, source_pipeline
 from blizzard_py.edits.checkpoint_edit import reset
 from blizzard_py.edits.checkpoint_store import CheckpointStore
 from blizzard_py.edits.notes import Note

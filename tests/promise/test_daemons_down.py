@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from blizzard_core.observability.stopped import NOT_COMMITTING
+from blizzard_core.errors import NOT_COMMITTING
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app import inspection
 from penguin_py import app as penguin_app

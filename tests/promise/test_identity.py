@@ -18,7 +18,7 @@ from blizzard_core.errors import StateError
 from blizzard_core.settings.sources import PartitionFilter, SourceSettings
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import ListingPage
-from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.app.workers import source_pipeline
 from tests.support.memory_store import MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.promise_scenarios import DAY, letter_paths, one_cycle, poll, polls, sweeps

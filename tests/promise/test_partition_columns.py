@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from blizzard_core.settings.document import Config
-from blizzard_py.app.wiring import build
+from blizzard_py.app.workers import build
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import tables_of

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from blizzard_core import daemon
+from blizzard_core.errors import RENEWED
 from blizzard_core.settings.load import load_config
 from blizzard_py.app.daemon import run_daemon as blizzard
 from penguin_py.app import run_daemon as penguin
@@ -38,5 +39,5 @@ def test_daemon_ends_with_4_and_the_next_has_the_new_secret(
     config = load_config(path)
     assert config.spark.conf == {"spark.x.password": "first-one"}
     secret.write_text("second-one\n")
-    assert run(config, once=False) == daemon.RENEWED
+    assert run(config, once=False) == RENEWED
     assert load_config(path).spark.conf == {"spark.x.password": "second-one"}

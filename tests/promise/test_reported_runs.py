@@ -24,7 +24,7 @@ from blizzard_core.observability.exports.sinks import run_sinks
 from blizzard_core.observability.runs import Job, RunEvent, RunLog, RunResult, RunStep
 from blizzard_core.settings.load import load_config
 from blizzard_py.app.daemon import report_runs as report_batches
-from blizzard_py.app.wiring import build
+from blizzard_py.app.workers import build
 from blizzard_py.job import IngestJob, IngestResult
 from penguin_py.app import build as build_penguin
 from penguin_py.app import report_runs as report_commits

@@ -20,7 +20,7 @@ from blizzard_core.daemon import run
 from blizzard_core.errors import FencedError
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.app.wiring import build
+from blizzard_py.app.workers import build
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.batch_records import BatchRecords
 from blizzard_py.ingest.batch_runner import BatchRunner

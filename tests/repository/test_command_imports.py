@@ -13,13 +13,13 @@ from tests.support.scenario import ROOT
 
 # What only work on data needs. Each takes 30 to 500 ms of CPU.
 HEAVY = {
-    "adlfs", "aiobotocore", "boto3", "deltalake", "duckdb", "fsspec", "gcsfs", "httpx", "numpy",
-    "pandas", "prometheus_client", "pyarrow", "pydantic", "pyspark", "rich.console", "s3fs",
-    "structlog", "wasmtime", "yaml",
+    "adlfs", "aiobotocore", "asyncio", "boto3", "deltalake", "duckdb", "fsspec", "gcsfs", "httpx",
+    "numpy", "pandas", "prometheus_client", "pyarrow", "pydantic", "pyspark", "rich.console",
+    "s3fs", "structlog", "wasmtime", "yaml",
     "blizzard_py.connections", "blizzard_py.sources.tables", "blizzard_py.kernels",
 }  # fmt: skip
-# What `status` needs of it for files on local disks: settings, logs and digests of a checkpoint.
-READING = {"numpy", "prometheus_client", "pydantic", "yaml"}
+# What `status` needs of it for files on local disks that were not ingested yet.
+READING = {"pydantic", "yaml"}
 HELP = """
 import json, sys
 import click

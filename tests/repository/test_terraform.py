@@ -16,7 +16,7 @@ import pytest
 from hcl2 import SerializationOptions
 
 from blizzard_core.settings.load import load_config
-from blizzard_py.app.wiring import build
+from blizzard_py.app.workers import build
 from penguin_py.app import build as tables_of
 from tests.support.direct_engine import DirectEngine
 from tests.support.fault_proxy import fault_proxy

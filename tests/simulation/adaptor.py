@@ -10,7 +10,7 @@ from blizzard_core.settings.document import ErrorSettings
 from blizzard_core.settings.sources import CheckpointSettings, PartitionFilter, SourceSettings
 from blizzard_core.settings.tables import TableAdvanced, TableSettings
 from blizzard_core.storage.clock import StoreClock
-from blizzard_py.app import wiring
+from blizzard_py.app import workers
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine, FieldSpec, IngestSettings, OutputLayout, Place, RowSchema
 from blizzard_py.sources.context import SourceContext, Stores
@@ -119,7 +119,7 @@ def source_pipeline(
 
     ``fresh`` insists on a cold start.
     """
-    return wiring.source_pipeline(parts, fresh=fresh, requests_only=requests_only)
+    return workers.source_pipeline(parts, fresh=fresh, requests_only=requests_only)
 
 
 def table_settings(settings: Settings) -> Table:

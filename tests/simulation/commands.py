@@ -12,7 +12,7 @@ from blizzard_core.errors import BlizzardError, StateError, StorageError
 from blizzard_core.storage.protocol import is_hidden, order_key
 from blizzard_core.watermark.paths import split
 from blizzard_py.app.submit import RequestOrder, Waits, submit_request
-from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.app.workers import source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_store import EditRefused

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from blizzard_py.app.refused_files import give_up_all, order_of
 from blizzard_py.app.submit import RequestOrder
-from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.app.workers import source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.edits import checkpoint_edit, history
 from blizzard_py.edits.checkpoint_store import CheckpointStore, Version

@@ -18,7 +18,7 @@ from blizzard_core.errors import Unfinished
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_core.storage.protocol import is_hidden
-from blizzard_py.app.wiring import build
+from blizzard_py.app.workers import build
 from blizzard_py.edits.checkpoint_edit import change, read_checkpoint
 from blizzard_py.edits.event_time import advance_watermark, with_empty_state
 from blizzard_py.ingest.source_pipeline import SourcePipeline

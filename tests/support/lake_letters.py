@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.app.wiring import build, context_of
+from blizzard_py.app.wiring import context_of
+from blizzard_py.app.workers import build
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.job import IngestJob, IngestResult

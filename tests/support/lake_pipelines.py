@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.app.wiring import build
+from blizzard_py.app.workers import build
 from tests.support.query_harness import KernelEngine
 from tests.support.text_lakes import put
 

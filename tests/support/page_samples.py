@@ -26,7 +26,8 @@ from blizzard_core.watermark.progress import PartitionProgress, Progress
 from blizzard_py.app.status_page.commands import source_commands
 from blizzard_py.app.status_page.providers import commit_lag_notices
 from blizzard_py.job import FinishedFile
-from blizzard_py.sources.activity import NONE_SKIPPED, SourceActivity
+from blizzard_py.sources.activity import SourceActivity
+from blizzard_py.sources.ignored_names import NONE_SKIPPED
 from blizzard_py.state.batch import Batch, BatchResults, PlannedOutput
 from blizzard_py.state.source_state import Position, SourceState, Summary, Totals
 from penguin_py.activity import TableActivity

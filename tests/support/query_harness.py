@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from blizzard_core.errors import BlizzardError
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.storage.protocol import is_hidden
-from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.app.workers import source_pipeline
 from blizzard_py.connections.drivers import reader_of
 from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.ingest.source_pipeline import SourcePipeline

@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 
 from blizzard_core.settings.load import load_config
-from blizzard_py.app.wiring import context_of, source_pipeline
+from blizzard_py.app.wiring import context_of
+from blizzard_py.app.workers import source_pipeline
 from tests.support.api_server import ApiServer, ReceivedRequest, Reply, reply
 from tests.support.direct_engine import DirectEngine
 

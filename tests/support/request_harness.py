@@ -9,7 +9,7 @@ from typing import Any
 
 from blizzard_py.app.request_effects import fingerprint_of
 from blizzard_py.app.request_selector import preview
-from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.app.workers import source_pipeline
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reader import DeadLetterObject
 from blizzard_py.explain import Explanation, explain

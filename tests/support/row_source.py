@@ -16,8 +16,8 @@ from typing import Any
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import PartitionProgress, ScanTimes
 from blizzard_py.job import FinishedFile, JobFile
-from blizzard_py.sources.activity import NONE_SKIPPED
 from blizzard_py.sources.context import SourceContext
+from blizzard_py.sources.ignored_names import NONE_SKIPPED
 from blizzard_py.sources.meter import BatchLimits, next_count
 from blizzard_py.sources.protocol import (
     Backlog,

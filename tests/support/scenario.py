@@ -21,7 +21,7 @@ from blizzard_core.settings.load import load_config
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.app import inspection
-from blizzard_py.app.wiring import build
+from blizzard_py.app.workers import build
 from penguin_py.app import build as build_penguin
 from penguin_py.app import status as penguin_status
 from tests.support.direct_engine import DirectEngine

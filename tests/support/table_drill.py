@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from blizzard_core.daemon import Loop, run
 from blizzard_core.settings.load import load_config
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.app.wiring import build
+from blizzard_py.app.workers import build
 from penguin_py.__main__ import main as penguin
 from penguin_py.app import build as tables_of
 from tests.support.direct_engine import DirectEngine

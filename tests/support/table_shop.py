@@ -17,7 +17,8 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
 from blizzard_py.__main__ import main
 from blizzard_py.app import inspection
-from blizzard_py.app.wiring import context_of, source_pipeline
+from blizzard_py.app.wiring import context_of
+from blizzard_py.app.workers import source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from tests.support.direct_engine import DirectEngine
 

@@ -15,7 +15,8 @@ import yaml
 
 from blizzard_core.settings.document import Config
 from blizzard_py.app.configuration import load_config
-from blizzard_py.app.wiring import context_of, source_pipeline
+from blizzard_py.app.wiring import context_of
+from blizzard_py.app.workers import source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine
 from blizzard_py.state.source_state import checkpoint_path

@@ -15,8 +15,8 @@ from blizzard_core.errors import StateError
 from blizzard_core.handover.published import first_name
 from blizzard_core.handover.quarantine import quarantined, spelled
 from blizzard_core.limits import SHOWN_BATCH_BYTES
-from blizzard_core.observability.activity import clean_text, error_text
 from blizzard_core.observability.commits import CommitSummary, CommitTail, commit_to_json
+from blizzard_core.redact import clean_text, error_text
 from blizzard_core.storage.protocol import Entry, join, listed
 from blizzard_core.text import printable
 from blizzard_py.app.status_page.letters import OpenLetters

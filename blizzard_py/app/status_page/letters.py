@@ -14,7 +14,7 @@ from typing import Any
 
 from blizzard_core.errors import NotFound
 from blizzard_core.limits import SHOWN_LETTER_BYTES
-from blizzard_core.observability.activity import clean_text
+from blizzard_core.redact import clean_text
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.text import printable, shortened
 from blizzard_py.dead_letters.reader import (

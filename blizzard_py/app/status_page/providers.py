@@ -11,7 +11,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from blizzard_core.observability.activity import clean_text
 from blizzard_core.observability.background_cache import BackgroundCache, CachedDocument
 from blizzard_core.observability.heartbeat import read_life, table_heartbeat
 from blizzard_core.observability.metered_storage import Metered
@@ -20,6 +19,7 @@ from blizzard_core.observability.page_providers import PageProviders
 from blizzard_core.observability.peer_state import StateFiles
 from blizzard_core.observability.stopped import BEHIND_SECS, committer_notices
 from blizzard_core.observability.token_bucket import TokenBucket
+from blizzard_core.redact import clean_text
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.opening import open_private, open_source, open_storage
 from blizzard_core.storage.protocol import Storage

@@ -19,17 +19,16 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import ScanTimes
 from blizzard_py.job import FinishedFile, JobFile
-from blizzard_py.sources.activity import NONE_SKIPPED, SkippedItems, SourceActivity
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import FileWork
 from blizzard_py.sources.files.source import FileSource
-from blizzard_py.sources.ignored_names import NONE_IGNORED, IgnoredNames
+from blizzard_py.sources.ignored_names import NONE_IGNORED, NONE_SKIPPED, IgnoredNames, SkippedItems
 from blizzard_py.sources.meter import BatchLimits
 from blizzard_py.sources.protocol import (
     Backlog,
@@ -56,6 +55,9 @@ from blizzard_py.state.composite_state import (
 )
 from blizzard_py.state.source_state import SourceState, checkpoint_path
 from blizzard_py.state.transitions import clamp_times, end_batch
+
+if TYPE_CHECKING:  # who only looks needs no metrics
+    from blizzard_py.sources.activity import SourceActivity
 
 
 class CompositeWork:
@@ -265,7 +267,9 @@ class CompositeFiles:
             self._state = self._upkeep.finish(state, qualify_batch(batch, name), started, work)
             return self._own(name)
 
-        activity = self._parts[name].activity or self._upkeep.activity
+        def activity() -> SourceActivity:
+            return self._parts[name].activity or self._upkeep.activity()
+
         return replace(self._upkeep, save=save, finish=finish, activity=activity)
 
     def _parts_of(self, batch: Batch) -> Iterator[tuple[str, Batch]]:
@@ -278,7 +282,7 @@ class CompositeFiles:
 
     def _polled(self, name: str, found: SourceScan, work: FileWork) -> None:
         """Record in a member's own view what its scan has found."""
-        activity: SourceActivity | None = self._parts[name].activity
+        activity = self._parts[name].activity
         if activity is not None:
             took = found.scanned.ended - found.scanned.began
             cost = (found.requests, found.keys)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from blizzard_core.checkpoint.digests import Digests
+from blizzard_core.checkpoint.lazy_numpy import np
 from blizzard_core.errors import StateError
 from blizzard_core.limits import SCAN_FILES
 from blizzard_core.settings.sources import SourceSettings
@@ -21,8 +20,8 @@ from blizzard_core.watermark.partition_time import family_of, is_timed, lookback
 from blizzard_core.watermark.paths import partition_key, split
 from blizzard_core.watermark.progress import Progress, ScanTimes
 from blizzard_core.watermark.scan import scan
-from blizzard_py.sources.activity import NONE_SKIPPED, SkippedItems
 from blizzard_py.sources.files.file_names import NameFilter
+from blizzard_py.sources.ignored_names import NONE_SKIPPED, SkippedItems
 from blizzard_py.sources.protocol import SourceScan
 from blizzard_py.state.processed_set import digests_of
 from blizzard_py.state.source_state import SourceState, under_way

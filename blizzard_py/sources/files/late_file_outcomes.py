@@ -9,12 +9,12 @@ reported once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-import numpy as np
 from uuid_utils import uuid7
 
 from blizzard_core.checkpoint.digests import Digests, among
+from blizzard_core.checkpoint.lazy_numpy import np
 from blizzard_core.errors import StorageError
 from blizzard_core.handover.published import first_name
 from blizzard_core.log import get_logger
@@ -47,6 +47,15 @@ from blizzard_py.state.transitions import begin_batch
 _EARLIER_SECS = 86_400.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """Digests of what the journal has listed since a moment: sorted paths, sorted `stamp_of`."""
+
+    since: float
+    paths: Digests
+    stamps: Digests
+
+
 class ChangedFiles:
     """Comparison of a sweep's listing with the journal of the source.
 
@@ -56,23 +65,23 @@ class ChangedFiles:
 
     def __init__(self, parts: SourceContext) -> None:
         self._parts = parts
-        self._since: float | None = None
-        self._paths = self._stamps = digests_of(())
+        self._listed: _Listed | None = None
 
     def forget(self) -> None:
         """Forget the sweep, which is over."""
-        self._since = None
-        self._paths = self._stamps = digests_of(())
+        self._listed = None
 
     def among(self, settled: Sequence[Entry], before: float, now: float) -> list[Entry]:
         """Return the settled files that were changed; ``before`` is when the last sweep began.
 
         Raises `StateError`, `StorageError`.
         """
-        candidates = self._unlike(settled, before)
-        if candidates and self._since:
-            candidates = self._unlike(candidates, 0.0)
-        known = among(digests_of(entry.path for entry in candidates), self._paths)
+        listed = self._listed_since(max(0.0, before - _EARLIER_SECS))
+        candidates = _unlike(listed, settled, before)
+        if candidates and listed.since:
+            listed = self._listed_since(0.0)
+            candidates = _unlike(listed, candidates, 0.0)
+        known = among(digests_of(entry.path for entry in candidates), listed.paths)
         recent = before - AHEAD_SLACK_SECS, now + AHEAD_SLACK_SECS
         return [
             entry
@@ -80,21 +89,12 @@ class ChangedFiles:
             if reading or (before and recent[0] <= entry.modified <= recent[1])
         ]
 
-    def _unlike(self, entries: Sequence[Entry], before: float) -> list[Entry]:
-        """Return the files that were modified since, or that differ from their journal entry."""
-        self._read(max(0.0, before - _EARLIER_SECS))
-        paths = among(digests_of(entry.path for entry in entries), self._paths)
-        stamps = among(digests_of(map(stamp_of, entries)), self._stamps)
-        limit = before - AHEAD_SLACK_SECS
-        return [
-            entry
-            for entry, there, same in zip(entries, paths, stamps, strict=True)
-            if not same and (there or entry.modified >= limit)
-        ]
+    def _listed_since(self, since: float) -> _Listed:
+        if self._listed is None or self._listed.since > since:
+            self._listed = self._read(since)
+        return self._listed
 
-    def _read(self, since: float) -> None:
-        if self._since is not None and self._since <= since:
-            return
+    def _read(self, since: float) -> _Listed:
         paths: list[Digests] = []
         stamps: list[Digests] = []
         journal = Journal(self._parts.stores.sink, self._parts.id, self._parts.concurrency)
@@ -102,8 +102,19 @@ class ChangedFiles:
             there = [path for path in record.done_paths if path in record.listed]
             paths.append(digests_of(there))
             stamps.append(digests_of(stamp_of(Entry(p, *record.listed[p])) for p in there))
-        self._since = since
-        self._paths, self._stamps = _sorted(paths), _sorted(stamps)
+        return _Listed(since, _sorted(paths), _sorted(stamps))
+
+
+def _unlike(listed: _Listed, entries: Sequence[Entry], before: float) -> list[Entry]:
+    """Return the files that were modified since, or that differ from their journal entry."""
+    paths = among(digests_of(entry.path for entry in entries), listed.paths)
+    stamps = among(digests_of(map(stamp_of, entries)), listed.stamps)
+    limit = before - AHEAD_SLACK_SECS
+    return [
+        entry
+        for entry, there, same in zip(entries, paths, stamps, strict=True)
+        if not same and (there or entry.modified >= limit)
+    ]
 
 
 def stamp_of(entry: Entry) -> str:
@@ -226,7 +237,7 @@ class LateFiles:
             self._log.warning("files_changed_more", files=len(changed) - _NAMED)
         if not changed:
             return state
-        self._upkeep.activity.changed(len(changed))
+        self._upkeep.activity().changed(len(changed))
         state = self._noted(state, self._ledger.note_changed(map(stamp_of, changed)))
         number = state.late_files.sweep.changed + len(changed)
         sweep = replace(state.late_files.sweep, changed=number, last_changed=changed[-1].path)
@@ -292,4 +303,4 @@ class LateFiles:
         if len(late) > _NAMED:
             self._log.warning("late_files_more", files=len(late) - _NAMED)
         for entry in late:
-            self._upkeep.activity.late(partitions_behind(state.position.progress, entry.path))
+            self._upkeep.activity().late(partitions_behind(state.position.progress, entry.path))

@@ -13,7 +13,6 @@ from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import depth_of, split
 from blizzard_core.watermark.progress import Lowest, Progress, ScanTimes, gaps, is_new, is_passed
-from blizzard_py.sources.activity import SkippedItems
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import FloorRules, end_scan, finish_batch
 from blizzard_py.sources.files.discovery import (
@@ -29,6 +28,7 @@ from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.small_samples import disorder
 from blizzard_py.sources.files.source import NameLookup
 from blizzard_py.sources.files.story import WatermarkFileStatus
+from blizzard_py.sources.ignored_names import SkippedItems
 from blizzard_py.sources.protocol import Backlog, CheckpointServices
 from blizzard_py.sources.story import ItemStatus
 from blizzard_py.state.batch import Batch

@@ -9,8 +9,8 @@ from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import ScanTimes
 from blizzard_py.connections.query_spec import QuerySpec
-from blizzard_py.sources.activity import NONE_SKIPPED
 from blizzard_py.sources.context import SourceContext
+from blizzard_py.sources.ignored_names import NONE_SKIPPED
 from blizzard_py.sources.protocol import CheckpointServices, SourceScan
 from blizzard_py.sources.stale import World, adopt_numbers, require_current
 from blizzard_py.sources.tables import newer_groups

@@ -72,7 +72,7 @@ class UnitSource(SlicedSource):
         self._configured: Units = query_spec.units
         self._units: Units = unit_plans.without_limit(query_spec.units)
         self._limit = query_spec.units.terms.limit
-        self._activity = upkeep.activity
+        self._activity_of = upkeep.activity
         self._save = upkeep.save
         self._run: UnitRun | None = None
         self._bound: dict[str, tuple[UnitSlice, ...]] = {}
@@ -144,10 +144,11 @@ class UnitSource(SlicedSource):
         failing = {key for key, unit in found.state.open.items() if unit.failures}
         there = (unit_key(unit.partition[0], unit.name) for unit in found.due.units)
         self._failing = failing.intersection(there) if failing else set()
-        self._activity.units_planned(unit_plans.layout_of(found, self._units))
+        activity = self._activity_of()
+        activity.units_planned(unit_plans.layout_of(found, self._units))
         for warning in self._unheard(unit_plans.warnings_of(found)):
             self._log.warning("units", reason=warning)
-        self._activity.units(unit_plans.counts_of(found))
+        activity.units(unit_plans.counts_of(found))
         to_read = unit_plans.to_read(found, run, waiting(state.work.retries, began))
         units = to_read[: unit_plans.batch_size(self._units)]
         entries = self._units_of(units, began, again=len(to_read) > len(units))

@@ -17,7 +17,7 @@ from blizzard_core.errors import BucketMissing, Conflict, FencedError, StateErro
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.app.wiring import build
+from blizzard_py.app.workers import build
 from blizzard_py.job import IngestJob, IngestResult
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import MemoryStorage

@@ -28,7 +28,8 @@ from blizzard_core.observability.health import (
 from blizzard_core.observability.history import TimeBuckets, WaitingFiles
 from blizzard_core.observability.notices import notices, worst
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.sources.activity import NONE_SKIPPED, SourceActivity
+from blizzard_py.sources.activity import SourceActivity
+from blizzard_py.sources.ignored_names import NONE_SKIPPED
 from blizzard_py.state.batch import Batch
 from tests.support.scripted_worker import InstantStop, ScriptedWorker
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
+from blizzard_core.errors import NOT_COMMITTING, NOT_INGESTING
 from blizzard_core.observability.heartbeat import Life, table_heartbeat
 from blizzard_core.observability.stopped import (
     BEHIND_SECS,
-    NOT_COMMITTING,
-    NOT_INGESTING,
     commit_problem,
     exit_code_of,
     ingest_problem,

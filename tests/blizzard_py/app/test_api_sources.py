@@ -12,7 +12,8 @@ import pytest
 
 from blizzard_core import redact
 from blizzard_py.app import inspection
-from blizzard_py.app.wiring import context_of, source_pipeline
+from blizzard_py.app.wiring import context_of
+from blizzard_py.app.workers import source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.state.checkpoint_file import read_state

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from blizzard_core.daemon import DIFFERS
+from blizzard_core.errors import DIFFERS
 from blizzard_py.__main__ import main as blizzard
 from penguin_py.__main__ import main as penguin
 from tests.support.scenario import Scenario, ndjson

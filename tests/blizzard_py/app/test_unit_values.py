@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from blizzard_core.daemon import FAILING
+from blizzard_core.errors import FAILING
 from blizzard_py.__main__ import main
 from tests.support.api_server import ReceivedRequest, api_server, reply
 from tests.support.direct_engine import DirectEngine

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from blizzard_core.errors import EngineError, StateError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
-from blizzard_py.app.wiring import build
+from blizzard_py.app.workers import build
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.event_times import EventTimes

@@ -12,7 +12,7 @@ import pytest
 from blizzard_core.checkpoint.fenced_writer import FencedFile
 from blizzard_core.errors import FencedError
 from blizzard_core.watermark.progress import Progress
-from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.app.workers import source_pipeline
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_edit import Effect
 from blizzard_py.edits.checkpoint_store import EditRefused

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from blizzard_core.errors import BlizzardError
-from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.app.workers import source_pipeline
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild, Rebuilt
 from blizzard_py.edits.rename import Rename, RenameRefused

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from blizzard_core.errors import BlizzardError, ColdStartRefused, FencedError, StateError
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.app.workers import source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.edits.rename import Rename, Renamed, RenameRefused, run
 from blizzard_py.edits.rename.copies import copy_letters

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from blizzard_core.errors import BlizzardError, ColdStartRefused, FencedError
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.app.workers import source_pipeline
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rename import Rename

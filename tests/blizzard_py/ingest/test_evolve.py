@@ -23,7 +23,7 @@ from blizzard_core.signals import INTERRUPTED
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py import metrics
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.app.wiring import build
+from blizzard_py.app.workers import build
 from blizzard_py.job import IngestJob, IngestResult
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine

@@ -18,7 +18,7 @@ from blizzard_core.errors import StateError
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.app.wiring import build
+from blizzard_py.app.workers import build
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine
 from tests.support.s3_server import S3Server, s3_server

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 from deltalake import DeltaTable
 
-from blizzard_core.daemon import REFUSED
+from blizzard_core.errors import REFUSED
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.__main__ import main as blizzard
 from penguin_py.__main__ import main as penguin

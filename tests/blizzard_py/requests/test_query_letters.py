@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.app.workers import source_pipeline
 from blizzard_py.dead_letters import reader
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FieldSpec, IngestJob, IngestResult

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from deltalake import DeltaTable
 
-from blizzard_core.daemon import REFUSED
+from blizzard_core.errors import REFUSED
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_core.settings.load import load_config
@@ -25,7 +25,7 @@ from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.refused_watch import RefusedWatch
 from blizzard_py.app.reingest import ReingestResult, bring
 from blizzard_py.app.submit import RequestOrder, Waits
-from blizzard_py.app.wiring import build
+from blizzard_py.app.workers import build
 from blizzard_py.sources.context import EventTimeQuery, SourceContext
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine

@@ -250,7 +250,12 @@ class Owner:
         parts = world.parts()
         activity = SourceActivity("events/main", "mem://raw", parts.clock)
         upkeep = CheckpointServices(
-            self.save, parts.clock, lambda: epoch, lambda _state: None, self.finish, activity
+            self.save,
+            parts.clock,
+            lambda: epoch,
+            lambda _state: None,
+            self.finish,
+            lambda: activity,
         )
         self.source: Source[Any] = world.opens(parts, upkeep)
         self.epoch = epoch

@@ -10,8 +10,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from blizzard_core.errors import Cancelled, EngineError, FencedError, Unavailable, Unfinished
-from blizzard_core.observability.stopped import NOT_INGESTING
+from blizzard_core.errors import (
+    NOT_INGESTING,
+    Cancelled,
+    EngineError,
+    FencedError,
+    Unavailable,
+    Unfinished,
+)
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
 from blizzard_py.app.inspection import status

@@ -26,7 +26,8 @@ from blizzard_core.settings.event_time import Branch, EventTimeSettings, Watched
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.inspection import status
-from blizzard_py.app.wiring import build, context_of, query_columns
+from blizzard_py.app.wiring import context_of, query_columns
+from blizzard_py.app.workers import build
 from blizzard_py.edits.checkpoint_edit import change, read_checkpoint
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.event_time import advance_watermark

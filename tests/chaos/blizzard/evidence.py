@@ -11,8 +11,7 @@ import duckdb
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from blizzard_core.errors import NotFound
-from blizzard_core.observability.stopped import NOT_COMMITTING, NOT_INGESTING
+from blizzard_core.errors import NOT_COMMITTING, NOT_INGESTING, NotFound
 from tests.chaos.blizzard.oracle import Fault, Found
 from tests.chaos.blizzard.place import Place
 

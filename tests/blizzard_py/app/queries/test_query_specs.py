@@ -15,7 +15,8 @@ from blizzard_py.app.explaining import explain
 from blizzard_py.app.files_by_source import files_by_source
 from blizzard_py.app.operations import rename_of, watermark_columns
 from blizzard_py.app.query_validation import validate_query_sources
-from blizzard_py.app.wiring import context_of, source_pipeline
+from blizzard_py.app.wiring import context_of
+from blizzard_py.app.workers import source_pipeline
 from tests.support.direct_engine import DirectEngine
 from tests.support.table_shop import WHERE, Shop
 

@@ -15,10 +15,10 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import PartitionProgress, Progress
 from blizzard_py.job import JobFile
-from blizzard_py.sources.activity import SkippedItems
 from blizzard_py.sources.files import watermark_files
 from blizzard_py.sources.files.discovery import PartitionSelector
 from blizzard_py.sources.files.lines import read_records
+from blizzard_py.sources.ignored_names import SkippedItems
 from blizzard_py.sources.protocol import Backlog
 from tests.support.memory_store import MemoryStorage
 

@@ -15,10 +15,10 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.progress import Progress, mark_done
-from blizzard_py.sources.activity import SkippedItems
 from blizzard_py.sources.files.discovery import Discovery, FirstSeen, starting_point
 from blizzard_py.sources.files.discovery import discover as discover_with
 from blizzard_py.sources.files.file_names import accepts
+from blizzard_py.sources.ignored_names import SkippedItems
 from blizzard_py.state.source_state import Position, SourceState
 from tests.support.memory_store import MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.load import load_config
 from blizzard_core.settings.sources import FileUnits, SourceSettings
-from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.app.workers import source_pipeline
 from blizzard_py.state.source_state import checkpoint_path
 from tests.support.memory_store import Died, Dying
 from tests.support.offered_files import DAY_SECS, OfferedFilesHarness

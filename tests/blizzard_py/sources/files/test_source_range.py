@@ -12,7 +12,7 @@ from blizzard_core.errors import StateError
 from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_core.storage.protocol import ListingPage, order_key
 from blizzard_core.watermark.name_range import NameRange
-from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.app.workers import source_pipeline
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rename import Rename

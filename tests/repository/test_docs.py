@@ -224,7 +224,7 @@ def test_the_page_of_stores_has_each_variable_in_its_row() -> None:
 def test_metrics_for_users_of_the_original_exist() -> None:
     text = (ROOT / "docs/guides/move-from-original.md").read_text("utf-8")
     rows = re.findall(r"^\| (`(?:blizzard|penguin)_.*) \| (.*) \|$", text, re.MULTILINE)
-    assert len(rows) > 15
+    assert len(rows) > 10
     known = set(re.findall(r"^\| `(\w+)", (DOCS / "metrics.md").read_text("utf-8"), re.MULTILINE))
     for theirs, ours in rows:
         names = theirs if ours.startswith("the same name") else ours

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from blizzard_core.settings.load import load_config
-from blizzard_py.app.wiring import build
+from blizzard_py.app.workers import build
 from blizzard_py.ingest.unexpected import with_reported_fields
 from blizzard_py.job import FieldSpec, UnexpectedField
 from blizzard_py.state.source_state import KindState, SourceState

@@ -26,13 +26,14 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_py.app.engine import spark_engine
 from blizzard_py.app.live_progress import show_progress
 from blizzard_py.app.machine import check_at_start
-from blizzard_py.app.new_fields import with_untaken
 from blizzard_py.app.refused_watch import RefusedWatch
 from blizzard_py.app.status_page.providers import page_providers
 from blizzard_py.app.workers import build
 from blizzard_py.engines.lazy import LazyEngine
+from blizzard_py.explain import Explanation
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.schema.field_specs import field_document
+from blizzard_py.sources.context import SourceContext
 
 
 def run_daemon(
@@ -70,7 +71,7 @@ def run_daemon(
     configured = None if config.metrics is None else config.metrics.address
     page_address = address or configured
     providers = page_providers(
-        workers, where, partial(with_untaken, config), samples=is_loopback(page_address)
+        workers, where, partial(_with_untaken, config), samples=is_loopback(page_address)
     )
     views = [each.activity or w.activity for w in workers for each in w.each]
     panel = Panel("blizzard", views, time.time, providers, penguin_page)
@@ -111,6 +112,13 @@ def run_daemon(
             code = FAILING if failing else REFUSED if watch.look() else 0
         log.info("stopped", exit_code=code)
     return code
+
+
+def _with_untaken(config: Config, parts: SourceContext, found: Explanation) -> Explanation:
+    # It brings Arrow and what reads files, which a daemon that does little never needs.
+    from blizzard_py.app.new_fields import with_untaken  # noqa: PLC0415  # see above
+
+    return with_untaken(config, parts, found)
 
 
 def report_runs(workers: Sequence[SourcePipeline], sinks: Sequence[RunSink]) -> None:

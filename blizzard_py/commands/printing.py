@@ -175,7 +175,7 @@ def print_status(document: dict[str, Any]) -> None:
                 print_error(f"{pipeline}/{source}: {_failed(error)}")
             if found["lag"]["error"]:
                 print_error(f"{pipeline}/{source}: lag is not known: {found['lag']['error']}")
-            for note in (*_ignored(found["lag"]), *found.get("notes", ())):
+            for note in (*_not_read(found["lag"]), *found.get("notes", ())):
                 click.echo(printable(f"{pipeline}/{source}: {note}"))
             for request in found["requests"]:
                 click.echo(printable(f"{pipeline}/{source}: {_request(request)}"))
@@ -268,16 +268,22 @@ def _count(number: int, word: str) -> str:
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
-def _ignored(lag: Mapping[str, Any]) -> Iterator[str]:
+def _not_read(lag: Mapping[str, Any]) -> Iterator[str]:
     if found := lag.get("ignored"):
         files = counted(found["files"], "file")
         yield f"{files} ignored by name, such as {found['first']}: {found['reason']}"
+    if (skipped := lag.get("apart")) and skipped["files"]:
+        yield (
+            f"{counted(skipped['files'], 'file')} skipped, such as {skipped['first']}: partitions"
+            " further ahead than max_ahead, or odd beyond max_tracked_partitions, are not read;"
+            " `blizzard ingest` takes the files"
+        )
 
 
 def _waiting(lag: Mapping[str, Any]) -> str | None:
     if lag["files"] is None:
         return None
-    skipped = f" (+{lag['apart']['files']:,} apart)" if lag["apart"]["files"] else ""
+    skipped = f" (+{lag['apart']['files']:,} skipped)" if lag["apart"]["files"] else ""
     return f"{lag['files']:,}{'' if lag['complete'] else '+'}{skipped}"
 
 

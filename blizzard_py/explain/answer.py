@@ -239,6 +239,9 @@ def _notes(parts: SourceContext, found: Journaled, story: Story, *, again: bool)
         notes += "; the file has been deleted since"
     elif entry.modified > found.finished_ts + CLOCK_SLACK_SECS:
         notes += f"; rewritten at {iso(entry.modified)}, which {_next_reading(parts, found)}"
+    elif parts.has_files and found.size not in (None, entry.size):  # copied with its older time
+        change = f"{found.size:,} bytes then and {entry.size:,} now"
+        notes += f"; rewritten ({change}), which {_next_reading(parts, found)}"
     if again and not found.request:
         notes += "; the checkpoint does not know it, so the next poll ingests it again"
     return notes

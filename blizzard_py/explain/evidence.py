@@ -27,7 +27,7 @@ class Journaled:
     """A batch of the journal and what it says of one file. ``outputs``: final path and rows.
 
     ``request`` is the id of the operator's request that it was of, if it was. ``row_groups`` is as
-    in `FinishedFile`.
+    in `FinishedFile`. ``size`` is the one that was listed.
     """
 
     batch: str
@@ -41,6 +41,7 @@ class Journaled:
     group: int | None = None
     request: str = ""
     row_groups: str = ""
+    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,7 @@ def _journaled(
                 None if found.group is None else found.group.seq,
                 found.request,
                 file.row_groups,
+                file.size,
             )
 
 

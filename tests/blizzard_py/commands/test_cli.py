@@ -130,7 +130,9 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
     scenario.put_rows(ahead, 9)
     status = source_of(json.loads(invoke("status", config, "--json").stdout))
     assert (status["lag"]["files"], status["lag"]["apart"]) == (0, {"files": 1, "first": ahead})
-    assert "0 (+1 apart)" in invoke("status", config).stdout
+    shown = invoke("status", config).stdout
+    assert "0 (+1 skipped)" in shown
+    assert f"events/main: 1 file skipped, such as {ahead}: partitions further ahead" in shown
     scenario.put("date=2024-01-01/hour=01/2.log", b"{}")
     for command in ("plan", "status", "validate"):
         shown = invoke(command, config).output

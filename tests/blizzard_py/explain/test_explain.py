@@ -400,6 +400,18 @@ def test_a_file_that_was_rewritten_is_still_found_in_the_journal() -> None:
     assert "rewritten at" in found.reason
 
 
+def test_a_file_that_was_rewritten_with_an_old_time_is_noticed() -> None:
+    world = PipelineHarness()
+    world.put("d=1/1.ndjson", "r")
+    world.drain()
+    assert "rewritten" not in ask(world, "d=1/1.ndjson").reason
+    world.put("d=1/1.ndjson", "other")  # at the same time of the clock
+    assert (
+        "rewritten (1 bytes then and 5 now), which is not ingested again by itself"
+        in ask(world, "d=1/1.ndjson").reason
+    )
+
+
 def test_a_checkpoint_that_was_set_back_takes_the_file_again() -> None:
     world = PipelineHarness()
     world.put("d=1/1.ndjson", "r")

@@ -300,8 +300,10 @@ class Trouble(str):
 
 
 def print_problems(problems: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """Print the daemons that are down, by source or table, as errors; of many only the first."""
-    lines = [f"{name}: {each['text']}" for name, found in problems.items() for each in found]
+    """Print the daemons that are down, by source or table, as errors; of many only the worst."""
+    every = [(name, each) for name, found in problems.items() for each in found]
+    every.sort(key=lambda entry: (not entry[1]["rows_wait"], entry[1]["daemon"]))
+    lines = [f"{name}: {each['text']}" for name, each in every]
     for line in lines[:PROBLEMS_SHOWN]:
         print_error(line)
     if len(lines) > PROBLEMS_SHOWN:

@@ -24,10 +24,14 @@ NOTICES_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class DaemonProblem:
-    """A daemon that is down or does not commit, and the sentence that says so."""
+    """A daemon that is down or does not commit, and the sentence that says so.
+
+    ``rows_wait`` if rows wait for their commit.
+    """
 
     daemon: Literal["blizzard", "penguin"]
     text: str
+    rows_wait: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return an entry of ``problems`` in ``status --json``."""
@@ -62,7 +66,7 @@ def commit_problem(
         why = f"Penguin runs, and last saved {_ago(committed.saved, now)}. `penguin plan` says why"
     else:
         why = f"Penguin last saved {_ago(committed.saved, now)}"
-    return DaemonProblem("penguin", f"{uncommitted_text(waiting, now)}; {why}")
+    return DaemonProblem("penguin", f"{uncommitted_text(waiting, now)}; {why}", rows_wait=True)
 
 
 def ingest_problem(

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from blizzard_core.cli import PROBLEMS_SHOWN, print_problems
 from blizzard_core.errors import NOT_COMMITTING, NOT_INGESTING
 from blizzard_core.observability.heartbeat import Life, table_heartbeat
 from blizzard_core.observability.stopped import (
     BEHIND_SECS,
+    DaemonProblem,
     commit_problem,
     exit_code_of,
     ingest_problem,
@@ -209,3 +211,13 @@ def test_the_committer_that_runs_counts() -> None:
     assert read_committed(sink, NOW, table_heartbeat("new")).life.state == "running"
     # Of several with partitions of their own each answers for itself.
     assert read_committed(sink, NOW, table_heartbeat("a")).life.state == "stopped"
+
+
+def test_rows_that_wait_come_first_of_many_problems(capsys: pytest.CaptureFixture[str]) -> None:
+    idle, waits = DaemonProblem("penguin", "idle"), DaemonProblem("penguin", "rows", rows_wait=True)
+    down = DaemonProblem("blizzard", "down")
+    found = {f"idle{number}": [idle.to_json()] for number in range(PROBLEMS_SHOWN)}
+    print_problems({**found, "a": [idle.to_json(), down.to_json()], "b": [waits.to_json()]})
+    first, second, *_, last = capsys.readouterr().err.splitlines()
+    assert (first, second) == ("error: b: rows", "error: a: down")
+    assert last == "error: 3 more, in `status --json` under `problems`"

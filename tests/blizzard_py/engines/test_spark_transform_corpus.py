@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
@@ -15,16 +13,18 @@ from tests.support.transform_corpus import ATTACKS, HONEST, SUBSTITUTED
 VIEW = "blizzard_source_corpus"
 
 
-@pytest.fixture
-def spark(spark_engine: SparkEngine) -> Iterator[SparkSession]:
-    spark = spark_engine.session()
+@pytest.fixture(scope="module")
+def spark(spark_engine: SparkEngine) -> SparkSession:
+    spark = spark_engine.session().newSession()
+    # Code that is compiled for two rows, and tasks without any, are most of what statements cost.
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
     text = "'1', 'a,b', timestamp'2024-01-02 03:04:05Z', 1.5D, array(struct('s', 2)), map('k', 'v')"
     rows = spark.sql(f"SELECT * FROM VALUES (1L, {text}), (2L, {text})")
     names = ("id", "name", "tags", "time", "amount", "items", "props")
     shaped = "array(named_struct('sku', 's', 'n', 2)) AS items"
     rows.toDF(*names).selectExpr(*names[:5], shaped, "props").createOrReplaceTempView(VIEW)
-    yield spark
-    spark.catalog.dropTempView(VIEW)
+    return spark
 
 
 def test_the_corpus_is_as_large_as_it_should_be() -> None:

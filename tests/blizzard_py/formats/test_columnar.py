@@ -690,7 +690,7 @@ def test_damage_costs_only_its_file(tmp_path: Path, kind: str) -> None:
     table = pa.table({"id": range(300), "note": [f"text {n % 7}" for n in range(300)]})
     data = written(kind, table)
     world = harness(tmp_path, kind)
-    for number in range(60):
+    for number in range(30):
         changed = bytearray(data)
         for _ in range(rng.choice([1, 1, 3])):
             changed[rng.randrange(len(data))] = rng.randrange(256)

@@ -164,10 +164,10 @@ def test_memory_is_bounded_whatever_a_workbook_holds(tmp_path: Path, shape: str)
         texts = "<si><t>x</t></si>" * 1_000_000
     elif shape == "one text":
         texts = f"<si><t>{'x' * (8 << 20)}</t></si>"
-        rows = named("id") + row('<c t="s"><v>0</v></c>') * 60
+        rows = named("id") + row('<c t="s"><v>0</v></c>') * 32
     elif shape == "numbers":
         rows = named("id") + "".join(
-            row(f"<c><v>{at}{'1' * (8 << 20)}</v></c>") for at in range(60)
+            row(f"<c><v>{at}{'1' * (8 << 20)}</v></c>") for at in range(32)
         )
     elif shape == "names":
         rows = named("id") + "".join(f"<a{at} b{at}='1'/>" for at in range(300_000))

@@ -194,19 +194,17 @@ def test_counts_are_of_all_units_and_name_each_state() -> None:
     }  # fmt: skip
 
 
-def test_hundreds_of_thousands_of_units_make_a_small_grid() -> None:
-    hours = partitions(at("2009-01-01"), at("2019-01-01"), "hourly")
+def test_a_hundred_thousand_units_make_a_small_grid() -> None:
+    hours = partitions(at("2013-01-01"), at("2019-01-01"), "hourly")
     plan = layout(hours, "one" * 4000, "two/%\U0001f427")
     began = time.process_time()
     found = grid(UnitsState(), plan, at("2019-01-01"))
-    assert time.process_time() - began < 10
+    assert time.process_time() - began < 6
     assert found["counts"]["new"] == 2 * len(hours)
-    many = layout(
-        partitions(at("2019-01-01"), at("2019-12-31"), "daily"),
-        *(f"{n}{'x' * 300}" for n in range(90)),
-    )
-    state = read(UnitsState(), many, at("2019-12-31"), *(f"{n}{'x' * 300}" for n in range(90)))
-    crowded = grid(state, many, at("2019-12-31"))
+    names = [f"{n}{'x' * 300}" for n in range(MOST_ROWS + 1)]
+    days = partitions(at("2019-01-01"), at("2019-12-31"), "daily")
+    failed = read(UnitsState(), layout(days[-20:], *names), at("2019-12-31"), *names)
+    crowded = grid(failed, layout(days, *names), at("2019-12-31"))
     assert len(crowded["notes"]) == MOST_NOTES
     for one in (found, crowded):
         assert len(json.dumps(one)) < 150_000

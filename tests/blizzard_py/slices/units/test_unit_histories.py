@@ -16,7 +16,7 @@ from blizzard_py.slices.units.schemes import Pair
 from tests.support import unit_harness
 from tests.support.unit_harness import UnitHarness, Wrong
 
-HISTORIES = 3000
+HISTORIES = 1000
 RUNS = 6
 
 Rule = Callable[[Pair, datetime | None, datetime | None, timedelta], Verdict]

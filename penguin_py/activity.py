@@ -98,9 +98,18 @@ class TableActivity(Activity):
 
     @contextmanager
     def committing(
-        self, files: Sequence[Entry], rows: int, plan: CommitPlan, *, evolves: bool
+        self,
+        files: Sequence[Entry],
+        rows: int,
+        plan: CommitPlan,
+        *,
+        evolves: bool,
+        landed_at: Callable[[], int | None] | None = None,
     ) -> Iterator[None]:
-        """Time one commit; an exception means that it did not land."""
+        """Time one commit; an exception means that it did not land.
+
+        ``landed_at`` returns its version if other writers' commits may have come before it.
+        """
         started = self.clock()
         key = f"{self.name}/{uuid.uuid4()}"
         self.runs.started(key, started, "commit")
@@ -130,7 +139,9 @@ class TableActivity(Activity):
             # The commit takes the next version; a rival's in between shows with the next poll.
             self._version = 0 if self._version is None else self._version + 1
             self._did(FinishedBatch(now, str(self._version), len(files), rows, size, secs))
-            version = self._version
+            version: int | None = self._version
+        if landed_at is not None and self.runs.is_reported:
+            version = landed_at()
         written = {"files": len(files), "rows": rows, "bytes": size}
         self.runs.completed(key, now, started, _result_of(plan, version, written))
 
@@ -204,7 +215,7 @@ class TableActivity(Activity):
             return {**super().to_json(), "orphans": self._orphans, "groups": self.groups or {}}
 
 
-def _result_of(plan: CommitPlan, version: int, written: Mapping[str, int]) -> RunResult:
+def _result_of(plan: CommitPlan, version: int | None, written: Mapping[str, int]) -> RunResult:
     """Return what a commit has added to the table, and from which batches."""
     ids = (output_id_of(add.output_id) for add in plan.adds if add.output_id is not None)
     batches = dict.fromkeys(f"{i.source}/{i.batch}/{i.attempt}" for i in ids if i is not None)

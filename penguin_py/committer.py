@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from blizzard_core.errors import StateError
 from blizzard_core.log import get_logger
@@ -193,7 +194,10 @@ class Committer:
         self._view.refuse(rejection.entry.path for rejection in rejections)
         if files:
             evolves = snapshot.state is not None and bool(plan.changed)
-            with self._activity.committing(files, found.rows, plan, evolves=evolves):
+            landed_at = partial(self._delta.landed_at, memory.txn_version + 1)
+            with self._activity.committing(
+                files, found.rows, plan, evolves=evolves, landed_at=landed_at
+            ):
                 memory = self._commit(plan, memory, progress, now)
             version = 0 if snapshot.state is None else snapshot.state.version + 1
             ids = [add.output_id for add in plan.adds if add.output_id is not None]

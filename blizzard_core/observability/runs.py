@@ -127,6 +127,11 @@ class RunLog:
         self._recent: deque[str] = deque(maxlen=_RECENT)
         self._lock = threading.Lock()
 
+    @property
+    def is_reported(self) -> bool:
+        """Return whether anybody receives these runs."""
+        return bool(self._sinks)
+
     def started(self, key: str, at: float, step: str, before: Sequence[RunStep] = ()) -> None:
         """Report that a run begins with ``step``; ``before`` are steps that led to it."""
         if not self._sinks:

@@ -32,6 +32,7 @@ from blizzard_py.app.workers import build
 from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.explain import Explanation
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.job import as_read
 from blizzard_py.schema.field_specs import field_document
 from blizzard_py.sources.context import SourceContext
 
@@ -131,7 +132,7 @@ def report_runs(workers: Sequence[SourcePipeline], sinks: Sequence[RunSink]) -> 
 
 
 def _columns(worker: SourcePipeline) -> Columns:
-    documents = map(field_document, worker.fields)
+    documents = map(field_document, as_read(worker.fields))
     return tuple((column["name"], column["type"]) for column in documents)
 
 

@@ -216,6 +216,20 @@ class DeltaLog(LogReader):
         if self._table.advanced.delta_checkpoint_interval is not None:
             self._checkpoint(self._table.advanced.delta_checkpoint_interval, before)
 
+    def landed_at(self, txn_version: int) -> int | None:
+        """Return the version of our newest commit, which others may have come before; for reports.
+
+        None if it cannot be read.
+        """
+        newest = -1 if self._current is None else self._current.version
+        try:
+            while self.has_commit(newest + 1):
+                newest += 1
+            own = self.own_commit(txn_version, newest)
+        except BlizzardError:  # the commit stands
+            return None
+        return None if own is None else own.version
+
     def _failure(self, marks: Marks, error: BaseException, before: int) -> CommitError:
         """Return the error for a commit that is not in the log."""
         where = f"{self._table.uri}: commit {marks.txn_version} did not land: "

@@ -159,6 +159,23 @@ def test_lineage_has_datasets_columns_and_counts(tmp_path: Path, receiver: ApiSe
     assert received(receiver, "/api/v1/lineage")[0].headers["authorization"] == "Bearer k3y"
 
 
+def test_columns_of_a_source_have_the_names_of_its_records(
+    tmp_path: Path, receiver: ApiServer
+) -> None:
+    with reported(tmp_path, receiver.url) as scenario:
+        fields = [{"name": "number", "from": "id", "type": "int64"}]
+        scenario.document["pipelines"]["events"]["schema"] = {"fields": fields}
+        scenario.write_config()
+        assert ingest(scenario, DirectEngine()) == 0
+        commit(scenario)
+    found = [each for each in events(receiver) if each["eventType"] == "COMPLETE"]
+    named = [
+        [field["name"] for field in each["facets"]["schema"]["fields"]]
+        for each in (found[0]["inputs"][0], found[1]["outputs"][0])
+    ]
+    assert named == [["id"], ["number", "date"]]
+
+
 def test_a_failed_batch_is_reported_without_secrets(tmp_path: Path, receiver: ApiServer) -> None:
     engine = FailingEngine()
     with reported(tmp_path, receiver.url) as scenario:

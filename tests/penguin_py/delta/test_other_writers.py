@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from deltalake import DeltaTable, write_deltalake
 from structlog.testing import capture_logs
 
 from blizzard_core.errors import CommitError
+from blizzard_core.observability.runs import Job, RunEvent, RunLog
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from tests.support.faulty_log import alone, around
@@ -192,6 +194,23 @@ def test_a_compaction_between_look_and_commit_changes_nothing(world: TableHarnes
     world.now += 2 * 3600
     world.run(**SHARED)
     assert numbers(world) == [1, 2, 3]
+
+
+def test_a_commit_is_reported_with_its_own_version(world: TableHarness) -> None:
+    """Others may commit after the look."""
+    write_own_file(world, 1)
+    world.run(**SHARED)
+    penguin, _ = interrupted(
+        world, lambda delta: write_deltalake(delta, pa.table({"x": [9]}), mode="append")
+    )
+    found: list[RunEvent] = []
+    sink = SimpleNamespace(take=found.append, close=lambda: None)
+    penguin.activity.runs = RunLog(Job("penguin", "t", None, "/t"), [sink])
+    for number in (2, 3):
+        write_own_file(world, number)
+        world.run(penguin)
+    versions = [each.result.version for each in found if each.kind == "complete"]
+    assert versions == [2, 4]
 
 
 def test_a_delete_between_look_and_commit_deletes_what_it_saw(world: TableHarness) -> None:

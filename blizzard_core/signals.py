@@ -72,7 +72,7 @@ def stop_on_signals(stop: Stoppable, grace_secs: float) -> Iterator[None]:
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         nonlocal was_interrupted
         if was_interrupted:
-            _end_at_once()
+            end_at_once()
         was_interrupted = True
         signals.put(True)
         _write_to_terminal(
@@ -98,7 +98,8 @@ def _set_when_signalled(stop: Stoppable, signals: SimpleQueue[bool]) -> None:
         stop.set()
 
 
-def _end_at_once() -> NoReturn:
+def end_at_once() -> NoReturn:
+    """End this process without waiting for its threads, as after a second Ctrl-C."""
     _write_to_terminal(f"{_SHOW_CURSOR}ended at once\n")
     os._exit(INTERRUPTED)
 
@@ -135,7 +136,7 @@ def _report_unraisable(found: UnraisableHookArgs) -> None:
     Imports run many callbacks of weak references, so this is likely in the first second.
     """
     if isinstance(found.exc_value, KeyboardInterrupt):
-        _end_at_once()
+        end_at_once()
     sys.__unraisablehook__(found)
 
 

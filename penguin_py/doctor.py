@@ -15,17 +15,19 @@ from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import Table, tables_of
 
 
-def examine(config: Config, stop: StopEvent) -> list[CheckResult]:
+def examine(config: Config, stop: StopEvent) -> Iterator[CheckResult]:
     """Check each table's store and its Delta log. Ends early by ``stop``."""
     stores = {table.name: _store_of(table) for table in tables_of(config)}
-    found = check_stores(stores.values(), stop)
-    unreachable = {each.subject for each in found if each.result == "failed"}
+    unreachable: set[str] = set()
+    for each in check_stores(stores.values(), stop):
+        if each.result == "failed":
+            unreachable.add(each.subject)
+        yield each
     with build(config) as pipelines:
         for pipeline in pipelines:
             subject = stores[pipeline.name].subject
             if not stop.is_set() and subject not in unreachable:
-                found += _log(pipeline, subject)
-    return found
+                yield from _log(pipeline, subject)
 
 
 def _store_of(table: Table) -> UsedStore:

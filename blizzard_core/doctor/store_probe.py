@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple, TypeAlias
 
-from blizzard_core.errors import Conflict, StorageError, Unavailable
+from blizzard_core.errors import AccessDenied, Conflict, StorageError, Unavailable
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Storage, listed
 
@@ -148,7 +148,11 @@ class StoreProbe:
 
     def _put(self, path: str, data: bytes) -> None:
         self._written.add(path)
-        self._storage.put_atomic(path, data)
+        try:
+            self._storage.put_atomic(path, data)
+        except AccessDenied:
+            self._written.discard(path)  # there is nothing to delete
+            raise
 
     def _read(self, data: bytes) -> str | None:
         whole, part = self._storage.read(self._object), self._storage.read_range(self._object, 2, 7)

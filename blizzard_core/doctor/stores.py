@@ -40,7 +40,7 @@ from blizzard_core.threads import ThreadPool
 Use = Literal["source", "table", "dead letters"]
 
 # A person waits.
-_PATIENCE = Patience(connect_secs=5, read_secs=20, retry_secs=3)
+_PATIENCE = Patience(connect_secs=5, read_secs=10, retry_secs=1)
 _AT_ONCE = 8
 # Stores refuse signed requests from a quarter of an hour on.
 SKEW_NOTED_SECS = 60.0
@@ -74,8 +74,8 @@ def check_stores(
     *,
     writes_sources: bool = False,
     now: Callable[[], float] = time.time,
-) -> list[CheckResult]:
-    """Return the results for each store, in their order; several are checked at once.
+) -> Iterator[CheckResult]:
+    """Yield the results for each store, in their order; several are checked at once.
 
     Ends early if ``stop`` is set. Probe objects are deleted in any case.
     """
@@ -95,11 +95,8 @@ def check_stores(
         for each in distinct
     ]
     with ThreadPool(max_workers=_AT_ONCE) as pool:
-        return [
-            finding
-            for found in pool.map(lambda check: check.run(stop), checks)
-            for finding in found
-        ]
+        for found in pool.map(lambda check: check.run(stop), checks):
+            yield from found
 
 
 class _StoreCheck:
@@ -149,11 +146,11 @@ class _StoreCheck:
             yield from map(self._finding, self._probe(storage, facts, stop))
 
     def _finding(self, step: Step, exit_code: int = 1) -> CheckResult:
-        text = step.text.removeprefix(normalize_uri(self._used.uri))
-        text = text.removeprefix("/") if text.startswith("/: ") else text
-        return CheckResult(
-            self._used.subject, step.check, step.result, text.removeprefix(": "), exit_code
-        )
+        uri = normalize_uri(self._used.uri)
+        text = step.text
+        for start in (f"{uri}/: ", f"{uri}: ", f"{uri}/"):  # the line begins with it already
+            text = text.removeprefix(start)
+        return CheckResult(self._used.subject, step.check, step.result, text, exit_code)
 
     def _failed(self, check: str, error: BlizzardError) -> CheckResult:
         return self._finding(Step(check, "failed", str(error)), error.exit_code)

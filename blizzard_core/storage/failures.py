@@ -99,7 +99,7 @@ _REMEDIES = {
     "InvalidToken": "the session token is not of these credentials; correct AWS_SESSION_TOKEN",
 }
 _FULL = "the store is full, or a quota is used up; make room, or raise the quota"
-_DENIED_REMEDY = "check the credentials, and that they may list, read and write there"
+_DENIED_REMEDY = "check the credentials, and that they may list, read, write and delete there"
 # Codes with a misleading status, or with a text that lacks a remedy.
 _MEANINGS = {
     "InvalidObjectState": _ARCHIVED,
@@ -111,6 +111,21 @@ _MEANINGS = {
     "QuotaExceeded": _FULL,
     "XMinioStorageFull": _FULL,
 }
+# Exceptions of clients that got no answer, and codes of stores that answer later.
+_NO_CONNECTION = frozenset(
+    {
+        "ClientConnectorError",
+        "ConnectTimeoutError",
+        "EndpointConnectionError",
+        "ReadTimeoutError",
+        "SSLError",
+        "ServiceRequestError",
+        "ServiceResponseError",
+    }
+)
+_UNREACHED = "; see that the endpoint (its scheme, host and port) is right and can be reached"
+_BUSY = frozenset({"500", "503", "InternalError", "ServerBusy", "ServiceUnavailable", "SlowDown"})
+_OVERLOADED = "; the store is overloaded or has a fault: try again later"
 _LACKING = frozenset({"NotImplemented", "501"})
 _CONFLICT = frozenset(
     {
@@ -178,8 +193,9 @@ def _client_failed(uri: str, code: str, error: Exception) -> StorageError:
     if name == "HTTPClientError" and "No such file" in str(error):  # only TLS reads a file here
         return Unavailable(f"{uri}: a file with certificates is not there; correct AWS_CA_BUNDLE")
     if isinstance(error, TimeoutError):
-        return Unavailable(f"{uri}: timed out")
-    return Unavailable(f"{uri}: {code or name}: {_text(error)}")
+        return Unavailable(f"{uri}: timed out{_UNREACHED}")
+    remedy = _UNREACHED if name in _NO_CONNECTION else _OVERLOADED if code in _BUSY else ""
+    return Unavailable(f"{uri}: {code or name}: {_text(error)}{remedy}")
 
 
 def _meaning(code: str, error: Exception) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from blizzard_core.daemon import StopEvent
 from blizzard_core.doctor.findings import CheckResult, failed
@@ -15,18 +16,22 @@ from blizzard_py.app.query_validation import check_source
 from blizzard_py.app.validation import checkpoint_notes, table_problems, validate_pipelines
 
 
-def examine(config: Config, stop: StopEvent, *, writes_sources: bool = False) -> list[CheckResult]:
+def examine(
+    config: Config, stop: StopEvent, *, writes_sources: bool = False
+) -> Iterator[CheckResult]:
     """Check this machine, stores, tables and APIs, and the tables to write to.
 
     Ends early by ``stop``. Of files nothing is shown but a name, of tables and APIs nothing but
     columns.
     """
-    found = list(check_machine(config))
-    found += check_stores(stores_of(config), stop, writes_sources=writes_sources)
+    found: list[CheckResult] = []
+    stores = check_stores(stores_of(config), stop, writes_sources=writes_sources)
+    for each in chain(check_machine(config), stores):
+        found.append(each)
+        yield each
     for check in (_queries, _tables):
         if not stop.is_set():
-            found += check(config, found)
-    return found
+            yield from check(config, found)
 
 
 def stores_of(config: Config) -> Iterator[UsedStore]:

@@ -42,7 +42,7 @@ class Store:
 
     def check(self, *places: UsedStore, writes_sources: bool = False) -> list[CheckResult]:
         stop = threading.Event()
-        return check_stores(places, stop, writes_sources=writes_sources)
+        return list(check_stores(places, stop, writes_sources=writes_sources))
 
     def names(self) -> list[str]:
         """Everything in the bucket."""
@@ -203,6 +203,7 @@ def test_a_missing_bucket_has_its_own_exit_code(store: Store) -> None:
         (403, "SignatureDoesNotMatch", "correct AWS_SECRET_ACCESS_KEY"),
         (403, "RequestTimeTooSkewed", "set this one right"),
         (400, "AuthorizationHeaderMalformed", "in the region eu-west-1; set AWS_REGION to it"),
+        (503, "SlowDown", "try again later"),
     ],
 )
 def test_the_stores_own_code_says_why(store: Store, status: int, code: str, remedy: str) -> None:
@@ -225,6 +226,24 @@ def test_no_right_to_write_fails_with_one_line(store: Store) -> None:
     assert "race" not in checks(found)
 
 
+def test_nothing_is_deleted_with_rights_to_read_only(store: Store) -> None:
+    def refuse(method: str, _headers: dict[str, str]) -> tuple[int, str] | None:
+        return (403, "AccessDenied") if method in {"PUT", "DELETE"} else None
+
+    store.proxy.refuse = refuse
+    [write] = [each for each in store.check(store.table) if each.result == "failed"]
+    assert write.check == "write"
+    assert write.text.startswith(f"{PREFIX}")
+    assert not any(request.startswith(("DELETE", "POST")) for request in store.proxy.seen)
+
+
+def test_an_address_without_a_server_is_named_with_a_remedy(store: Store) -> None:
+    options = {**store.options, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+    [found] = store.check(UsedStore("source", store.source.uri, options))
+    assert "http://127.0.0.1:1/" in found.text
+    assert "see that the endpoint (its scheme, host and port) is right" in found.text
+
+
 def test_what_cannot_be_deleted_is_named(store: Store) -> None:
     def refuse(method: str, _headers: dict[str, str]) -> tuple[int, str] | None:
         return (403, "AccessDenied") if method == "DELETE" else None
@@ -233,7 +252,7 @@ def test_what_cannot_be_deleted_is_named(store: Store) -> None:
     moved, last = store.check(store.letters)[-2:]
     assert (moved.check, moved.result) == ("move", "failed")
     assert last.check == "delete"
-    assert f"/{PREFIX}" in last.text
+    assert last.text.startswith(PREFIX)
     assert "could not be deleted" in last.text
 
 
@@ -267,7 +286,7 @@ def test_probe_objects_are_deleted_after_a_failure(store: Store, number: int) ->
 def test_a_stop_ends_the_checks_without_a_trace(store: Store) -> None:
     stop = threading.Event()
     store.proxy.lose = lambda method: stop.set() if method == "PUT" else None  # type: ignore[func-returns-value]
-    found = check_stores([store.table, store.letters], stop)
+    found = list(check_stores([store.table, store.letters], stop))
     assert "race" not in checks(found)
     assert store.names() == ["raw/1.ndjson"]
 
@@ -297,7 +316,7 @@ def test_a_sound_gcs_store_passes(gcs: GcsServer) -> None:
     bucket = gcs.new_bucket()
     gcs.put(bucket, "raw/1.ndjson", b"{}\n")
     places = [UsedStore(use, f"gs://{bucket}/{path}", gcs.options) for use, path in _USES]
-    found = check_stores(places, threading.Event())
+    found = list(check_stores(places, threading.Event()))
     assert [*checks(found, "failed"), *checks(found, "note")] == []
     assert {"clock", "race", "order"} <= {*checks(found)}
     assert [*gcs.buckets[bucket]] == ["raw/1.ndjson"]
@@ -307,7 +326,7 @@ def test_a_sound_azure_store_passes(azurite: AzuriteServer) -> None:
     container = azurite.new_container()
     azurite.put(container, "raw/1.ndjson", b"{}\n")
     places = [UsedStore(use, f"az://{container}/{path}", azurite.options) for use, path in _USES]
-    found = check_stores(places, threading.Event())
+    found = list(check_stores(places, threading.Event()))
     assert [*checks(found, "failed"), *checks(found, "note")] == []
     storage = open_storage(f"az://{container}", azurite.options)
     assert [e.path for page in storage.list_range("", None) for e in page.entries] == [
@@ -326,7 +345,7 @@ def test_local_folders_are_tried_and_left_as_they_were(tmp_path: Path) -> None:
         UsedStore("source", str(tmp_path / "raw")),
         UsedStore("table", str(tmp_path / "lake")),
     ]
-    found = check_stores(places, threading.Event())
+    found = list(check_stores(places, threading.Event()))
     assert exit_code_of(found) == 0
     assert "race" in checks(found, "ok")
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == [
@@ -344,7 +363,7 @@ def test_a_missing_local_folder_is_named_by_its_use(tmp_path: Path) -> None:
         UsedStore("table", str(tmp_path / "lake" / "events")),
         UsedStore("dead letters", str(closed / "dlq")),
     ]
-    found = check_stores(places, threading.Event())
+    found = list(check_stores(places, threading.Event()))
     expected = ["failed", "ok", "failed" if os.geteuid() else "ok"]
     assert [each.result for each in found] == expected
     assert not (tmp_path / "lake").exists()

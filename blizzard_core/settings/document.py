@@ -165,7 +165,7 @@ class PipelineSettings(Settings):
                 yield f"deduplicate_by names {name!r}: maps cannot be compared"
             if name not in types and not self.schema_.infer:
                 yield (
-                    f"deduplicate_by names {name!r}, which is not a field of the schema"
+                    f"deduplicate_by: {self.no_field(name)}"
                     " (duplicates are removed before the transform)"
                 )
             if name in self.deduplicate_by[:place]:
@@ -180,13 +180,16 @@ class PipelineSettings(Settings):
             return
         fields = self.field_types
         by = self.sink.partition_by
-        yield from (f"sink.partition_by {text}" for text in (by.problems(fields) if by else ()))
+        yield from (
+            f"sink.partition_by {text}"
+            for text in (by.problems(fields, self.no_field) if by else ())
+        )
         moved = {c.column for c in by.columns if c.replaces_column} if by else set()
         seen: set[str] = set()
         for name, _ in self.sink.sort_keys:
             kind = fields.get(name)
             if kind is None:
-                yield f"sink.sort_by column {name!r} is not a field of the schema"
+                yield f"sink.sort_by column {self.no_field(name)}"
             elif kind not in _SORTABLE_TYPES:
                 yield f"sink.sort_by column {name!r} is {kind}, which has no order"
             elif name in moved:
@@ -256,6 +259,13 @@ class PipelineSettings(Settings):
     def input_types(self) -> dict[str, str]:
         """The declared fields of the pipeline by their names in the records, with their types."""
         return {field.input_name: field.type for field in self.schema_.fields}
+
+    def no_field(self, name: str) -> str:
+        """Return that no column has the name, and which one is filled from it, if any."""
+        columns = (field.name for field in self.fields if field.input_name == name)
+        column = next(columns, None)
+        remedy = "declare it" if column is None else f"the column from it is {column!r}"
+        return f"{name!r} is not a field of the schema; {remedy}"
 
     def fields_of(self, source_name: str) -> list[FieldSettings]:
         """Return the declared fields of a source: the pipeline's, then its own."""

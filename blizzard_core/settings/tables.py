@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import unquote
 
@@ -137,8 +137,11 @@ class PartitionBy(Settings):
                 by_default[key] = "date"
         return {key: self.types.get(key, by_default.get(key, "string")) for key in self.keys}
 
-    def problems(self, fields: Mapping[str, str]) -> list[str]:
-        """Return the conflicts with the declared fields and their types, if any."""
+    def problems(self, fields: Mapping[str, str], no_field: Callable[[str], str]) -> list[str]:
+        """Return the conflicts with the declared fields and their types, if any.
+
+        ``no_field`` says of a name that it is none of them.
+        """
         found: list[str] = []
         if self.column is not None and fields.get(self.column) != "timestamp":
             found.append(
@@ -148,7 +151,7 @@ class PartitionBy(Settings):
         for column in self.columns:
             kind = fields.get(column.column)
             if kind is None:
-                found.append(f"column {column.column!r} is not a field of the schema; declare it")
+                found.append(f"column {no_field(column.column)}")
             elif column.transform != "identity" and kind != "timestamp":
                 found.append(
                     f"column {column.column!r} is {kind}: {column.transform} needs a timestamp"

@@ -219,7 +219,7 @@ def _of_fields(
     for column, place, names in _times(pipeline, given, block[:-1]):
         for name in names:
             fields = {field.name: field for field in pipeline.fields_of(name)}
-            found = [*_of_time(fields.get(column), column, place)]
+            found = [*_of_time(fields.get(column), pipeline.no_field(column), place)]
             yield from found
             if found:
                 break
@@ -227,7 +227,7 @@ def _of_fields(
     for key, names in (("deduplicate", given.deduplicate), ("group_by", given.group_by)):
         for name in names:
             if name not in types:
-                yield SettingProblem((*block, key), f"{name!r} is not a field of the schema")
+                yield SettingProblem((*block, key), pipeline.no_field(name))
             elif types[name] in _NO_KEY:
                 yield SettingProblem(
                     (*block, key), f"{name!r} is a {types[name]}, which cannot be compared"
@@ -249,16 +249,16 @@ def _times(
     yield given.column, (*here, "event_time", "column"), others or [*pipeline.sources]
 
 
-def _of_time(field: FieldSettings | None, name: str, place: Key) -> Iterator[SettingProblem]:
-    """Yield the problem if a field cannot be an event time."""
+def _of_time(field: FieldSettings | None, no_field: str, place: Key) -> Iterator[SettingProblem]:
+    """Yield the problem if a field cannot be an event time; ``no_field`` if there is none."""
     if field is None:
-        yield SettingProblem(place, f"{name!r} is not a field of the schema")
+        yield SettingProblem(place, no_field)
     elif field.type != "timestamp":
-        yield SettingProblem(place, f"{name!r} is {field.type}; it must be a timestamp")
+        yield SettingProblem(place, f"{field.name!r} is {field.type}; it must be a timestamp")
     elif field.nullable:
         yield SettingProblem(
             place,
-            f"{name!r} may be null, and a row without a time belongs to no window. Declare it"
+            f"{field.name!r} may be null, and a row without a time belongs to no window. Declare it"
             " nullable: false; rows without a time become dead letters",
         )
 

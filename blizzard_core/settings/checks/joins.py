@@ -73,7 +73,7 @@ def _of_keys(pipeline: PipelineSettings, join: JoinSettings, here: Key) -> Itera
     types = pipeline.field_types
     for name in dict.fromkeys(join.on):
         if name not in types:
-            yield SettingProblem((*here, "on"), f"{name!r} is not a field of the schema")
+            yield SettingProblem((*here, "on"), pipeline.no_field(name))
         elif lacks := [side for side in _sides(pipeline, join) if not _has(pipeline, side, name)]:
             yield SettingProblem(
                 (*here, "on"), f"{name!r} is no field of {lacks[0]}, so no rows would match"
@@ -102,7 +102,7 @@ def _of_columns(
         if source == join.right and join.type == "left_semi":
             yield SettingProblem(key, f"{place!r}: left_semi publishes rows of {join.left} alone")
         if pipeline.transform is None and field not in pipeline.field_types:
-            yield SettingProblem(key, f"{place!r}: {field!r} is not a field of the schema")
+            yield SettingProblem(key, f"{place!r}: {pipeline.no_field(field)}")
         elif source in pipeline.sources and not _has(pipeline, source, field):
             yield SettingProblem(key, f"{place!r}: {field!r} is a field of other sources alone")
 

@@ -749,7 +749,7 @@ def test_problems_of_all_kinds_are_reported_in_one_round(tmp_path: Path) -> None
         "main.pol (line",
         "sink.metadata_columns '_source_file' is given twice",
         "sort_by column 'nowhere' is not a field",
-        "deduplicate_by names 'gone', which is not a field",
+        "deduplicate_by: 'gone' is not a field",
         "deduplicate_by names 'gone' twice",
         "Delta has no column whose name holds ' '",
     ):
@@ -778,3 +778,19 @@ def test_a_faulty_pipeline_does_not_hide_those_of_another(tmp_path: Path) -> Non
     assert "there is no type 'strng'" in found
     assert "pipelines.other" in found
     assert "sort_by column 'nowhere'" in found
+
+
+def test_a_name_of_the_records_is_answered_with_its_column(tmp_path: Path) -> None:
+    column = {"name": "number", "from": "Order No", "type": "int64"}
+    given = changed(
+        pipelines__events__schema__fields=[column],
+        pipelines__events__deduplicate_by=["Order No"],
+        pipelines__events__sink__sort_by=["Order No"],
+        pipelines__events__sink__partition_by={"columns": ["Order No"]},
+    )
+    found = [each for each in problems(tmp_path, given) if "Order No" in each]
+    assert len(found) == 3
+    assert all(
+        "'Order No' is not a field of the schema; the column from it is 'number'" in each
+        for each in found
+    )

@@ -31,18 +31,22 @@ def files_by_source(
         )
     chosen: dict[tuple[str, str], dict[str, None]] = {}
     problems: list[str] = []
+    every = {"/".join(where): root for where, root in roots.items()}
     for uri in uris:
+        # Among all of them, since a relative path could lie below any single one.
+        found = locate(uri, every)
         homes = {
             where: place.path
             for where, root in roots.items()
-            if (place := locate(uri, {"/".join(where): root})).path
+            if found.path and (place := locate(found.uri, {"/".join(where): root})).path
         }
         match list(homes.items()):
             case [(where, path)]:
                 chosen.setdefault(where, {})[path] = None
             case []:
                 known = ", ".join(sorted(set(roots.values())))
-                problems.append(f"{uri}: names no file below {known}")
+                why = f"; it {found.reason}" if found.source is None else ""
+                problems.append(f"{uri}: names no file below {known}{why}")
             case several:
                 listed_names = ", ".join("/".join(where) for where, _ in several)
                 problems.append(

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.load import load_config
 from blizzard_py.__main__ import main as blizzard
+from blizzard_py.app.files_by_source import files_by_source
 from tests.support.direct_engine import DirectEngine
 from tests.support.s3_server import S3Server
 from tests.support.scenario import Scenario
@@ -117,3 +120,18 @@ def test_a_uri_must_name_one_source(scenario: Scenario) -> None:
     both = command(scenario, "az://box/raw/1.json.gz")
     assert both.exit_code == 2
     assert "lies below the roots of events/one, events/two; say which" in both.stderr
+
+
+def test_a_relative_path_names_one_of_several_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    other = {"source_uri": str(tmp_path / "other")}
+    scenario.document["pipelines"]["events"]["sources"]["other"] = other
+    scenario.write_config()
+    monkeypatch.chdir(tmp_path)
+    config = load_config(scenario.config)
+    found = files_by_source(config, ["raw/d/1.json", "./other/2.json"], (None, None))
+    assert found == {("events", "main"): ["d/1.json"], ("events", "other"): ["2.json"]}
+    with pytest.raises(ConfigError, match=r"d/1\.json: names no file below .*; it is outside of"):
+        files_by_source(config, ["d/1.json"], (None, None))

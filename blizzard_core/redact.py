@@ -87,11 +87,11 @@ _PATTERNS = (
         ),
         rf"\1{MASK}",
     ),
-    # Keys and codes in a query, where short ones are no credential: a status, a page.
+    # Keys, codes and tokens in a query, where short ones are no credential: a status, a page.
     (
-        ("key", "code", "auth"),
+        ("key", "code", "auth", "token"),
         re.compile(
-            r"((?:[?&]|%3F|%26)(?:key|code|auth)(?:=|%3D))(?!\*\*\*)"
+            r"((?:[?&]|%3F|%26)(?:key|code|auth|token)(?:=|%3D))(?!\*\*\*)"
             r"(?:(?!%26)[^&\s\"'<>,;)]){8,}",
             re.IGNORECASE,
         ),

@@ -149,19 +149,7 @@ def load_yaml(path: Path, environment: Mapping[str, str], source: str = "") -> D
 def parse_yaml(path: Path, whole: str = "") -> Document:
     """Read and parse, as it is written. Raises `ConfigError` as `load_yaml`."""
     source = str(path)
-    try:
-        with path.open("rb") as file:  # devices and pipes say nothing of their size
-            data_read = file.read(CONFIG_BYTES + 1)
-        if len(data_read) > CONFIG_BYTES:
-            raise ConfigError(source, [f"is larger than {CONFIG_BYTES >> 20} MiB; split it"])
-        text = data_read.decode("utf-8").replace("\r\n", "\n")
-    except FileNotFoundError:
-        what = "no such file; `blizzard init` writes a first one"
-        if path.is_symlink():
-            what = "is a link to a file that is not there; correct or delete it"
-        raise ConfigError(source, [what]) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(source, [f"cannot be read: {error}"]) from error
+    text = _text(path, is_one_of_many=whole not in ("", source))
     try:
         loader = _Loader(text)
         root = loader.get_single_node()
@@ -183,6 +171,28 @@ def parse_yaml(path: Path, whole: str = "") -> Document:
     _walk(root, (), path, places, [])
     problems = [f"{place.shown(whole or source)}: key given twice" for place in repeated]
     return Document(whole or source, data, tuple(problems), places)
+
+
+def _text(path: Path, *, is_one_of_many: bool) -> str:
+    """Return what the file holds. A pipe may be given by name, and would block in a folder."""
+    source = str(path)
+    if is_one_of_many and path.exists() and not path.is_file():
+        raise ConfigError(source, ["is no file (a folder or a pipe); move it elsewhere"])
+    try:
+        with path.open("rb") as file:  # devices and pipes say nothing of their size
+            data_read = file.read(CONFIG_BYTES + 1)
+        if len(data_read) > CONFIG_BYTES:
+            raise ConfigError(source, [f"is larger than {CONFIG_BYTES >> 20} MiB; split it"])
+        return data_read.decode("utf-8").replace("\r\n", "\n")
+    except FileNotFoundError:
+        what = "no such file; `blizzard init` writes a first one"
+        if path.is_symlink():
+            what = "is a link to a file that is not there; correct or delete it"
+        raise ConfigError(source, [what]) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(source, [f"is not UTF-8 text ({error}); save it as UTF-8"]) from error
+    except OSError as error:
+        raise ConfigError(source, [f"cannot be read: {error}"]) from error
 
 
 class _Loader(yaml.SafeLoader):

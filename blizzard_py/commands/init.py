@@ -11,7 +11,7 @@ import click
 
 from blizzard_core.cli import GuidedCommand, command, log_level_option
 from blizzard_core.errors import ConfigError, StorageError
-from blizzard_core.text import counted, printable
+from blizzard_core.text import counted, printable, shell_word
 from blizzard_py.commands.starter.target import LAKES, Wanted, store_options, target
 from blizzard_py.commands.starter.yaml_text import Secret
 
@@ -208,7 +208,6 @@ def _write(path: Path, text: str, secrets: Mapping[str, str]) -> None:
 
 
 def _print_next_steps(path: Path, found: str) -> None:
+    word = shell_word(str(path))
     click.echo(printable(f"Wrote {path}. {found}"))
-    click.echo(
-        printable(f"Next: edit it, then `blizzard validate {path}` and `blizzard plan {path}`.")
-    )
+    click.echo(f"Next: edit it, then `blizzard validate {word}` and `blizzard plan {word}`.")

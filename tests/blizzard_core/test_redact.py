@@ -87,6 +87,7 @@ def unlearnt() -> Iterator[None]:
         f"Ocp-Apim-Subscription-Key: {SECRET}",
         f"x-functions-key: {SECRET}",
         f"https://h/x?auth={SECRET}",
+        f"https://h/x?a=b&token={SECRET}",
         f"API key not valid: AIza{SECRET}{SECRET}",
     ],
 )
@@ -115,6 +116,7 @@ def test_credentials_in_messages_are_masked(text: str) -> None:
         "token: identifier",
         "PWD is /home/x",
         "https://api.example/v1?code=404&key=3&page=2: not found",
+        "https://api.example/v1?token=2&page=2: not found",
         "s3://raw/key=20240128-0000/code=12345678/a.json: timed out",
         "second pass: 12 of 40 files",
         "bypass=true, passed=12, compass=north",

@@ -159,6 +159,7 @@ def _schema(found: Sample) -> str:
             ),
         ]
     lines += [
-        f"#   left out: {commented(name)}: {commented(why)}" for name, why in found.left_out.items()
+        f"#   left out: {commented(name) or repr(name)}: {commented(why)}"
+        for name, why in found.left_out.items()
     ]
     return "\n".join(f"      {line}" for line in lines)

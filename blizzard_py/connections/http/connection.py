@@ -62,7 +62,7 @@ class ApiConnection:
     ) -> None:
         found = problems(source)
         if found:
-            raise ConfigError(f"the API at {source.api.base_url}", found)
+            raise ConfigError(f"the API at {source.api.base_url.partition('?')[0]}", found)
         # With the placeholders of work units, if any.
         self._template = source
         self._source = source

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -165,6 +167,14 @@ class TestFolder:
         (tmp_path / "b.yaml").symlink_to("gone.yaml")
         (problem,) = problems(tmp_path)
         assert "b.yaml: is a link to a file that is not there" in problem
+
+    @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+    def test_what_is_no_file_is_named(self, tmp_path: Path, make: Callable[[Path], object]) -> None:
+        written(tmp_path / "a.yaml", f"pipelines:\n{pipeline('a')}")
+        make(tmp_path / "b.yaml")
+        assert problems(tmp_path) == (
+            f"{tmp_path / 'b.yaml'}: is no file (a folder or a pipe); move it elsewhere",
+        )
 
     def test_without_files_is_refused(self, tmp_path: Path) -> None:
         assert problems(tmp_path) == ("has no file whose name ends with .yaml or .yml",)

@@ -173,6 +173,13 @@ def test_aliases_of_an_honest_file_work(tmp_path: Path) -> None:
     }
 
 
+def test_other_encodings_have_a_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_bytes("tables: {}".encode("utf-16"))
+    with pytest.raises(ConfigError, match=r"is not UTF-8 text .*; save it as UTF-8"):
+        load_yaml(path, {})
+
+
 @pytest.mark.parametrize(
     "text", ['tables: {"a\\ud800": 1}', 'tables: {a: "\\udfff"}', "tables: {a: '${ODD}'}"]
 )

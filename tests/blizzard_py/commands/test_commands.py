@@ -557,13 +557,15 @@ def test_init_reads_a_sample_on_s3(
         monkeypatch.setenv(name, value)
     place = f"s3://{s3.new_bucket()}"
     scenario = Scenario(tmp_path, place, s3.options)
-    scenario.put("1.json", b'{"odd: {": 1, "odd\\nname: [": 1, "x": 1}\n')
-    path = tmp_path / "c.yaml"
+    scenario.put("1.json", b'{"odd: {": 1, "odd\\nname: [": 1, "": 1, "x": 1}\n')
+    path = tmp_path / "my c.yaml"
     done = invoke("init", str(path), "--source-uri", f"{place}/raw", "--table-uri", f"{place}/t")
     assert done.exit_code == 0, done.output
     fields = load_config(path).pipelines["t"].schema_.fields
     assert [(field.name, field.from_) for field in fields] == [("odd:", "odd: {"), ("x", None)]
     assert "left out: odd?name: [: a column cannot have this name" in path.read_text()
+    assert "left out: '': a column cannot have this name" in path.read_text()
+    assert f"`blizzard validate '{path}'`" in done.output
 
 
 def test_init_takes_options_of_a_store(

@@ -7,7 +7,9 @@ import pickle
 
 import pytest
 
+from blizzard_core.errors import ConfigError
 from blizzard_py.connections.http.checks import problems
+from blizzard_py.connections.http.connection import ApiConnection
 from blizzard_py.connections.http.model import (
     Api,
     ApiKey,
@@ -143,3 +145,10 @@ def test_no_repr_holds_a_secret(auth: Bearer | Basic | ApiKey | ClientCredential
     api = Api("https://h", auth, {"X-Other": "hidden"})
     request = HttpRequest("/a", "POST", {"key": "hidden"}, {"X": "hidden"}, {"key": "hidden"})
     assert "hidden" not in repr(HttpSource(api, request, "items"))
+
+
+def test_problems_show_no_parameters_of_the_base_url() -> None:
+    with pytest.raises(ConfigError) as caught:
+        ApiConnection(HttpSource(Api("https://h/v1?token=s3cret"), REQUEST, ""))
+    assert str(caught.value).startswith("the API at https://h/v1: ")
+    assert "s3cret" not in str(caught.value)

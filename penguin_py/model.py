@@ -92,7 +92,8 @@ class TableState:
     the log's value for our application id, 0 if none. ``table_id`` comes from its metadata; a
     recreated table has another one. ``created`` is its creation time in epoch seconds, 0 if
     unknown. ``removal_retention_secs`` is how long the log remembers a removed path at least.
-    ``anchor`` identifies the commit of this version. ``properties`` are set in its metadata.
+    ``anchor`` identifies the commit of this version. ``properties`` and ``description`` are set in
+    its metadata.
     """
 
     version: int
@@ -104,6 +105,7 @@ class TableState:
     table_id: str = ""
     anchor: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
+    description: str = ""
 
     @property
     def partition_types(self) -> dict[str, pa.DataType]:
@@ -136,7 +138,8 @@ class CommitPlan:
 
     ``schema`` is the whole table schema that the adds need; ``changed`` names its
     top-level columns that the table lacks or has in a smaller form. A commit that ``replaces`` is
-    written on the version that it was planned on, or not at all.
+    written on the version that it was planned on, or not at all. ``description`` is that of a new
+    table.
     """
 
     adds: tuple[Add, ...]
@@ -146,6 +149,7 @@ class CommitPlan:
     partition_columns: tuple[str, ...]
     removes: tuple[Remove, ...] = ()
     replaces: bool = False
+    description: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from blizzard_core.handover.outputs import committer_app
 from blizzard_core.settings.document import Config, PipelineSettings
+from blizzard_core.settings.keyed import DeleteCondition, parse_condition
 from blizzard_core.settings.needed_extras import check_extras, store_extras
 from blizzard_core.settings.tables import PartitionType, TableAdvanced, TableSettings
 from blizzard_core.storage.opening import normalize_uri, scheme_of
@@ -66,6 +67,32 @@ class Table:
     def is_local(self) -> bool:
         """Return whether the table lies on a local disk."""
         return scheme_of(self.uri) == ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedTable:
+    """The settings of a keyed table: its place, the change table, and how rows are compared.
+
+    ``deletes`` is ``deletes_text`` parsed. ``every`` is the least time between two merges.
+    """
+
+    table: Table
+    changes: Table
+    keys: tuple[str, ...]
+    sequence: tuple[str, ...]
+    deletes_text: str | None = None
+    leave_out: tuple[str, ...] = ()
+    every: float = 300.0
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self.table.name
+
+    @property
+    def deletes(self) -> DeleteCondition | None:
+        """The condition that makes a change a delete."""
+        return None if self.deletes_text is None else parse_condition(self.deletes_text)
 
 
 def tables_of(config: Config) -> tuple[Table, ...]:

@@ -93,10 +93,13 @@ def columns_without_bounds(
 
 def spelled_values(active: ActiveFiles, place: int) -> dict[str, str | None]:
     """Return a file's partition values as text, as the log has them."""
-    return {name: _spelled(values[place].as_py()) for name, values in active.partitions.items()}
+    return {
+        name: spelled_value(values[place].as_py()) for name, values in active.partitions.items()
+    }
 
 
-def _spelled(value: Any) -> str | None:
+def spelled_value(value: Any) -> str | None:
+    """Return a partition value as text, as the log has it."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):

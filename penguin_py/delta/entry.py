@@ -42,6 +42,7 @@ def create(
         mode="error",
         partition_by=list(plan.partition_columns),
         name=table.name,
+        description=plan.description,
         storage_options=dict(options),
         commit_properties=properties,
         post_commithook_properties=hooks,

@@ -15,9 +15,15 @@ from urllib.parse import quote, unquote
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.transaction import RemoveAction
 
+from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.delta.entry import action_of
 from penguin_py.model import CommitPlan, Remove
 
+# What takes files with odd paths out of a table.
+REWRITE_ALL = (
+    "; run OPTIMIZE … ZORDER BY with a column, which rewrites all files (a plain OPTIMIZE skips"
+    " single and large ones)"
+)
 # No other version than the next.
 RETRIES = 0
 # Characters that delta-rs leaves in a path; it percent-encodes all others.
@@ -32,6 +38,15 @@ def is_removable(spelled: str) -> bool:
     another one would remove nothing.
     """
     return _ABSOLUTE.match(spelled) is None and quote(unquote(spelled), safe=_PLAIN) == spelled
+
+
+def removal_path(spelled: str) -> str:
+    """Return a logged path as a ``remove`` takes it. Raises `SchemaMismatch` if none can."""
+    if not is_removable(spelled):
+        raise SchemaMismatch(
+            f"{spelled} is a path in the log that Penguin cannot write into a remove{REWRITE_ALL}"
+        )
+    return unquote(spelled)
 
 
 def replace(

@@ -141,8 +141,8 @@ class DeltaLog(LogReader):
 
     def active_files(self) -> ActiveFiles:
         """Return the files as of the last `refresh`. Raises `StateError`, `StorageError`."""
-        handle, state = self._opened()
-        found = self._guarded(lambda: pa.table(handle.get_add_actions(flatten=True)))
+        _handle, state = self._opened()
+        found = self.active_table()
         lacks = columns_without_bounds(found, state.schema, state.partition_columns)
         for column in lacks:
             if column not in self._logged:
@@ -150,12 +150,25 @@ class DeltaLog(LogReader):
         logged = {column: self._logged[column].at(state.version) for column in lacks}
         return active_files(found, state.schema, state.partition_columns, logged)
 
+    def active_table(self) -> pa.Table:
+        """Return the files as delta-rs's flattened table, as of the last `refresh`."""
+        handle, _state = self._opened()
+        return self._guarded(lambda: pa.table(handle.get_add_actions(flatten=True)))
+
     def replace_objections(self) -> list[str]:
         """Return the objections to removing files from this table, as of the last `refresh`."""
         handle, _state = self._opened()
+        return replace_objections(self._guarded(lambda: declared_by(handle)), self.has_vectors())
+
+    def has_vectors(self) -> bool:
+        """Return whether a file has a deletion vector, as of the last `refresh`."""
+        handle, _state = self._opened()
         declared = self._guarded(lambda: declared_by(handle))
-        may_have = "deletionVectors" in declared.features
-        return replace_objections(declared, may_have and has_vectors(handle, self._table.uri))
+        return "deletionVectors" in declared.features and has_vectors(handle, self._table.uri)
+
+    def describe(self, description: str) -> None:
+        """Set the table's description, in an entry of its own. Raises `CommitError`."""
+        self._chore(lambda handle: handle.alter.set_table_description(description))
 
     def _opened(self) -> tuple[DeltaTable, TableState]:
         if self._handle is None or self._current is None:
@@ -312,6 +325,7 @@ class DeltaLog(LogReader):
             removal_retention_secs=self._removal_retention_secs(metadata.configuration.get(_KEPT)),
             table_id=str(metadata.id),
             properties=dict(metadata.configuration),
+            description=metadata.description or "",
         )
 
     def _removal_retention_secs(self, text: str | None) -> float:

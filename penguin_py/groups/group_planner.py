@@ -19,7 +19,7 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.delta.active_files import ActiveFiles, spelled_values
 from penguin_py.delta.output_ids import discard_mark
-from penguin_py.delta.replace_entry import is_removable
+from penguin_py.delta.replace_entry import REWRITE_ALL, removal_path
 from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.named_files import footers_of
 from penguin_py.groups.outputs import Outputs
@@ -35,10 +35,6 @@ from penguin_py.settings import Table
 # Paths of files that are known to lack the columns are forgotten when they are so many more
 # than the table has.
 FORGOTTEN_AT = 100_000
-_ANEW = (
-    "; run OPTIMIZE … ZORDER BY with a column, which rewrites all files (a plain OPTIMIZE skips"
-    " single and large ones)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +103,7 @@ class GroupPlanner:
             seen = looked.get(place)
             if seen is not None and seen.leaving == 0:
                 continue
-            path, size = _removable(active, place), active.sizes[place].as_py()
+            path, size = removal_path(active.paths[place].as_py()), active.sizes[place].as_py()
             values = spelled_values(active, place)
             removes.append(Remove(path, size, values))
             if seen is not None:
@@ -158,7 +154,7 @@ class GroupPlanner:
                 return ReplacedRows(0, 0, lacks=True)
             path = relative(spelled, self._storage.uri)
             if path is None:
-                raise SchemaMismatch(f"{spelled} is outside of the table's directory{_ANEW}")
+                raise SchemaMismatch(f"{spelled} is outside of the table's directory{REWRITE_ALL}")
             return count_replaced(self._storage, path, active.sizes[place].as_py(), wanted)
 
         if self._pool is None or len(places) < 2:
@@ -186,16 +182,6 @@ def require_replaced_outputs(group: Group, known: Container[str]) -> None:
 def fully_removed_outputs(group: Group) -> tuple[str, ...]:
     """Return the outputs whose files are removed completely: no column selects their rows."""
     return group.outputs if not group.source_files else ()
-
-
-def _removable(active: ActiveFiles, place: int) -> str:
-    """Return the path of a file to remove. Raises `SchemaMismatch`."""
-    spelled = active.paths[place].as_py()
-    if not is_removable(spelled):
-        raise SchemaMismatch(
-            f"{spelled} is a path in the log that Penguin cannot write into a remove{_ANEW}"
-        )
-    return unquote(spelled)
 
 
 def _is_of_no_unit(spelled: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +50,7 @@ def count_replaced(
     storage: Storage, path: str, size: int, wanted: Mapping[str, TextRanges]
 ) -> ReplacedRows:
     """Count the replaced rows of one file from its columns. Raises `SchemaMismatch`."""
-    with _opened(storage, path, size, wanted) as file:
+    with open_parquet(storage, path, size, wanted) as file:
         columns = _text_columns(file.schema_arrow, wanted)
         if not columns:
             return ReplacedRows(0, file.metadata.num_rows, lacks=True)
@@ -64,8 +64,18 @@ def count_replaced(
 def rewrite(
     storage: Storage, path: str, size: int, target: str, wanted: Mapping[str, TextRanges]
 ) -> Rewritten:
-    """Write the remaining rows of ``path`` to ``target``, durably. Raises `SchemaMismatch`."""
-    with _opened(storage, path, size) as file:
+    """Write the rows that are not replaced to ``target``; as `rewrite_rows`."""
+    return rewrite_rows(storage, path, size, target, lambda _number, rows: _leaving(rows, wanted))
+
+
+def rewrite_rows(
+    storage: Storage, path: str, size: int, target: str, leaving: Callable[[int, pa.Table], Any]
+) -> Rewritten:
+    """Write the remaining rows of ``path`` to ``target``, durably. Raises `SchemaMismatch`.
+
+    ``leaving`` gets each row group with its number, and returns which of its rows leave.
+    """
+    with open_parquet(storage, path, size) as file:
         sink = FileSink(storage.open_output(target), f"{storage.uri}/{target}")
         collected: list[pq.FileMetaData] = []
         try:
@@ -78,7 +88,7 @@ def rewrite(
                     rows = (
                         file.read_row_group(number).cast(schema) if number else first.cast(schema)
                     )
-                    going = _leaving(rows, wanted)
+                    going = leaving(number, rows)
                     stay = rows.filter(pc.invert(going)) if pc.any(going).as_py() else rows
                     if stay.num_rows:
                         writer.write_table(stay, row_group_size=stay.num_rows)
@@ -163,7 +173,7 @@ def _writer(
 
 
 @contextlib.contextmanager
-def _opened(
+def open_parquet(
     storage: Storage, path: str, size: int, dictionaries: Iterable[str] = ()
 ) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file of the store. Raises `SchemaMismatch` if it cannot be read.

@@ -243,7 +243,7 @@ def leaf_columns(metadata: pq.FileMetaData, file: pa.Schema) -> dict[Name, Leaf]
                 return {}
             logical = metadata.schema.column(position).logical_type.type
             found[name] = Leaf(position, kind, logical == "DECIMAL")
-        position += _leaves(kind)
+        position += leaf_count(kind)
     return found if position == metadata.num_columns else {}
 
 
@@ -268,13 +268,14 @@ def _inside(into: dict[str, Any], name: Name) -> dict[str, Any]:
     return into
 
 
-def _leaves(kind: pa.DataType) -> int:
+def leaf_count(kind: pa.DataType) -> int:
+    """Return how many columns of a Parquet file a column of this type has."""
     if pa.types.is_struct(kind):
-        return sum(_leaves(field.type) for field in kind)
+        return sum(leaf_count(field.type) for field in kind)
     if pa.types.is_map(kind):
-        return _leaves(kind.key_type) + _leaves(kind.item_type)
+        return leaf_count(kind.key_type) + leaf_count(kind.item_type)
     if pa.types.is_nested(kind):
-        return _leaves(kind.value_type)
+        return leaf_count(kind.value_type)
     return 1
 
 

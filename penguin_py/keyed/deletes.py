@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.settings.keyed import DeleteCondition
 from blizzard_core.table.schema_fit import SchemaMismatch
+from penguin_py.keyed.pruning import Bound, may_exceed
 
 
 def check_condition(schema: pa.Schema, condition: DeleteCondition) -> None:
@@ -44,13 +43,14 @@ def are_deletes(rows: pa.Table, condition: DeleteCondition | None) -> pa.Array:
 
 
 def may_have_deletes(
-    condition: DeleteCondition, rows: int | None, nulls: int | None, low: Any, high: Any
+    condition: DeleteCondition, rows: int | None, nulls: int | None, low: Bound, high: Bound
 ) -> bool:
     """Return whether a file may have deletes, by its bounds of the column; None is unknown."""
     if condition.kind == "null":
         return nulls != 0
     if rows is not None and nulls == rows:
         return False
-    if condition.kind == "in" and low is not None and high is not None:
-        return any(low <= value <= high for value in condition.values)
-    return True
+    values = [v.encode() if isinstance(v, str) else v for v in condition.values]
+    if condition.kind != "in" or not isinstance(low, type(values[0])):
+        return True
+    return any(low <= value and may_exceed(high, value) for value in values)  # type: ignore[operator]  # of one type

@@ -8,7 +8,7 @@ delete that was merged before: `bury` takes such deletes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,11 @@ class Outcomes:
     older: int = 0
     tied: int = 0
     without_key: int = 0
+
+    def __add__(self, other: Outcomes) -> Outcomes:
+        """Return both together."""
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return Outcomes(*(one + another for one, another in pairs))
 
 
 @dataclass(frozen=True, slots=True)

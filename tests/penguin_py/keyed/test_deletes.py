@@ -59,15 +59,16 @@ def test_condition_that_does_not_fit_is_refused(text: str, message: str) -> None
 @pytest.mark.parametrize(
     ("text", "rows", "nulls", "low", "high", "may"),
     [
-        ("x = 'd'", 5, 0, "a", "c", False),
-        ("x = 'd'", 5, 0, "a", "u", True),
+        ("x = 'd'", 5, 0, b"a", b"c", False),
+        ("x = 'd'", 5, 0, b"a", b"u", True),
         ("x = 'd'", 5, 5, None, None, False),
         ("x = 'd'", None, None, None, None, True),
         ("x IS NULL", 5, 0, 1, 2, False),
         ("x IS NULL", 5, None, None, None, True),
         ("x IS NOT NULL", 5, 5, None, None, False),
         ("x IS NOT NULL", 5, 4, 1, 1, True),
-        ("x", 5, 0, False, True, True),
+        ("x = 'd'", 5, 0, 1, 2, True),
+        ("x", 5, 0, None, None, True),
     ],
 )
 def test_bounds_tell_files_without_deletes(

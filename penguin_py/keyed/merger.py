@@ -1,0 +1,345 @@
+"""Merges of changes into a keyed table, each one commit.
+
+Promise: after a merge the keyed table has of each key the row with the highest sequence, of equal
+ones the latest arrival, among all changes up to its position; a key whose highest change is a
+delete is absent. The position is in the entry of the files. So a death at any step, a lost answer
+or another Penguin leave nothing uncertain, and merging changes again changes nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from blizzard_core.errors import NotFound, StateError
+from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import Storage
+from blizzard_core.table.schema_fit import SchemaMismatch, merge
+from penguin_py.activity import TableActivity
+from penguin_py.delta.table import DeltaLog
+from penguin_py.delta.writer import Marks
+from penguin_py.groups.rewrite_notes import RewriteNotes
+from penguin_py.keyed.changes import ChangeBatch, ChangeFeed, ChangePosition, FeedGap, batches_of
+from penguin_py.keyed.deletes import check_condition
+from penguin_py.keyed.file_set import FileSet
+from penguin_py.keyed.files import TableFile, active_files, read_rows
+from penguin_py.keyed.lookup import newer_deletes
+from penguin_py.keyed.matching import Matching, Outcomes
+from penguin_py.keyed.merge_state import (
+    MergeState,
+    MergeStateReader,
+    check_origin,
+    is_keyed,
+    made_of,
+)
+from penguin_py.keyed.order import Order, check_types
+from penguin_py.model import CommitConflict, CommitPlan, TableState
+from penguin_py.settings import KeyedTable
+
+# How often a merge is planned again at once when another commit came first.
+TRIES = 12
+# Versions without new rows, as of compactions, are passed by a commit once there are so many.
+_PASSED_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The result of one merge; ``is_behind``: more changes wait."""
+
+    outcomes: Outcomes
+    rewritten_share: float
+    is_behind: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Both tables at one moment; ``state`` is None before the first merge."""
+
+    changes: TableState
+    state: TableState | None
+    merge_state: MergeState
+
+
+class Merger:
+    """Merges of one keyed table. Not thread-safe."""
+
+    def __init__(
+        self,
+        keyed: KeyedTable,
+        changes: tuple[Storage, DeltaLog],
+        table: tuple[Storage, DeltaLog],
+        clock: Callable[[], float],
+        activity: TableActivity,
+    ) -> None:
+        self._keyed = keyed
+        self._changes_storage, self._changes = changes
+        self._storage, self._delta = table
+        self._clock = clock
+        self._activity = activity
+        self._log = get_logger(table=keyed.name)
+        self._order = Order(keyed.keys, keyed.sequence)
+        self._feed = ChangeFeed(self._changes_storage, self._changes)
+        self._notes = RewriteNotes(self._storage, keyed.table.state_name)
+        self._merge_states = MergeStateReader(self._delta)
+        # Times of the last run of each chore; the next commit saves them.
+        self.chores: dict[str, int] = {}
+
+    def look(self) -> Tables | None:
+        """Read both logs; None if there are no changes yet. Raises `StateError` if they differ."""
+        changes = self._changes.refresh()
+        if changes is None:
+            return None
+        state = self._delta.refresh()
+        if state is None:
+            return Tables(changes, None, MergeState())
+        check_origin(self._keyed, state, changes.table_id)
+        merge_state = self._merge_states.read(state)
+        self.chores = {**merge_state.chores, **self.chores}
+        return Tables(changes, state, merge_state)
+
+    def merge(self) -> Merged | None:
+        """Merge the next changes; None if there are none. Raises `StateError`, `CommitError`."""
+        return self._repeated(self._merge_next)
+
+    def rebuild(self) -> Merged | None:
+        """Make the table anew from all active changes, in one commit, whatever it is made of."""
+
+        def rebuilt() -> Merged | None:
+            changes, state = self._changes.refresh(), self._delta.refresh()
+            if changes is None:
+                return None
+            if state is not None and not is_keyed(state):
+                check_origin(self._keyed, state, changes.table_id)
+            found = self._merge_all(Tables(changes, state, MergeState()), anew=True)
+            if state is not None:
+                self._delta.refresh()
+                self._delta.describe(made_of(self._keyed, changes.table_id))
+            return found
+
+        return self._repeated(rebuilt)
+
+    def _repeated(self, action: Callable[[], Merged | None]) -> Merged | None:
+        conflict: CommitConflict | None = None
+        for _ in range(TRIES):
+            try:
+                return action()
+            except CommitConflict as error:
+                conflict = error
+            except FeedGap as gap:
+                conflict = CommitConflict(f"{gap} was removed meanwhile")
+            except SchemaMismatch as error:
+                raise StateError(f"{self._keyed.table.uri}: {error}") from error
+        raise conflict or CommitConflict(f"{self._keyed.table.uri}: others commit all the time")
+
+    def _merge_next(self) -> Merged | None:
+        tables = self.look()
+        if tables is None:
+            return None
+        position, until = tables.merge_state.position, tables.changes.version
+        if tables.merge_state.starts_over or self._is_other_log(tables):
+            return self._merge_all(tables)
+        if position.version > until:
+            return None
+        try:
+            batch = self._feed.next_batch(position, until)
+            if not batch.files and until - position.version < _PASSED_AT_ONCE:
+                return None
+            return self._merge_batch(tables, batch)
+        except FeedGap as gap:
+            self._log.warning("changes_merged_again", reason=f"{gap} is gone")
+            return self._merge_all(tables)
+
+    def _is_other_log(self, tables: Tables) -> bool:
+        """Return whether the change table's log has lost commits since they were merged."""
+        merged, until = tables.merge_state.position.version, tables.changes.version
+        known = tables.merge_state.document.get("anchor")
+        if merged > until + 1:
+            return True
+        if not known or not merged:
+            return False
+        found = self._changes.anchor(merged - 1)
+        return bool(found) and found != known
+
+    def _merge_batch(self, tables: Tables, batch: ChangeBatch) -> Merged | None:
+        tables, schema = self._prepared(tables)
+        files = self._file_set(tables)
+        rows = self._rows(batch.files, schema)
+        outcomes = self._step(files, rows, schema, (tables, batch))
+        document = {
+            "files": batch.end.files,
+            "behind": not batch.is_last,
+            "chores": {**self.chores},
+        }
+        return self._commit(tables, files, batch.end, outcomes, document)
+
+    def _merge_all(self, tables: Tables, *, anew: bool = False) -> Merged | None:
+        """Merge all active changes in one commit: into what is stored, or ``anew`` into nothing."""
+        tables, schema = self._prepared(tables)
+        files = self._file_set(tables)
+        if anew:
+            files.clear()
+        outcomes = Outcomes()
+        for some in batches_of(self._active_changes(tables.changes, ())):
+            # No look-up: all deletes are among the changes, and nobody sees the steps.
+            outcomes += self._step(files, self._rows(some, schema), schema, None)
+        end = ChangePosition(tables.changes.version + 1)
+        document = {"files": 0, "behind": False, "chores": {**self.chores}}
+        return self._commit(tables, files, end, outcomes, document)
+
+    def _prepared(self, tables: Tables) -> tuple[Tables, pa.Schema]:
+        """Let new columns join, in an entry before; return the columns of changes, too.
+
+        delta-rs takes columns by the call that overwrites alone, and removes by the other.
+        """
+        schema, state = self._checked_schema(tables.changes), tables.state
+        if state is None:
+            return tables, schema
+        columns = merge(state.schema, self._stored_columns(schema), (), "overwrite")
+        changed = tuple(field.name for field in columns if _differs(state.schema, field))
+        if not changed:
+            return tables, schema
+        merge_state = tables.merge_state
+        document = {**merge_state.document, "starts_over": merge_state.starts_over}
+        self._land(CommitPlan((), (), columns, changed, ()), merge_state.position, document)
+        state = self._delta.refresh()
+        return replace(tables, state=state), schema
+
+    def _step(
+        self,
+        files: FileSet,
+        rows: pa.Table,
+        schema: pa.Schema,
+        later: tuple[Tables, ChangeBatch] | None,
+    ) -> Outcomes:
+        """Merge rows into the set of files; ``later``: look up newer deletes, too."""
+        matching = Matching(rows, self._order, self._keyed.deletes)
+        touched = files.touched(matching)
+        fresh = matching.unstored()
+        if later is not None and fresh is not None and self._keyed.deletes is not None:
+            self._look_up(matching, fresh, schema, *later)
+        files.merge(touched, matching.winners().select(self._stored_columns(schema).names))
+        return matching.outcomes()
+
+    def _look_up(
+        self,
+        matching: Matching,
+        fresh: pa.Table,
+        schema: pa.Schema,
+        tables: Tables,
+        batch: ChangeBatch,
+    ) -> None:
+        condition = self._keyed.deletes
+        position = tables.merge_state.position
+        if condition is None or position == ChangePosition():
+            return  # nothing was merged yet, so no delete was
+        names = (self._order.sequence[0], condition.column)
+        active = self._active_changes(tables.changes, names)
+        pending = self._feed.paths_since(position, tables.changes.version)
+        pending.update(file.spelled for file in batch.files)
+        try:
+            for deletes in newer_deletes(
+                self._changes_storage, active, pending, fresh, schema, self._order, condition
+            ):
+                matching.bury(deletes)
+        except NotFound as error:
+            raise CommitConflict(f"{error}; it was removed meanwhile, look again") from error
+
+    def _file_set(self, tables: Tables) -> FileSet:
+        state, version = tables.state, -1
+        files: list[TableFile] = []
+        if state is not None:
+            found = self._delta.replace_objections()
+            if found:
+                raise StateError(f"{self._keyed.table.uri}: {'; '.join(found)}")
+            version = state.version
+            self._notes.clear(
+                version, lambda: {known.path for known in self._delta.known_paths(version)}
+            )
+            active = self._delta.active_table()
+            files = active_files(active, self._storage.uri, self._order.keys)
+        return FileSet(self._storage, self._notes, files, self._order, version)
+
+    def _active_changes(self, changes: TableState, names: tuple[str, ...]) -> list[TableFile]:
+        found = self._changes.active_table()
+        return active_files(found, self._changes_storage.uri, names, changes.partition_columns)
+
+    def _rows(self, files: Sequence[TableFile], schema: pa.Schema) -> pa.Table:
+        """Read changes in order of arrival. Raises `FeedGap` if a file is gone."""
+        found = []
+        for file in files:
+            try:
+                found.append(read_rows(self._changes_storage, file, schema))
+            except NotFound as error:
+                raise FeedGap(file.path) from error
+        return pa.concat_tables(found) if found else schema.empty_table()
+
+    def _checked_schema(self, changes: TableState) -> pa.Schema:
+        """Return the columns of changes. Raises `SchemaMismatch` if the settings do not fit."""
+        schema = changes.schema
+        try:
+            check_types(schema, self._order)
+            if self._keyed.deletes is not None:
+                check_condition(schema, self._keyed.deletes)
+        except SchemaMismatch as error:
+            raise StateError(f"{self._keyed.changes.uri}: {error}") from error
+        if self._changes.has_vectors():
+            raise StateError(
+                f"{self._keyed.changes.uri}: has deletion vectors, and rows that they delete would"
+                " be merged; run REORG TABLE … APPLY (PURGE)"
+            )
+        return pa.schema([field.with_nullable(True) for field in schema])
+
+    def _stored_columns(self, schema: pa.Schema) -> pa.Schema:
+        left_out = set(self._keyed.leave_out)
+        return pa.schema([field for field in schema if field.name not in left_out])
+
+    def _commit(
+        self,
+        tables: Tables,
+        files: FileSet,
+        end: ChangePosition,
+        outcomes: Outcomes,
+        document: dict[str, Any],
+    ) -> Merged | None:
+        state, now = tables.state, self._clock()
+        columns = (
+            self._stored_columns(self._checked_schema(tables.changes))
+            if state is None
+            else state.schema
+        )
+        adds = files.adds(columns, state, now)
+        removes = files.removes()
+        plan = CommitPlan(adds, (), columns, (), (), removes, replaces=state is not None)
+        if state is None:
+            origin = made_of(self._keyed, tables.changes.table_id)
+            plan = replace(plan, description=origin)
+        share = files.rewritten_share
+        told = {
+            "share": round(share, 4),
+            "outcomes": asdict(outcomes),
+            "updated": int(now),
+            "anchor": self._changes.anchor(end.version - 1) if end.version else "",
+        }
+        rows = outcomes.new + outcomes.changed
+        with self._activity.committing([a.entry for a in adds], rows, plan, evolves=False):
+            self._land(plan, end, {**document, **told})
+        files.landed()
+        self._log.info("merged", version=end.version - 1, **asdict(outcomes), share=told["share"])
+        return Merged(outcomes, share, bool(document["behind"]))
+
+    def _land(
+        self, plan: CommitPlan, position: ChangePosition, document: Mapping[str, Any]
+    ) -> None:
+        commit_id = str(uuid.uuid4())
+        ours = {"app_id": self._keyed.table.app_id, "commit_id": commit_id, "output_ids": []}
+        marks = Marks(position.version + 1, commit_id, {**document, **ours})
+        self._delta.commit(plan, marks, self._clock())
+
+
+def _differs(schema: pa.Schema, field: pa.Field) -> bool:
+    place = schema.get_field_index(field.name)
+    return place < 0 or not schema.field(place).equals(field)

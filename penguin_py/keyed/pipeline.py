@@ -1,0 +1,125 @@
+"""One keyed table's cycle: merge what is due, and maintain the table.
+
+A merge costs what it rewrites. So the next one waits for the interval of the settings, and longer
+behind an expensive one: for the share of the table that it rewrote, of an hour. At most 24 tables
+are rewritten a day, and changes of recent rows keep their interval. While changes wait because one
+merge takes only so many rows, the next follows at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from blizzard_core.daemon import StopEvent
+from blizzard_core.storage.protocol import Storage
+from penguin_py.activity import TableActivity
+from penguin_py.delta.table import DeltaLog
+from penguin_py.keyed.merger import Merged, Merger
+from penguin_py.maintenance import Maintenance
+from penguin_py.settings import KeyedTable
+
+# A merge that rewrites the whole table is followed by the next one after so long.
+BUDGET_SECS = 3600.0
+_CHORES = ("optimize", "vacuum")
+
+
+def wait_secs(last: Mapping[str, Any], every: float, now: float) -> float:
+    """Return how long the next merge has to wait, by what the ``last`` one said.
+
+    A last merge in the future comes from a wrong clock, so the next one is due.
+    """
+    updated, share = last.get("updated"), last.get("share")
+    if not isinstance(updated, int) or updated > now or last.get("behind") is True:
+        return 0.0
+    budget = share * BUDGET_SECS if isinstance(share, int | float) else 0.0
+    return max(0.0, updated + max(every, budget) - now)
+
+
+class KeyedPipeline:
+    """Merges of one keyed table. A `Worker` of the poll loop; not thread-safe.
+
+    ``is_patient``: merges wait for their time; else each cycle merges what there is.
+    """
+
+    def __init__(
+        self,
+        keyed: KeyedTable,
+        changes: tuple[Storage, DeltaLog],
+        table: tuple[Storage, DeltaLog],
+        clock: Callable[[], float],
+        activity: TableActivity,
+        *,
+        is_patient: bool = True,
+    ) -> None:
+        self.activity = activity
+        self._keyed = keyed
+        self._changes, self._delta = changes[1], table[1]
+        self._clock = clock
+        self._is_patient = is_patient
+        self._merger = Merger(keyed, changes, table, clock, activity)
+        self._maintenance = Maintenance(
+            keyed.table, table[0], table[1], lambda _path: False, 1, activity
+        )
+        # Whether the last look at the logs found nothing to merge.
+        self._is_settled = False
+
+    @property
+    def name(self) -> str:
+        """The keyed table's name."""
+        return self._keyed.name
+
+    @property
+    def poll_interval_secs(self) -> float:
+        """Return how long to wait after a cycle that merged nothing."""
+        return self._keyed.every
+
+    def is_called(self) -> bool:
+        """Return False: polls find what has changed."""
+        return False
+
+    def cancel(self) -> None:
+        """Do nothing: a merge is finished; its death would cost no more than its time."""
+
+    def cycle(self, stop: StopEvent) -> bool:
+        """Merge once if a merge is due; True if something was merged.
+
+        Raises `StateError`, `CommitError` and `StorageError`; after any of them the next call
+        starts from the logs.
+        """
+        if stop.is_set():
+            return False
+        try:
+            return self._cycle()
+        except BaseException:
+            self._is_settled = False
+            raise
+
+    def rebuild(self) -> Merged | None:
+        """Make the table anew from all changes that are there; see `Merger.rebuild`."""
+        return self._merger.rebuild()
+
+    def _cycle(self) -> bool:
+        if self._is_settled and self._is_unchanged():
+            return False
+        tables = self._merger.look()
+        if tables is None:
+            return False  # there are no changes yet
+        now = self._clock()
+        if self._is_patient and wait_secs(tables.merge_state.document, self._keyed.every, now):
+            return False
+        merged = self._merger.merge()
+        self._is_settled = merged is None
+        if merged is None:
+            self._maintain(now)
+        return merged is not None
+
+    def _is_unchanged(self) -> bool:
+        return self._changes.unchanged() is not None and self._delta.unchanged() is not None
+
+    def _maintain(self, now: float) -> None:
+        """Run the due chores; the next merge saves when."""
+        chores = self._merger.chores
+        due = [name for name in self._maintenance.due(chores, now) if name in _CHORES]
+        for name in self._maintenance.run_due(due):
+            chores[name] = int(now)

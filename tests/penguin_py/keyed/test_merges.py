@@ -1,0 +1,426 @@
+"""Merges of real Delta tables: histories, deaths at every request, faults, hard cases."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from blizzard_core.errors import BlizzardError, StateError
+from penguin_py.keyed import changes as feed
+from penguin_py.keyed import merge_state, merger
+from penguin_py.keyed.changes import ChangePosition
+from penguin_py.keyed.matching import Matching
+from penguin_py.keyed.merger import Merger
+from penguin_py.model import CommitPlan
+from tests.chaos.keyed.delta import KeyedWorld, keyed_table, play_on_delta
+from tests.chaos.replacing.faults import Faults, Killed
+from tests.support.s3_server import S3Server
+
+Patch = pytest.MonkeyPatch
+Values = tuple[Any, Any, str, Any]
+
+
+@pytest.fixture
+def world(tmp_path: Path, pool: Executor) -> KeyedWorld:
+    return KeyedWorld(keyed_table(str(tmp_path), ("id",), ("seq",), deletes_text="op = 'd'"), pool)
+
+
+def table(*values: Values) -> pa.Table:
+    kinds = (pa.int64(), pa.int64(), pa.string(), pa.string())
+    columns = zip(*values, strict=True)
+    arrays = [pa.array(c, kind) for c, kind in zip(columns, kinds, strict=True)]
+    return pa.table(arrays, names=("id", "seq", "op", "v"))
+
+
+def merged(world: KeyedWorld, *values: Values) -> dict[int, str]:
+    """Append changes, merge, and return the rows by key."""
+    world.append(table(*values))
+    world.run()
+    return current(world)
+
+
+def current(world: KeyedWorld) -> dict[int, str]:
+    rows = world.rows()
+    found = {row["id"]: row["v"] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def play_many(folder: Path, pool: Executor, count: int) -> None:
+    for seed in range(count):
+        play_on_delta(folder / str(seed), pool, seed)
+
+
+# Arrow closes in destructors what a death leaves open, and nobody can catch what that raises.
+UNCLOSED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@UNCLOSED
+def test_random_histories_on_delta_equal_a_model(tmp_path: Path, pool: Executor) -> None:
+    play_many(tmp_path, pool, 12)
+
+
+def no_look_up(patch: Patch) -> None:
+    patch.setattr(Matching, "unstored", lambda _self: None)
+
+
+def commits_rebased(patch: Patch) -> None:
+    real = merger.CommitPlan
+
+    def plan(*values: Any, **more: Any) -> CommitPlan:
+        return replace(real(*values, **more), replaces=False)
+
+    patch.setattr(merger, "CommitPlan", plan)
+
+
+def position_ahead(patch: Patch) -> None:
+    real = Merger._land  # noqa: SLF001
+
+    def land(self: Merger, plan: CommitPlan, position: ChangePosition, told: Any) -> None:
+        real(self, plan, ChangePosition(position.version + 1, position.files), told)
+
+    patch.setattr(Merger, "_land", land)
+
+
+def last_version_only(patch: Patch) -> None:
+    real = feed.ChangeFeed.next_batch
+    patch.setattr(
+        feed.ChangeFeed,
+        "next_batch",
+        lambda self, _start, until: real(self, ChangePosition(until), until),
+    )
+
+
+def restore_ignored(patch: Patch) -> None:
+    patch.setattr(merge_state.MergeStateReader, "_has_restore", lambda *_: False)
+
+
+def gap_passed(patch: Patch) -> None:
+    real = feed.ChangeFeed._read  # noqa: SLF001
+
+    def read(self: feed.ChangeFeed, version: int) -> Any:
+        try:
+            return real(self, version)
+        except feed.FeedGap:
+            return ()
+
+    patch.setattr(feed.ChangeFeed, "_read", read)
+
+
+def all_rows_leave(patch: Patch) -> None:
+    real = merger.FileSet.merge
+    patch.setattr(
+        merger.FileSet,
+        "merge",
+        lambda self, touched, rows: real(
+            self, [replace(t, count=t.file.rows) for t in touched], rows
+        ),
+    )
+
+
+MUTANTS: tuple[Callable[[Patch], None], ...] = (
+    no_look_up,
+    commits_rebased,
+    position_ahead,
+    last_version_only,
+    all_rows_leave,
+)
+
+
+@UNCLOSED
+@pytest.mark.unreadable_tables  # they are wrong by intent
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_fault_of_merges_is_noticed(
+    tmp_path: Path, pool: Executor, monkeypatch: Patch, mutant: Callable[[Patch], None]
+) -> None:
+    mutant(monkeypatch)
+    with pytest.raises((AssertionError, BlizzardError)):
+        play_many(tmp_path, pool, 60)
+
+
+def story(world: KeyedWorld) -> None:
+    """Merge twice: a new table, then rows that change, go, come late and join with a column."""
+    world.append(table((1, 5, "u", "a"), (2, 5, "u", "b"), (3, 5, "u", "c"), (4, 5, "d", "")))
+    world.run()
+    world.append(wider())
+    world.run()
+
+
+def wider() -> pa.Table:
+    late = table((1, 6, "u", "A"), (2, 6, "d", ""), (4, 4, "u", "late"), (5, 1, "u", "e"))
+    return late.append_column("w", pa.array([1, 2, 3, 4]))
+
+
+STORY = {1: "A", 3: "c", 5: "e"}
+
+
+class _Counted(Faults):
+    """Faults at exactly one step: a death before it, after it, or a lost answer."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(random.Random(0), 0.0)
+        self.at = at
+        self.steps = 0
+
+    def around(self, action: Callable[[], Any], lost: Callable[[], Exception]) -> Any:
+        self._step()
+        found = action()
+        self._step()
+        self.steps += 1
+        if self.steps - 1 == self.at:
+            self.lost += 1
+            raise lost()
+        return found
+
+    def _step(self) -> None:
+        self.steps += 1
+        if self.steps - 1 == self.at:
+            self.deaths += 1
+            raise Killed
+
+
+def interrupted(world: KeyedWorld, at: int) -> _Counted:
+    """Play the story with a fault at one step, then go on without."""
+    world.faults = _Counted(at)
+    try:
+        story(world)
+    except Killed:
+        pass
+    except BlizzardError as error:
+        if not error.retryable:
+            raise
+    found, world.faults = world.faults, None
+    return found
+
+
+@UNCLOSED
+@pytest.mark.unreadable_tables
+def test_a_death_at_any_request_changes_nothing(tmp_path: Path, pool: Executor) -> None:
+    settings = {"deletes_text": "op = 'd'"}
+    whole = KeyedWorld(keyed_table(str(tmp_path / "whole"), ("id",), ("seq",), **settings), pool)
+    steps = interrupted(whole, -1).steps
+    assert current(whole) == STORY
+    assert steps > 100
+    for at in random.Random(5).sample(range(steps), 24):
+        world = KeyedWorld(
+            keyed_table(str(tmp_path / str(at)), ("id",), ("seq",), **settings), pool
+        )
+        found = interrupted(world, at)
+        assert found.deaths + found.lost == 1
+        if not world.changes.delta().version():
+            world.run()
+            world.append(wider())
+        world.run()
+        world.append(table((6, 1, "d", "")))
+        world.run()  # the start behind the next commit clears what the death has left
+        world.append(table((6, 1, "d", "")))
+        world.run()
+        assert current(world) == STORY, at
+        assert world.leftovers() == set(), at
+
+
+@pytest.mark.parametrize("rival", ["penguin", "compaction", "append"])
+def test_another_commit_between_plan_and_commit(world: KeyedWorld, rival: str) -> None:
+    world.append(table((1, 5, "u", "a"), (2, 5, "u", "b")))
+    world.run()
+    world.append(table((1, 6, "u", "A"), (3, 1, "u", "c")))
+
+    def between() -> None:
+        world.between = lambda: None
+        if rival == "penguin":
+            world.run()
+        elif rival == "compaction":
+            world.current.delta().optimize.compact()
+        else:
+            write_deltalake(world.current.uri, table((9, 9, "u", "foreign")), mode="append")
+
+    world.between = between
+    world.run()
+    expected = {1: "A", 2: "b", 3: "c"} | ({9: "foreign"} if rival == "append" else {})
+    assert current(world) == expected
+
+
+def test_a_restored_table_is_merged_again(world: KeyedWorld) -> None:
+    live = world.penguin()
+    for values in ((1, 5, "u", "a"), (1, 6, "u", "b"), (1, 7, "u", "c")):
+        world.append(table(values))
+        world.run(live)
+    for version in (1, 0):
+        world.current.delta().restore(version)
+        assert current(world) != {1: "c"}
+        assert world.run(live) == 1
+        assert current(world) == {1: "c"}
+    assert world.run() == 0
+
+
+def test_a_cleaned_log_is_no_loss(world: KeyedWorld) -> None:
+    world.append(table((1, 5, "u", "a"), (2, 7, "d", "")))
+    world.run()
+    world.append(table((1, 6, "u", "b"), (2, 6, "u", "late")))
+    world.append(table((3, 1, "u", "c")))
+    world.changes.delta().optimize.compact()
+    world.clean_log()
+    world.run()
+    assert current(world) == {1: "b", 3: "c"}
+
+
+@pytest.mark.unreadable_tables
+@pytest.mark.parametrize(
+    ("mutant", "notices"),
+    [
+        (restore_ignored, test_a_restored_table_is_merged_again),
+        (gap_passed, test_a_cleaned_log_is_no_loss),
+    ],
+)
+def test_a_rare_fault_of_merges_is_noticed(
+    world: KeyedWorld,
+    monkeypatch: Patch,
+    mutant: Callable[[Patch], None],
+    notices: Callable[[KeyedWorld], None],
+) -> None:
+    mutant(monkeypatch)
+    with pytest.raises(AssertionError):
+        notices(world)
+
+
+def test_a_change_log_that_lost_commits_is_no_loss(world: KeyedWorld) -> None:
+    live = world.penguin()
+    for values in ((1, 1, "u", "a"), (2, 1, "u", "b"), (3, 1, "u", "c")):
+        world.append(table(values))
+        world.run(live)
+    log = world.changes.storage
+    log.delete(f"_delta_log/{2:020d}.json")
+    world.append(table((4, 1, "u", "d")))  # version 2 again
+    assert world.run() == 1
+    for version in (2, 1):
+        log.delete(f"_delta_log/{version:020d}.json")
+    world.append(table((5, 1, "u", "e")))  # version 1 again
+    assert world.run() == 1
+    assert current(world) == {1: "a", 2: "b", 3: "c", 4: "d", 5: "e"}
+    assert world.run() == 0
+    world.current.tampered = True  # the position goes back with the log that it is of
+
+
+def test_partition_columns_of_changes_are_columns(tmp_path: Path, pool: Executor) -> None:
+    keyed = keyed_table(str(tmp_path), ("day", "id"), ("seq",), leave_out=("op",))
+    world = KeyedWorld(keyed, pool)
+    rows = table((1, 1, "u", "a"), (1, 2, "u", "b"))
+    days = pa.array(["2024-01-01", "2024-01-02"]).cast(pa.date32())
+    rows = rows.append_column("day", days)
+    write_deltalake(world.changes.uri, rows, partition_by=["day"])
+    world.run()
+    write_deltalake(world.changes.uri, rows.slice(1), mode="append")
+    world.changes.delta().optimize.compact()
+    world.run()
+    assert sorted((str(row["day"]), row["v"]) for row in world.rows()) == [
+        ("2024-01-01", "a"),
+        ("2024-01-02", "b"),
+    ]
+    assert "op" not in world.rows()[0]
+
+
+def test_a_widened_key_goes_on(world: KeyedWorld) -> None:
+    narrow = table((1, 1, "u", "a"), (2, 1, "u", "b"))
+    world.append(narrow.set_column(0, "id", narrow["id"].cast(pa.int32())))
+    world.run()
+    wide = table((1, 2, "u", "A"), (2**40, 1, "u", "c"))
+    options: dict[str, Any] = {"mode": "overwrite", "schema_mode": "overwrite"}
+    write_deltalake(world.changes.uri, wide, **options)
+    world.run()
+    assert current(world) == {1: "A", 2: "b", 2**40: "c"}
+
+
+def test_unrelated_types_stop_the_merge_by_name(world: KeyedWorld) -> None:
+    merged(world, (1, 1, "u", "a"))
+    rows = table((2, 2, "u", "b"))
+    texts = rows.set_column(3, "v", pa.array([7]))
+    options: dict[str, Any] = {"mode": "overwrite", "schema_mode": "overwrite"}
+    write_deltalake(world.changes.uri, texts, **options)
+    with pytest.raises(StateError, match="column 'v' is int64"):
+        world.run()
+
+
+def test_other_changes_or_settings_stop_until_a_rebuild(world: KeyedWorld) -> None:
+    assert merged(world, (1, 1, "u", "a"), (2, 1, "u", "b")) == {1: "a", 2: "b"}
+    for path in Path(world.changes.uri, "_delta_log").iterdir():
+        path.unlink()
+    world.append(table((3, 1, "u", "c")))
+    with pytest.raises(StateError, match="penguin keyed rebuild CONFIG --table current"):
+        world.run()
+    rebuilt = world.penguin().rebuild()
+    assert rebuilt is not None
+    assert current(world) == {3: "c"}
+    assert merged(world, (4, 1, "u", "d")) == {3: "c", 4: "d"}
+    world.keyed = replace(world.keyed, keys=("v",))
+    with pytest.raises(StateError, match=r'"keys":\["v"\]'):
+        world.run()
+
+
+def test_a_table_that_no_merge_made_is_refused(world: KeyedWorld) -> None:
+    write_deltalake(world.current.uri, table((1, 1, "u", "a")))
+    world.append(table((1, 1, "u", "a")))
+    with pytest.raises(StateError, match="no merge has made"):
+        world.run()
+    with pytest.raises(StateError, match="no merge has made"):
+        world.penguin().rebuild()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"keys": ("nothing",)}, "no column 'nothing'"),
+        ({"deletes_text": "gone"}, "no column 'gone'"),
+        ({"deletes_text": "op"}, "'op' as string"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(
+    world: KeyedWorld, change: dict[str, Any], message: str
+) -> None:
+    world.keyed = replace(world.keyed, **change)
+    world.append(table((1, 1, "u", "a")))
+    with pytest.raises(StateError, match=message):
+        world.run()
+    assert not world.has_current()
+
+
+def test_large_versions_are_merged_in_parts(world: KeyedWorld, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(feed, "ROWS_AT_ONCE", 2)
+    rows = pa.concat_tables([table((n, 1, "u", str(n))) for n in range(5)])
+    options: dict[str, Any] = {"partition_by": ["id"]}
+    write_deltalake(world.changes.uri, rows, **options)
+    assert world.run() == 3
+    assert current(world) == {n: str(n) for n in range(5)}
+    world.current.delta().restore(0)
+    assert world.run() == 1  # all at once
+    assert current(world) == {n: str(n) for n in range(5)}
+
+
+def test_merges_on_s3(s3: S3Server, pool: Executor) -> None:
+    uri = f"s3://{s3.new_bucket()}/lake"
+    settings = {"deletes_text": "op = 'd'", "options": s3.options}
+    world = KeyedWorld(keyed_table(uri, ("id",), ("seq",), **settings), pool)
+    story(world)
+    assert current(world) == STORY
+    world.current.delta().optimize.compact()
+    world.current.delta().restore(0)
+    assert world.run() == 1
+    assert current(world) == STORY
+
+
+def test_an_idle_poll_costs_two_requests(world: KeyedWorld) -> None:
+    world.append(table((1, 1, "u", "a")))
+    requests = world.faults = _Counted(-1)
+    penguin = world.penguin()
+    assert world.run(penguin) == 1
+    before = requests.steps
+    assert not penguin.cycle(threading.Event())
+    assert requests.steps - before == 2  # each finds no entry of a later version

@@ -20,7 +20,7 @@ from tests.simulation.troubles.manual_changes import by_hand
 from tests.simulation.world import SimulatedWorld
 from tests.support.scenario import ROOT
 
-FIXED = range(1, 61)
+FIXED = range(1, 41)
 HANDS = range(700_000, 700_015)
 # Each of these has shown a defect once.
 UNDONE = (

@@ -33,12 +33,15 @@ FIELDS: list[dict[str, Any]] = [
     {"name": "page", "type": "string"},
     {"name": "bytes", "type": "int64"},
 ]
+# On one partition: each costs a task and some stores of state in every batch. `test_streams` has
+# queries on more.
 TUMBLING: dict[str, Any] = {
     "column": "ts",
     "delay": "10 seconds",
     "window": "5 seconds",
     "group_by": ["page"],
     "aggregates": {"n": "count(*)", "bytes": "sum(bytes)"},
+    "partitions": 1,
 }
 
 # Snapshots of state are in every history of some batches, and not in those of hours only.

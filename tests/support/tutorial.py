@@ -7,7 +7,8 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,22 +47,29 @@ def run_steps(steps: list[Step], folder: Path, **environment: str) -> list[str]:
     programs = _programs(folder)
     for name, module in _MODULES.items():
         _write_script(programs / name, f"-m {module} ")
-    return _printed(steps, folder, _environment(programs, environment))
+    return _printed(steps, folder, _environment(environment, programs))
 
 
-def run_steps_together(steps: list[Step], folder: Path, **environment: str) -> list[str]:
-    """Run the blocks as `run_steps` does, with one process for all commands of both programs."""
+@contextmanager
+def process_for_steps(**environment: str) -> Iterator[Path]:
+    """Yield the socket of a process for all commands of both programs in some documents."""
+    with command_process(_environment(environment)) as place:
+        yield place
+
+
+def run_steps_together(
+    steps: list[Step], folder: Path, place: Path, **environment: str
+) -> list[str]:
+    """Run the blocks as `run_steps` does, with the process at a socket for all commands."""
     programs = _programs(folder)
-    variables = _environment(programs, environment)
-    with command_process(variables) as place:
-        for name in _MODULES:
-            write_program(programs / name, name, place)
-        return _printed(steps, folder, variables)
+    for name in _MODULES:
+        write_program(programs / name, name, place)
+    return _printed(steps, folder, _environment(environment, programs))
 
 
-def _environment(programs: Path, given: dict[str, str]) -> dict[str, str]:
+def _environment(given: dict[str, str], *programs: Path) -> dict[str, str]:
     variables = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
-    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    path = os.pathsep.join([*map(str, programs), os.environ["PATH"]])
     return {**variables, "PATH": path, "PYTHONPATH": str(ROOT), **given}
 
 

@@ -79,7 +79,7 @@ def verdict_left_publishing() -> PipelineHarness:
 
 # Of the places where the other one wakes up every so-manieth is tried, and after another number of
 # pauses the next ones; those with many requests have few for each.
-STEPS = {left_publishing: 6, late_ingested: 30, verdict_left_publishing: 30}
+STEPS = {left_publishing: 6, late_ingested: 60, verdict_left_publishing: 60}
 
 
 @pytest.mark.parametrize("scene", STEPS, ids=lambda scene: scene.__name__)

@@ -219,7 +219,7 @@ def check_identity(
             f"{where}: is of the files below {known.uri}, the configuration now says"
             f" {parts_identity.uri}; set source_uri back, give the source another `id:` and"
             " start once with --fresh to ingest everything there, or, if the same files were moved"
-            " there under their names, say so with `blizzard rename`"
+            f" there under their names, say so with `blizzard rename --moved-from '{known.uri}'`"
         )
 
 

@@ -111,7 +111,7 @@ def test_hostile_files_cost_bounded_memory_and_delay_nobody(tmp_path: Path) -> N
         sparse.write(struct.pack("<I", (1 << 30) - 20) + b"PAR1")
     (files / "z.parquet").write_bytes(parquet({"id": [2]}))
     record = Quarantine(open_storage(str(table), {}), "events")
-    record.keep([Rejection(Entry(f"{n}", 1, 1.0), "read", "is junk") for n in range(20_000)], 1e9)
+    record.keep([Rejection(Entry(f"{n}", 1, 1.0), "read", "is junk") for n in range(100_000)], 1e9)
     config = tmp_path / "config.yaml"
     block = {"table_uri": str(table), "own_prefixes": [""], "reconcile_interval": 0}
     config.write_text(yaml.safe_dump({"tables": {"events": block}}))
@@ -127,7 +127,7 @@ def test_hostile_files_cost_bounded_memory_and_delay_nobody(tmp_path: Path) -> N
     rows: Any = pa.table(DeltaTable(table).to_pyarrow_dataset().to_table())
     assert sorted(rows["id"].to_pylist()) == [1, 2]
     told = record.records()
-    assert len(told) == 20_000 + len(bad) + 1
+    assert len(told) == 100_000 + len(bad) + 1
     assert "has a footer of" in told["sparse.parquet"].error
     for name, (_, why) in bad.items():
         assert why in told[f"{name}.parquet"].error, (name, told[f"{name}.parquet"].error)

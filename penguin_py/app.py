@@ -84,11 +84,15 @@ _CONCURRENCY = 8
 
 
 @contextmanager
-def build(config: Config) -> Iterator[list[TablePipeline]]:
-    """Build the pipelines of all tables with one limited thread pool. Opens no connection."""
+def build(config: Config, tables: Iterable[Table] | None = None) -> Iterator[list[TablePipeline]]:
+    """Build the pipelines of tables, by default all, with one limited thread pool.
+
+    Opens no connection.
+    """
     threads = config.global_.advanced.total_concurrency * FOOTERS_PER_WORKER
     with ThreadPool(max_workers=threads, thread_name_prefix="footer") as pool:
-        yield [table_pipeline(table, pool) for table in tables_of(config)]
+        wanted = tables_of(config) if tables is None else tables
+        yield [table_pipeline(table, pool) for table in wanted]
 
 
 def table_pipeline(table: Table, pool: Executor) -> TablePipeline:

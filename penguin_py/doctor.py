@@ -17,17 +17,19 @@ from penguin_py.settings import Table, tables_of
 
 def examine(config: Config, stop: StopEvent) -> Iterator[CheckResult]:
     """Check each table's store and its Delta log. Ends early by ``stop``."""
-    stores = {table.name: _store_of(table) for table in tables_of(config)}
+    tables = tables_of(config)
+    stores = {table.name: _store_of(table) for table in tables}
     unreachable: set[str] = set()
     for each in check_stores(stores.values(), stop):
         if each.result == "failed":
             unreachable.add(each.subject)
         yield each
-    with build(config) as pipelines:
+    # Not all: the package for a store may be missing.
+    reachable = [each for each in tables if stores[each.name].subject not in unreachable]
+    with build(config, reachable) as pipelines:
         for pipeline in pipelines:
-            subject = stores[pipeline.name].subject
-            if not stop.is_set() and subject not in unreachable:
-                yield from _log(pipeline, subject)
+            if not stop.is_set():
+                yield from _log(pipeline, stores[pipeline.name].subject)
 
 
 def _store_of(table: Table) -> UsedStore:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,6 +86,21 @@ def test_penguins_doctor_reads_the_log(config: Config) -> None:
     assert done.exit_code == 0, done.output
     assert "log: no table yet; the first commit makes it" in done.stdout
     assert config.call("validate", "--online", program=penguin).exit_code == 0
+
+
+def test_a_missing_package_does_not_hide_other_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    monkeypatch.setitem(sys.modules, "blizzard_core.storage.gcs", None)
+    path = tmp_path / "config.yaml"
+    uris = {"far": "gs://bucket/far", "near": str(tmp_path / "near")}
+    path.write_text(json.dumps({"tables": {k: {"table_uri": v} for k, v in uris.items()}}))
+    done = CliRunner().invoke(penguin, ["doctor", str(path), "--json"])
+    checks = {(c["subject"], c["check"]): c["result"] for c in json.loads(done.stdout)["checks"]}
+    assert done.exit_code == 2
+    assert checks["table gs://bucket/far", "store"] == "failed"
+    assert checks[f"table {tmp_path / 'near'}", "log"] == "ok"
 
 
 def test_a_table_that_takes_no_commit_fails_both(tmp_path: Path) -> None:

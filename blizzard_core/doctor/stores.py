@@ -157,7 +157,7 @@ class _StoreCheck:
 
     def _missing(self, root: Path, error: NotFound) -> CheckResult:
         """Say of a local directory that does not exist whether the daemon can make it."""
-        if self._used.use == "source":
+        if self._used.use == "source" or root.exists():  # as a file
             return self._failed("list", error)
         parent = next(each for each in root.parents if os.access(each, os.F_OK))
         if os.access(parent, os.W_OK | os.X_OK) and parent.is_dir():

@@ -355,6 +355,13 @@ def test_local_folders_are_tried_and_left_as_they_were(tmp_path: Path) -> None:
     ]
 
 
+def test_a_file_in_place_of_a_local_table_fails(tmp_path: Path) -> None:
+    (tmp_path / "lake").write_text("")
+    [found] = check_stores([UsedStore("table", str(tmp_path / "lake"))], threading.Event())
+    assert (found.check, found.result) == ("list", "failed")
+    assert "is a file, and not a directory" in found.text
+
+
 def test_a_missing_local_folder_is_named_by_its_use(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)

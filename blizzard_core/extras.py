@@ -86,9 +86,9 @@ def install_command(names: Iterable[str]) -> str:
     return f"pip install '{DISTRIBUTION}[{','.join(names)}]'"
 
 
-def missing_extra(extra: Extra, module: str) -> MissingExtra:
-    """Return the error for a module of an extra that is not installed."""
-    return MissingExtra(module.partition(".")[0], extra.feature, extra.install)
+def missing_extra(extra: Extra, module: str, command: str = "") -> MissingExtra:
+    """Return the error for a module of an extra, and the command, by default for it alone."""
+    return MissingExtra(module.partition(".")[0], extra.feature, command or extra.install)
 
 
 def require(name: str) -> None:

@@ -12,6 +12,7 @@ from blizzard_core.extras import (
     extra_of_driver,
     extra_of_format,
     extra_of_scheme,
+    install_command,
     missing_extra,
 )
 from blizzard_core.settings.document import AnySource, Config
@@ -44,11 +45,14 @@ def store_extras(places: Iterable[tuple[str, str]]) -> list[ExtraNeed]:
 
 
 def check_extras(needs: Iterable[ExtraNeed]) -> None:
-    """Raise `ConfigError` with a problem for each extra that is not installed."""
+    """Raise `ConfigError` with a problem for each extra that is not installed.
+
+    Each names one command, which installs all of them.
+    """
+    missing = [(need, module) for need in needs if (module := need.extra.missing())]
+    command = install_command(need.extra.name for need, _module in missing)
     problems = [
-        f"{need.where}: {missing_extra(need.extra, module)}"
-        for need in needs
-        if (module := need.extra.missing())
+        f"{need.where}: {missing_extra(need.extra, module, command)}" for need, module in missing
     ]
     if problems:
         raise ConfigError("configuration", problems)

@@ -62,14 +62,14 @@ def test_validate_names_all_missing_extras(config: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.setitem(sys.modules, "adbc_driver_sqlite", None)
     monkeypatch.setitem(sys.modules, "gcsfs", None)
-    needs = "which is not installed; run: pip install 'blizzard-penguin"
+    needs = "which is not installed; run: pip install 'blizzard-penguin[spark,sqlite,gcs]'"
     for arguments in (["validate"], ["run", "--once"], ["up"]):
         done = CliRunner().invoke(blizzard, [arguments[0], str(config), *arguments[1:]])
         assert done.exit_code == 2
         assert done.stderr.splitlines()[1:] == [
-            f"  pipelines.local: ingestion needs pyspark, {needs}[spark]'",
-            f"  connections.shop.driver: SQLite needs adbc_driver_sqlite, {needs}[sqlite]'",
-            f"  pipelines.other.sink.table_uri: Google Cloud Storage needs gcsfs, {needs}[gcs]'",
+            f"  pipelines.local: ingestion needs pyspark, {needs}",
+            f"  connections.shop.driver: SQLite needs adbc_driver_sqlite, {needs}",
+            f"  pipelines.other.sink.table_uri: Google Cloud Storage needs gcsfs, {needs}",
         ]
 
 

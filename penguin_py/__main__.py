@@ -33,6 +33,7 @@ from blizzard_core.cli import (
     verbose_option,
 )
 from blizzard_core.text import counted, in_utc, printable
+from penguin_py.keyed_commands import keyed, print_keyed
 
 # The findings of a sweep, in the order of their columns.
 _FOUND = ("stragglers", "retries", "overdue", "orphans")
@@ -295,6 +296,7 @@ def _print_plan(document: dict[str, Any]) -> None:
             if group["due"] is not None:
                 click.echo(f"{name}: group {group['due']:,} of {source} is due")
         _print_blocked(name, found)
+    print_keyed(document)
 
 
 def _print_blocked(name: str, found: dict[str, Any]) -> None:
@@ -345,6 +347,7 @@ def _print_status(document: dict[str, Any]) -> None:
             )
         _print_missing(name, found)
         _print_blocked(name, found)
+    print_keyed(document)
 
 
 def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:
@@ -381,6 +384,7 @@ def _shown(number: int | None) -> str:
     return "-" if number is None else f"{number:,}"
 
 
+main.add_command(keyed)
 main.add_command(completion_of(main, "penguin"))
 
 

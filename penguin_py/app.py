@@ -6,9 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import REFUSED, BlizzardError, Conflict, Unavailable
@@ -45,12 +45,15 @@ from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.discard import DiscardRefused, DiscardResult
 from penguin_py.intake.footers import REMEDY
+from penguin_py.keyed.pipeline import KeyedPipeline
 from penguin_py.model import CLOCK_SKEW_SECS
 from penguin_py.page import page_providers
 from penguin_py.pipeline import TablePipeline
 from penguin_py.planning.batch_planner import Forecast
 from penguin_py.planning.memory import Snapshot
-from penguin_py.settings import Table, check_stores, tables_of
+from penguin_py.settings import KeyedTable, Table, check_stores, keyed_tables_of, tables_of
+
+AnyPipeline: TypeAlias = TablePipeline | KeyedPipeline
 
 
 def probe_path(state_name: str) -> str:
@@ -107,6 +110,24 @@ def table_pipeline(table: Table, pool: Executor) -> TablePipeline:
     return TablePipeline(table, storage, log, pool, clock, activity, prepare)
 
 
+def keyed_pipelines(
+    config: Config, pool: Executor, *, is_patient: bool = True
+) -> list[KeyedPipeline]:
+    """Build the pipelines of all keyed tables. Opens no connection."""
+    return [_keyed_pipeline(keyed, pool, is_patient) for keyed in keyed_tables_of(config)]
+
+
+def _keyed_pipeline(keyed: KeyedTable, pool: Executor, is_patient: bool) -> KeyedPipeline:
+    activity = TableActivity(keyed.name, keyed.table.uri, time.time)
+
+    def opened(table: Table) -> tuple[Storage, DeltaLog]:
+        storage = Metered(open_storage(table.uri, table.storage_options), activity.beat)
+        return storage, DeltaLog(table, storage, pool)
+
+    changes, table = opened(keyed.changes), opened(keyed.table)
+    return KeyedPipeline(keyed, changes, table, time.time, activity, is_patient=is_patient)
+
+
 def run_daemon(
     config: Config, *, once: bool, where: str = "CONFIG", address: str | None = None
 ) -> int:
@@ -115,7 +136,8 @@ def run_daemon(
     ``where`` is the path of the configuration, for commands on the status page. ``address`` serves
     the page there instead of where the configuration says.
     """
-    check_stores(tables_of(config))
+    tables = [*tables_of(config), *(keyed.table for keyed in keyed_tables_of(config))]
+    check_stores(tables)
     log = get_logger(daemon="penguin")
     stop = threading.Event()
     limits = config.global_
@@ -127,39 +149,46 @@ def run_daemon(
     )
     with (
         stop_on_signals(stop, loop.grace_secs),
-        build(config) as workers,
+        build(config) as pipelines,
+        ThreadPool(_CONCURRENCY) as pool,
         run_sinks(config, "penguin") as sinks,
-        served(address or _address(config), _panel(config, workers, where)),
-        heartbeats(_beating(config, workers), once=once),
+        ExitStack() as stack,
     ):
+        keyed = keyed_pipelines(config, pool, is_patient=not once)
+        workers: list[AnyPipeline] = [*pipelines, *keyed]
+        stack.enter_context(served(address or _address(config), _panel(config, workers, where)))
+        stack.enter_context(heartbeats(_beating(tables, workers), once=once))
         report_runs(workers, sinks)
         log.info("started", tables=[worker.name for worker in workers], once=once)
-        code = run(workers, loop, stop)
-        if once and not code and any(worker.missing(worker.snapshot()) for worker in workers):
+        if once:  # changes are merged once all are committed
+            code = run(pipelines, loop, stop) or (run(keyed, loop, stop) if keyed else 0)
+        else:
+            code = run(workers, loop, stop)
+        if once and not code and any(each.missing(each.snapshot()) for each in pipelines):
             code = REFUSED
         log.info("stopped", exit_code=code)
     return code
 
 
-def report_runs(workers: Sequence[TablePipeline], sinks: Sequence[RunSink]) -> None:
+def report_runs(workers: Sequence[AnyPipeline], sinks: Sequence[RunSink]) -> None:
     """Let the activities report their commits to other systems."""
     for worker in workers:
         job = Job("penguin", worker.name, None, redacted(worker.activity.place))
         worker.activity.runs = RunLog(job, sinks)
 
 
-def _panel(config: Config, workers: Sequence[TablePipeline], where: str) -> Panel:
+def _panel(config: Config, workers: Sequence[AnyPipeline], where: str) -> Panel:
     return Panel("penguin", [w.activity for w in workers], time.time, page_providers(config, where))
 
 
-def _beating(config: Config, workers: Sequence[TablePipeline]) -> list[Beating]:
+def _beating(tables: Sequence[Table], workers: Sequence[AnyPipeline]) -> list[Beating]:
     return [
         Beating(
             worker.activity,
             open_storage(table.uri, table.storage_options),
             table_heartbeat(table.state_name),
         )
-        for worker, table in zip(workers, tables_of(config), strict=True)
+        for worker, table in zip(workers, tables, strict=True)
     ]
 
 
@@ -170,15 +199,43 @@ def _address(config: Config) -> str | None:
 
 def plan(config: Config) -> tuple[dict[str, Any], list[str]]:
     """Plan the next poll of every table; return it and the errors of tables that failed."""
-    return _collect(config, _plan_table)
+    return _with_keyed(config, _collect(config, _plan_table), KeyedPipeline.outlook)
 
 
 def status(config: Config) -> tuple[dict[str, Any], list[str]]:
     """Return the state of every table, from storage alone, and the errors of unreadable ones."""
     tables = {table.name: table for table in tables_of(config)}
-    return _collect(
+    found = _collect(
         config, lambda pipeline: _status_of(pipeline, tables[pipeline.name]), _CONCURRENCY
     )
+    return _with_keyed(config, found, KeyedPipeline.status)
+
+
+def _with_keyed(
+    config: Config,
+    found: tuple[dict[str, Any], list[str]],
+    describe: Callable[[KeyedPipeline], dict[str, Any] | None],
+) -> tuple[dict[str, Any], list[str]]:
+    """Add what is known of the keyed tables, if there are any, and the errors of those."""
+    document, errors = found
+    with ThreadPool(_CONCURRENCY) as pool:
+        for pipeline in keyed_pipelines(config, pool):
+            keyed = document.setdefault("keyed", {})
+            try:
+                keyed[pipeline.name] = describe(pipeline)
+            except BlizzardError as error:
+                errors.append(f"{pipeline.name}: {error}")
+    return document, errors
+
+
+def rebuild(config: Config, name: str, *, dry_run: bool) -> dict[str, Any]:
+    """Make a keyed table anew from its changes, unless ``dry_run``. Raises `BlizzardError`."""
+    with ThreadPool(_CONCURRENCY) as pool:
+        pipelines = {each.name: each for each in keyed_pipelines(config, pool)}
+        if name not in pipelines:
+            known = ", ".join(pipelines) or "none"
+            raise DiscardRefused(f"there is no keyed table {name!r}; there are: {known}")
+        return pipelines[name].rebuild(dry_run=dry_run)
 
 
 def reconcile(config: Config, *, dry_run: bool) -> tuple[dict[str, Any], list[str]]:

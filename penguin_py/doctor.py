@@ -12,13 +12,14 @@ from blizzard_core.settings.document import Config
 from blizzard_core.text import counted
 from penguin_py.app import build
 from penguin_py.pipeline import TablePipeline
-from penguin_py.settings import Table, tables_of
+from penguin_py.settings import Table, keyed_tables_of, tables_of
 
 
 def examine(config: Config, stop: StopEvent) -> Iterator[CheckResult]:
     """Check each table's store and its Delta log. Ends early by ``stop``."""
     tables = tables_of(config)
-    stores = {table.name: _store_of(table) for table in tables}
+    keyed = [each.table for each in keyed_tables_of(config)]
+    stores = {table.name: _store_of(table) for table in (*tables, *keyed)}
     unreachable: set[str] = set()
     for each in check_stores(stores.values(), stop):
         if each.result == "failed":

@@ -81,6 +81,19 @@ BYTES_REWRITTEN = Counter(
     "Bytes of files that were rewritten to keep their other rows when a group replaced some.",
     ["target"],
 )
+KEYED_ROWS = Counter(
+    "penguin_keyed_rows_total",
+    "Keys that merges have changed, by outcome; rows of `tied` and `without_key`.",
+    ["target", "outcome"],
+)
+KEYED_LAG_SECS = Gauge(
+    "penguin_keyed_lag_seconds",
+    "Age of the oldest change that is not merged, 0 if none.",
+    ["target"],
+)
+KEYED_SHARE = Gauge(
+    "penguin_keyed_rewritten_share", "Share of the table that the last merge rewrote.", ["target"]
+)
 BLOCKED_GROUPS = Gauge(
     "penguin_blocked_groups", "Sources whose next group cannot be applied.", ["target"]
 )

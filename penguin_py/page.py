@@ -22,7 +22,7 @@ from blizzard_core.settings.document import Config
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Entry, Storage
-from penguin_py.settings import Table, tables_of
+from penguin_py.settings import Table, keyed_tables_of, tables_of
 
 # How many histories stay cached besides the one shown.
 HISTORIES_KEPT = 7
@@ -31,6 +31,7 @@ HISTORIES_KEPT = 7
 def page_providers(config: Config, where: str) -> PageProviders:
     """Return the providers for these tables. ``where`` is the path of the configuration."""
     tables = {table.name: table for table in tables_of(config)}
+    tables |= {keyed.name: keyed.table for keyed in keyed_tables_of(config)}
     many = len(tables) + 1
     return PageProviders(
         peer=BackgroundCache("beside", _SourceStates(tables), time.time, elapsed, many),

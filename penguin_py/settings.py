@@ -13,12 +13,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from blizzard_core.handover.outputs import committer_app
+from blizzard_core.settings.checks.keyed import keyed_name, sequence_of
 from blizzard_core.settings.document import Config, PipelineSettings
-from blizzard_core.settings.keyed import DeleteCondition, parse_condition
+from blizzard_core.settings.keyed import DeleteCondition, KeyedSettings, parse_condition
 from blizzard_core.settings.needed_extras import check_extras, store_extras
 from blizzard_core.settings.tables import PartitionType, TableAdvanced, TableSettings
 from blizzard_core.storage.opening import normalize_uri, scheme_of
 from blizzard_core.storage.protocol import StorageOptions
+
+# The application of merges: its ``txn`` is how far the changes are merged.
+KEYED_APP_ID = "keyed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,38 @@ def tables_of(config: Config) -> tuple[Table, ...]:
         for name, table in chosen.items()
         for uri in [normalize_uri(table.table_uri)]
         for known in [sources.get(uri, {})]
+    )
+
+
+def keyed_tables_of(config: Config) -> tuple[KeyedTable, ...]:
+    """All keyed tables of the configuration, in its order."""
+    known = {normalize_uri(table.uri): table for table in tables_of(config)}
+    return tuple(
+        _keyed(name, pipeline, pipeline.keyed, known.get(normalize_uri(pipeline.sink.table_uri)))
+        for name, pipeline in config.pipelines.items()
+        if pipeline.keyed is not None
+    )
+
+
+def _keyed(
+    name: str, pipeline: PipelineSettings, keyed: KeyedSettings, changes: Table | None
+) -> KeyedTable:
+    more = keyed.advanced
+    place = TableSettings(
+        table_uri=keyed.table_uri,
+        optimize=more.optimize,
+        vacuum=more.vacuum,
+        advanced=TableAdvanced(app_id=KEYED_APP_ID, reconcile_interval=0),
+    )
+    of_sink, own = pipeline.sink.storage_options, more.storage_options
+    return KeyedTable(
+        Table(keyed_name(name), place, {}, of_sink if own is None else own),
+        changes or _table(name, TableSettings(table_uri=pipeline.sink.table_uri), pipeline),
+        tuple(keyed.keys),
+        tuple(sequence_of(pipeline, keyed)),
+        keyed.deletes,
+        tuple(keyed.leave_out),
+        keyed.every,
     )
 
 

@@ -22,6 +22,7 @@ from blizzard_core.settings.event_time import (
     WatchedColumn,
 )
 from blizzard_core.settings.http_sources import HttpSourceSettings
+from blizzard_core.settings.keyed import KeyedSettings
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.schema import COLUMNS, FieldSettings, SchemaSettings
 from blizzard_core.settings.secret_files import SecretFiles
@@ -115,6 +116,8 @@ class PipelineSettings(Settings):
     event_time: EventTimeSettings | None = Field(default=None, examples=[EVENT_TIME])
     """Windows, deduplication and joins by event time, or only its watermark;
     docs/reference/event-time.md."""
+    keyed: KeyedSettings | None = None
+    """A second table with the current row of each key; default: none."""
     error_handling: ErrorSettings = Field(default_factory=ErrorSettings)
     """Handling of bad records and files."""
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from blizzard_core.settings.base import MINUTE, Options, Seconds, Settings
+from blizzard_core.settings.tables import OptimizeSettings, TableUri, VacuumSettings
 
 _NAME = r"(?P<column>[^\W\d]\w*|`[^`]+`)"
 _TEXT = r"'(?:[^']|'')*'"
@@ -60,3 +65,62 @@ def _values(text: str) -> tuple[str, ...] | tuple[int, ...]:
     if texts and numbers:
         raise ValueError("compares one column with text and with numbers")
     return texts or numbers
+
+
+class KeyedAdvanced(Settings):
+    """Maintenance of the keyed table, and its store."""
+
+    optimize: OptimizeSettings | None = Field(default_factory=OptimizeSettings)
+    """Compaction of small files, hourly by default, since each merge adds some; null: off."""
+    vacuum: VacuumSettings | None = None
+    """Deletion of unused files; default: off."""
+    storage_options: Options | None = Field(
+        default=None, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
+    )
+    """Options of the store; default: those of the sink."""
+
+
+class KeyedSettings(Settings):
+    """A second Delta table with the current row of each key; docs/guides/current-row.md.
+
+    Penguin derives it from the table of the sink, which has all versions.
+    """
+
+    table_uri: TableUri = Field(examples=["${BUCKET:-s3://lake}/tables/users"])
+    """The directory of the keyed table."""
+    keys: list[str] = Field(min_length=1, max_length=8, examples=[["user"]])
+    """The columns that identify a row."""
+    sequence_by: list[str] = Field(default_factory=list, max_length=8, examples=[["time"]])
+    """Of two rows of a key the one with the higher values stays, compared from left to right.
+    Default for one table or API: the watermark's columns, `_ingested_at`; else required."""
+    deletes: str | None = Field(default=None, examples=["op = 'd'"])
+    """Changes that remove their key: `op = 'd'`, `op IN ('d', 't')`, `x IS NULL`, `x IS NOT NULL`,
+    or a boolean column."""
+    leave_out: list[str] = Field(default_factory=list, examples=[["op"]])
+    """Columns that the keyed table lacks."""
+    every: Seconds = Field(default=5 * MINUTE, gt=0)
+    """Least time between two merges; longer after one that rewrote much of the table."""
+    advanced: KeyedAdvanced = Field(default_factory=KeyedAdvanced)
+    """Rarely needed."""
+
+    @field_validator("deletes")
+    @classmethod
+    def _is_a_condition(cls, deletes: str | None) -> str | None:
+        if deletes is not None:
+            parse_condition(deletes)
+        return deletes
+
+    @model_validator(mode="after")
+    def _columns_are_used_once(self) -> Self:
+        for key in ("keys", "sequence_by", "leave_out"):
+            names = getattr(self, key)
+            if len(set(names)) < len(names):
+                raise ValueError(f"{key} names a column twice")
+        if needed := sorted({*self.keys, *self.sequence_by} & {*self.leave_out}):
+            raise ValueError(f"leave_out names {needed[0]!r}, which the keyed table needs")
+        return self
+
+    @property
+    def condition(self) -> DeleteCondition | None:
+        """The parsed condition of ``deletes``."""
+        return None if self.deletes is None else parse_condition(self.deletes)

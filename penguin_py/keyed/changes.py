@@ -40,10 +40,14 @@ class ChangePosition:
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """The next files to merge, in order of arrival; ``end`` is the position behind them."""
+    """The next files to merge, in order of arrival; ``end`` is the position behind them.
+
+    ``first`` is the version that has added the first of them.
+    """
 
     files: tuple[TableFile, ...]
     end: ChangePosition
+    first: int
     is_last: bool
 
 
@@ -67,13 +71,14 @@ class ChangeFeed:
     def next_batch(self, start: ChangePosition, until: int) -> ChangeBatch:
         """Return the next files from ``start`` up to version ``until``. Raises `FeedGap`."""
         files: list[TableFile] = []
-        rows = 0
+        rows, first = 0, start.version
         for place, file in self._pending(start, until):
             if files and rows + (file.rows or 0) > ROWS_AT_ONCE:
-                return ChangeBatch(tuple(files), place, is_last=False)
+                return ChangeBatch(tuple(files), place, first, is_last=False)
+            first = first if files else place.version
             files.append(file)
             rows += file.rows or 0
-        return ChangeBatch(tuple(files), ChangePosition(until + 1), is_last=True)
+        return ChangeBatch(tuple(files), ChangePosition(until + 1), first, is_last=True)
 
     def paths_since(self, start: ChangePosition, until: int) -> set[str]:
         """Return the paths of files that are not merged yet, of the first versions at least."""

@@ -8,7 +8,7 @@ merged one after the other: their files are then only steps on the way to what o
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,6 +63,12 @@ class FileSet:
         self._made: dict[str, Rewritten] = {}
         self._key: str | None = None
         self._noted: list[str] = []
+
+    def __iter__(self) -> Iterator[TableFile]:
+        return iter(self._files.values())
+
+    def __len__(self) -> int:
+        return len(self._files)
 
     def clear(self) -> None:
         """Begin with no file: all that the table has will leave it."""

@@ -15,16 +15,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from blizzard_core.errors import NotFound, StateError
+from blizzard_core.errors import NotFound, StateError, Unavailable
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Storage
-from blizzard_core.table.schema_fit import SchemaMismatch, merge
+from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
 from penguin_py.delta.writer import Marks
 from penguin_py.groups.rewrite_notes import RewriteNotes
 from penguin_py.keyed.changes import ChangeBatch, ChangeFeed, ChangePosition, FeedGap, batches_of
-from penguin_py.keyed.deletes import check_condition
+from penguin_py.keyed.columns import change_columns, merged_columns, stored_columns
 from penguin_py.keyed.file_set import FileSet
 from penguin_py.keyed.files import TableFile, active_files, read_rows
 from penguin_py.keyed.lookup import newer_deletes
@@ -36,7 +36,7 @@ from penguin_py.keyed.merge_state import (
     is_keyed,
     made_of,
 )
-from penguin_py.keyed.order import Order, check_types
+from penguin_py.keyed.order import Order
 from penguin_py.model import CommitConflict, CommitPlan, TableState
 from penguin_py.settings import KeyedTable
 
@@ -56,12 +56,28 @@ class Merged:
 
 
 @dataclass(frozen=True, slots=True)
+class MergeForecast:
+    """The rows and keys of the next merge, and the part of the table that it would touch."""
+
+    rows: int
+    keys: int
+    touched_files: int
+    files: int
+    touched_bytes: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Tables:
     """Both tables at one moment; ``state`` is None before the first merge."""
 
     changes: TableState
     state: TableState | None
     merge_state: MergeState
+
+
+class _Replan(Exception):
+    """The table is another one than the plan was made for, by a commit of our own."""
 
 
 class Merger:
@@ -105,6 +121,12 @@ class Merger:
         """Merge the next changes; None if there are none. Raises `StateError`, `CommitError`."""
         return self._repeated(self._merge_next)
 
+    def count_changes(self) -> int:
+        """Return how many rows the change table has now."""
+        changes = self._changes.refresh()
+        active = [] if changes is None else self._active_changes(changes, ())
+        return sum(file.rows or 0 for file in active)
+
     def rebuild(self) -> Merged | None:
         """Make the table anew from all active changes, in one commit, whatever it is made of."""
 
@@ -127,6 +149,8 @@ class Merger:
         for _ in range(TRIES):
             try:
                 return action()
+            except _Replan:
+                continue
             except CommitConflict as error:
                 conflict = error
             except FeedGap as gap:
@@ -134,6 +158,43 @@ class Merger:
             except SchemaMismatch as error:
                 raise StateError(f"{self._keyed.table.uri}: {error}") from error
         raise conflict or CommitConflict(f"{self._keyed.table.uri}: others commit all the time")
+
+    def waiting(self, tables: Tables) -> ChangeBatch | None:
+        """Return the next changes; None if all are merged, or all are merged again."""
+        position, until = tables.merge_state.position, tables.changes.version
+        if tables.merge_state.starts_over or position.version > until:
+            return None
+        try:
+            batch = self._feed.next_batch(position, until)
+        except FeedGap:
+            return None
+        return batch if batch.files else None
+
+    def forecast(self, tables: Tables, batch: ChangeBatch) -> MergeForecast:
+        """Return what a merge of the batch would touch. Writes nothing. Raises `StateError`."""
+        try:
+            schema = self._columns(tables.changes)
+            matching = Matching(self._rows(batch.files, schema), self._order, self._keyed.deletes)
+            files = self._file_set(tables)
+            touched = [each.file for each in files.touched(matching)]
+        except FeedGap as gap:
+            raise Unavailable(f"{gap} was removed meanwhile; look again") from gap
+        except SchemaMismatch as error:
+            raise StateError(f"{self._keyed.table.uri}: {error}") from error
+        sizes = [sum(file.size for file in some) for some in (touched, files)]
+        return MergeForecast(
+            rows=sum(file.rows or 0 for file in batch.files),
+            keys=len(matching),
+            touched_files=len(touched),
+            files=len(files),
+            touched_bytes=sizes[0],
+            bytes=sizes[1],
+        )
+
+    def changed_at(self, version: int) -> float | None:
+        """Return when a version of the change table was committed; None if nobody knows."""
+        found = self._changes.commit_info(version).get("timestamp")
+        return found / 1000 if isinstance(found, int) else None
 
     def _merge_next(self) -> Merged | None:
         tables = self.look()
@@ -165,7 +226,8 @@ class Merger:
         return bool(found) and found != known
 
     def _merge_batch(self, tables: Tables, batch: ChangeBatch) -> Merged | None:
-        tables, schema = self._prepared(tables)
+        schema = self._prepared(tables)
+        self._clear(tables)
         files = self._file_set(tables)
         rows = self._rows(batch.files, schema)
         outcomes = self._step(files, rows, schema, (tables, batch))
@@ -178,7 +240,8 @@ class Merger:
 
     def _merge_all(self, tables: Tables, *, anew: bool = False) -> Merged | None:
         """Merge all active changes in one commit: into what is stored, or ``anew`` into nothing."""
-        tables, schema = self._prepared(tables)
+        schema = self._prepared(tables)
+        self._clear(tables)
         files = self._file_set(tables)
         if anew:
             files.clear()
@@ -190,23 +253,21 @@ class Merger:
         document = {"files": 0, "behind": False, "chores": {**self.chores}}
         return self._commit(tables, files, end, outcomes, document)
 
-    def _prepared(self, tables: Tables) -> tuple[Tables, pa.Schema]:
-        """Let new columns join, in an entry before; return the columns of changes, too.
+    def _prepared(self, tables: Tables) -> pa.Schema:
+        """Return the columns of changes. New ones join first, in an entry before (`_Replan`).
 
         delta-rs takes columns by the call that overwrites alone, and removes by the other.
         """
-        schema, state = self._checked_schema(tables.changes), tables.state
+        schema, state = self._columns(tables.changes), tables.state
         if state is None:
-            return tables, schema
-        columns = merge(state.schema, self._stored_columns(schema), (), "overwrite")
-        changed = tuple(field.name for field in columns if _differs(state.schema, field))
-        if not changed:
-            return tables, schema
-        merge_state = tables.merge_state
-        document = {**merge_state.document, "starts_over": merge_state.starts_over}
-        self._land(CommitPlan((), (), columns, changed, ()), merge_state.position, document)
-        state = self._delta.refresh()
-        return replace(tables, state=state), schema
+            return schema
+        columns, changed = merged_columns(state.schema, stored_columns(self._keyed, schema))
+        if changed:
+            merge_state = tables.merge_state
+            document = {**merge_state.document, "starts_over": merge_state.starts_over}
+            self._land(CommitPlan((), (), columns, changed, ()), merge_state.position, document)
+            raise _Replan
+        return schema
 
     def _step(
         self,
@@ -221,7 +282,7 @@ class Merger:
         fresh = matching.unstored()
         if later is not None and fresh is not None and self._keyed.deletes is not None:
             self._look_up(matching, fresh, schema, *later)
-        files.merge(touched, matching.winners().select(self._stored_columns(schema).names))
+        files.merge(touched, matching.winners().select(stored_columns(self._keyed, schema).names))
         return matching.outcomes()
 
     def _look_up(
@@ -248,6 +309,14 @@ class Merger:
         except NotFound as error:
             raise CommitConflict(f"{error}; it was removed meanwhile, look again") from error
 
+    def _clear(self, tables: Tables) -> None:
+        """Delete what merges that never landed have left."""
+        if tables.state is not None:
+            version = tables.state.version
+            self._notes.clear(
+                version, lambda: {known.path for known in self._delta.known_paths(version)}
+            )
+
     def _file_set(self, tables: Tables) -> FileSet:
         state, version = tables.state, -1
         files: list[TableFile] = []
@@ -256,9 +325,6 @@ class Merger:
             if found:
                 raise StateError(f"{self._keyed.table.uri}: {'; '.join(found)}")
             version = state.version
-            self._notes.clear(
-                version, lambda: {known.path for known in self._delta.known_paths(version)}
-            )
             active = self._delta.active_table()
             files = active_files(active, self._storage.uri, self._order.keys)
         return FileSet(self._storage, self._notes, files, self._order, version)
@@ -277,25 +343,13 @@ class Merger:
                 raise FeedGap(file.path) from error
         return pa.concat_tables(found) if found else schema.empty_table()
 
-    def _checked_schema(self, changes: TableState) -> pa.Schema:
-        """Return the columns of changes. Raises `SchemaMismatch` if the settings do not fit."""
-        schema = changes.schema
-        try:
-            check_types(schema, self._order)
-            if self._keyed.deletes is not None:
-                check_condition(schema, self._keyed.deletes)
-        except SchemaMismatch as error:
-            raise StateError(f"{self._keyed.changes.uri}: {error}") from error
+    def _columns(self, changes: TableState) -> pa.Schema:
         if self._changes.has_vectors():
             raise StateError(
                 f"{self._keyed.changes.uri}: has deletion vectors, and rows that they delete would"
                 " be merged; run REORG TABLE … APPLY (PURGE)"
             )
-        return pa.schema([field.with_nullable(True) for field in schema])
-
-    def _stored_columns(self, schema: pa.Schema) -> pa.Schema:
-        left_out = set(self._keyed.leave_out)
-        return pa.schema([field for field in schema if field.name not in left_out])
+        return change_columns(self._keyed, changes.schema)
 
     def _commit(
         self,
@@ -307,7 +361,7 @@ class Merger:
     ) -> Merged | None:
         state, now = tables.state, self._clock()
         columns = (
-            self._stored_columns(self._checked_schema(tables.changes))
+            stored_columns(self._keyed, self._columns(tables.changes))
             if state is None
             else state.schema
         )
@@ -338,8 +392,3 @@ class Merger:
         ours = {"app_id": self._keyed.table.app_id, "commit_id": commit_id, "output_ids": []}
         marks = Marks(position.version + 1, commit_id, {**document, **ours})
         self._delta.commit(plan, marks, self._clock())
-
-
-def _differs(schema: pa.Schema, field: pa.Field) -> bool:
-    place = schema.get_field_index(field.name)
-    return place < 0 or not schema.field(place).equals(field)

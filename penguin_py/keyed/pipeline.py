@@ -9,13 +9,17 @@ merge takes only so many rows, the next follows at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
 from typing import Any
 
 from blizzard_core.daemon import StopEvent
 from blizzard_core.storage.protocol import Storage
+from penguin_py import metrics
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
-from penguin_py.keyed.merger import Merged, Merger
+from penguin_py.keyed.changes import ChangeBatch
+from penguin_py.keyed.matching import Outcomes
+from penguin_py.keyed.merger import Merger, Tables
 from penguin_py.maintenance import Maintenance
 from penguin_py.settings import KeyedTable
 
@@ -63,6 +67,15 @@ class KeyedPipeline:
         )
         # Whether the last look at the logs found nothing to merge.
         self._is_settled = False
+        # When the oldest change was committed that waits; None if none does.
+        self._waits_since: float | None = None
+        for outcome in fields(Outcomes):
+            metrics.KEYED_ROWS.labels(keyed.name, outcome.name)
+        metrics.KEYED_SHARE.labels(keyed.name)
+        metrics.KEYED_LAG_SECS.labels(keyed.name).set_function(self._age)
+
+    def _age(self) -> float:
+        return 0.0 if self._waits_since is None else max(0.0, self._clock() - self._waits_since)
 
     @property
     def name(self) -> str:
@@ -95,9 +108,49 @@ class KeyedPipeline:
             self._is_settled = False
             raise
 
-    def rebuild(self) -> Merged | None:
-        """Make the table anew from all changes that are there; see `Merger.rebuild`."""
-        return self._merger.rebuild()
+    def rebuild(self, *, dry_run: bool = False) -> dict[str, Any]:
+        """Make the table anew from all changes that are there, in one commit.
+
+        Returns the rows of changes, and the outcomes unless it is a ``dry_run``.
+        """
+        rows = self._merger.count_changes()
+        merged = None if dry_run else self._merger.rebuild()
+        outcomes = None if merged is None else asdict(merged.outcomes)
+        return {"dry_run": dry_run, "rows": rows, "outcomes": outcomes}
+
+    def outlook(self) -> dict[str, Any] | None:
+        """Return what waits and what the next merge would touch; None if there are no changes.
+
+        Writes nothing.
+        """
+        tables = self._merger.look()
+        if tables is None:
+            return None
+        batch = self._merger.waiting(tables)
+        found = None if batch is None else asdict(self._merger.forecast(tables, batch))
+        return {**self._status(tables, batch), "next": found}
+
+    def status(self) -> dict[str, Any] | None:
+        """Return how far the table has come; None if there are no changes. Writes nothing."""
+        tables = self._merger.look()
+        return None if tables is None else self._status(tables, self._merger.waiting(tables))
+
+    def _status(self, tables: Tables, batch: ChangeBatch | None) -> dict[str, Any]:
+        state, now = tables.merge_state, self._clock()
+        return {
+            "merged": state.position.version - 1,
+            "version": tables.changes.version,
+            "starts_over": state.starts_over,
+            "lag_secs": self._lag(batch, now),
+            "wait_secs": wait_secs(state.document, self._keyed.every, now),
+            "updated": state.document.get("updated"),
+            "share": state.document.get("share"),
+            "outcomes": state.document.get("outcomes"),
+        }
+
+    def _lag(self, batch: ChangeBatch | None, now: float) -> float:
+        changed = None if batch is None else self._merger.changed_at(batch.first)
+        return 0.0 if changed is None else max(0.0, now - changed)
 
     def _cycle(self) -> bool:
         if self._is_settled and self._is_unchanged():
@@ -106,13 +159,20 @@ class KeyedPipeline:
         if tables is None:
             return False  # there are no changes yet
         now = self._clock()
+        batch = self._merger.waiting(tables)
+        self._waits_since = None if batch is None else self._merger.changed_at(batch.first)
         if self._is_patient and wait_secs(tables.merge_state.document, self._keyed.every, now):
             return False
         merged = self._merger.merge()
         self._is_settled = merged is None
         if merged is None:
             self._maintain(now)
-        return merged is not None
+            return False
+        self._waits_since = None
+        for outcome, count in asdict(merged.outcomes).items():
+            metrics.KEYED_ROWS.labels(self.name, outcome).inc(count)
+        metrics.KEYED_SHARE.labels(self.name).set(merged.rewritten_share)
+        return True
 
     def _is_unchanged(self) -> bool:
         return self._changes.unchanged() is not None and self._delta.unchanged() is not None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from blizzard_core.settings.checks.event_time import event_time_problems
+from blizzard_core.settings.checks.keyed import keyed_problems
 from blizzard_core.settings.checks.sources import query_problems, schema_problems
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.yaml_file import SettingProblem
@@ -27,4 +28,5 @@ CHECKS: tuple[Check, ...] = (
     query_problems,
     event_time_problems,
     schema_problems,
+    keyed_problems,
 )

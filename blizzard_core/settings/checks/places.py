@@ -8,6 +8,7 @@ Found in the raw data, before types are checked, so that one typo hides nothing:
 * a table or dead letters inside a source, or a source inside them: dead letters are NDJSON
   and would be read as data, again and again. Hidden folders (``_dlq``) are refused as well:
   discovery skips them, but every listing pays for them, and other readers do not skip them;
+* a keyed table on or in any other table: a merge removes rows of it;
 * dead letters in a table, except in a folder that Delta's VACUUM does not touch;
 * two sources with one state name, if they share a table or a dead-letter queue.
 
@@ -152,6 +153,7 @@ class _Found:
     sources: list[_Place] = field(default_factory=list)
     sinks: list[_Place] = field(default_factory=list)
     tables: list[_Place] = field(default_factory=list)
+    keyed: list[_Place] = field(default_factory=list)
     letters: list[_Place] = field(default_factory=list)
     states: list[_State] = field(default_factory=list)
 
@@ -159,6 +161,8 @@ class _Found:
         here: Key = ("pipelines", name)
         sink = _mapping(block.get("sink"))
         table = self.add((*here, "sink"), sink, "table_uri", self.sinks)
+        keyed = _mapping(block.get("keyed"))
+        self.add((*here, "keyed"), keyed, "table_uri", self.keyed, _keyed_options(keyed, sink))
         errors = _mapping(block.get("error_handling"))
         letters = self.add(
             (*here, "error_handling"), errors, "dlq_path", self.letters, _dlq_options(errors, sink)
@@ -203,6 +207,10 @@ class _Found:
         return place
 
 
+def _keyed_options(keyed: dict[Any, Any], sink: dict[Any, Any]) -> StorageOptions:
+    return _options(_mapping(keyed.get("advanced"))) or _options(keyed) or _options(sink)
+
+
 def _dlq_options(errors: dict[Any, Any], sink: dict[Any, Any]) -> StorageOptions:
     key = "dlq_storage_options"
     own = errors.get(key, _mapping(errors.get("advanced")).get(key))
@@ -222,7 +230,15 @@ def _overlaps(found: _Found) -> Iterator[str]:
                     f"{table.where}: overlaps with the table of {sink.where}; write the same URI"
                     " for the same table, and a separate place for others"
                 )
-    near_tables = _Map([*sinks, *tables])
+    yield from _shared(found.keyed, "is the keyed table of {other} as well")
+    near_others = _Map([*sinks, *tables])
+    for keyed in found.keyed:
+        for _, table in near_others.overlapping(keyed.area):
+            yield (
+                f"{keyed.where}: overlaps with the table of {table.where}; a keyed table needs a"
+                " place of its own"
+            )
+    near_tables = _Map([*sinks, *tables, *found.keyed])
     for source in sources:
         for _, table in near_tables.overlapping(source.area):
             yield f"{source.where}: overlaps with the table of {table.where}; use separate places"
@@ -247,7 +263,7 @@ def _shared(places: list[_Place], text: str) -> Iterator[str]:
 
 def _unsafe_letters(found: _Found) -> Iterator[str]:
     """Yield letters that a VACUUM would delete: all but those in hidden folders at a root."""
-    near = _Map([*found.sinks, *found.tables])
+    near = _Map([*found.sinks, *found.tables, *found.keyed])
     for letters in found.letters:
         for _, table in near.overlapping(letters.area):
             if not table.area.holds(letters.area):

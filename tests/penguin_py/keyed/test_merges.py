@@ -64,7 +64,9 @@ def play_many(folder: Path, pool: Executor, count: int) -> None:
 UNCLOSED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
+@pytest.mark.promise("G-219")
 @UNCLOSED
+@pytest.mark.promise("G-219")
 def test_random_histories_on_delta_equal_a_model(tmp_path: Path, pool: Executor) -> None:
     play_many(tmp_path, pool, 12)
 
@@ -139,6 +141,7 @@ MUTANTS: tuple[Callable[[Patch], None], ...] = (
 @UNCLOSED
 @pytest.mark.unreadable_tables  # they are wrong by intent
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+@pytest.mark.promise("G-220")
 def test_a_fault_of_merges_is_noticed(
     tmp_path: Path, pool: Executor, monkeypatch: Patch, mutant: Callable[[Patch], None]
 ) -> None:
@@ -229,6 +232,7 @@ def test_a_death_at_any_request_changes_nothing(tmp_path: Path, pool: Executor) 
 
 
 @pytest.mark.parametrize("rival", ["penguin", "compaction", "append"])
+@pytest.mark.promise("G-219")
 def test_another_commit_between_plan_and_commit(world: KeyedWorld, rival: str) -> None:
     world.append(table((1, 5, "u", "a"), (2, 5, "u", "b")))
     world.run()
@@ -249,6 +253,7 @@ def test_another_commit_between_plan_and_commit(world: KeyedWorld, rival: str) -
     assert current(world) == expected
 
 
+@pytest.mark.promise("G-219")
 def test_a_restored_table_is_merged_again(world: KeyedWorld) -> None:
     live = world.penguin()
     for values in ((1, 5, "u", "a"), (1, 6, "u", "b"), (1, 7, "u", "c")):
@@ -262,6 +267,7 @@ def test_a_restored_table_is_merged_again(world: KeyedWorld) -> None:
     assert world.run() == 0
 
 
+@pytest.mark.promise("G-219")
 def test_a_cleaned_log_is_no_loss(world: KeyedWorld) -> None:
     world.append(table((1, 5, "u", "a"), (2, 7, "d", "")))
     world.run()
@@ -281,6 +287,7 @@ def test_a_cleaned_log_is_no_loss(world: KeyedWorld) -> None:
         (gap_passed, test_a_cleaned_log_is_no_loss),
     ],
 )
+@pytest.mark.promise("G-220")
 def test_a_rare_fault_of_merges_is_noticed(
     world: KeyedWorld,
     monkeypatch: Patch,
@@ -292,6 +299,7 @@ def test_a_rare_fault_of_merges_is_noticed(
         notices(world)
 
 
+@pytest.mark.promise("G-219")
 def test_a_change_log_that_lost_commits_is_no_loss(world: KeyedWorld) -> None:
     live = world.penguin()
     for values in ((1, 1, "u", "a"), (2, 1, "u", "b"), (3, 1, "u", "c")):
@@ -404,6 +412,7 @@ def test_large_versions_are_merged_in_parts(world: KeyedWorld, monkeypatch: Patc
     assert current(world) == {n: str(n) for n in range(5)}
 
 
+@pytest.mark.promise("G-219")
 def test_merges_on_s3(s3: S3Server, pool: Executor) -> None:
     uri = f"s3://{s3.new_bucket()}/lake"
     settings = {"deletes_text": "op = 'd'", "options": s3.options}

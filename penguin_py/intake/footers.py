@@ -228,6 +228,8 @@ def _read_footer(
     with reading.long_ones:
         if reading.is_full(length):
             return _Outcome.UNREAD
+        if MOST_DECODED * length > LARGE_BYTES:
+            gc.collect()  # an earlier one, which nobody needs, may still be in memory
         return _decoded(entry, _tail(storage, entry, length + 8), length, reading)
 
 

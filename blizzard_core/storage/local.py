@@ -42,6 +42,9 @@ _OUR_FOLDERS = frozenset({"_blizzard", "_penguin"})
 _FILE, _FOLDER = 0o666, 0o777
 _PRIVATE_FILE, _PRIVATE_FOLDER = 0o660, 0o770
 
+# What is wrong with a source that is one file.
+FILE_AS_SOURCE = "is a file, and not a directory; name the one it is in"
+
 
 class LocalStorage:
     """A directory as a `Storage`. The first write creates the directory.
@@ -94,7 +97,7 @@ class LocalStorage:
         if not self._root.is_dir():
             wrong = "no such directory; create it, or correct the path"
             if self._root.is_file():
-                wrong = "is a file, and not a directory; name the one it is in"
+                wrong = FILE_AS_SOURCE
             raise NotFound(f"{self.uri}: {wrong}")
         wanted = Ranges(ranges)
         # The directories being read, each inside the previous one. Writers decide the depth, so

@@ -234,6 +234,11 @@ def open_source(uri: str, options: StorageOptions) -> Storage:
     return open_storage(uri, options)
 
 
+def is_local_file(uri: str) -> bool:
+    """Return whether a place on a local disk is a file, and so no source."""
+    return scheme_of(uri) in {"", "file"} and Path(normalize_uri(uri)).is_file()
+
+
 def open_private(uri: str, options: StorageOptions) -> Storage:
     """Open a private place: on a local disk other users may not read it."""
     if scheme_of(uri) in {"", "file"}:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from blizzard_core.errors import BlizzardError, ConfigError, StorageError
 from blizzard_core.settings.document import Config
+from blizzard_core.storage.local import FILE_AS_SOURCE
+from blizzard_core.storage.opening import is_local_file
 from blizzard_core.storage.protocol import Entry, is_hidden
 from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.wiring import (
@@ -38,13 +40,19 @@ def validate_pipelines(config: Config) -> list[str]:
     """Return notes on pipelines and their tables, a line each.
 
     Raises `ConfigError` with every problem: an unusable transform, a table that accepts none of a
-    pipeline's files. No Spark starts without a transform or event time. Before the first batch,
-    inferred columns are those of the waiting files; without any, only the text of a transform is
-    checked.
+    pipeline's files, a file in the place of a directory. No Spark starts without a transform or
+    event time. Before the first batch, inferred columns are those of the waiting files; without
+    any, only the text of a transform is checked.
     """
     known = list(_known(config))
     made = _made_by_queries(config, known)
     problems, notes = _check_tables(config, [(name, each, made.get(name)) for name, each in known])
+    problems += [
+        f"pipelines.{name}.sources.{source_name}.source_uri: {source.source_uri} {FILE_AS_SOURCE}"
+        for name, pipeline in config.pipelines.items()
+        for source_name, source in pipeline.file_sources.items()
+        if is_local_file(source.source_uri)
+    ]
     if problems:
         raise ConfigError("configuration", problems)
     return notes

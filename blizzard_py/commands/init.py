@@ -104,12 +104,15 @@ def init(
 def _from_files(
     path: Path, source_uri: str, table_uri: str, options: Mapping[str, str | Secret]
 ) -> int:
-    from blizzard_core.storage.opening import open_source
+    from blizzard_core.storage.local import FILE_AS_SOURCE
+    from blizzard_core.storage.opening import is_local_file, open_source
     from blizzard_py.commands.starter.config import configuration
     from blizzard_py.commands.starter.sample import Sample, sample
     from blizzard_py.commands.starter.yaml_text import filled
 
     _check_places({"--source-uri": source_uri, "--table-uri": table_uri})
+    if is_local_file(source_uri):
+        raise ConfigError("--source-uri", [f"{source_uri}: {FILE_AS_SOURCE}"])
     try:
         found = sample(open_source(source_uri, filled(options)))
     except StorageError as error:

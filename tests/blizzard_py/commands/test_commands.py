@@ -621,7 +621,7 @@ def test_init_tells_what_it_cannot_use(tmp_path: Path) -> None:
     file = invoke(
         "init", path, "--source-uri", f"{source}/1.dat", "--table-uri", f"{tmp_path}/t", "--force"
     )
-    assert "1.dat: is a file, and not a directory; name the one it is in" in file.stdout
+    assert "1.dat: is a file, and not a directory; name the one it is in" in file.stderr
     assert invoke("validate", path).exit_code == 0
     unwritable = invoke("init", "/proc/nowhere/c.yaml")
     assert (unwritable.exit_code, "cannot be written" in unwritable.stderr) == (2, True)
@@ -757,6 +757,12 @@ def test_places_that_are_not_there_are_answered_with_the_remedy(
     assert no_source.exit_code == 1
     assert "raw: no such directory; create it, or correct the path" in no_source.stderr
 
+    (tmp_path / "raw").write_text("a file")
+    a_file = invoke("validate", str(scenario.config))
+    assert a_file.exit_code == 2
+    assert "raw is a file, and not a directory; name the one it is in" in a_file.stderr
+
+    (tmp_path / "raw").unlink()
     (tmp_path / "raw").mkdir()
     (tmp_path / "lake").write_text("a file")
     with pytest.raises(StorageError, match="choose another directory"):

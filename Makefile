@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-dev demo demo-tables demo-units demo-event-time test test-archives check bench-ingest bench-formats bench-light bench-discovery bench-penguin bench-tables bench-units bench-event-time chaos chaos-groups chaos-keyed simulate fuzz soak audit dist sbom pins image image-test docs docs-site lock clean kernel fuzz-fast chaos-event-time
+.PHONY: help setup setup-dev demo demo-tables demo-units demo-event-time test test-archives check bench-ingest bench-formats bench-light bench-discovery bench-penguin bench-tables bench-units bench-keyed bench-event-time chaos chaos-groups chaos-keyed simulate fuzz soak audit dist sbom pins image image-test docs docs-site lock clean kernel fuzz-fast chaos-event-time
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -86,6 +86,9 @@ bench-tables: ## PostgreSQL and SQLite into Parquet, beside ADBC, connectorx and
 
 bench-units: ## planning units, replacing and rewriting beside appending and copying, idle polls
 	$(DEV) python -m benchmarks.units $(ARGS)
+
+bench-keyed: ## a merge into 20 million keyed rows beside delta-rs and, where installed, dlt
+	$(DEV) python -m benchmarks.keyed $(ARGS)
 
 bench-event-time: ## settles, rows a second, many keys and batches of event time (ARGS=--quick)
 	$(DEV) python -m benchmarks.event_time $(ARGS)

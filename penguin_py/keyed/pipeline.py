@@ -153,12 +153,13 @@ class KeyedPipeline:
         return 0.0 if changed is None else max(0.0, now - changed)
 
     def _cycle(self) -> bool:
-        if self._is_settled and self._is_unchanged():
-            return False
-        tables = self._merger.look()
-        if tables is None:
-            return False  # there are no changes yet
+        began = self._clock()
+        is_idle = self._is_settled and self._is_unchanged()
+        tables = None if is_idle else self._merger.look()
         now = self._clock()
+        self.activity.polled(max(0.0, now - began), (), (0, 0))
+        if tables is None:
+            return False  # or there are no changes yet
         batch = self._merger.waiting(tables)
         self._waits_since = None if batch is None else self._merger.changed_at(batch.first)
         if self._is_patient and wait_secs(tables.merge_state.document, self._keyed.every, now):

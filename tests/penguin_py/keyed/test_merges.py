@@ -433,3 +433,4 @@ def test_an_idle_poll_costs_two_requests(world: KeyedWorld) -> None:
     before = requests.steps
     assert not penguin.cycle(threading.Event())
     assert requests.steps - before == 2  # each finds no entry of a later version
+    assert penguin.activity.pulse.polls == 3

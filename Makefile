@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-dev demo demo-tables demo-units demo-event-time test test-archives check bench-ingest bench-formats bench-light bench-discovery bench-penguin bench-tables bench-units bench-keyed bench-event-time chaos chaos-groups chaos-keyed simulate fuzz soak audit dist sbom pins image image-test docs docs-site lock clean kernel fuzz-fast chaos-event-time
+.PHONY: help setup setup-dev demo demo-tables demo-keyed demo-units demo-event-time test test-archives check bench-ingest bench-formats bench-light bench-discovery bench-penguin bench-tables bench-units bench-keyed bench-event-time chaos chaos-groups chaos-keyed simulate fuzz soak audit dist sbom pins image image-test docs docs-site lock clean kernel fuzz-fast chaos-event-time
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -41,6 +41,9 @@ demo: ## real events through both daemons, in two rounds, into a Delta table
 
 demo-tables: ## a PostgreSQL table that changes while both daemons run, into a Delta table
 	$(DEV) python -m demo.tables
+
+demo-keyed: ## PostgreSQL rows and Debezium's files that change and go, into tables of current rows
+	$(DEV) python -m demo.keyed
 
 demo-units: ## thirteen months of an API that corrects its past, a day a run (ARGS="--days 40")
 	$(DEV) python -m demo.units $(ARGS)
@@ -167,7 +170,7 @@ docs-site: ## build the documentation as a site with search, in build/site
 	$(DEV) env NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
 clean: ## remove .venv and everything generated
-	rm -rf .venv .tools .demo .demo-tables .demo-units .bench .fuzz .build-requires.in sbom.json build dist spark-warehouse artifacts .coverage
+	rm -rf .venv .tools .demo .demo-tables .demo-keyed .demo-units .bench .fuzz .build-requires.in sbom.json build dist spark-warehouse artifacts .coverage
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis ./*.egg-info
 	rm -rf tests/azurite/node_modules
 	find $(CODE) -name __pycache__ -prune -exec rm -rf {} +

@@ -151,11 +151,15 @@ class FileSet:
         return tuple(Remove(removal_path(file.spelled), file.size, {}) for file in gone)
 
     @property
+    def rewritten_bytes(self) -> int:
+        """The bytes of the files that leave the table."""
+        return sum(f.size for path, f in self._before.items() if path not in self._files)
+
+    @property
     def rewritten_share(self) -> float:
         """The share of the table's bytes that leaves it."""
         total = sum(file.size for file in self._before.values())
-        gone = sum(f.size for path, f in self._before.items() if path not in self._files)
-        return gone / total if total else 0.0
+        return self.rewritten_bytes / total if total else 0.0
 
     def landed(self) -> None:
         """Delete what was written on the way, and forget the names that were noted."""

@@ -374,6 +374,7 @@ class Merger:
         share = files.rewritten_share
         told = {
             "share": round(share, 4),
+            "rewritten": files.rewritten_bytes,
             "outcomes": asdict(outcomes),
             "updated": int(now),
             "anchor": self._changes.anchor(end.version - 1) if end.version else "",

@@ -1,8 +1,9 @@
 """One keyed table's cycle: merge what is due, and maintain the table.
 
 A merge costs what it rewrites. So the next one waits for the interval of the settings, and longer
-behind an expensive one: for the share of the table that it rewrote, of an hour. At most 24 tables
-are rewritten a day, and changes of recent rows keep their interval. While changes wait because one
+behind an expensive one: for the share of the table that it rewrote, of an hour, or of a gigabyte if
+that is less. At most 24 tables are rewritten a day; small tables, and changes of recent rows in
+large ones, keep their interval. While changes wait because one
 merge takes only so many rows, the next follows at once.
 """
 
@@ -23,8 +24,10 @@ from penguin_py.keyed.merger import Merger, Tables
 from penguin_py.maintenance import Maintenance
 from penguin_py.settings import KeyedTable
 
-# A merge that rewrites the whole table is followed by the next one after so long.
+# A merge that rewrites the whole table is followed by the next one after so long. A table of so
+# many bytes costs half a minute of a core; below it the pause shrinks with the cost.
 BUDGET_SECS = 3600.0
+BUDGET_BYTES = 1 << 30
 _CHORES = ("optimize", "vacuum")
 
 
@@ -33,10 +36,13 @@ def wait_secs(last: Mapping[str, Any], every: float, now: float) -> float:
 
     A last merge in the future comes from a wrong clock, so the next one is due.
     """
-    updated, share = last.get("updated"), last.get("share")
+    updated = last.get("updated")
     if not isinstance(updated, int) or updated > now or last.get("behind") is True:
         return 0.0
-    budget = share * BUDGET_SECS if isinstance(share, int | float) else 0.0
+    share, rewritten = last.get("share"), last.get("rewritten")
+    budget = 0.0
+    if isinstance(share, int | float) and isinstance(rewritten, int):
+        budget = min(share, rewritten / BUDGET_BYTES) * BUDGET_SECS
     return max(0.0, updated + max(every, budget) - now)
 
 

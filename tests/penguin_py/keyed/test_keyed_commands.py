@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from deltalake import DeltaTable
 
 from penguin_py.__main__ import main
+from penguin_py.keyed.pipeline import wait_secs
 from tests.blizzard_core.settings.test_keyed_settings import write
 from tests.support.table_harness import parquet
 
@@ -102,3 +103,20 @@ def test_validate_and_doctor_know_the_table(config: Path, tmp_path: Path) -> Non
     call("validate", config)
     (tmp_path / "current").mkdir()
     assert str(tmp_path / "current") in call("doctor", config).output
+
+
+@pytest.mark.parametrize(
+    ("last", "wait"),
+    [
+        ({}, 0),
+        ({"updated": 1000, "share": 0.0, "rewritten": 0}, 290),
+        ({"updated": 1000, "share": 0.5, "rewritten": 50 << 30}, 1790),
+        ({"updated": 1000, "share": 1.0, "rewritten": 1 << 20}, 290),
+        ({"updated": 1000, "share": 1.0, "rewritten": 1 << 29}, 1790),
+        ({"updated": 1000, "share": 1.0, "rewritten": 1 << 30, "behind": True}, 0),
+        ({"updated": 2000, "share": 1.0, "rewritten": 1 << 30}, 0),
+        ({"updated": 1000, "share": "?", "rewritten": None}, 290),
+    ],
+)
+def test_the_next_merge_waits_for_what_the_last_cost(last: dict[str, Any], wait: float) -> None:
+    assert wait_secs(last, 300.0, 1010.0) == wait

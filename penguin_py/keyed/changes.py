@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from blizzard_core.delta_json import columns_in, commit_path, read_commit
+from blizzard_core.errors import NotFound
 from blizzard_core.storage.protocol import Storage
 from penguin_py.delta.log import LogReader
-from penguin_py.keyed.files import TableFile, inside
+from penguin_py.keyed.files import TableFile, inside, read_rows, row_group_sizes
 
-# So many rows are merged at once, one file at least; they and their keys are in memory.
+# So many rows are merged at once, one row group at least; they and their keys are in memory.
 ROWS_AT_ONCE = 500_000
 # Entries of versions that are read at the same time, and that are held.
 _AT_ONCE = 16
@@ -127,13 +129,41 @@ def _text(values: Any) -> Mapping[str, str | None]:
     return values if isinstance(values, dict) else {}
 
 
-def batches_of(files: Sequence[TableFile]) -> Iterator[Sequence[TableFile]]:
-    """Split files into pieces of as many rows as are merged at once."""
-    start = rows = 0
-    for place, file in enumerate(files):
-        if place > start and rows + (file.rows or 0) > ROWS_AT_ONCE:
-            yield files[start:place]
-            start, rows = place, 0
-        rows += file.rows or 0
-    if start < len(files):
-        yield files[start:]
+def pieces_of(
+    storage: Storage, files: Sequence[TableFile], schema: pa.Schema
+) -> Iterator[tuple[pa.Table, set[str]]]:
+    """Yield the rows of files in order, as many at a time as are merged at once.
+
+    With each piece come the paths, as the log spells them, of the files that it has rows of. A
+    large file is read by row groups. Raises `FeedGap` if a file is gone.
+    """
+    found: list[pa.Table] = []
+    read: set[str] = set()
+    try:
+        for file in files:
+            for groups in _groups_at_once(storage, file):
+                rows = read_rows(storage, file, schema, groups)
+                if found and sum(map(len, found)) + len(rows) > ROWS_AT_ONCE:
+                    yield pa.concat_tables(found), read
+                    found, read = [], set()
+                found.append(rows)
+                read.add(file.spelled)
+    except NotFound as error:
+        raise FeedGap(str(error)) from error
+    if found:
+        yield pa.concat_tables(found), read
+
+
+def _groups_at_once(storage: Storage, file: TableFile) -> Iterator[list[int] | None]:
+    if (file.rows or 0) <= ROWS_AT_ONCE:
+        yield None
+        return
+    groups: list[int] = []
+    rows = 0
+    for place, count in enumerate(row_group_sizes(storage, file)):
+        if groups and rows + count > ROWS_AT_ONCE:
+            yield groups
+            groups, rows = [], 0
+        groups.append(place)
+        rows += count
+    yield groups

@@ -77,15 +77,28 @@ def inside(spelled: str, root: str) -> str:
     return path
 
 
-def read_rows(storage: Storage, file: TableFile, schema: pa.Schema) -> pa.Table:
+def row_group_sizes(storage: Storage, file: TableFile) -> list[int]:
+    """Return the numbers of rows of a file's row groups. Raises as `read_rows`."""
+    with open_parquet(storage, file.path, file.size) as parquet:
+        metadata = parquet.metadata
+        return [metadata.row_group(place).num_rows for place in range(metadata.num_row_groups)]
+
+
+def read_rows(
+    storage: Storage, file: TableFile, schema: pa.Schema, groups: Sequence[int] | None = None
+) -> pa.Table:
     """Return a file's rows in the columns of ``schema``; null where the file lacks one.
 
-    Raises `SchemaMismatch` for a file that cannot be read so, and `StorageError`.
+    ``groups`` are its row groups that are read, None: all. Raises `SchemaMismatch` for a file that
+    cannot be read so, and `StorageError`.
     """
     with open_parquet(storage, file.path, file.size) as parquet:
         there = set(parquet.schema_arrow.names)
-        found = parquet.read(columns=[name for name in schema.names if name in there])
-        count = parquet.metadata.num_rows
+        metadata = parquet.metadata
+        places = list(range(metadata.num_row_groups) if groups is None else groups)
+        names = [name for name in schema.names if name in there]
+        found = parquet.read_row_groups(places, columns=names)
+        count = sum(metadata.row_group(place).num_rows for place in places)
     columns = []
     for column in schema:
         try:

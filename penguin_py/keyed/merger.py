@@ -23,10 +23,10 @@ from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
 from penguin_py.delta.writer import Marks
 from penguin_py.groups.rewrite_notes import RewriteNotes
-from penguin_py.keyed.changes import ChangeBatch, ChangeFeed, ChangePosition, FeedGap, batches_of
+from penguin_py.keyed.changes import ChangeBatch, ChangeFeed, ChangePosition, FeedGap, pieces_of
 from penguin_py.keyed.columns import change_columns, merged_columns, stored_columns
 from penguin_py.keyed.file_set import FileSet
-from penguin_py.keyed.files import TableFile, active_files, read_rows
+from penguin_py.keyed.files import TableFile, active_files
 from penguin_py.keyed.lookup import newer_deletes
 from penguin_py.keyed.matching import Matching, Outcomes
 from penguin_py.keyed.merge_state import (
@@ -173,22 +173,24 @@ class Merger:
     def forecast(self, tables: Tables, batch: ChangeBatch) -> MergeForecast:
         """Return what a merge of the batch would touch. Writes nothing. Raises `StateError`."""
         try:
-            schema = self._columns(tables.changes)
-            matching = Matching(self._rows(batch.files, schema), self._order, self._keyed.deletes)
+            schema, keys = self._columns(tables.changes), 0
             files = self._file_set(tables)
-            touched = [each.file for each in files.touched(matching)]
+            met: dict[str, int] = {}
+            for rows, _ in pieces_of(self._changes_storage, batch.files, schema):
+                matching = Matching(rows, self._order, self._keyed.deletes)
+                met |= {each.file.path: each.file.size for each in files.touched(matching)}
+                keys += len(matching)
         except FeedGap as gap:
             raise Unavailable(f"{gap} was removed meanwhile; look again") from gap
         except SchemaMismatch as error:
             raise StateError(f"{self._keyed.table.uri}: {error}") from error
-        sizes = [sum(file.size for file in some) for some in (touched, files)]
         return MergeForecast(
             rows=sum(file.rows or 0 for file in batch.files),
-            keys=len(matching),
-            touched_files=len(touched),
+            keys=keys,
+            touched_files=len(met),
             files=len(files),
-            touched_bytes=sizes[0],
-            bytes=sizes[1],
+            touched_bytes=sum(met.values()),
+            bytes=sum(file.size for file in files),
         )
 
     def changed_at(self, version: int) -> float | None:
@@ -226,11 +228,10 @@ class Merger:
         return bool(found) and found != known
 
     def _merge_batch(self, tables: Tables, batch: ChangeBatch) -> Merged | None:
-        schema = self._prepared(tables)
-        self._clear(tables)
+        self._prepare(tables)
         files = self._file_set(tables)
-        rows = self._rows(batch.files, schema)
-        outcomes = self._step(files, rows, schema, (tables, batch))
+        pending = self._feed.paths_since(tables.merge_state.position, tables.changes.version)
+        outcomes = self._merge_files(tables, files, batch.files, pending)
         document = {
             "files": batch.end.files,
             "behind": not batch.is_last,
@@ -240,82 +241,78 @@ class Merger:
 
     def _merge_all(self, tables: Tables, *, anew: bool = False) -> Merged | None:
         """Merge all active changes in one commit: into what is stored, or ``anew`` into nothing."""
-        schema = self._prepared(tables)
-        self._clear(tables)
+        self._prepare(tables)
         files = self._file_set(tables)
         if anew:
             files.clear()
-        outcomes = Outcomes()
-        for some in batches_of(self._active_changes(tables.changes, ())):
-            # No look-up: all deletes are among the changes, and nobody sees the steps.
-            outcomes += self._step(files, self._rows(some, schema), schema, None)
+        active = self._active_changes(tables.changes, ())
+        outcomes = self._merge_files(tables, files, active, set())
         end = ChangePosition(tables.changes.version + 1)
         document = {"files": 0, "behind": False, "chores": {**self.chores}}
         return self._commit(tables, files, end, outcomes, document)
 
-    def _prepared(self, tables: Tables) -> pa.Schema:
-        """Return the columns of changes. New ones join first, in an entry before (`_Replan`).
+    def _prepare(self, tables: Tables) -> None:
+        """Let new columns join, in an entry before (`_Replan`); clear left-overs of merges.
 
         delta-rs takes columns by the call that overwrites alone, and removes by the other.
         """
         schema, state = self._columns(tables.changes), tables.state
         if state is None:
-            return schema
+            return
         columns, changed = merged_columns(state.schema, stored_columns(self._keyed, schema))
         if changed:
             merge_state = tables.merge_state
             document = {**merge_state.document, "starts_over": merge_state.starts_over}
             self._land(CommitPlan((), (), columns, changed, ()), merge_state.position, document)
             raise _Replan
-        return schema
+        version = state.version
+        self._notes.clear(
+            version, lambda: {known.path for known in self._delta.known_paths(version)}
+        )
 
-    def _step(
-        self,
-        files: FileSet,
-        rows: pa.Table,
-        schema: pa.Schema,
-        later: tuple[Tables, ChangeBatch] | None,
+    def _merge_files(
+        self, tables: Tables, files: FileSet, changes: Sequence[TableFile], pending: set[str]
     ) -> Outcomes:
-        """Merge rows into the set of files; ``later``: look up newer deletes, too."""
-        matching = Matching(rows, self._order, self._keyed.deletes)
-        touched = files.touched(matching)
-        fresh = matching.unstored()
-        if later is not None and fresh is not None and self._keyed.deletes is not None:
-            self._look_up(matching, fresh, schema, *later)
-        files.merge(touched, matching.winners().select(stored_columns(self._keyed, schema).names))
-        return matching.outcomes()
+        """Merge rows of changes into the set of files, a piece after the other.
+
+        A delete of an earlier piece leaves no trace in the set either, so each piece looks such
+        deletes up: in all changes but those ``pending``, which later merges bring, and those that
+        later pieces bring.
+        """
+        schema = self._columns(tables.changes)
+        names = stored_columns(self._keyed, schema).names
+        unread = pending.union(file.spelled for file in changes)
+        outcomes = Outcomes()
+        for rows, read in pieces_of(self._changes_storage, changes, schema):
+            matching = Matching(rows, self._order, self._keyed.deletes)
+            touched = files.touched(matching)
+            fresh = matching.unstored()
+            if fresh is not None and self._keyed.deletes is not None:
+                self._look_up(matching, fresh, tables.changes, schema, unread)
+            files.merge(touched, matching.winners().select(names))
+            outcomes += matching.outcomes()
+            unread -= read
+        return outcomes
 
     def _look_up(
         self,
         matching: Matching,
         fresh: pa.Table,
+        changes: TableState,
         schema: pa.Schema,
-        tables: Tables,
-        batch: ChangeBatch,
+        unread: set[str],
     ) -> None:
         condition = self._keyed.deletes
-        position = tables.merge_state.position
-        if condition is None or position == ChangePosition():
-            return  # nothing was merged yet, so no delete was
-        names = (self._order.sequence[0], condition.column)
-        active = self._active_changes(tables.changes, names)
-        pending = self._feed.paths_since(position, tables.changes.version)
-        pending.update(file.spelled for file in batch.files)
+        if condition is None:
+            return
+        active = self._active_changes(changes, (self._order.sequence[0], condition.column))
         try:
             for deletes in newer_deletes(
-                self._changes_storage, active, pending, fresh, schema, self._order, condition
+                self._changes_storage, active, unread, fresh, schema, self._order, condition
             ):
                 matching.bury(deletes)
         except NotFound as error:
             raise CommitConflict(f"{error}; it was removed meanwhile, look again") from error
-
-    def _clear(self, tables: Tables) -> None:
-        """Delete what merges that never landed have left."""
-        if tables.state is not None:
-            version = tables.state.version
-            self._notes.clear(
-                version, lambda: {known.path for known in self._delta.known_paths(version)}
-            )
 
     def _file_set(self, tables: Tables) -> FileSet:
         state, version = tables.state, -1
@@ -332,16 +329,6 @@ class Merger:
     def _active_changes(self, changes: TableState, names: tuple[str, ...]) -> list[TableFile]:
         found = self._changes.active_table()
         return active_files(found, self._changes_storage.uri, names, changes.partition_columns)
-
-    def _rows(self, files: Sequence[TableFile], schema: pa.Schema) -> pa.Table:
-        """Read changes in order of arrival. Raises `FeedGap` if a file is gone."""
-        found = []
-        for file in files:
-            try:
-                found.append(read_rows(self._changes_storage, file, schema))
-            except NotFound as error:
-                raise FeedGap(file.path) from error
-        return pa.concat_tables(found) if found else schema.empty_table()
 
     def _columns(self, changes: TableState) -> pa.Schema:
         if self._changes.has_vectors():

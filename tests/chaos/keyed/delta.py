@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+import pytest
+from deltalake import DeltaTable, WriterProperties, write_deltalake
 
 from blizzard_core.errors import BlizzardError
 from blizzard_core.settings.tables import TableAdvanced, TableSettings
 from blizzard_core.storage.opening import delta_options
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
+from penguin_py.keyed import changes as feed
 from penguin_py.keyed.pipeline import KeyedPipeline
 from penguin_py.settings import KeyedTable, Table
 from tests.chaos.keyed.model import DELETES, Changes, by_key, reduce
@@ -66,6 +68,7 @@ class KeyedWorld:
             rows,
             mode="append",
             schema_mode="merge",
+            writer_properties=WriterProperties(max_row_group_size=2),
             storage_options=delta_options(self.changes.uri, self.changes.options, os.environ),
         )
 
@@ -126,7 +129,11 @@ class KeyedWorld:
 def play_on_delta(folder: Path, pool: Executor, seed: int) -> Counter[str]:
     """Play one history. Raises `AssertionError`."""
     chance = random.Random(seed)
-    return _History(folder, pool, chance, Changes(chance, ties=chance.random() < 0.4)).play()
+    with pytest.MonkeyPatch.context() as patch:
+        # Few rows at once, so that merges have several pieces, and versions several merges.
+        patch.setattr(feed, "ROWS_AT_ONCE", chance.choice([1, 3, 10, 1000]))
+        history = _History(folder, pool, chance, Changes(chance, ties=chance.random() < 0.4))
+        return history.play()
 
 
 class _History:

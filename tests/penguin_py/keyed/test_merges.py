@@ -400,6 +400,24 @@ def test_settings_that_do_not_fit_are_refused(
     assert not world.has_current()
 
 
+@pytest.mark.promise("G-219")
+def test_a_delete_in_an_earlier_piece_is_not_forgotten(
+    world: KeyedWorld, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(feed, "ROWS_AT_ONCE", 1)
+    for values in ((1, 9, "d", ""), (2, 1, "u", "b"), (1, 5, "u", "late")):
+        world.append(table(values))
+    world.append(table((3, 9, "d", ""), (4, 1, "u", "d"), (5, 1, "u", "e"), (3, 5, "u", "late")))
+    world.run()
+    expected = {2: "b", 4: "d", 5: "e"}
+    assert current(world) == expected
+    world.current.delta().restore(0)
+    world.run()
+    assert current(world) == expected
+    world.penguin().rebuild()
+    assert current(world) == expected
+
+
 def test_large_versions_are_merged_in_parts(world: KeyedWorld, monkeypatch: Patch) -> None:
     monkeypatch.setattr(feed, "ROWS_AT_ONCE", 2)
     rows = pa.concat_tables([table((n, 1, "u", str(n))) for n in range(5)])

@@ -95,15 +95,17 @@ def validate(config: Path, online: bool) -> int:
     """Check CONFIG and report every problem at once (exit code 2). --online is `doctor`."""
     if online:
         return _examine(config, as_json=False)
+    from blizzard_core.settings.checks.keyed import keyed_notes
     from blizzard_core.settings.load import load_config
     from penguin_py.settings import check_stores, tables_of
 
-    tables = tables_of(load_config(config))
+    loaded = load_config(config)
+    tables = tables_of(loaded)
     check_stores(tables)
     click.echo(f"{config}: ok. Checked {counted(len(tables), 'table')}.")
     for note in fencing_notes((table.uri, table.storage_options) for table in tables):
         click.echo(f"note: {note}", err=True)
-    for note in environment_notes(table.uri for table in tables):
+    for note in (*environment_notes(table.uri for table in tables), *keyed_notes(loaded)):
         click.echo(f"note: {note}", err=True)
     for table in tables:
         if table.replacing:

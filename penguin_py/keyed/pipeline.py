@@ -169,6 +169,7 @@ class KeyedPipeline:
         batch = self._merger.waiting(tables)
         self._waits_since = None if batch is None else self._merger.changed_at(batch.first)
         if self._is_patient and wait_secs(tables.merge_state.document, self._keyed.every, now):
+            self._maintain(now)
             return False
         merged = self._merger.merge()
         self._is_settled = merged is None

@@ -31,6 +31,25 @@ def sequence_of(pipeline: PipelineSettings, keyed: KeyedSettings) -> list[str]:
     return [*columns, *ingested]
 
 
+def keyed_notes(config: Config) -> Iterator[str]:
+    """Yield what is allowed in keyed tables and may not be meant."""
+    for name, pipeline in config.pipelines.items():
+        if pipeline.keyed is None:
+            continue
+        if pipeline.deduplicate_by:
+            yield (
+                f"{keyed_name(name)}: deduplicate_by keeps the first record of a batch, and the"
+                " keyed table wants the newest; leave deduplicate_by out"
+            )
+        sequence = sequence_of(pipeline, pipeline.keyed)
+        kinds = [pipeline.field_types.get(column) for column in sequence]
+        if pipeline.file_sources and kinds in (["timestamp"], ["date"]):
+            yield (
+                f"{keyed_name(name)}: of two changes with one {sequence[0]} the later arrival"
+                " stays; add a column to sequence_by that tells them apart"
+            )
+
+
 def _added_columns(pipeline: PipelineSettings) -> set[str]:
     """Return the columns beside the fields: of metadata and of partitions."""
     by = pipeline.sink.partition_by

@@ -99,6 +99,18 @@ def test_rebuild_of_another_table_is_refused(config: Path) -> None:
     assert "there are: orders_keyed" in result.output
 
 
+def test_validate_notes_what_may_not_be_meant(tmp_path: Path) -> None:
+    assert "note: orders_keyed" not in call("validate", write(tmp_path)).output
+    fields = [
+        {"name": "id", "type": "int64", "nullable": False},
+        {"name": "at", "type": "timestamp", "nullable": False},
+    ]
+    odd = {"schema": {"fields": fields}, "deduplicate_by": ["id"]}
+    told = call("validate", write(tmp_path, odd, sequence_by=["at"])).output
+    assert "leave deduplicate_by out" in told
+    assert "add a column to sequence_by that tells them apart" in told
+
+
 def test_validate_and_doctor_know_the_table(config: Path, tmp_path: Path) -> None:
     call("validate", config)
     (tmp_path / "current").mkdir()

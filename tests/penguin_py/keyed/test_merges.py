@@ -452,3 +452,32 @@ def test_an_idle_poll_costs_two_requests(world: KeyedWorld) -> None:
     assert not penguin.cycle(threading.Event())
     assert requests.steps - before == 2  # each finds no entry of a later version
     assert penguin.activity.pulse.polls == 3
+
+
+def test_chores_run_between_merges_of_a_steady_flow(tmp_path: Path, pool: Executor) -> None:
+    block = {"optimize": {"interval": "1h"}}
+    keyed = keyed_table(str(tmp_path), ("id",), ("seq",), every=300.0, block=block)
+    world = KeyedWorld(keyed, pool)
+    penguin, stop = world.penguin(is_patient=True), threading.Event()
+    for number in range(3):
+        world.now += 4000
+        world.append(table((number, 1, "u", str(number))))
+        assert penguin.cycle(stop)
+        assert not penguin.cycle(stop)  # not due, so there is time
+    assert len(world.current.paths()) == 1
+    assert current(world) == {0: "0", 1: "1", 2: "2"}
+
+
+@pytest.mark.promise("G-219")
+@UNCLOSED
+def test_a_death_at_some_requests_on_s3_changes_nothing(s3: S3Server, pool: Executor) -> None:
+    settings = {"deletes_text": "op = 'd'", "options": s3.options}
+    for at in random.Random(7).sample(range(200), 5):
+        uri = f"s3://{s3.new_bucket()}/lake"
+        world = KeyedWorld(keyed_table(uri, ("id",), ("seq",), **settings), pool)
+        interrupted(world, at)
+        if not world.changes.delta().version():
+            world.run()
+            world.append(wider())
+        world.run()
+        assert current(world) == STORY, at

@@ -230,7 +230,8 @@ class Merger:
     def _merge_batch(self, tables: Tables, batch: ChangeBatch) -> Merged | None:
         self._prepare(tables)
         files = self._file_set(tables)
-        pending = self._feed.paths_since(tables.merge_state.position, tables.changes.version)
+        position, until = tables.merge_state.position, tables.changes.version
+        pending = self._feed.paths_since(position, until) if self._keyed.deletes else set()
         outcomes = self._merge_files(tables, files, batch.files, pending)
         document = {
             "files": batch.end.files,

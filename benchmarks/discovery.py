@@ -12,11 +12,11 @@ Three ways to find the new files among the old ones, on the same in-memory S3:
 * **(b) full + partitions**: that listing to find the partitions, then each partition, eight
   at once, as the Rust original does.
 
-(a) and (b) use the leanest client there can be (a connection a listing, keys cut out of the answer
-with a regular expression), so their times are lower bounds; ours carries all of s3fs.
+(a) and (b) use the leanest client there can be, so their times are lower bounds; ours carries s3fs.
 
-Exits with 1 if a poll needs more requests than `request_bound` allows, if the number of
-requests depends on history, or if anything is found but the new files.
+Exits with 1 if a poll needs more requests than `request_bound` allows, if their number depends on
+history, if anything is found but the new files, or if a budget (`benchmarks.discovery_budget`) is
+exceeded in an hour or does not make waits `GOAL` times shorter than polls do.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote, unquote, urlsplit
 
+from benchmarks.discovery_budget import HEADER as BUDGET_HEADER
+from benchmarks.discovery_budget import measure_budgets
 from benchmarks.discovery_cases import EDGE_HISTORY, NOW, BucketHistory, edge_cases
 from benchmarks.discovery_small import HEADER, measure_small
 from benchmarks.s3_stand_in import Counters, StandIn, stand_in
@@ -358,12 +360,7 @@ def main() -> None:
     actives = [2, 24] if options.quick else [2, 24, 100]
     start = time.perf_counter()
     with stand_in() as server:
-        rows = []
-        for row in measure_rows(server, sizes, [0, 100], actives, rounds=3):
-            rows.append(row)
-            if sys.stderr.isatty():
-                done = f"{row.old:,} old, {row.active} active, {row.new} new"
-                print(f"\r{done:40}", end="", file=sys.stderr, flush=True)
+        rows = list(measure_rows(server, sizes, [0, 100], actives, rounds=3))
         edges = measure_edges(server, EDGE_HISTORY)
         small = list(measure_small(server, CONCURRENCY, 64 if options.quick else 2_000))
 
@@ -387,8 +384,11 @@ def main() -> None:
     ]
     print(table(["poll", "new", "LIST", "tracked + 1 + new/1000", "keys"], lines))
     print(f"\nSmall partitions: each range alone, and a poll\n\n{table(HEADER, small)}")
+    costs, hours = ([5.0], 3) if options.quick else ([1.0, 5.0, 20.0], 12)
+    budgets = list(measure_budgets(costs, hours))
+    print(f"\nBudgets\n\n{table(BUDGET_HEADER, [row.cells() for row in budgets])}")
     print(f"\n{time.perf_counter() - start:.0f} s in all")
-    problems = broken(rows)
+    problems = [*broken(rows), *(each for row in budgets for each in row.problems())]
     for problem in problems:
         print(f"broken: {problem}")
     if problems:

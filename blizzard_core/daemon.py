@@ -4,7 +4,7 @@
 is left to do. Time is injected, so tests run the loop without waiting.
 
 * After a cycle that did work the next follows at once; after an idle one the worker's poll interval
-  passes, plus a random jitter.
+  passes, plus a random jitter. A worker with a budget says itself when the next one is due.
 * A retryable error is logged and backed off: doubling with jitter, up to five minutes or the poll
   interval, whichever is longer. So is every refusal of a store, unless ``once`` is set. With
   ``once`` the number of tries is limited.
@@ -62,6 +62,10 @@ class Worker(Protocol):
     @property
     def poll_interval_secs(self) -> float:
         """Return how long to wait after a cycle that found nothing."""
+
+    @property
+    def is_paced(self) -> bool:
+        """Return whether the pause follows from a budget: then jitter would be paid twice."""
 
     @property
     def activity(self) -> Activity:
@@ -228,7 +232,8 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
         if loop.once and wait_secs is None:
             # A worker that was stopped during its poll has done nothing either.
             return INTERRUPTED if stop.is_set() else 0
-        pause = worker.poll_interval_secs + loop.jitter_secs * loop.chance()
+        jitter = 0.0 if worker.is_paced else loop.jitter_secs * loop.chance()
+        pause = worker.poll_interval_secs + jitter
         if wait_secs is not None:
             pause = wait_secs if loop.once else min(pause, wait_secs)
         activity.waiting(pause)

@@ -20,6 +20,21 @@ LIST_REQUESTS = Counter(
 KEYS_LISTED = Counter(
     "blizzard_keys_listed_total", "Keys that stores have sent in answer to polls.", ["target"]
 )
+LIST_BUDGET = Gauge(
+    "blizzard_list_budget_per_hour",
+    "LIST requests that the budget allows in an hour, 0 without a budget.",
+    ["target"],
+)
+LIST_BUDGET_USED = Gauge(
+    "blizzard_list_budget_used_ratio",
+    "LIST requests of the last hour, as a share of the budget.",
+    ["target"],
+)
+SCAN_INTERVAL = Gauge(
+    "blizzard_scan_interval_seconds",
+    "Time between scans, by part: of hot ranges, and of all.",
+    ["target", "part"],
+)
 FILES_DISCOVERED = Counter(
     "blizzard_files_discovered_total", "New files that polls have found.", ["target"]
 )

@@ -105,6 +105,11 @@ class TablePipeline:
         """Return how long to wait after a poll that found nothing."""
         return self._table.settings.poll_interval
 
+    @property
+    def is_paced(self) -> bool:
+        """Return False: the pause is configured."""
+        return False
+
     def is_called(self) -> bool:
         """Return False: polls find what is published."""
         return False

@@ -23,6 +23,7 @@ from blizzard_core.settings.base import (
 )
 from blizzard_core.settings.event_time import SourceEventTime
 from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
+from blizzard_core.settings.list_budget import ListCost, cost_parts, requests_of
 from blizzard_core.settings.schema import OwnSchema
 from blizzard_core.settings.time_formats import check_template
 from blizzard_core.storage.protocol import order_key
@@ -165,6 +166,8 @@ class SourceAdvanced(Settings):
     """Minimum age of a file."""
     max_ahead: Seconds = Field(default=2 * DAY, ge=0)
     """Ignore partitions whose name is more than this in the future."""
+    list_price: float = Field(default=0.005, gt=0)
+    """Price of 1,000 LIST requests, in the currency of `max_list_cost`."""
     late_sweep_interval: Seconds = Field(default=DAY, ge=0)
     """Time between full listings for late files; 0: never."""
     order_guard: Literal["warn", "fail", "off"] = "warn"
@@ -195,6 +198,12 @@ class SourceSettings(CommonSource):
     """Format of the files: a name, or a block of `type` and options."""
     path_glob_filter: str | None = Field(default=None, min_length=1, examples=["*.txt"])
     """Names of files that are read, without folders; default: the endings of the format."""
+    max_list_cost: ListCost | None = Field(default=None, examples=["5 USD/month"])
+    """Most that LIST requests cost. Partitions with new files are scanned often, others seldom."""
+    list_requests_per_hour: int | None = Field(default=None, ge=1, examples=[1389])
+    """The same as a number of requests."""
+    full_scan_interval: Seconds | None = Field(default=None, gt=0, examples=["1h"])
+    """Time between scans of all partitions; default: each poll, or as the budget allows."""
     use_watermark: bool = True
     """false: track every name instead, for names that do not sort by time."""
     partition_filter: PartitionFilter | None = Field(default=None, examples=[{"lookback": 48}])
@@ -236,6 +245,18 @@ class SourceSettings(CommonSource):
         return self
 
     @property
+    def lists_per_hour(self) -> float | None:
+        """The LIST requests of an hour that the budget pays; None without one."""
+        if self.max_list_cost is None:
+            return self.list_requests_per_hour
+        return requests_of(cost_parts(self.max_list_cost)[0], self.advanced.list_price)
+
+    @property
+    def has_scan_limits(self) -> bool:
+        """True if not every poll scans everything."""
+        return self.lists_per_hour is not None or self.full_scan_interval is not None
+
+    @property
     def uri(self) -> str:
         """The directory in which the files arrive."""
         return self.source_uri
@@ -262,6 +283,31 @@ class SourceSettings(CommonSource):
                 "units needs use_watermark: false: files below a watermark are not checked for"
                 " changes"
             )
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _polls_as_paid(cls, data: Any) -> Any:
+        """Let a budget decide about pauses; then `poll_interval` is the least one."""
+        if not isinstance(data, dict):
+            return data
+        says = any(str(key).startswith("poll_interval") for key in data)
+        has_budget = not {"max_list_cost", "list_requests_per_hour"}.isdisjoint(data)
+        return {"poll_interval": "1s", **data} if has_budget and not says else data
+
+    @model_validator(mode="after")
+    def _scans_within_limits(self) -> Self:
+        if self.max_list_cost is not None and self.list_requests_per_hour is not None:
+            raise ValueError("give max_list_cost or list_requests_per_hour, not both")
+        if self.has_scan_limits and not self.use_watermark:
+            raise ValueError(
+                "max_list_cost, list_requests_per_hour and full_scan_interval need use_watermark:"
+                " true. Without a watermark each poll lists everything; set poll_interval"
+            )
+        if self.lists_per_hour is not None and self.poll_interval < 1:
+            raise ValueError("poll_interval must be at least 1s with a budget, or left out")
+        if self.full_scan_interval is not None and self.full_scan_interval <= self.poll_interval:
+            raise ValueError("full_scan_interval must be longer than poll_interval")
         return self
 
     @model_validator(mode="after")

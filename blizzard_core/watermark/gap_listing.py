@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from blizzard_core.limits import FIRST_PAGE_KEYS
 from blizzard_core.storage.protocol import Entry, Listing, ListingPage, Range, order_key
 from blizzard_core.threads import ThreadPool
-from blizzard_core.watermark.progress import Gap
+from blizzard_core.watermark.cover import Gap
 
 # Returns the end of the names to skip together with a path; None: do not skip it.
 Behind = Callable[[str], str | None]

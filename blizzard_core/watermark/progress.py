@@ -34,6 +34,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from blizzard_core.storage.protocol import order_key
+from blizzard_core.watermark.cover import Cover, Gap, covers
 from blizzard_core.watermark.partition_time import is_timed
 from blizzard_core.watermark.paths import depth_of, joined, partition_key, split
 
@@ -92,23 +93,17 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """One ordered listing: ``after < path < until``, both exclusive."""
-
-    after: str
-    until: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class ScanTimes:
-    """A finished scan: when it began and ended, and how far it went.
+    """A finished scan: when it began and ended, how far it went, and what part it listed.
 
-    Times in epoch seconds. Everything up to ``until`` was listed; None: everything.
+    Times in epoch seconds. Of its ``cover`` (None: all), everything up to ``until`` was listed
+    (None: to the end).
     """
 
     began: float
     ended: float
     until: str | None = None
+    cover: Cover | None = None
 
 
 def is_new(progress: Progress, path: str) -> bool:
@@ -262,7 +257,7 @@ def expire_grace(
 
     Names first seen more than ``grace`` seconds before the scan began need no memory: scans start
     behind them. Watermarks never go back. Names that do not move them are kept until one that does
-    sorts above.
+    sorts above, and names of partitions that the scan did not cover until one does.
     """
     expiry = scanned.began - grace - CLOCK_STEP_SECS
     partitions = {
@@ -273,7 +268,7 @@ def expire_grace(
             _listed_up_to(partition, scanned.until),
             moving(known),
         )
-        if known.done
+        if known.done and covers(scanned.cover, partition, known.before)
         else known
         for partition, known in progress.partitions.items()
     }

@@ -17,8 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
+from blizzard_core.watermark.cover import Cover, covers
 from blizzard_core.watermark.gap_listing import Behind, ListingBounds, list_gaps
-from blizzard_core.watermark.paths import depth_of
+from blizzard_core.watermark.paths import depth_of, split
 from blizzard_core.watermark.progress import Progress, gaps, is_new
 
 # A source with more files at its root than this and no directory has no partitions,
@@ -48,15 +49,19 @@ def scan(
     concurrency: int,
     limit: int | None = None,
     behind: Behind | None = None,
+    cover: Cover | None = None,
 ) -> Scan:
     """List all new files that ``accept`` takes. Raises `StorageError`.
+
+    With a ``cover`` only its ranges are listed, and only files of partitions that it covers count.
 
     A cold start derives the partition depth from the files it finds; the returned ``progress`` has
     it. ``limit`` bounds the number of new files; at least one is found if there is any. For a path
     that is never taken ``behind`` returns the end of the names with the same beginning: a long
     listing continues there.
     """
-    ranges = gaps(progress)
+    ranges = gaps(progress) if cover is None else cover.within(gaps(progress))
+    is_covered = _CoveredPaths(progress, cover)
 
     # Finished files count as well; more than this prove nothing more.
     files: set[str] = set()
@@ -66,9 +71,10 @@ def scan(
             return False
         if progress.depth is None and len(files) <= FLAT_KEYS:
             files.add(entry.path)
-        return is_new(progress, entry.path)
+        return is_new(progress, entry.path) and is_covered(entry.path)
 
-    listed = list_gaps(storage, ranges, concurrency, wanted, ListingBounds(limit, behind))
+    bounds = ListingBounds(limit, behind)
+    listed = list_gaps(storage, ranges, concurrency, wanted, bounds) if ranges else []
     if progress.depth is None:
         depth = depth_of(path for part in listed for path in part.entries)
         if depth is None and len(files) > FLAT_KEYS:
@@ -88,3 +94,23 @@ def scan(
         progress,
         next((part.until for part in listed if part.until is not None), None),
     )
+
+
+class _CoveredPaths:
+    """A test for paths of covered partitions. It keeps answers, since it is asked for each name."""
+
+    def __init__(self, progress: Progress, cover: Cover | None) -> None:
+        self._progress = progress
+        self._cover = cover
+        self._known: dict[str, bool] = {}
+
+    def __call__(self, path: str) -> bool:
+        if self._cover is None:
+            return True
+        partition = split(path, self._progress.depth or 0)[0]
+        found = self._known.get(partition)
+        if found is None:
+            known = self._progress.partitions.get(partition)
+            before = None if known is None else known.before
+            found = self._known[partition] = covers(self._cover, partition, before)
+        return found

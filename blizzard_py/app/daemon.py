@@ -68,7 +68,7 @@ def run_daemon(
         limits.shutdown_grace,
         renewed=config.secrets.changed,
     )
-    workers = build(config, engine, fresh=fresh, admission=admission)
+    workers = build(config, engine, fresh=fresh, admission=admission, once=once)
     configured = None if config.metrics is None else config.metrics.address
     page_address = address or configured
     providers = page_providers(

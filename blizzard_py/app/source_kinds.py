@@ -17,6 +17,7 @@ from blizzard_core.text import counted, printable
 from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.composite_source import CompositeFiles
+from blizzard_py.sources.files.list_budget import budget_document
 from blizzard_py.sources.files.opening import open_files
 from blizzard_py.sources.files.small_samples import disorder
 from blizzard_py.sources.protocol import Opener, Source, SourceScan
@@ -69,6 +70,7 @@ class FileKind:
 
     def plan(self, found: SourceView, state: SourceState, _options: PlanOptions) -> dict[str, Any]:
         files = found.discover(state, full=True)
+        source, progress = found.parts.files, state.position.progress
         on_disk = found.parts.stores.source.uri.startswith("/")
         return {
             "state": state.position.progress.state,
@@ -78,6 +80,7 @@ class FileKind:
             "directories_read": files.requests if on_disk else None,
             "keys_listed": files.keys,
             "ignored": files.ignored.to_json(),
+            "list_budget": budget_document(source, state, progress, found.parts.clock()),
             "notes": [*files.notes, *self._name_notes(found, files)],
         }
 

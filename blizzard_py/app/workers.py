@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -31,14 +32,16 @@ def build(
     *,
     fresh: bool = False,
     admission: TakeoverPolicy = allow_takeover,
+    once: bool = False,
 ) -> list[SourcePipeline]:
     """Return a worker for every source of every pipeline. Opens no connection.
 
     Sources of one query over event time share one. ``fresh`` forces a cold start if the checkpoint
     is missing, whatever else exists. ``admission`` may leave sources to the daemon that runs them.
+    With ``once`` no budget limits their scans.
     """
     return [
-        source_pipeline(parts, fresh=fresh, admission=admission)
+        source_pipeline(replace(parts, once=once), fresh=fresh, admission=admission)
         for name, pipeline in config.pipelines.items()
         for parts in (
             [live_query(config, name, engine)]

@@ -95,6 +95,14 @@ def _print_files(sources: Sequence[tuple[str, dict[str, Any]]]) -> None:
     for name, found in sources:
         for note in found["notes"]:
             click.echo(printable(f"{name}: {note}"))
+        if found["list_budget"] is not None:
+            # Few sources have one.
+            from blizzard_py.sources.files.list_budget import budget_lines
+
+            headline, *lines = budget_lines(found["list_budget"])
+            click.echo(printable(f"{name}: {headline}"))
+            for line in lines:
+                click.echo(printable(f"  {line}"))
 
 
 def _requests(found: Mapping[str, Any]) -> str:

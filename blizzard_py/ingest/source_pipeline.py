@@ -130,6 +130,8 @@ class SourcePipeline(SourceView):
         self._note = ErrorNote(parts.stores.sink, parts.id, parts.clock)
         # True if a store did not answer last: then a failed attempt does not count for a batch.
         self._is_store_away = False
+        # When the next scan is due, by the clock that never jumps; None: after the poll interval.
+        self._next_at: float | None = None
         # The current state; None if it must be read first.
         self._state: SourceState | None = None
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
@@ -138,6 +140,18 @@ class SourcePipeline(SourceView):
     def fields(self) -> tuple[FieldSpec, ...]:
         """The columns of records, with those that were inferred or added so far."""
         return self._batches.fields
+
+    @property
+    def poll_interval_secs(self) -> float:
+        """Return the time until the next scan is due; without a schedule, the configured one."""
+        if self._next_at is None:
+            return super().poll_interval_secs
+        return max(0.0, self._next_at - self.parts.monotonic())
+
+    @property
+    def is_paced(self) -> bool:
+        """Return whether scans follow a schedule."""
+        return self._next_at is not None
 
     def cancel(self) -> None:
         """End the running job; its batch runs again on the next start."""
@@ -214,10 +228,15 @@ class SourcePipeline(SourceView):
         scanned = found.scanned
         cost = (found.requests, found.keys)
         took = scanned.ended - scanned.began
-        if not self.parts.members:  # sources with a shared checkpoint report their own scans
-            self.activity.polled(took, work.files, found.young, cost, found.skipped, found.ignored)
+        self._next_at = found.next_at
+        # Sources with a shared checkpoint report their own scans.
+        if found.has_listed and not self.parts.members:
+            self.activity.polled(
+                took, work.files, found.young, cost, found.skipped, found.ignored, scanned.cover
+            )
         if not (work or requested.work or self._jobs.has_due(state)):
-            state = self._rest(state)
+            state = self._rest(state) if found.has_listed else state
+            self._state = state
             self._report_waiting(state, waiting(state.work.retries, scanned.ended))
             # More items follow a bounded scan: go on without a pause.
             return scanned.until is not None or self._has_more_requested(state)

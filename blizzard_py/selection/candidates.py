@@ -14,8 +14,8 @@ from itertools import islice
 from blizzard_core.errors import Unavailable
 from blizzard_core.storage.protocol import Entry, is_bare, is_hidden
 from blizzard_core.threads import ThreadPool
+from blizzard_core.watermark.cover import Gap
 from blizzard_core.watermark.name_range import LAST
-from blizzard_core.watermark.progress import Gap
 from blizzard_py.dead_letters.reasons import closed_ids
 from blizzard_py.requests.document import Request
 from blizzard_py.selection.letters import Candidate, LetterFiles

@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
-from blizzard_core.errors import BlizzardError
 from blizzard_core.observability.activity import (
     Activity,
     FailedFile,
@@ -28,13 +26,15 @@ from blizzard_core.observability.runs import RunStep
 from blizzard_core.redact import clean_text
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.text import counted, shortened
+from blizzard_core.watermark.cover import Cover
 from blizzard_py import metrics
 from blizzard_py.job import FinishedFile
 from blizzard_py.requests.progress import RequestState, open_of
-from blizzard_py.slices.units.grid import GridLayout, grid
+from blizzard_py.slices.units.grid import GridLayout
 from blizzard_py.slices.units.state import UnitsState
 from blizzard_py.sources.batch_counts import count_batch, count_stream, result_of
 from blizzard_py.sources.ignored_names import NONE_IGNORED, NONE_SKIPPED, IgnoredNames, SkippedItems
+from blizzard_py.sources.unit_grid import UnitGrid
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.source_state import SourceState, Totals
 from blizzard_py.state.stream_state import StreamState
@@ -43,19 +43,6 @@ Step = Literal["ingest", "prepare", "publish", "advance"]
 
 OUTCOMES = ("ingested", "quarantined", "retry")
 STEPS = ("plan", "ingest", "prepare", "publish", "advance")
-
-# A grid of very many units takes a second to make; pauses of units end meanwhile.
-_GRID_SECS = 60
-
-
-@dataclass(frozen=True, slots=True)
-class _Grid:
-    """A grid of units, of what, and when it was made."""
-
-    state: UnitsState
-    layout: GridLayout
-    at: float
-    document: dict[str, Any]
 
 
 class SourceActivity(Activity):
@@ -68,11 +55,14 @@ class SourceActivity(Activity):
         self._totals = Totals()
         self._saved: float | None = None
         self._skipped = NONE_SKIPPED
+        # Files that polls found and that are not done, by path.
+        self._waiting: dict[str, Entry] = {}
+        self._list_budget: float | None = None
         self._ignored = NONE_IGNORED
         self._units = UnitsState()
         self._stream: StreamState | None = None
         self._layout: GridLayout | None = None
-        self._grid: _Grid | None = None
+        self._grid = UnitGrid()
         self._refused: tuple[int, int, str, str] = (0, 0, "", "")
         self._requests: Mapping[str, RequestState] = {}
         metrics.PENDING_FILES.labels(name).set_function(self.pending)
@@ -80,6 +70,7 @@ class SourceActivity(Activity):
         metrics.UTILIZATION.labels(name).set_function(self.utilization)
         metrics.TRACKED_PARTITIONS.labels(name).set_function(self.tracked)
         metrics.EVENT_WATERMARK_LAG.labels(name).set_function(self._event_lag)
+        metrics.LIST_BUDGET_USED.labels(name).set_function(self._budget_used)
         metrics.CHECKPOINT_AGE.labels(name).set_function(self._checkpoint_age)
         # Series that exist from the start let a rule see the first event.
         for outcome in OUTCOMES:
@@ -90,6 +81,7 @@ class SourceActivity(Activity):
         for metric in (
             metrics.FILES_DISCOVERED,
             metrics.LIST_REQUESTS,
+            metrics.LIST_BUDGET,
             metrics.KEYS_LISTED,
             metrics.FILES_APART,
             metrics.LATE_FILES,
@@ -120,11 +112,12 @@ class SourceActivity(Activity):
         cost: tuple[int, int],
         skipped: SkippedItems,
         ignored: IgnoredNames = NONE_IGNORED,
+        cover: Cover | None = None,
     ) -> None:
         """Record a poll of ``secs`` that found ``files`` to ingest and ``young`` ones to wait for.
 
         ``cost`` is LIST requests and keys; ``skipped`` are files that polls skip for now, and
-        ``ignored`` others that they never take.
+        ``ignored`` others that they never take. Files outside of the ``cover`` wait as before.
         """
         now = self.clock()
         requests, keys = cost
@@ -132,11 +125,46 @@ class SourceActivity(Activity):
         metrics.LIST_REQUESTS.labels(self.name).inc(requests)
         metrics.KEYS_LISTED.labels(self.name).inc(keys)
         metrics.FILES_DISCOVERED.labels(self.name).inc(len(files))
-        metrics.FILES_APART.labels(self.name).set(skipped.files)
+        found = {entry.path: entry for entry in (*files, *young)}
         with self._lock:
-            self._skipped = skipped
-            self._ignored = ignored
-        self._polled(PollSummary(now, secs, len(files), requests, keys), [*files, *young])
+            if cover is None:
+                metrics.FILES_APART.labels(self.name).set(skipped.files)
+                self._skipped = skipped
+                self._ignored = ignored
+                self._waiting = found
+            else:
+                kept = {p: e for p, e in self._waiting.items() if not cover.holds(p)}
+                self._waiting = kept | found
+            waiting = list(self._waiting.values())
+        self._polled(PollSummary(now, secs, len(files), requests, keys), waiting)
+
+    def _wait_no_more(self, entries: Sequence[Entry]) -> None:
+        super()._wait_no_more(entries)
+        with self._lock:
+            for entry in entries:
+                self._waiting.pop(entry.path, None)
+
+    def listed(self, requests: int) -> None:
+        """Count LIST requests of a source with a budget, whatever they were for."""
+        with self._lock:
+            self._minutes.add(self.clock(), {"lists": requests})
+
+    def paced(self, budget: float | None, hot_secs: float | None, all_secs: float) -> None:
+        """Show a schedule: ``budget`` LIST requests an hour, and the seconds between scans."""
+        metrics.SCAN_INTERVAL.labels(self.name, "hot").set(
+            all_secs if hot_secs is None else hot_secs
+        )
+        metrics.SCAN_INTERVAL.labels(self.name, "all").set(all_secs)
+        if budget is not None:
+            metrics.LIST_BUDGET.labels(self.name).set(budget)
+        with self._lock:
+            self._list_budget = budget
+
+    def _budget_used(self) -> float:
+        with self._lock:
+            if self._list_budget is None:
+                return math.nan
+            return sum(self._minutes.series(self.clock(), "lists")) / self._list_budget
 
     def units(self, counts: Mapping[str, int]) -> None:
         """Note how many work units there are in each state; all states each time."""
@@ -312,23 +340,6 @@ class SourceActivity(Activity):
         with self._lock:
             return math.nan if self._saved is None else age(self.clock(), self._saved)
 
-    def _grid_of_units(self) -> dict[str, Any] | None:
-        """Return the grid of the known units, built again if something changed."""
-        with self._lock:
-            state, layout, made, now = self._units, self._layout, self._grid, self.clock()
-        if layout is None:
-            return None
-        is_same = made is not None and made.state is state and made.layout is layout
-        if made is not None and is_same and age(now, made.at) < _GRID_SECS:
-            return made.document
-        try:
-            found = grid(state, layout, datetime.fromtimestamp(now, UTC))
-        except BlizzardError:  # the same error ends the cycle and is reported there
-            return None
-        with self._lock:
-            self._grid = _Grid(state, layout, now, found)
-        return found
-
     def brief(self) -> dict[str, Any]:
         """Return the same as `Activity`, with the rejected outputs."""
         with self._lock:
@@ -342,7 +353,9 @@ class SourceActivity(Activity):
         ``requests`` are those that are open; ``units`` is the grid of a source of work units
         (`blizzard_py.slices.units.grid`).
         """
-        units = self._grid_of_units()
+        with self._lock:
+            state, layout, now = self._units, self._layout, self.clock()
+        units = self._grid.document(state, layout, now)
         with self._lock:
             return {
                 **super().to_json(),

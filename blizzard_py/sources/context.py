@@ -76,7 +76,8 @@ class SourceContext:
     Depending on the source: ``schema`` has the hooks of columns that are not fixed. ``query_spec``
     describes a query source, and ``event_time`` a query over event time. ``watch`` is a watermark
     that is only reported. ``members`` are the contexts of all sources if one worker has several of
-    them (`blizzard_py.state.composite_state`).
+    them (`blizzard_py.state.composite_state`). With ``once`` every poll scans everything, whatever
+    the budget.
     """
 
     pipeline: str
@@ -96,6 +97,7 @@ class SourceContext:
     event_time: EventTimeQuery | None = None
     watch: WatchedColumn | None = None
     members: tuple[SourceContext, ...] = ()
+    once: bool = False
 
     @property
     def name(self) -> str:

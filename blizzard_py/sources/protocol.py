@@ -63,7 +63,8 @@ class SourceScan:
     ``files`` are the items to ingest, oldest first; ``young`` are too new for now. ``scanned`` has
     the time of the scan and its end: if ``until`` is set, more items follow. ``skipped`` are items
     in skipped partitions, ``ignored`` those whose names are not taken. Without ``needs_rescan`` the
-    next scan can wait until the next poll. ``notes`` are messages for people.
+    next scan can wait until the next poll. ``next_at`` is when that is due, by the clock that never
+    jumps; None: a poll interval after the end of the work. ``notes`` are messages for people.
     """
 
     files: tuple[Entry, ...]
@@ -74,6 +75,13 @@ class SourceScan:
     skipped: SkippedItems
     ignored: IgnoredNames = field(default=NONE_IGNORED, kw_only=True)
     needs_rescan: bool = field(default=True, kw_only=True)
+    next_at: float | None = field(default=None, kw_only=True)
+
+    @property
+    def has_listed(self) -> bool:
+        """Return whether it looked at anything; False if no scan was due."""
+        return self.scanned.cover is None or bool(self.scanned.cover.ranges)
+
     notes: tuple[str, ...] = field(default=(), kw_only=True)
 
 

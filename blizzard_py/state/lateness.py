@@ -5,15 +5,17 @@ scan, which did not see it, and the end of the scan that did. Its modification t
 within these bounds. Its lateness is the time since the scan that first saw a higher name, because
 grace begins there.
 
-The first scan of a process has no previous one, so it measures nothing: a file found after a
-downtime need not have been late.
+The previous scan is the last one that covered the file's partition. The first scan of a process
+has none, so it measures nothing: a file found after a downtime need not have been late.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from blizzard_core.storage.protocol import Entry, order_key
+from blizzard_core.watermark.cover import covers
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Progress, ScanTimes
 
@@ -26,26 +28,48 @@ AUTO_GRACE_SECS = (60.0, 300.0, 3600.0)
 Lateness = tuple[tuple[int, float], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class EarlierScans:
+    """The beginnings of the last complete scan, and of later ones by covered partition."""
+
+    complete: float | None = None
+    since: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, partition: str) -> float | None:
+        """Return when the last scan that covered the partition began; None if none did."""
+        return self.since.get(partition, self.complete)
+
+    def plus(self, scanned: ScanTimes, progress: Progress) -> EarlierScans:
+        """Return these with one more scan, of partitions that ``progress`` tracks."""
+        if scanned.cover is None:
+            return EarlierScans(scanned.began)
+        covered = {
+            partition: scanned.began
+            for partition, known in progress.partitions.items()
+            if covers(scanned.cover, partition, known.before)
+        }
+        return EarlierScans(self.complete, {**self.since, **covered})
+
+
 def measure_lateness(
     known: Lateness,
     progress: Progress,
     found: Iterable[Entry],
-    before: ScanTimes | None,
+    before: EarlierScans,
     scanned: ScanTimes,
 ) -> Lateness:
     """Return the lateness known after a scan. ``progress`` is from before its findings."""
-    if before is None:
-        return known
     worst = 0.0
     tops: dict[str, list[tuple[float, bytes]]] = {}
     for entry in found:
         partition, name = split(entry.path, progress.depth or 0)
         done = progress.partitions.get(partition)
-        if done is None or not done.done:
+        began = before.of(partition)
+        if done is None or not done.done or began is None:
             continue
         if partition not in tops:
             tops[partition] = _tops(done.done)
-        appeared = min(max(entry.modified, before.began), scanned.ended)
+        appeared = min(max(entry.modified, began), scanned.ended)
         key = order_key(name)
         above = min((seen for seen, top in tops[partition] if top > key), default=appeared)
         worst = max(worst, appeared - above)

@@ -93,6 +93,11 @@ class KeyedPipeline:
         """Return how long to wait after a cycle that merged nothing."""
         return self._keyed.every
 
+    @property
+    def is_paced(self) -> bool:
+        """Return False: the pause is configured."""
+        return False
+
     def is_called(self) -> bool:
         """Return False: polls find what has changed."""
         return False

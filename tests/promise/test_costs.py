@@ -27,7 +27,7 @@ from blizzard_py.sources.files.discovery import FirstSeen, discover
 from blizzard_py.sources.meter import BatchLimits
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.checkpoint_document import state_to_json
-from blizzard_py.state.lateness import measure_lateness
+from blizzard_py.state.lateness import EarlierScans, measure_lateness
 from blizzard_py.state.processed_set import segments_to_json
 from blizzard_py.state.processed_tracker import ProcessedTracker
 from blizzard_py.state.source_state import Position, SourceState
@@ -184,7 +184,7 @@ def test_lateness_costs_by_new_files() -> None:
     def secs(names: int) -> float:
         known = progress(names)
         found = [Entry(f"d=1/{names + i:09}-3f2a9c51.ndjson", 1, 5.0) for i in range(6000)]
-        before, scanned = ScanTimes(1e9 + 300, 1e9 + 301), ScanTimes(1e9 + 360, 1e9 + 361)
+        before, scanned = EarlierScans(1e9 + 300), ScanTimes(1e9 + 360, 1e9 + 361)
         return cpu_secs(lambda: measure_lateness((), known, found, before, scanned))
 
     assert secs(30_000) < 20 * secs(1000)

@@ -68,6 +68,8 @@ def source_settings(settings: Settings, number: int) -> SourceSettings:
         compression="none",
         use_watermark=settings.watermark,
         poll_interval=f"{settings.poll}s",
+        full_scan_interval=None if settings.full_scan is None else f"{settings.full_scan}s",
+        list_requests_per_hour=settings.budget,
         partition_filter=partition_filter,
         partition_depth=settings.depth,
         max_tracked_partitions=settings.tracked,

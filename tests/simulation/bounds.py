@@ -43,8 +43,10 @@ def _source(world: SimulatedWorld, number: int, document: dict[str, Any]) -> Ite
     if document.get("window"):
         yield f"names: {name} leaves names in grace to the journal"
         return
-    # By the store's clock, which some plans never put right.
-    old = last.began + world.store_skew - world.plan.longest_grace - SLACK_SECS
+    # By the store's clock, which some plans never put right. Names are kept until a scan covers
+    # their partition.
+    kept = world.plan.longest_grace + SLACK_SECS + 6 * (world.settings.full_scan or 0.0)
+    old = last.began + world.store_skew - kept
     names = [
         name
         for block in document.get("recent", {}).values()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulation import operators
 from tests.simulation.faults import Shot
-from tests.simulation.plan import Event, Settings, source_uri
+from tests.simulation.plan import DAY, Event, Settings, source_uri
 from tests.simulation.processes import RESTART_SECS, Process
 from tests.simulation.scheduler import Owner
 from tests.simulation.world import SimulatedWorld, SourceFile, Version
@@ -122,7 +122,7 @@ class Director:
                 process.faults.armed.clear()
                 process.skew = 0.0
             alive = [p for p in self.processes[kind] if not p.is_over]
-            if len(alive) == 1 and alive[0].is_well:
+            if len(alive) == 1 and alive[0].is_well and not self._relies_on_starts(kind):
                 continue
             paused = [p for p in alive if p.paused_until > world.now]
             for process in alive:
@@ -136,6 +136,17 @@ class Director:
             for process in paused:
                 world.note(f"{process.name} wakes up")
                 process.paused_until = world.now + 2 * world.chance.random()
+
+    def start_again(self) -> None:
+        """Start Blizzard once more if it scans everything at starts only."""
+        if self._relies_on_starts("blizzard"):
+            for process in self.processes["blizzard"]:
+                if not process.is_over:
+                    process.died()
+            self.start("blizzard")
+
+    def _relies_on_starts(self, kind: str) -> bool:
+        return kind == "blizzard" and (self.world.settings.full_scan or 0) >= DAY
 
     # -- writers -----------------------------------------------------------------------
 

@@ -67,6 +67,7 @@ def patched(world: SimulatedWorld) -> Iterator[None]:
         "FLAT_KEYS": FLAT_KEYS if world.settings.scan_files < 1000 else 1000,
         "INLINE_NAMES": world.settings.inline_names,
         "VERSIONS_KEPT": world.settings.versions_kept,
+        "HOT_SECS": 5.0,
     }
     with (
         mock.patch.object(uuid, "uuid4", uuid4),
@@ -141,7 +142,9 @@ def _watching(world: SimulatedWorld) -> Iterator[None]:
         task = world.scheduler.current
         by = "nobody" if task is None else task.owner.name
         paths = frozenset(entry.path for entry in found.entries)
-        world.scans[storage.uri].append(Scan(by, began, world.now, paths, found.requests, skew))
+        # One with limits for its scans counts what it lists.
+        uri = getattr(storage, "uri", None) or storage._listing.uri
+        world.scans[uri].append(Scan(by, began, world.now, paths, found.requests, skew))
         return found
 
     def reported(late_files: Any, state: Any, late: Any) -> None:

@@ -51,6 +51,9 @@ class Settings:
     scan_files: int = 50_000
     inline_names: int = 2000
     versions_kept: int = 100
+    # Seconds between complete scans, if not every poll is one; and LIST requests an hour.
+    full_scan: float | None = None
+    budget: int | None = None
     # How long the log's entries are kept behind a log checkpoint: longer than any daemon is
     # paused, since one that sleeps longer could commit where an older entry has been.
     log_kept: float = 3600.0

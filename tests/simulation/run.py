@@ -11,7 +11,8 @@ from tests.simulation import check
 from tests.simulation.director import Director
 from tests.simulation.guards import Guard
 from tests.simulation.patches import patched
-from tests.simulation.plan import Plan
+from tests.simulation.plan import DAY, Plan
+from tests.simulation.processes import CALM
 from tests.simulation.scheduler import MAX_STEPS, Endless, Owner
 from tests.simulation.world import SimulatedWorld
 
@@ -60,6 +61,7 @@ def play(plan: Plan, without: Guard | None = None, max_steps: int = MAX_STEPS) -
             scheduler.run(world.now + settling_secs(plan))
             # Most are done by then. What waits for its last try takes longer, and may.
             if check.violations(world, director):
+                director.start_again()
                 scheduler.run(world.now + LONGEST_PAUSE_SECS + settling_secs(plan))
         except Endless as endless:
             violations.append(f"endless: {endless}")
@@ -80,10 +82,14 @@ def play(plan: Plan, without: Guard | None = None, max_steps: int = MAX_STEPS) -
 def settling_secs(plan: Plan) -> float:
     """Return the most seconds until all work is done, counted from the last fault.
 
-    Two sweeps, two grace periods, and the polls and retries in between, of daemons that
-    wait longer than configured.
+    Two sweeps, two grace periods, two complete scans, and the polls and retries in between, of
+    daemons that wait longer than configured.
     """
     settings = plan.settings
+    full_scan = settings.full_scan or 0.0
     return (
-        2.2 * max(settings.sweep, settings.reconcile) + 3 * plan.longest_grace + 20 * settings.poll
+        2.2 * max(settings.sweep, settings.reconcile)
+        + 3 * plan.longest_grace
+        + 20 * settings.poll
+        + (2.2 * CALM * full_scan if full_scan < DAY else 0.0)
     )

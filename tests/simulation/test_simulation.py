@@ -49,6 +49,7 @@ SOON = {
     "letters_are_durable": 10,
     "pending_files_hold": 40,
     "sweep_looks": 20,
+    "start_scans_all": 8,
 }
 
 

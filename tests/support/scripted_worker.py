@@ -41,6 +41,7 @@ class ScriptedWorker:
     script: Iterator[bool | BaseException]
     name: str = "w"
     poll_interval_secs: float = 60.0
+    is_paced: bool = False
     called_at: int = 0
     asked: int = 0
     cancelled: threading.Event = field(default_factory=threading.Event)

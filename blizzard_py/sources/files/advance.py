@@ -184,12 +184,16 @@ def end_scan(
     scanned: ScanTimes,
     rules: FloorRules,
 ) -> SourceState:
-    """Move scan starts and floors after a complete discovery, and forget vanished files.
+    """Move scan starts and floors after a discovery, and forget vanished files.
 
     ``progress`` is the discovery's, ``pending`` everything that it found. A file that waits for
     another attempt but is no longer listed was deleted at its source. It must not hold the
     watermark for ever. A file that is both found and queued leaves the queue, unless a request
     queued it.
+
+    A scan with a cover moves scan starts of covered partitions only. It raises no floor: a floor
+    closes what was never seen, so everything has to be found. It forgets no file, since it does not
+    notice a disk that is not mounted.
     """
     found = set(pending)
     listed = {*found, *(entry.path for entry in state.work.queue)}
@@ -198,7 +202,10 @@ def end_scan(
     moved = settled_progress(
         progress, scanned, rules.grace, with_waiting(held, progress.depth, lambda _partition: None)
     )
-    moved = raise_floors(moved, rules.tracked, rules.lookback, held, scanned.ended, scanned.until)
+    if scanned.cover is None:
+        moved = raise_floors(
+            moved, rules.tracked, rules.lookback, held, scanned.ended, scanned.until
+        )
     alive = {at for known in moved.partitions.values() for at in known.done.values()}
     return state.with_position(
         progress=moved, window=tuple(item for item in state.position.window if item[1] in alive)
@@ -211,7 +218,12 @@ def end_scan(
 def still_there(
     work: PendingWork, pending: Collection[str], scanned: ScanTimes
 ) -> dict[str, Retry]:
-    """Return the files that wait for another attempt, without those that are no longer listed."""
+    """Return the files that wait for another attempt, without those that are no longer listed.
+
+    Only a complete scan tells which are listed.
+    """
+    if scanned.cover is not None:
+        return dict(work.retries)
     listed = {*pending, *(entry.path for entry in work.queue)}
     return {
         path: retry

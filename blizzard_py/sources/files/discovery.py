@@ -16,6 +16,7 @@ from blizzard_core.limits import SCAN_FILES
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden
 from blizzard_core.watermark.closed_partitions import untimed_partitions
+from blizzard_core.watermark.cover import Cover
 from blizzard_core.watermark.partition_time import family_of, is_timed, lookback_floor, span_of
 from blizzard_core.watermark.paths import partition_key, split
 from blizzard_core.watermark.progress import Progress, ScanTimes
@@ -52,10 +53,16 @@ class FirstSeen:
     def __init__(self) -> None:
         self._seen: dict[Entry, float] = {}
 
-    def first_times(self, entries: Iterable[Entry], now: float) -> Mapping[Entry, float]:
-        """Return when these files were first seen; forget files that are no longer listed."""
-        self._seen = {entry: self._seen.get(entry, now) for entry in entries}
-        return self._seen
+    def first_times(
+        self, entries: Iterable[Entry], now: float, *, complete: bool = True
+    ) -> Mapping[Entry, float]:
+        """Return when these files were first seen.
+
+        After a ``complete`` scan, forget files that are no longer listed.
+        """
+        times = {entry: self._seen.get(entry, now) for entry in entries}
+        self._seen = times if complete else {**self._seen, **times}
+        return times
 
 
 def check_tracking(state: SourceState, source: SourceSettings, where: str) -> None:
@@ -162,8 +169,8 @@ def discover_unseen(
             fresh.update(reread(done, began))
             new |= {path: entries[path] for path in wanted if path in fresh}
     now = clock()
-    ripe, young = _split_by_age(tuple(new.values()), source, now, first_seen)
     scanned = ScanTimes(began, now)
+    ripe, young = _split_by_age(tuple(new.values()), source, scanned, first_seen)
     found = Discovery(
         ripe,
         young,
@@ -178,7 +185,7 @@ def discover_unseen(
 
 
 def _split_by_age(
-    entries: tuple[Entry, ...], source: SourceSettings, now: float, first_seen: FirstSeen
+    entries: tuple[Entry, ...], source: SourceSettings, scanned: ScanTimes, first_seen: FirstSeen
 ) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
     """Split the files into those that are old enough and those that are not.
 
@@ -187,8 +194,9 @@ def _split_by_age(
     """
     if not source.advanced.min_age:
         return entries, ()
+    now = scanned.ended
     ahead = [entry for entry in entries if entry.modified > now + AHEAD_SLACK_SECS]
-    since = first_seen.first_times(ahead, now)
+    since = first_seen.first_times(ahead, now, complete=scanned.cover is None)
     newest = now - source.advanced.min_age
     ripe = tuple(entry for entry in entries if since.get(entry, entry.modified) <= newest)
     young = tuple(entry for entry in entries if since.get(entry, entry.modified) > newest)
@@ -203,10 +211,12 @@ def discover(
     concurrency: int,
     first_seen: FirstSeen,
     limit: int | None = SCAN_FILES,
+    cover: Cover | None = None,
 ) -> Discovery:
     """List everything above the watermarks, up to a limit. Raises `StorageError`.
 
-    A failed listing never returns a part. ``clock`` is read before and after the listing.
+    With a ``cover`` only what lies in it. A failed listing never returns a part. ``clock`` is read
+    before and after the listing.
     """
     began = clock()
     accept = NameFilter(source)
@@ -216,7 +226,7 @@ def discover(
         # A bounded scan counts what is taken: the rest would fill it again and again.
         return accept(path) and places.take(path)
 
-    found = scan(storage, progress, wanted, concurrency, limit)
+    found = scan(storage, progress, wanted, concurrency, limit, cover=cover)
     now = clock()
     entries = found.entries
     skipped = places.skipped
@@ -227,18 +237,25 @@ def discover(
         skipped = SkippedItems(
             skipped.files + places.skipped.files, skipped.first or places.skipped.first
         )
-    ripe, young = _split_by_age(entries, source, now, first_seen)
+    scanned = ScanTimes(began, now, found.until, cover)
+    ripe, young = _split_by_age(entries, source, scanned, first_seen)
     return Discovery(
         ripe,
         young,
         found.requests,
         found.keys,
-        ScanTimes(began, now, found.until),
+        scanned,
         skipped,
         found.progress,
         ignored=accept.ignored,
         notes=tuple(notes_of(source, found.progress, (entry.path for entry in entries))),
     )
+
+
+def nothing_scanned(progress: Progress, now: float) -> Discovery:
+    """Return the discovery of a poll that lists nothing, because no scan is due."""
+    scanned = ScanTimes(now, now, cover=Cover(()))
+    return Discovery((), (), 0, 0, scanned, NONE_SKIPPED, progress)
 
 
 class PartitionSelector:

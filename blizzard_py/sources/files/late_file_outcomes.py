@@ -18,7 +18,7 @@ from blizzard_core.checkpoint.lazy_numpy import np
 from blizzard_core.errors import StorageError
 from blizzard_core.handover.published import first_name
 from blizzard_core.log import get_logger
-from blizzard_core.storage.protocol import Entry
+from blizzard_core.storage.protocol import Entry, Listing
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import NOTHING
@@ -32,7 +32,6 @@ from blizzard_py.sources.files.late_file_sweep import (
     sweeps,
     verdicts,
 )
-from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.sources.protocol import CheckpointServices
 from blizzard_py.state.batch import Batch, BatchResults
 from blizzard_py.state.journal import Journal
@@ -133,14 +132,14 @@ _NAMED = 20
 class LateFiles:
     """The late files of one source."""
 
-    def __init__(self, parts: SourceContext, upkeep: CheckpointServices) -> None:
+    def __init__(self, parts: SourceContext, upkeep: CheckpointServices, listing: Listing) -> None:
         self._parts = parts
         self._source = parts.files
         self._upkeep = upkeep
         self._sink = parts.stores.sink
         self._ledger = Ledger(self._sink, parts.id, parts.concurrency)
         self._changed = ChangedFiles(parts)
-        self._sweep = LateSweep(listing_of(parts), parts.files, self._ledger)
+        self._sweep = LateSweep(listing, parts.files, self._ledger)
         self._epoch = 0
         self._loaded = False
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
@@ -156,10 +155,10 @@ class LateFiles:
         reported = [batch for batch, _ in Mailbox(self._sink, self._parts.id).outcomes()]
         return state.with_names(ledger=self._ledger.start_over(reported), unfolded=JournalTally())
 
-    def go_on(self, state: SourceState) -> SourceState:
+    def go_on(self, state: SourceState, pages: int | None = None) -> SourceState:
         """List one slice of the sweep and act on it. A failed listing is only logged.
 
-        Raises what saving raises.
+        ``pages`` may make the slice shorter. Raises what saving raises.
         """
         now = self._upkeep.clock()
         if not self._sweep.may_go_on(now):
@@ -177,7 +176,7 @@ class LateFiles:
             state = state.with_late_files(sweep=replace(sweep, cursor=None))
             return self._dealt_with(state, ())
         try:
-            found = self._sweep.next_slice(state)
+            found = self._sweep.next_slice(state, pages)
             changed = self._changed_in(state, found.listed, now)
         except StorageError as error:
             # Polls continue; a later slice lists these files again.

@@ -122,8 +122,9 @@ class LateSweep:
         """Pause the sweep after a failed listing."""
         self._resting_until = now + min(REST_SECS, interval)
 
-    def next_slice(self, state: SourceState) -> Slice:
+    def next_slice(self, state: SourceState, pages: int | None = None) -> Slice:
         """List on from where the sweep is. Raises `StorageError`; writes nothing."""
+        most = SLICE_PAGES if pages is None else min(pages, SLICE_PAGES)
         start = state.late_files.sweep.cursor or ""
         if not start:
             self._listed = [] if self._forgetting else None
@@ -131,7 +132,7 @@ class LateSweep:
         entries: list[Entry] = []
         cursor: str | None = None
         for number, page in enumerate(self._storage.list_range(start, None)):
-            if number >= SLICE_PAGES and entries:
+            if number >= most and entries:
                 cursor = entries[-1].path
                 break
             entries += page.entries

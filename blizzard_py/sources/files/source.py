@@ -33,7 +33,9 @@ from blizzard_py.sources.files.discovery import (
 from blizzard_py.sources.files.file_names import why_ignored
 from blizzard_py.sources.files.late_file_outcomes import LateFiles
 from blizzard_py.sources.files.late_file_sweep import grace_of, is_due
+from blizzard_py.sources.files.list_budget import budget_notes
 from blizzard_py.sources.files.listing import listing_of, outside
+from blizzard_py.sources.files.scan_pacing import CountedListing, PacedScans, limits_of, timed
 from blizzard_py.sources.files.story import FileStory
 from blizzard_py.sources.protocol import (
     LEFT_STAGE,
@@ -79,11 +81,17 @@ class FileSource(ABC):
         self._source = parts.files
         self._storage = parts.stores.source
         self._listing = listing_of(parts)
+        self._pacing: PacedScans | None = None
+        limits = None if parts.once else limits_of(self._source)
+        if limits is not None:
+            counted_listing = CountedListing(self._listing)
+            self._listing = counted_listing
+            self._pacing = PacedScans(parts, limits, counted_listing)
         self._upkeep = upkeep
         self._clock = upkeep.clock
         self._where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
         self._first_seen = FirstSeen()
-        self._late = LateFiles(parts, upkeep)
+        self._late = LateFiles(parts, upkeep, self._listing)
         self._has_told_ignored = False
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
@@ -104,14 +112,16 @@ class FileSource(ABC):
         """See `Source`."""
 
     def status_fields(self, state: SourceState) -> dict[str, Any]:
+        progress, now = state.position.progress, self._clock()
+        budget = budget_notes(self._source, state, progress, now)
         return {
             "partition_watermarks": {
                 partition: known.watermark
-                for partition, known in sorted(state.position.progress.partitions.items())
+                for partition, known in sorted(progress.partitions.items())
                 if partition and known.watermark is not None
             },
-            "grace_period_secs": grace_of(self._source, state, self._clock()),
-            "notes": [*notes_of(self._source, state.position.progress), *_changed(state)],
+            "grace_period_secs": grace_of(self._source, state, now),
+            "notes": [*notes_of(self._source, progress), *_changed(state), *budget],
         }
 
     def explain(self, name: str) -> Story:
@@ -137,6 +147,8 @@ class FileSource(ABC):
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:
         self._late.load(epoch)
+        if self._pacing is not None:
+            self._pacing.start_over()
         # `check` let it pass, so the set is empty; left there it would be taken for one later.
         return state.with_names(processed=None) if self._source.use_watermark else state
 
@@ -145,16 +157,16 @@ class FileSource(ABC):
         return require_current(state, self._parts, world)
 
     def plan(self, state: SourceState) -> PollPlan[FileWork]:
-        found = self.discover(state)
+        found = self._scan(state)
         self._log.debug(
             "discovered", files=len(found.files), requests=found.requests, keys=found.keys
         )
-        if not (found.files or found.young):
+        if found.scanned.cover is None and not (found.files or found.young):
             self._check_shown(state)
         ended = found.scanned.ended
         state = self._learned(state, found)
         if is_due(state, self._source, ended):
-            state = self._late.go_on(state)
+            state = self._sweep(state)
         waits = waiting(state.work.retries, ended)
         requested = {entry.path for entry in state.work.queue if entry.request}
         queued = {entry.path for entry in state.work.queue}
@@ -163,9 +175,27 @@ class FileSource(ABC):
         # What a request has is held where polls have come upon it: they are not to pass it before.
         come_upon = requested.intersection(file.path for file in found.files)
         held = [*(waits - requested), *come_upon, *(file.path for file in found.young)]
+        if self._pacing is not None:
+            is_sweeping = state.late_files.sweep.cursor is not None
+            next_at = self._pacing.next_at(state.position.progress, is_sweeping=is_sweeping)
+            found = timed(found, next_at)
         return PollPlan(
             state, found, FileWork([*late, *fresh], len(late), held, state.position.progress.depth)
         )
+
+    def _scan(self, state: SourceState) -> Discovery:
+        """Scan what is due."""
+        return self.discover(state)
+
+    def _sweep(self, state: SourceState) -> SourceState:
+        """List one slice of the sweep, unless the budget has to be saved up first."""
+        if self._pacing is None:
+            return self._late.go_on(state)
+        if not self._pacing.may_sweep():
+            return state
+        state = self._late.go_on(state, self._pacing.pages)
+        self._pacing.swept()
+        return state
 
     def job_items(
         self, state: SourceState, batch: Batch

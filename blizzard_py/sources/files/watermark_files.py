@@ -10,15 +10,17 @@ from blizzard_core.errors import OrderError
 from blizzard_core.limits import SCAN_FILES
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
+from blizzard_core.watermark.cover import Cover
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import depth_of, split
-from blizzard_core.watermark.progress import Lowest, Progress, ScanTimes, gaps, is_new, is_passed
+from blizzard_core.watermark.progress import Lowest, Progress, gaps, is_new, is_passed
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import FloorRules, end_scan, finish_batch
 from blizzard_py.sources.files.discovery import (
     Discovery,
     PartitionSelector,
     discover,
+    nothing_scanned,
     starting_point,
 )
 from blizzard_py.sources.files.file_names import NameFilter
@@ -32,7 +34,7 @@ from blizzard_py.sources.ignored_names import SkippedItems
 from blizzard_py.sources.protocol import Backlog, CheckpointServices
 from blizzard_py.sources.story import ItemStatus
 from blizzard_py.state.batch import Batch
-from blizzard_py.state.lateness import measure_lateness
+from blizzard_py.state.lateness import EarlierScans, measure_lateness
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.transitions import is_below_origin
 
@@ -116,22 +118,45 @@ class WatermarkFiles(Replacing):
 
     def __init__(self, parts: SourceContext, upkeep: CheckpointServices) -> None:
         super().__init__(parts, upkeep)
-        self._scanned: ScanTimes | None = None
+        self._earlier = EarlierScans()
         self._young = 0
         self._warned: set[str] = set()  # kinds of problems, each told once a process
         # By partition the time of the newest file that this process has found in it.
         self._written: dict[str, float] = {}
 
     def discover(self, state: SourceState, *, full: bool = False) -> Discovery:
+        return self._found(state, self._start(state), full=full)
+
+    def _scan(self, state: SourceState) -> Discovery:
+        if self._pacing is None:
+            return self.discover(state)
+        start = self._start(state)
+        is_sweeping = state.late_files.sweep.cursor is not None
+        scan = self._pacing.due(start, is_sweeping=is_sweeping)
+        if scan is None:
+            return nothing_scanned(start, self._clock())
+        found = self._found(state, start, scan.cover)
+        self._pacing.scanned(scan, found)
+        return found
+
+    def _found(
+        self,
+        state: SourceState,
+        start: Progress,
+        cover: Cover | None = None,
+        *,
+        full: bool = False,
+    ) -> Discovery:
         return discover(
             self._listing,
             self._source,
-            self._start(state),
+            start,
             self._clock,
             self._parts.concurrency,
             self._first_seen,
             # What waits must not take the places of what could be done.
             None if full else SCAN_FILES + len(state.work.retries) + self._young,
+            cover,
         )
 
     def backlog(self, state: SourceState) -> Backlog | None:
@@ -166,12 +191,13 @@ class WatermarkFiles(Replacing):
             state.late_files.lateness,
             found.progress,
             (*found.files, *found.young),
-            self._scanned,
+            self._earlier,
             scanned,
         )
         state = state.with_late_files(lateness=lateness)
-        self._scanned = scanned
-        self._young = len(found.young)
+        self._earlier = self._earlier.plus(scanned, found.progress)
+        is_complete = scanned.cover is None
+        self._young = len(found.young) if is_complete else max(self._young, len(found.young))
         grace = grace_of(self._source, state, scanned.ended)
         oldest = lookback_floor(self._source.partition_filter, scanned.ended)
         rules = FloorRules(grace, self._source.advanced.max_tracked_partitions, oldest)
@@ -183,7 +209,7 @@ class WatermarkFiles(Replacing):
         )
         state = state.with_position(ahead=ahead)
         self._log_closed(found, before - state.position.progress.partitions.keys())
-        if state.position.origin is None:
+        if state.position.origin is None and is_complete:
             # Where this source began, also if nothing is there yet: a floor that followed the
             # clock would pass over what comes while nobody looks. What an original did is not
             # known, so nothing of its source is a backfill's.

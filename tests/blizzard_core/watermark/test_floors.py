@@ -18,9 +18,10 @@ from blizzard_core.checkpoint.document import FLOORS_VERSION, progress_to_json
 from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.closed_partitions import IN_USE_SECS, raise_floors
+from blizzard_core.watermark.cover import Gap
 from blizzard_core.watermark.partition_time import head_of
 from blizzard_core.watermark.paths import split
-from blizzard_core.watermark.progress import Gap, Progress, closed_by, gaps, is_new, mark_done
+from blizzard_core.watermark.progress import Progress, closed_by, gaps, is_new, mark_done
 from blizzard_core.watermark.scan import scan
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.source_state import Position, SourceState

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import ListingPage, Range, Storage, is_hidden, order_key
+from blizzard_core.watermark.cover import Gap
 from blizzard_core.watermark.gap_listing import visible_ranges
-from blizzard_core.watermark.progress import Gap, Progress, gaps, is_new
+from blizzard_core.watermark.progress import Progress, gaps, is_new
 from blizzard_core.watermark.scan import scan
 from tests.support.azurite_server import AzuriteServer
 from tests.support.memory_store import MemoryStorage

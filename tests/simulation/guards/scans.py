@@ -22,6 +22,8 @@ from blizzard_py.sources.files import (
     watermark_files,
 )
 from blizzard_py.sources.files import source as files
+from blizzard_py.sources.files.scan_pacing import PacedScans
+from blizzard_py.sources.files.scan_schedule import PastScan
 from blizzard_py.state.ledger import Ledger
 from tests.simulation.guards.registry import always, guard, never, nothing
 from tests.simulation.world import SimulatedWorld
@@ -124,6 +126,28 @@ def bounded_scans_say_so(_world: SimulatedWorld) -> Iterator[None]:
         return replace(found, scanned=replace(found.scanned, until=None))
 
     with mock.patch.object(watermark_files, "discover", discover):
+        yield
+
+
+@guard("a scan of a part counts as one of everything")
+def partial_scans_say_so(_world: SimulatedWorld) -> Iterator[None]:
+    real = discovery.discover
+
+    def discover(*arguments: Any, **more: Any) -> Any:
+        found = real(*arguments, **more)
+        return replace(found, scanned=replace(found.scanned, cover=None))
+
+    with mock.patch.object(watermark_files, "discover", discover):
+        yield
+
+
+@guard("a start goes on with hot ranges, as if it had scanned everything")
+def start_scans_all(_world: SimulatedWorld) -> Iterator[None]:
+    def start_over(self: Any) -> None:
+        past = PastScan(self._monotonic(), 1.0)
+        self._schedule = replace(self._schedule, complete=past, is_cut=False)
+
+    with mock.patch.object(PacedScans, "start_over", start_over):
         yield
 
 

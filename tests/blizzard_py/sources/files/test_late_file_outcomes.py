@@ -24,7 +24,13 @@ from blizzard_py.sources.files.late_file_sweep import partitions_behind
 from blizzard_py.state.batch import Batch, BatchResults
 from blizzard_py.state.checkpoint_document import INLINE_NAMES
 from blizzard_py.state.journal import KEPT_SECS, Journal
-from blizzard_py.state.lateness import AUTO_GRACE_SECS, auto_grace, measure_lateness, with_worst
+from blizzard_py.state.lateness import (
+    AUTO_GRACE_SECS,
+    EarlierScans,
+    auto_grace,
+    measure_lateness,
+    with_worst,
+)
 from blizzard_py.state.ledger import Ledger, Settled
 from tests.support.memory_store import MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
@@ -456,7 +462,7 @@ def found_after(progress: Progress, path: str, modified: float) -> float:
 
     Return 0 if no lateness was measured.
     """
-    before, scanned = ScanTimes(1000.0, 1010.0), ScanTimes(1040.0, 1050.0)
+    before, scanned = EarlierScans(1000.0), ScanTimes(1040.0, 1050.0)
     [*days] = measure_lateness((), progress, [Entry(path, 1, modified)], before, scanned)
     return days[0][1] if days else 0.0
 
@@ -474,7 +480,7 @@ def test_lateness_is_measured_between_scans_around_the_file() -> None:
 def test_the_first_scan_of_a_process_measures_nothing() -> None:
     progress = mark_done(Progress(depth=1), ["d=1/m"], 0.0, nothing_waits)
     entry = Entry("d=1/c", 1, 500.0)
-    assert measure_lateness((), progress, [entry], None, ScanTimes(1000.0, 1010.0)) == ()
+    assert measure_lateness((), progress, [entry], EarlierScans(), ScanTimes(1000.0, 1010.0)) == ()
 
 
 def test_the_grace_period_sizes_itself_within_bounds() -> None:

@@ -1,0 +1,49 @@
+"""Cross-field checks of limits for scans: budgets of LIST requests, and seldom complete scans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.list_budget import cost_of, cost_parts, least_budget
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.settings.yaml_file import Key, SettingProblem
+
+
+def list_budget_problems(config: Config) -> Iterator[SettingProblem]:
+    """Yield the problems in the order of the file."""
+    for name, pipeline in config.pipelines.items():
+        for source_name, source in pipeline.file_sources.items():
+            if not source.has_scan_limits:
+                continue
+            here: Key = ("pipelines", name, "sources", source_name)
+            key = next(key for key in _KEYS if getattr(source, key) is not None)
+            if pipeline.query is not None:
+                yield SettingProblem(
+                    (*here, key),
+                    "is not for a query over event_time: files that wait for a complete scan would"
+                    " have late rows; leave it out, and poll less often",
+                )
+            elif source.lists_per_hour is not None:
+                yield from _of_budget((*here, key), source, source.lists_per_hour)
+
+
+_KEYS = ("max_list_cost", "list_requests_per_hour", "full_scan_interval")
+
+
+def _of_budget(where: Key, source: SourceSettings, budget: float) -> Iterator[SettingProblem]:
+    tracked = source.advanced.max_tracked_partitions
+    least = least_budget(tracked + 1, source.full_scan_interval)
+    if budget >= least:
+        return
+    enough = f"{least} requests an hour"
+    if source.max_list_cost is not None:
+        _, currency = cost_parts(source.max_list_cost)
+        cost = cost_of(least, source.advanced.list_price)
+        enough = f"{cost:.2f} {currency}/month ({enough})"
+    time = "six hours" if source.full_scan_interval is None else "full_scan_interval"
+    yield SettingProblem(
+        where,
+        f"pays no complete scan of {tracked} tracked partitions in {time}; the least that does is"
+        f" {enough}, or lower advanced.max_tracked_partitions",
+    )

@@ -1,0 +1,166 @@
+"""The scans of one source at their times: its schedule, and the LIST requests that it has made.
+
+All of it is in memory. A start scans everything.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from blizzard_core.log import get_logger
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.storage.protocol import Listing, ListingPage, Range
+from blizzard_core.watermark.paths import split
+from blizzard_core.watermark.progress import Progress
+from blizzard_py.sources.context import SourceContext
+from blizzard_py.sources.files.discovery import Discovery
+from blizzard_py.sources.files.scan_schedule import (
+    BESIDE_SHARE,
+    HOUR_SECS,
+    NextScan,
+    ScanFindings,
+    ScanLimits,
+    Schedule,
+    after_scan,
+    next_scan,
+)
+
+# How often the log says that the budget is used up.
+_TELL_SECS = 3600.0
+
+
+def limits_of(source: SourceSettings) -> ScanLimits | None:
+    """Return the limits of a source's schedule; None: each poll scans everything."""
+    budget = source.lists_per_hour
+    if budget is None and source.full_scan_interval is None:
+        return None
+    return ScanLimits(
+        budget,
+        source.poll_interval,
+        source.full_scan_interval,
+        source.advanced.max_tracked_partitions,
+    )
+
+
+class CountedListing:
+    """A listing that counts its requests. Thread-safe. A `Listing`."""
+
+    def __init__(self, listing: Listing) -> None:
+        self._listing = listing
+        self._lock = threading.Lock()
+        self._requests = 0
+
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
+        """See `Listing`."""
+        return self._counted(self._listing.list_range(after, until))
+
+    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
+        """See `Listing`."""
+        pages = self._listing.list_ranges(ranges)
+        return None if pages is None else self._counted(pages)
+
+    def take(self) -> int:
+        """Return the requests since the last call."""
+        with self._lock:
+            requests, self._requests = self._requests, 0
+        return requests
+
+    def _counted(self, pages: Iterator[ListingPage]) -> Iterator[ListingPage]:
+        for page in pages:
+            with self._lock:
+                self._requests += page.requests
+            yield page
+
+
+class PacedScans:
+    """The schedule of one source, as far as this process has kept it."""
+
+    def __init__(self, parts: SourceContext, limits: ScanLimits, listing: CountedListing) -> None:
+        self._limits = limits
+        self._listing = listing
+        self._monotonic: Callable[[], float] = parts.monotonic
+        self._activity = parts.activity
+        self._schedule = Schedule(at=parts.monotonic())
+        self._slice_at = 0.0
+        self._told_at: float | None = None
+        self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
+
+    def start_over(self) -> None:
+        """Scan everything next: after a start, a take-over or an error."""
+        self._schedule = self._schedule.started_over()
+
+    def due(self, progress: Progress, *, is_sweeping: bool) -> NextScan | None:
+        """Return the scan that is due, with the present time; None if none is."""
+        now = self._charge_listed()
+        following = self._next(progress, now, is_sweeping=is_sweeping)
+        return replace(following, at=now) if following.at <= now else None
+
+    def scanned(self, scan: NextScan, found: Discovery) -> None:
+        """Record the scan that was due."""
+        now = self._charge_listed()
+        depth = found.progress.depth or 0
+        partitions = {split(e.path, depth)[0] for e in (*found.files, *found.young)}
+        is_cut = found.scanned.until is not None
+        result = ScanFindings(found.requests, is_cut, partitions, found.progress)
+        self._schedule = after_scan(self._schedule, scan, result, now)
+
+    def may_sweep(self) -> bool:
+        """Return whether the next slice of a sweep may be listed."""
+        return self._monotonic() >= self._slice_at
+
+    @property
+    def pages(self) -> int | None:
+        """The most pages of a slice; None: as without a budget."""
+        return self._limits.pages
+
+    def swept(self) -> None:
+        """Record the requests of a slice. The next one waits until they are paid."""
+        requests = self._listing.take()
+        now = self._charge(requests)
+        if self._limits.budget is not None:
+            paid = HOUR_SECS * requests / (self._limits.budget * BESIDE_SHARE)
+            self._slice_at = now + paid
+
+    def next_at(self, progress: Progress, *, is_sweeping: bool) -> float:
+        """Return when the next scan is due, or the next slice of a sweep if that is earlier."""
+        now = self._charge_listed()
+        following = self._next(progress, now, is_sweeping=is_sweeping)
+        if following.is_late:
+            self._warn(following, now)
+        if self._activity is not None:
+            every = following.intervals
+            self._activity.paced(self._limits.budget, every.hot, every.complete)
+        return min(following.at, self._slice_at) if is_sweeping else following.at
+
+    def _next(self, progress: Progress, now: float, *, is_sweeping: bool) -> NextScan:
+        return next_scan(self._schedule, self._limits, progress, now, is_sweeping=is_sweeping)
+
+    def _charge_listed(self) -> float:
+        """Charge the requests that were made; return the present time."""
+        return self._charge(self._listing.take())
+
+    def _charge(self, requests: int) -> float:
+        now = self._monotonic()
+        self._schedule = self._schedule.charged(self._limits, requests, now)
+        if self._activity is not None:
+            self._activity.listed(requests)
+        return now
+
+    def _warn(self, following: NextScan, now: float) -> None:
+        """Say, once an hour at most, that scans wait."""
+        if self._told_at is not None and now - self._told_at < _TELL_SECS:
+            return
+        self._told_at = now
+        self._log.warning(
+            "list_budget_exhausted",
+            budget=round(self._limits.budget or 0),
+            debt=round(self._schedule.debt),
+            next_scan_in_secs=round(following.at - now, 1),
+        )
+
+
+def timed(found: Discovery, next_at: float) -> Discovery:
+    """Return a discovery that names the time of the next scan; what was cut goes on at once."""
+    return replace(found, next_at=next_at, needs_rescan=found.scanned.until is not None)

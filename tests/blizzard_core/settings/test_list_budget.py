@@ -1,0 +1,76 @@
+"""Budgets of LIST requests in the configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from blizzard_core.settings.checks.list_budget import list_budget_problems
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.sources import SourceSettings
+
+
+def source(**given: Any) -> SourceSettings:
+    return SourceSettings.model_validate({"source_uri": "s3://raw/events", **given})
+
+
+def config(source: dict[str, Any], **pipeline: Any) -> Config:
+    block = {
+        "sources": {"main": {"source_uri": "s3://raw/events", **source}},
+        "sink": {"table_uri": "s3://lake/events"},
+        "schema": {"fields": [{"name": "at", "type": "timestamp"}]},
+        **pipeline,
+    }
+    return Config.model_validate({"pipelines": {"events": block}})
+
+
+def test_cost_is_a_number_of_requests_an_hour() -> None:
+    assert round(source(max_list_cost="5 USD/month").lists_per_hour or 0) == 1389
+    cheap = source(max_list_cost="2.50eur / month", list_price=0.01)
+    assert round(cheap.lists_per_hour or 0) == 347
+    assert source(list_requests_per_hour=100).lists_per_hour == 100
+    assert source().lists_per_hour is None
+
+
+def test_poll_interval_is_a_second_with_a_budget_alone() -> None:
+    assert source(list_requests_per_hour=100).poll_interval == 1
+    assert source(list_requests_per_hour=100, poll_interval="10s").poll_interval == 10
+    assert source(full_scan_interval="1h").poll_interval == 60
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"max_list_cost": "5"}, "5 USD/month"),
+        ({"max_list_cost": "0 USD/month"}, "above 0"),
+        ({"max_list_cost": "5 USD/day"}, "/month"),
+        ({"max_list_cost": "5 USD/month", "list_requests_per_hour": 9}, "not both"),
+        ({"list_requests_per_hour": 99, "use_watermark": False}, "use_watermark: true"),
+        ({"list_requests_per_hour": 99, "poll_interval": "500ms"}, "at least 1s"),
+        ({"full_scan_interval": "1m"}, "longer than poll_interval"),
+    ],
+)
+def test_bad_limits_are_refused(given: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        source(**given)
+
+
+def test_budget_that_cannot_pay_names_the_least_that_can() -> None:
+    [found] = list_budget_problems(config({"max_list_cost": "0.1 USD/month"}))
+    assert found.key[-1] == "max_list_cost"
+    assert "0.26 USD/month (73 requests an hour)" in found.text
+    assert list(list_budget_problems(config({"list_requests_per_hour": 73}))) == []
+    [found] = list_budget_problems(config({"list_requests_per_hour": 72}))
+    assert "64 tracked partitions in six hours; the least that does is 73 requests" in found.text
+    fast = {"list_requests_per_hour": 500, "full_scan_interval": "5m"}
+    [found] = list_budget_problems(config(fast))
+    assert "in full_scan_interval" in found.text
+
+
+def test_query_over_event_time_has_no_limits_for_scans() -> None:
+    query = {"column": "at", "delay": "1h", "deduplicate": ["at"]}
+    given = config({"full_scan_interval": "1h"}, event_time=query)
+    [found] = list_budget_problems(given)
+    assert found.key[-1] == "full_scan_interval"

@@ -58,6 +58,8 @@ def _source(world: SimulatedWorld, number: int, document: dict[str, Any]) -> Ite
     progress = progress_from_json(document, name)
     if progress.depth is None:
         return  # the root is listed whole until a directory is seen
+    if world.settings.full_scan is not None:
+        return  # a complete scan lists names again whose grace no scan has ended meanwhile
     beside = [
         path
         for path in world.bucket(source_uri(number)).objects

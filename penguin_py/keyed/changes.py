@@ -70,6 +70,10 @@ class ChangeFeed:
         self._log = log
         self._held: dict[int, tuple[TableFile, ...]] = {}
 
+    def forget(self) -> None:
+        """Read all entries again: another log may be in their place."""
+        self._held.clear()
+
     def next_batch(self, start: ChangePosition, until: int) -> ChangeBatch:
         """Return the next files from ``start`` up to version ``until``. Raises `FeedGap`."""
         files: list[TableFile] = []

@@ -40,3 +40,9 @@ def merged_columns(before: pa.Schema, new: pa.Schema) -> tuple[pa.Schema, tuple[
         if places[field.name] < 0 or not before.field(places[field.name]).equals(field)
     )
     return columns, changed
+
+
+def widened(columns: pa.Schema, table: pa.Schema) -> pa.Schema:
+    """Return columns with the types that a table has for them, if it has them."""
+    places = [(field, table.get_field_index(field.name)) for field in columns]
+    return pa.schema([field if at < 0 else table.field(at) for field, at in places])

@@ -44,7 +44,13 @@ class MergeState:
 
 def made_of(keyed: KeyedTable, changes_id: str) -> str:
     """Return the description of a keyed table: what it is made of, and how."""
-    settings = {"keys": keyed.keys, "sequence_by": keyed.sequence, "deletes": keyed.deletes_text}
+    settings: dict[str, Any] = {
+        "keys": keyed.keys,
+        "sequence_by": keyed.sequence,
+        "deletes": keyed.deletes_text,
+    }
+    if keyed.leave_out:
+        settings["leave_out"] = sorted(keyed.leave_out)
     told = msgspec.json.encode({"changes": changes_id, **settings}).decode()
     return f"{_BEGINNING}{told}"
 

@@ -24,7 +24,7 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.delta.writer import Marks
 from penguin_py.groups.rewrite_notes import RewriteNotes
 from penguin_py.keyed.changes import ChangeBatch, ChangeFeed, ChangePosition, FeedGap, pieces_of
-from penguin_py.keyed.columns import change_columns, merged_columns, stored_columns
+from penguin_py.keyed.columns import change_columns, merged_columns, stored_columns, widened
 from penguin_py.keyed.file_set import FileSet
 from penguin_py.keyed.files import TableFile, active_files
 from penguin_py.keyed.lookup import newer_deletes
@@ -99,6 +99,7 @@ class Merger:
         self._log = get_logger(table=keyed.name)
         self._order = Order(keyed.keys, keyed.sequence)
         self._feed = ChangeFeed(self._changes_storage, self._changes)
+        self._replaced = 0
         self._notes = RewriteNotes(self._storage, keyed.table.state_name)
         self._merge_states = MergeStateReader(self._delta)
         # Times of the last run of each chore; the next commit saves them.
@@ -107,6 +108,9 @@ class Merger:
     def look(self) -> Tables | None:
         """Read both logs; None if there are no changes yet. Raises `StateError` if they differ."""
         changes = self._changes.refresh()
+        if self._changes.replaced != self._replaced:
+            self._replaced = self._changes.replaced
+            self._feed.forget()
         if changes is None:
             return None
         state = self._delta.refresh()
@@ -136,7 +140,9 @@ class Merger:
                 return None
             if state is not None and not is_keyed(state):
                 check_origin(self._keyed, state, changes.table_id)
-            found = self._merge_all(Tables(changes, state, MergeState()), anew=True)
+            merged = 0 if state is None else max(state.txn_version - 1, 0)
+            before = MergeState(ChangePosition(merged), starts_over=True)
+            found = self._merge_all(Tables(changes, state, before), anew=True)
             if state is not None:
                 self._delta.refresh()
                 self._delta.describe(made_of(self._keyed, changes.table_id))
@@ -173,7 +179,7 @@ class Merger:
     def forecast(self, tables: Tables, batch: ChangeBatch) -> MergeForecast:
         """Return what a merge of the batch would touch. Writes nothing. Raises `StateError`."""
         try:
-            schema, keys = self._columns(tables.changes), 0
+            schema, keys = self._columns(tables), 0
             files = self._file_set(tables)
             met: dict[str, int] = {}
             for rows, _ in pieces_of(self._changes_storage, batch.files, schema):
@@ -257,7 +263,7 @@ class Merger:
 
         delta-rs takes columns by the call that overwrites alone, and removes by the other.
         """
-        schema, state = self._columns(tables.changes), tables.state
+        schema, state = self._columns(tables), tables.state
         if state is None:
             return
         columns, changed = merged_columns(state.schema, stored_columns(self._keyed, schema))
@@ -280,7 +286,7 @@ class Merger:
         deletes up: in all changes but those ``pending``, which later merges bring, and those that
         later pieces bring.
         """
-        schema = self._columns(tables.changes)
+        schema = self._columns(tables)
         names = stored_columns(self._keyed, schema).names
         unread = pending.union(file.spelled for file in changes)
         outcomes = Outcomes()
@@ -331,13 +337,18 @@ class Merger:
         found = self._changes.active_table()
         return active_files(found, self._changes_storage.uri, names, changes.partition_columns)
 
-    def _columns(self, changes: TableState) -> pa.Schema:
+    def _columns(self, tables: Tables) -> pa.Schema:
+        """Return the columns of changes, in the wider types that the keyed table may have."""
         if self._changes.has_vectors():
             raise StateError(
                 f"{self._keyed.changes.uri}: has deletion vectors, and rows that they delete would"
                 " be merged; run REORG TABLE … APPLY (PURGE)"
             )
-        return change_columns(self._keyed, changes.schema)
+        columns = change_columns(self._keyed, tables.changes.schema)
+        if tables.state is None:
+            return columns
+        stored = stored_columns(self._keyed, columns)
+        return widened(columns, merged_columns(tables.state.schema, stored)[0])
 
     def _commit(
         self,
@@ -349,9 +360,7 @@ class Merger:
     ) -> Merged | None:
         state, now = tables.state, self._clock()
         columns = (
-            stored_columns(self._keyed, self._columns(tables.changes))
-            if state is None
-            else state.schema
+            stored_columns(self._keyed, self._columns(tables)) if state is None else state.schema
         )
         adds = files.adds(columns, state, now)
         removes = files.removes()

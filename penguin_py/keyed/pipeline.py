@@ -171,6 +171,8 @@ class KeyedPipeline:
         self.activity.polled(max(0.0, now - began), (), (0, 0))
         if tables is None:
             return False  # or there are no changes yet
+        # From now on a later version is only known to be missing behind what waits, if anything.
+        self._is_settled = False
         batch = self._merger.waiting(tables)
         self._waits_since = None if batch is None else self._merger.changed_at(batch.first)
         if self._is_patient and wait_secs(tables.merge_state.document, self._keyed.every, now):

@@ -347,6 +347,16 @@ def test_a_widened_key_goes_on(world: KeyedWorld) -> None:
     assert current(world) == {1: "A", 2: "b", 2**40: "c"}
 
 
+def test_a_narrowed_key_goes_on(world: KeyedWorld) -> None:
+    merged(world, (1, 1, "u", "a"), (2**40, 1, "u", "b"))
+    narrow = table((1, 2, "u", "A"))
+    narrow = narrow.set_column(0, "id", narrow["id"].cast(pa.int32()))
+    options: dict[str, Any] = {"mode": "overwrite", "schema_mode": "overwrite"}
+    write_deltalake(world.changes.uri, narrow, **options)
+    world.run()
+    assert current(world) == {1: "A", 2**40: "b"}
+
+
 def test_unrelated_types_stop_the_merge_by_name(world: KeyedWorld) -> None:
     merged(world, (1, 1, "u", "a"))
     rows = table((2, 2, "u", "b"))
@@ -371,6 +381,47 @@ def test_other_changes_or_settings_stop_until_a_rebuild(world: KeyedWorld) -> No
     world.keyed = replace(world.keyed, keys=("v",))
     with pytest.raises(StateError, match=r'"keys":\["v"\]'):
         world.run()
+
+
+def test_other_columns_stop_until_a_rebuild(world: KeyedWorld) -> None:
+    world.keyed = replace(world.keyed, leave_out=("v",))
+    world.append(table((1, 1, "u", "a")))
+    world.run()
+    world.keyed = replace(world.keyed, leave_out=())
+    world.append(table((2, 1, "u", "b")))
+    with pytest.raises(StateError, match=r'"leave_out":\["v"\].*keyed rebuild'):
+        world.run()
+    world.penguin().rebuild()
+    assert current(world) == {1: "a", 2: "b"}
+
+
+def test_changes_are_merged_behind_a_rebuild(world: KeyedWorld) -> None:
+    world.keyed = replace(world.keyed, every=300.0)
+    live = world.penguin(is_patient=True)
+    assert world.run(live) == 0
+    world.append(table((1, 1, "u", "a")))
+    assert world.run(live) == 1
+    world.now += 300
+    assert world.run(live) == 0
+    world.penguin().rebuild()
+    world.append(table((2, 1, "u", "b")))
+    assert world.run(live) == 0  # it waits for its time
+    world.now += 300
+    assert world.run(live) == 1
+    assert current(world) == {1: "a", 2: "b"}
+
+
+def test_a_version_that_was_replaced_is_read_again(world: KeyedWorld) -> None:
+    merged(world, (1, 1, "u", "a"))
+    live = world.penguin()
+    world.append(table((2, 1, "u", "lost")))
+    outlook = live.outlook()
+    assert outlook is not None
+    assert outlook["next"]["rows"] == 1
+    world.changes.storage.delete(f"_delta_log/{1:020d}.json")
+    world.append(table((3, 1, "u", "b")))
+    world.run(live)
+    assert current(world) == {1: "a", 3: "b"}
 
 
 def test_a_table_that_no_merge_made_is_refused(world: KeyedWorld) -> None:

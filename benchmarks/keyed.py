@@ -14,6 +14,7 @@ contender makes of them.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import json
 import os
@@ -184,8 +185,7 @@ def merge_by_delta_rs(place: Path, key: str, rows: pa.Table, *, streamed: bool) 
 
 def merge_by_dlt(place: Path, key: str, rows: pa.Table) -> None:
     """Merge by the upsert strategy; a table of another becomes the one of its data set."""
-    import dlt  # type: ignore[import-not-found]  # noqa: PLC0415  # no package of ours
-
+    dlt = importlib.import_module("dlt")  # no package of ours
     os.environ["RUNTIME__DLTHUB_TELEMETRY"] = "false"
     target = dlt.destinations.filesystem(place.as_uri())
     state = str(place / "state")

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from penguin_py.__main__ import main
 from penguin_py.keyed.pipeline import wait_secs
-from tests.blizzard_core.settings.test_keyed_settings import write
+from tests.support.keyed_configuration import write
 from tests.support.table_harness import parquet
 
 Values = tuple[int, int, str, float]

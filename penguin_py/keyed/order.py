@@ -128,6 +128,9 @@ def count_different(
 
 def _different(ones: pa.Array, others: pa.Array) -> pa.Array:
     if pa.types.is_nested(ones.type):
+        if ones.type == others.type:  # values of Python lack times behind the year 9999
+            same = [one.equals(other) for one, other in zip(ones, others, strict=True)]
+            return pc.invert(pa.array(same, pa.bool_()))
         pairs = zip(ones.to_pylist(), others.to_pylist(), strict=True)
         return pa.array([one != other for one, other in pairs], pa.bool_())
     values = pc.fill_null(pc.not_equal(ones.cast(others.type), others), False)

@@ -29,6 +29,8 @@ from penguin_py.settings import KeyedTable
 BUDGET_SECS = 3600.0
 BUDGET_BYTES = 1 << 30
 _CHORES = ("optimize", "vacuum")
+# How long polls only ask for the next version, which a table that was made anew may not have.
+_LOOK_SECS = 3600.0
 
 
 def wait_secs(last: Mapping[str, Any], every: float, now: float) -> float:
@@ -71,8 +73,8 @@ class KeyedPipeline:
         self._maintenance = Maintenance(
             keyed.table, table[0], table[1], lambda _path: False, 1, activity
         )
-        # Whether the last look at the logs found nothing to merge.
-        self._is_settled = False
+        # Until when no look at the logs is due if no version comes: the last found nothing.
+        self._settled_until = 0.0
         # When the oldest change was committed that waits; None if none does.
         self._waits_since: float | None = None
         for outcome in fields(Outcomes):
@@ -116,7 +118,7 @@ class KeyedPipeline:
         try:
             return self._cycle()
         except BaseException:
-            self._is_settled = False
+            self._settled_until = 0.0
             raise
 
     def rebuild(self, *, dry_run: bool = False) -> dict[str, Any]:
@@ -165,22 +167,22 @@ class KeyedPipeline:
 
     def _cycle(self) -> bool:
         began = self._clock()
-        is_idle = self._is_settled and self._is_unchanged()
+        is_idle = began < self._settled_until and self._is_unchanged()
         tables = None if is_idle else self._merger.look()
         now = self._clock()
         self.activity.polled(max(0.0, now - began), (), (0, 0))
         if tables is None:
             return False  # or there are no changes yet
         # From now on a later version is only known to be missing behind what waits, if anything.
-        self._is_settled = False
+        self._settled_until = 0.0
         batch = self._merger.waiting(tables)
         self._waits_since = None if batch is None else self._merger.changed_at(batch.first)
         if self._is_patient and wait_secs(tables.merge_state.document, self._keyed.every, now):
             self._maintain(now)
             return False
         merged = self._merger.merge()
-        self._is_settled = merged is None
         if merged is None:
+            self._settled_until = now + _LOOK_SECS
             self._maintain(now)
             return False
         self._waits_since = None

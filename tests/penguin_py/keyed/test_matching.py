@@ -176,6 +176,13 @@ def test_equal_rows_are_no_ties() -> None:
     assert found.outcomes().tied == 0
 
 
+def test_nested_values_that_python_lacks_are_compared() -> None:
+    kind = pa.struct([("t", pa.timestamp("us"))])
+    times = pa.array([{"t": n} for n in (10**18, 10**18, 10**18 + 1)])
+    changes = rows(*[(1, 1, "u", "a")] * 3).append_column("n", times.cast(kind))
+    assert Matching(changes, ORDER, GONE).outcomes().tied == 1
+
+
 def test_a_stored_null_sequence_gives_way() -> None:
     found = Matching(rows((1, 1, "u", "a")), ORDER, None)
     stored = rows((1, None, "u", "foreign"), (None, 1, "u", "no key"))

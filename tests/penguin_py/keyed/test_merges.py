@@ -532,3 +532,16 @@ def test_a_death_at_some_requests_on_s3_changes_nothing(s3: S3Server, pool: Exec
             world.append(wider())
         world.run()
         assert current(world) == STORY, at
+
+
+def test_a_change_table_made_anew_stops_an_idle_merge(world: KeyedWorld) -> None:
+    live = world.penguin()
+    for values in ((1, 1, "u", "a"), (2, 1, "u", "b")):
+        world.append(table(values))
+        world.run(live)
+    for path in Path(world.changes.uri, "_delta_log").iterdir():
+        path.unlink()
+    world.append(table((3, 1, "u", "c")))
+    world.now += 3601
+    with pytest.raises(StateError, match="keyed rebuild"):
+        world.run(live)

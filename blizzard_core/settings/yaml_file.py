@@ -33,10 +33,10 @@ _BARE = r"[A-Z][A-Z0-9_]+\b"
 BEGINS_VARIABLE = re.compile(rf"\{{|{_BARE}")
 # A default ends before the next variable begins. So many unclosed variables cost no quadratic time.
 _VARIABLE = re.compile(
-    r"\$\$\{|\$\{(file:[^}:]+|[A-Za-z_][A-Za-z0-9_]*)(?::-((?:[^}$]|\$(?!\{))*+))?\}"
+    r"\$\$\{|\$\{(file:[^}:]+|[A-Za-z_][A-Za-z0-9_]*)(?::-((?:(?>[^}$]|\$(?!\{)))*+))?\}"
     # The forms of other tools, which would be taken literally. Lower case is as likely a pattern.
     rf"|\$\$(?P<literal>{_BARE})|\$(?P<bare>{_BARE})"
-    r"|\$\{(?P<other>[A-Za-z_][A-Za-z0-9_]*+)?+(?P<rest>[^}]{0,3})"
+    r"|\$\{(?P<other>(?>[A-Za-z_][A-Za-z0-9_]*))?+(?P<rest>[^}]{0,3})"
 )
 _TRUTH, _TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
 _INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"

@@ -25,7 +25,7 @@ _ENVELOPE = frozenset(
 )  # fmt: skip
 _COLLECTION = {"type": "FeatureCollection"}
 _LEVELS = 5
-_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*+)(?:"\s*(:?)|\\?\Z)|([{}\[\]])|[^"{}\[\]]++', re.DOTALL)
+_TOKEN = re.compile(r'"((?:(?>[^"\\]|\\.))*+)(?:"\s*(:?)|\\?\Z)|([{}\[\]])|[^"{}\[\]]++', re.DOTALL)
 Path = tuple[str, ...]
 
 

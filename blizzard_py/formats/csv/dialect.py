@@ -26,6 +26,11 @@ _NEWLINE, _RETURN = b"\n\r"
 Positions = npt.NDArray[np.int64]
 
 
+def _with_escapes(plain: bytes, escaped: bytes) -> bytes:
+    """Return the pattern of any number of plain characters and escapes."""
+    return rb"%b*+(?:(?>%b%b*+))*+" % (plain, escaped, plain)
+
+
 @dataclass(frozen=True)
 class Dialect:
     """The characters with a meaning, as UTF-8; each is one byte, ``b""`` for none."""
@@ -41,7 +46,7 @@ class Dialect:
         delimiter, escape = re.escape(self.delimiter), re.escape(self.escape)
         if not escape:
             return rb"[^%b\r\n]*+" % delimiter
-        return rb"(?:[^%b\r\n%b]|%b.)*+" % (delimiter, escape, escape)
+        return _with_escapes(rb"[^%b\r\n%b]" % (delimiter, escape), rb"%b." % escape)
 
     @cached_property
     def _field(self) -> bytes:
@@ -50,14 +55,15 @@ class Dialect:
         if not quote:
             return self.plain
         escaped = rb"|%b." % escape if escape else b""
-        inner = rb"(?:[^%b%b]|%b%b%b)*+" % (quote, escape, quote, quote, escaped)
+        escaped = rb"(?:%b%b%b)" % (quote, quote, escaped)
+        inner = _with_escapes(rb"[^%b%b]" % (quote, escape), escaped)
         return rb"(?:%b%b%b%b|(?!%b)%b)" % (quote, inner, quote, self.plain, quote, self.plain)
 
     @cached_property
     def _content(self) -> bytes:
         """The pattern of a comment or a record, without its line end."""
         delimiter, field = re.escape(self.delimiter), self._field
-        record = rb"%b(?:%b%b)*+" % (field, delimiter, field)
+        record = rb"%b(?:(?>%b%b))*+" % (field, delimiter, field)
         if not self.comment:
             return record
         return rb"(?:%b[^\r\n]*+|%b)" % (re.escape(self.comment), record)
@@ -70,12 +76,12 @@ class Dialect:
     @cached_property
     def fields(self) -> re.Pattern[bytes]:
         """As many fields with a delimiter behind as there are."""
-        return re.compile(rb"(?:%b%b)*+" % (self._field, re.escape(self.delimiter)), re.DOTALL)
+        return re.compile(rb"(?:(?>%b%b))*+" % (self._field, re.escape(self.delimiter)), re.DOTALL)
 
     @cached_property
     def all_records(self) -> re.Pattern[bytes]:
         """As many of them as there are."""
-        return re.compile(rb"(?:%b%b)*+" % (self._content, LINE_END), re.DOTALL)
+        return re.compile(rb"(?:(?>%b%b))*+" % (self._content, LINE_END), re.DOTALL)
 
     @cached_property
     def is_bound(self) -> npt.NDArray[np.bool_]:

@@ -23,8 +23,8 @@ Positions = npt.NDArray[np.int64]
 
 _BLANKS = re.compile(rb"[ \t\r\n]*+")
 # A backslash outside of a string is an error of its record; it escapes only these two.
-_PLAIN = re.compile(rb'[^"\\]*+(?:\\[\s\S][^"\\]*+)*+')
-_UNBRACKETED = re.compile(rb'[^"\\{}\[\]]*+(?:\\(?:["\\]|(?=[^"\\]))[^"\\{}\[\]]*+)*+')
+_PLAIN = re.compile(rb'[^"\\]*+(?:(?>\\[\s\S][^"\\]*+))*+')
+_UNBRACKETED = re.compile(rb'[^"\\{}\[\]]*+(?:(?>\\(?:["\\]|(?=[^"\\]))[^"\\{}\[\]]*+))*+')
 _SCALAR = re.compile(rb'[^ \t\r\n,"{}\[\]]*+')
 _BETWEEN = re.compile(rb"[ \t\r\n]*+,[ \t\r\n]*+")
 _BEHIND = re.compile(rb"[ \t\r\n]*+(,?)[ \t\r\n]*+")

@@ -17,7 +17,7 @@ SLICE_BYTES = 2 << 20
 
 _MARK = b"\xef\xbb\xbf"
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
-_PLAIN = re.compile(rb'[^"\\]*+(?:\\[\s\S][^"\\]*+)*+')
+_PLAIN = re.compile(rb'[^"\\]*+(?:(?>\\[\s\S][^"\\]*+))*+')
 _UNBRACKETED = re.compile(rb'[^"{}\[\]]*+')
 _SCALAR = re.compile(rb'[^ \t\r\n,:"{}\[\]]*+')
 _QUOTE, _ESCAPE, _COMMA, _COLON = b'"\\,:'

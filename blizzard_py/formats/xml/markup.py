@@ -27,9 +27,9 @@ LONGEST_MARK = len(CDATA)
 NAME = re.compile(rb"[A-Za-z_:\x80-\xff][^ \t\r\n<>/\"'=]*+(?=[ \t\r\n/>]|\Z)")
 END_TAG = re.compile(rb"</([^ \t\r\n<>]++)[ \t\r\n]*+>")
 DTD = re.compile(
-    rb"<!DOCTYPE(?:[^\[\]<>\"']++|\"[^\"]*+\"|'[^']*+')*+"
-    rb"(?:\[(?:[^\]\"'<]++|\"[^\"]*+\"|'[^']*+'|<!--.*?-->|<\?.*?\?>|<(?!!--|\?))*+\]"
-    rb"[ \t\r\n]*+)?+>",
+    rb"<!DOCTYPE(?:(?>[^\[\]<>\"']++|\"[^\"]*+\"|'[^']*+'))*+"
+    rb"(?:(?>\[(?:(?>[^\]\"'<]++|\"[^\"]*+\"|'[^']*+'|<!--.*?-->|<\?.*?\?>|<(?!!--|\?)))*+\]"
+    rb"[ \t\r\n]*+))?+>",
     re.DOTALL,
 )
 # Entities grow, and default values would have to be added to each element.
@@ -38,7 +38,7 @@ DECLARES = re.compile(rb"<!(?:ENTITY|ATTLIST)")
 _PREFIX_BYTES = 256
 _PREFIX = rb"(?:[^ \t\r\n<>/:\"'=]{1,%d}:)?" % _PREFIX_BYTES
 _BEHIND_NAME = rb"(?=[ \t\r\n/>])"
-_ATTRIBUTES = rb"(?:[^<>\"']++|\"[^\"<]*+\"|'[^'<]*+')*+"
+_ATTRIBUTES = rb"(?:(?>[^<>\"']++|\"[^\"<]*+\"|'[^'<]*+'))*+"
 _TAG_REST = re.compile(_ATTRIBUTES)
 _END_REST = re.compile(rb"[ \t\r\n]*+")
 _TOKEN = re.compile(

@@ -22,6 +22,8 @@ from penguin_py.settings import KeyedTable
 # Tables that merges have made are described so. A property would say it better, but delta-rs
 # refuses those that it does not know.
 _BEGINNING = "Current rows, by Penguin: "
+# No settings describe a table so, and no merge goes on in one.
+BEING_REBUILT = f"{_BEGINNING}being made anew"
 
 
 @dataclass(frozen=True, slots=True)

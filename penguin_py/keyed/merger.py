@@ -30,6 +30,7 @@ from penguin_py.keyed.files import TableFile, active_files
 from penguin_py.keyed.lookup import newer_deletes
 from penguin_py.keyed.matching import Matching, Outcomes
 from penguin_py.keyed.merge_state import (
+    BEING_REBUILT,
     MergeState,
     MergeStateReader,
     check_origin,
@@ -140,12 +141,18 @@ class Merger:
                 return None
             if state is not None and not is_keyed(state):
                 check_origin(self._keyed, state, changes.table_id)
+            wanted = made_of(self._keyed, changes.table_id)
+            is_other = state is not None and state.description != wanted
+            if is_other:
+                # From here on no daemon merges by the settings of before, nor by these.
+                self._delta.describe(BEING_REBUILT)
+                state = self._delta.refresh()
             merged = 0 if state is None else max(state.txn_version - 1, 0)
             before = MergeState(ChangePosition(merged), starts_over=True)
             found = self._merge_all(Tables(changes, state, before), anew=True)
-            if state is not None:
+            if is_other:
                 self._delta.refresh()
-                self._delta.describe(made_of(self._keyed, changes.table_id))
+                self._delta.describe(wanted)
             return found
 
         return self._repeated(rebuilt)

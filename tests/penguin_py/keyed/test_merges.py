@@ -15,6 +15,7 @@ import pytest
 from deltalake import write_deltalake
 
 from blizzard_core.errors import BlizzardError, StateError
+from penguin_py.delta.table import DeltaLog
 from penguin_py.keyed import changes as feed
 from penguin_py.keyed import merge_state, merger
 from penguin_py.keyed.changes import ChangePosition
@@ -381,6 +382,31 @@ def test_other_changes_or_settings_stop_until_a_rebuild(world: KeyedWorld) -> No
     world.keyed = replace(world.keyed, keys=("v",))
     with pytest.raises(StateError, match=r'"keys":\["v"\]'):
         world.run()
+
+
+def test_no_other_settings_merge_during_a_rebuild(
+    world: KeyedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert merged(world, (1, 1, "u", "a"), (2, 1, "u", "a")) == {1: "a", 2: "a"}
+    live = world.penguin()
+    world.keyed = replace(world.keyed, keys=("v",))
+    describe, refused = DeltaLog.describe, []
+
+    def interrupted(log: DeltaLog, description: str) -> None:
+        if "keys" in description:  # its rows are there, and how they were made is not
+            world.append(table((3, 1, "u", "a")))
+            for penguin in (live, world.penguin()):
+                with pytest.raises(StateError, match="keyed rebuild"):
+                    world.run(penguin)
+                refused.append(penguin)
+        describe(log, description)
+
+    monkeypatch.setattr(DeltaLog, "describe", interrupted)
+    world.penguin().rebuild()
+    monkeypatch.undo()
+    assert len(refused) == 2
+    world.run()
+    assert len(current(world)) == 1
 
 
 def test_other_columns_stop_until_a_rebuild(world: KeyedWorld) -> None:

@@ -25,6 +25,7 @@ from blizzard_core.errors import AccessDenied, Conflict, NotFound
 from blizzard_core.log import get_logger
 from blizzard_core.storage.folder_cache import Child, FolderCache
 from blizzard_core.storage.local_entries import (
+    FILE_AS_SOURCE,
     can_be_called,
     regular,
     status_of,
@@ -41,9 +42,6 @@ _OUR_FOLDERS = frozenset({"_blizzard", "_penguin"})
 # Before the umask.
 _FILE, _FOLDER = 0o666, 0o777
 _PRIVATE_FILE, _PRIVATE_FOLDER = 0o660, 0o770
-
-# What is wrong with a source that is one file.
-FILE_AS_SOURCE = "is a file, and not a directory; name the one it is in"
 
 
 class LocalStorage:
@@ -95,10 +93,8 @@ class LocalStorage:
     def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage]:
         """Yield one page per directory, each read once; those outside all ranges are not read."""
         if not self._root.is_dir():
-            wrong = "no such directory; create it, or correct the path"
-            if self._root.is_file():
-                wrong = FILE_AS_SOURCE
-            raise NotFound(f"{self.uri}: {wrong}")
+            absent = "no such directory; create it, or correct the path"
+            raise NotFound(f"{self.uri}: {FILE_AS_SOURCE if self._root.is_file() else absent}")
         wanted = Ranges(ranges)
         # The directories being read, each inside the previous one. Writers decide the depth, so
         # there is no recursion.

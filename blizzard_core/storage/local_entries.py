@@ -13,6 +13,9 @@ from stat import S_ISDIR, S_ISREG
 from blizzard_core.errors import AccessDenied, NotFound, StorageError, Unavailable
 from blizzard_core.storage.protocol import Entry
 
+# What is wrong with a source that is one file.
+FILE_AS_SOURCE = "is a file, and not a directory; name the one it is in"
+
 
 def status_of(place: os.DirEntry[str] | Path | str) -> os.stat_result | None:
     """Return the status behind links; None if nothing is there, or a link leads nowhere."""

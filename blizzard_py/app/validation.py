@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from blizzard_core.errors import BlizzardError, ConfigError, StorageError
 from blizzard_core.settings.document import Config
-from blizzard_core.storage.local import FILE_AS_SOURCE
+from blizzard_core.storage.local_entries import FILE_AS_SOURCE
 from blizzard_core.storage.opening import is_local_file
 from blizzard_core.storage.protocol import Entry, is_hidden
 from blizzard_py.app.engine import NoEngine

@@ -104,7 +104,7 @@ def init(
 def _from_files(
     path: Path, source_uri: str, table_uri: str, options: Mapping[str, str | Secret]
 ) -> int:
-    from blizzard_core.storage.local import FILE_AS_SOURCE
+    from blizzard_core.storage.local_entries import FILE_AS_SOURCE
     from blizzard_core.storage.opening import is_local_file, open_source
     from blizzard_py.commands.starter.config import configuration
     from blizzard_py.commands.starter.sample import Sample, sample

@@ -277,7 +277,7 @@ def check_cases(folder: Path, contenders: list[str]) -> None:
                     load(contender, place, table_of(each))
                 found = rows_in(place / ("ds/items" if contender == "dlt" else "current"))
                 right = "right" if found == expected(loads) else f"wrong: {found}"
-            except Exception as error:
+            except Exception as error:  # a contender's own, and part of the answer
                 right = f"fails: {str(error).splitlines()[0][:100]}"
             sys.stdout.write(f"{contender:20} {name:45} {right}\n")
 

@@ -40,9 +40,9 @@ def keyed() -> None:
 @log_level_option
 @command
 def rebuild(config: Path, name: str, dry_run: bool, as_json: bool) -> int:
-    """Make a keyed table anew from all changes that are there, in one commit.
+    """Rebuild a keyed table from all changes that are there, in one commit.
 
-    For other `keys`, `sequence_by` or `deletes`, a change table that was made anew, and rows that
+    For other `keys`, `sequence_by` or `deletes`, a change table that was recreated, and rows that
     left it. The daemon may run.
     """
     from blizzard_core.settings.load import load_config  # noqa: PLC0415  # takes a second
@@ -53,9 +53,9 @@ def rebuild(config: Path, name: str, dry_run: bool, as_json: bool) -> int:
 
 
 def _print_rebuilt(document: dict[str, Any]) -> None:
-    verb = "would be made" if document["dry_run"] else "was made"
+    verb = "would be rebuilt" if document["dry_run"] else "was rebuilt"
     rows = counted(document["rows"], "row")
-    click.echo(f"{document['table']} {verb} anew from {rows} of changes")
+    click.echo(f"{document['table']} {verb} from {rows} of changes")
 
 
 def print_keyed(document: dict[str, Any]) -> None:

@@ -277,7 +277,7 @@ SLOWEST_BYTES_A_SEC = 64 << 10
 
 async def bounded(sending: Awaitable[T], size: int, patience: Patience) -> T:
     """Return the answer to an upload of that size. Raises `TimeoutError` if it takes too long."""
-    limit_secs = patience.connect_secs + patience.read_secs + size / SLOWEST_BYTES_A_SEC
     import asyncio  # noqa: PLC0415  # local paths need none of it
 
+    limit_secs = patience.connect_secs + patience.read_secs + size / SLOWEST_BYTES_A_SEC
     return await asyncio.wait_for(sending, limit_secs)

@@ -1,6 +1,6 @@
 """The files of a keyed table while merges of it are planned.
 
-A merge reads the keys of files that may have one of the batch, writes the files anew that lose
+A merge reads the keys of files that may have one of the batch, rewrites the files that lose
 rows, and the winning changes to a new file. Nothing is committed here. Several batches may be
 merged one after the other: their files are then only steps on the way to what one commit brings.
 """

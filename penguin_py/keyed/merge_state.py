@@ -23,7 +23,7 @@ from penguin_py.settings import KeyedTable
 # refuses those that it does not know.
 _BEGINNING = "Current rows, by Penguin: "
 # No settings describe a table so, and no merge goes on in one.
-BEING_REBUILT = f"{_BEGINNING}being made anew"
+BEING_REBUILT = f"{_BEGINNING}being rebuilt"
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ class Merger:
         return sum(file.rows or 0 for file in active)
 
     def rebuild(self) -> Merged | None:
-        """Make the table anew from all active changes, in one commit, whatever it is made of."""
+        """Rebuild the table from all active changes, in one commit, whatever it is made of."""
 
         def rebuilt() -> Merged | None:
             changes, state = self._changes.refresh(), self._delta.refresh()
@@ -149,7 +149,7 @@ class Merger:
                 state = self._delta.refresh()
             merged = 0 if state is None else max(state.txn_version - 1, 0)
             before = MergeState(ChangePosition(merged), starts_over=True)
-            found = self._merge_all(Tables(changes, state, before), anew=True)
+            found = self._merge_all(Tables(changes, state, before), from_nothing=True)
             if is_other:
                 self._delta.refresh()
                 self._delta.describe(wanted)
@@ -253,11 +253,11 @@ class Merger:
         }
         return self._commit(tables, files, batch.end, outcomes, document)
 
-    def _merge_all(self, tables: Tables, *, anew: bool = False) -> Merged | None:
-        """Merge all active changes in one commit: into what is stored, or ``anew`` into nothing."""
+    def _merge_all(self, tables: Tables, *, from_nothing: bool = False) -> Merged | None:
+        """Merge all active changes in one commit, ``from_nothing`` in place of what is stored."""
         self._prepare(tables)
         files = self._file_set(tables)
-        if anew:
+        if from_nothing:
             files.clear()
         active = self._active_changes(tables.changes, ())
         outcomes = self._merge_files(tables, files, active, set())

@@ -3,8 +3,8 @@
 A merge costs what it rewrites. So the next one waits for the interval of the settings, and longer
 behind an expensive one: for the share of the table that it rewrote, of an hour, or of a gigabyte if
 that is less. At most 24 tables are rewritten a day; small tables, and changes of recent rows in
-large ones, keep their interval. While changes wait because one
-merge takes only so many rows, the next follows at once.
+large ones, keep their interval. While changes wait because one merge takes only so many rows, the
+next follows at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from penguin_py.settings import KeyedTable
 BUDGET_SECS = 3600.0
 BUDGET_BYTES = 1 << 30
 _CHORES = ("optimize", "vacuum")
-# How long polls only ask for the next version, which a table that was made anew may not have.
+# How long polls only ask for the next version, which a recreated table may not have.
 _LOOK_SECS = 3600.0
 
 
@@ -122,7 +122,7 @@ class KeyedPipeline:
             raise
 
     def rebuild(self, *, dry_run: bool = False) -> dict[str, Any]:
-        """Make the table anew from all changes that are there, in one commit.
+        """Rebuild the table from all changes that are there, in one commit.
 
         Returns the rows of changes, and the outcomes unless it is a ``dry_run``.
         """

@@ -56,7 +56,7 @@ def reported(tmp_path: Path, **schema: Any) -> list[str]:
     [worker] = build(load_config(scenario.config), DirectEngine())
     worker.cycle(threading.Event())
     [path] = tmp_path.rglob("*_checkpoint.json")
-    return json.loads(path.read_text()).get("unexpected", [])  # type: ignore[no-any-return]
+    return json.loads(path.read_text()).get("unexpected", [])  # type: ignore[no-any-return]  # JSON
 
 
 def test_field_of_a_columns_name_is_reported_if_it_fills_none(tmp_path: Path) -> None:

@@ -82,14 +82,14 @@ def test_commands_tell_of_merges(config: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_rebuild_makes_the_table_anew(config: Path, tmp_path: Path) -> None:
+def test_rebuild_replaces_all_rows(config: Path, tmp_path: Path) -> None:
     publish(tmp_path / "changes", "a", (1, 1, "u", 1.0), (2, 1, "u", 2.0))
     call("run", config, "--once")
     DeltaTable(str(tmp_path / "current")).delete("id = 1")
     asked = ("keyed", "rebuild", config, "--table", "orders_keyed")
-    assert "would be made anew from 2 rows of changes" in call(*asked, "--dry-run").output
+    assert "would be rebuilt from 2 rows of changes" in call(*asked, "--dry-run").output
     assert rows(tmp_path / "current") == {2: 2.0}
-    assert "was made anew from 2 rows of changes" in call(*asked).output
+    assert "was rebuilt from 2 rows of changes" in call(*asked).output
     assert rows(tmp_path / "current") == {1: 1.0, 2: 2.0}
 
 

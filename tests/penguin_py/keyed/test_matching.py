@@ -136,7 +136,7 @@ def test_a_fault_in_the_core_is_noticed(
         play_many(400)
 
 
-def test_parts_of_a_key_are_told_apart() -> None:
+def test_keys_with_other_parts_differ() -> None:
     table = pa.table({"a": ["x", "x1", "1:x"], "b": ["11", "1", "y"], "seq": [1, 1, 1]})
     found = order.key_array(table, ("a", "b"))
     assert len(set(found.to_pylist())) == 3

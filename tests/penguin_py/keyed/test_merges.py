@@ -560,7 +560,7 @@ def test_a_death_at_some_requests_on_s3_changes_nothing(s3: S3Server, pool: Exec
         assert current(world) == STORY, at
 
 
-def test_a_change_table_made_anew_stops_an_idle_merge(world: KeyedWorld) -> None:
+def test_a_recreated_change_table_stops_an_idle_merge(world: KeyedWorld) -> None:
     live = world.penguin()
     for values in ((1, 1, "u", "a"), (2, 1, "u", "b")):
         world.append(table(values))

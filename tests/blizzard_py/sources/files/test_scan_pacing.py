@@ -161,7 +161,7 @@ def test_retry_outside_of_a_scan_still_holds_its_partition() -> None:
     assert "o2" in world.rows()
 
 
-def test_exhausted_budget_is_told_once_an_hour() -> None:
+def test_exhausted_budget_is_logged_once_an_hour() -> None:
     text = io.StringIO()
     configure("WARNING", text)
     world = PacedHarness(full_scan_interval=None, list_requests_per_hour=80)

@@ -96,8 +96,8 @@ class LineEngine:
         if "bad" in lines:
             return FinishedFile(path, "quarantined", error="line 1: bad", stage="parse"), []
         bad = sum(row.startswith("?") for row in lines)
-        error = "line 1: ?" if bad else ""
-        return FinishedFile(path, "ingested", len(lines) - bad, 1, error, bad_rows=bad), lines
+        why = "line 1: ?" if bad else ""
+        return FinishedFile(path, "ingested", len(lines) - bad, 1, why, bad_rows=bad), lines
 
     def cancel(self, output_prefix: str) -> None:
         self.cancelled.append(output_prefix)

@@ -6,6 +6,7 @@ The module is light: it works during the second in which Python imports the rest
 from __future__ import annotations
 
 import ctypes
+import gc
 import io
 import os
 import signal
@@ -26,6 +27,8 @@ INTERRUPTED = 128 + signal.SIGINT
 _SHOW_CURSOR = "\x1b[?25h"
 
 
+# New objects until Python looks for cycles among them; 700 is its own number. Some 5 MB.
+_OBJECTS_TO_COLLECT = 50_000
 # Of `mallopt` in glibc; other C libraries have no arenas.
 _ARENA_MAX = -8
 
@@ -114,12 +117,14 @@ def started() -> None:
     """Make Ctrl-C end this process without a trace, and open missing standard streams.
 
     Nothing here multiplies matrices, so numpy needs no threads for it: they are half the cost of
-    its import. This covers the imports. From the first step of a command on `blizzard_core.cli` and
+    its import. Imports make many objects that stay, so the collector of cycles looks seldom: it
+    would take a tenth of a short command's time. This covers the imports. From the first step of a command on `blizzard_core.cli` and
     `stop_on_signals` take over.
     """
     sys.excepthook = _report_uncaught
     sys.unraisablehook = _report_unraisable
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    gc.set_threshold(_OBJECTS_TO_COLLECT)
     _opened_streams()
 
 

@@ -118,8 +118,8 @@ def started() -> None:
 
     Nothing here multiplies matrices, so numpy needs no threads for it: they are half the cost of
     its import. Imports make many objects that stay, so the collector of cycles looks seldom: it
-    would take a tenth of a short command's time. This covers the imports. From the first step of a command on `blizzard_core.cli` and
-    `stop_on_signals` take over.
+    would take a twentieth of a short command's time. Ctrl-C is covered during the imports; from the
+    first step of a command on `blizzard_core.cli` and `stop_on_signals` take over.
     """
     sys.excepthook = _report_uncaught
     sys.unraisablehook = _report_unraisable

@@ -156,7 +156,9 @@ def run_daemon(
     ):
         keyed = keyed_pipelines(config, pool, is_patient=not once)
         workers: list[AnyPipeline] = [*pipelines, *keyed]
-        stack.enter_context(served(address or _address(config), _panel(config, workers, where)))
+        page_address = address or _address(config)
+        if page_address is not None:
+            stack.enter_context(served(page_address, _panel(config, workers, where)))
         stack.enter_context(heartbeats(_beating(tables, workers), once=once))
         report_runs(workers, sinks)
         log.info("started", tables=[worker.name for worker in workers], once=once)

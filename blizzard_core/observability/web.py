@@ -31,18 +31,15 @@ QUEUE = 256
 
 
 @contextmanager
-def served(address: str | None, panel: Panel) -> Iterator[None]:
-    """Serve while the block runs, if there is an address. Raises `ConfigError` if it is taken."""
-    if address is None:
-        yield
-        return
+def served(address: str, panel: Panel) -> Iterator[None]:
+    """Serve while the block runs. Raises `ConfigError` if the address is taken."""
     with panel.providers.open(), Server(address, panel):
         yield
 
 
-def is_loopback(address: str | None) -> bool:
+def is_loopback(address: str) -> bool:
     """Return whether only this machine reaches an address; as far as the address itself says."""
-    host = (address or "").rpartition(":")[0].strip("[]").lower()
+    host = address.rpartition(":")[0].strip("[]").lower()
     if host == "localhost":
         return True
     try:

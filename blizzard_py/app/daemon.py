@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from rich.console import Console
@@ -16,8 +17,6 @@ from blizzard_core.log import get_logger
 from blizzard_core.observability.exports.sinks import run_sinks
 from blizzard_core.observability.heartbeat import Beating, heartbeats, source_heartbeat
 from blizzard_core.observability.runs import Columns, Job, RunLog, RunSink
-from blizzard_core.observability.status import Panel
-from blizzard_core.observability.web import is_loopback, served
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.needed_extras import check_extras, needed_extras
@@ -27,7 +26,6 @@ from blizzard_py.app.engine import spark_engine
 from blizzard_py.app.live_progress import show_progress
 from blizzard_py.app.machine import check_at_start
 from blizzard_py.app.refused_watch import RefusedWatch
-from blizzard_py.app.status_page.providers import page_providers
 from blizzard_py.app.workers import build
 from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.explain import Explanation
@@ -70,12 +68,6 @@ def run_daemon(
     )
     workers = build(config, engine, fresh=fresh, admission=admission, once=once)
     configured = None if config.metrics is None else config.metrics.address
-    page_address = address or configured
-    providers = page_providers(
-        workers, where, partial(_with_untaken, config), samples=is_loopback(page_address)
-    )
-    views = [each.activity or w.activity for w in workers for each in w.each]
-    panel = Panel("blizzard", views, time.time, providers, penguin_page)
     watch = RefusedWatch(workers)
     beating = [
         Beating(
@@ -88,7 +80,7 @@ def run_daemon(
     ]
     with (
         stop_on_signals(stop, loop.grace_secs),
-        served(page_address, panel),
+        _page(config, workers, where, address or configured, penguin_page),
         watch.looking(),
         run_sinks(config, "blizzard") as sinks,
         heartbeats(beating, once=once),
@@ -113,6 +105,27 @@ def run_daemon(
             code = FAILING if failing else REFUSED if watch.look() else 0
         log.info("stopped", exit_code=code)
     return code
+
+
+def _page(
+    config: Config,
+    workers: Sequence[SourcePipeline],
+    where: str,
+    address: str | None,
+    penguin_page: str | None,
+) -> AbstractContextManager[None]:
+    """Serve the page; without an address its modules are not imported."""
+    if address is None:
+        return nullcontext()
+    from blizzard_core.observability.status import Panel  # noqa: PLC0415  # see above
+    from blizzard_core.observability.web import is_loopback, served  # noqa: PLC0415  # see above
+    from blizzard_py.app.status_page.providers import page_providers  # noqa: PLC0415  # see above
+
+    providers = page_providers(
+        workers, where, partial(_with_untaken, config), samples=is_loopback(address)
+    )
+    views = [each.activity or w.activity for w in workers for each in w.each]
+    return served(address, Panel("blizzard", views, time.time, providers, penguin_page))
 
 
 def _with_untaken(config: Config, parts: SourceContext, found: Explanation) -> Explanation:

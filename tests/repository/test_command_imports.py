@@ -16,7 +16,8 @@ HEAVY = {
     "adlfs", "aiobotocore", "asyncio", "boto3", "deltalake", "duckdb", "fsspec", "gcsfs", "httpx",
     "numpy", "pandas", "prometheus_client", "pyarrow", "pydantic", "pyspark", "rich.console",
     "s3fs", "structlog", "wasmtime", "yaml",
-    "blizzard_py.connections", "blizzard_py.sources.tables", "blizzard_py.kernels",
+    "blizzard_py.app.status_page", "blizzard_py.connections", "blizzard_py.sources.tables",
+    "blizzard_py.kernels",
 }  # fmt: skip
 # What `status` needs of it for files on local disks that were not ingested yet.
 READING = {"pydantic", "yaml"}
@@ -79,3 +80,10 @@ def test_commands_that_show_state_load_what_reads_it(
     (tmp_path / "a.yaml").write_text(CONFIG)
     (tmp_path / "raw").mkdir()
     assert heavy_modules(RUN, *command, cwd=tmp_path) - READING == set()
+
+
+def test_a_daemon_without_a_page_loads_none(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(CONFIG)
+    (tmp_path / "raw").mkdir()
+    found = heavy_modules(RUN, "run", "a.yaml", "--once", cwd=tmp_path)
+    assert not found & {"blizzard_py.app.status_page", "numpy", "pyarrow", "pyspark"}

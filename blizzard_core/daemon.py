@@ -87,6 +87,22 @@ class Worker(Protocol):
         """Cancel what is running, soon. Called from another thread."""
 
 
+class PolledWorker:
+    """A worker whose pause is configured: only its polls find what is new."""
+
+    @property
+    def is_paced(self) -> bool:
+        """Return False: the pause is configured."""
+        return False
+
+    def is_called(self) -> bool:
+        """Return False: polls find what is new."""
+        return False
+
+    def cancel(self) -> None:
+        """Do nothing: a cycle is one commit, which is finished."""
+
+
 class StopEvent(Protocol):
     """The part of `threading.Event` that workers and the loop use."""
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 
-from blizzard_core.daemon import StopEvent
+from blizzard_core.daemon import PolledWorker, StopEvent
 from blizzard_core.errors import StateError
 from blizzard_core.handover.quarantine import MISSING, QuarantineRecord
 from blizzard_core.log import get_logger
@@ -50,7 +50,7 @@ PUBLISHED_BEFORE_SECS = 86_400.0
 MENDED_LOOK_SECS = 300.0
 
 
-class TablePipeline:
+class TablePipeline(PolledWorker):
     """Commits arriving files to one table. A `Worker` of the poll loop; not thread-safe.
 
     ``prepare`` is called before the first poll with consequences, until it succeeds, and before
@@ -104,18 +104,6 @@ class TablePipeline:
     def poll_interval_secs(self) -> float:
         """Return how long to wait after a poll that found nothing."""
         return self._table.settings.poll_interval
-
-    @property
-    def is_paced(self) -> bool:
-        """Return False: the pause is configured."""
-        return False
-
-    def is_called(self) -> bool:
-        """Return False: polls find what is published."""
-        return False
-
-    def cancel(self) -> None:
-        """Do nothing: a cycle is one commit, which is short and is finished."""
 
     def cycle(self, stop: StopEvent) -> bool:
         """Find new files if none are waiting, commit one batch of them, and what groups are due.

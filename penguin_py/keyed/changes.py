@@ -1,30 +1,33 @@
-"""Changes that are not merged yet: files that versions of the change table have added.
+"""Files of both tables, their rows, and the changes that are not merged yet.
 
-A position is a version, and how many files of it were merged. Only adds of new rows count:
+All versions of the change table below a position are merged. Only adds of new rows count:
 compactions move rows that were merged. If an entry of the log or a file is gone, `FeedGap` says so;
 then all active files are merged again, which changes nothing that was merged before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from blizzard_core.delta_json import columns_in, commit_path, read_commit
+from blizzard_core.delta_json import columns_in, commit_path, read_commit, relative
 from blizzard_core.errors import NotFound
 from blizzard_core.storage.protocol import Storage
+from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.delta.log import LogReader
-from penguin_py.keyed.files import TableFile, inside, read_rows, row_group_sizes
+from penguin_py.groups.rows import open_parquet
 
 # So many rows are merged at once, one row group at least; they and their keys are in memory.
 ROWS_AT_ONCE = 500_000
-# Entries of versions that are read at the same time, and that are held.
+# So many rows are merged by one commit, one version at least.
+ROWS_A_COMMIT = 10_000_000
+# Entries of versions that are read at the same time.
 _AT_ONCE = 16
-_HELD = 1000
 _WANTED = ("add.path", "add.size", "add.partitionValues", "add.dataChange", "add.stats")
 
 
@@ -32,142 +35,176 @@ class FeedGap(Exception):
     """An entry of the log that was not merged yet, or a file of it, is gone."""
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class ChangePosition:
-    """All versions below ``version`` are merged, and so many ``files`` of this one."""
-
-    version: int = 0
-    files: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeBatch:
-    """The next files to merge, in order of arrival; ``end`` is the position behind them.
-
-    ``first`` is the version that has added the first of them.
-    """
-
-    files: tuple[TableFile, ...]
-    end: ChangePosition
-    first: int
-    is_last: bool
-
-
-class _Counted(msgspec.Struct):
+class _Statistics(msgspec.Struct):
     """Statistics of a file; only the number of rows is decoded."""
 
     numRecords: int | None = None  # noqa: N815 - the name of the format
 
 
-_STATS = msgspec.json.Decoder(_Counted)
+_DECODER = msgspec.json.Decoder(_Statistics)
 
 
-class ChangeFeed:
-    """The files that the versions of one table added. Not thread-safe."""
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A file of a table: its path in the directory, and as the log spells it.
 
-    def __init__(self, storage: Storage, log: LogReader) -> None:
-        self._storage = storage
-        self._log = log
-        self._held: dict[int, tuple[TableFile, ...]] = {}
+    ``rows`` is None if the log does not say. ``values`` are those of the partition columns, typed
+    or as text.
+    """
 
-    def forget(self) -> None:
-        """Read all entries again: another log may be in their place."""
-        self._held.clear()
+    path: str
+    spelled: str
+    size: int
+    rows: int | None
+    values: Mapping[str, Any] = field(default_factory=dict)
 
-    def next_batch(self, start: ChangePosition, until: int) -> ChangeBatch:
-        """Return the next files from ``start`` up to version ``until``. Raises `FeedGap`."""
-        files: list[TableFile] = []
-        rows, first = 0, start.version
-        for place, file in self._pending(start, until):
-            if files and rows + (file.rows or 0) > ROWS_AT_ONCE:
-                return ChangeBatch(tuple(files), place, first, is_last=False)
-            first = first if files else place.version
-            files.append(file)
-            rows += file.rows or 0
-        return ChangeBatch(tuple(files), ChangePosition(until + 1), first, is_last=True)
 
-    def paths_since(self, start: ChangePosition, until: int) -> set[str]:
-        """Return the paths of files that are not merged yet, of the first versions at least."""
-        end = min(until, start.version + _HELD)
-        return {file.spelled for _, file in self._pending(start, end)}
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The next files to merge, in order of arrival, of versions up to ``until``.
 
-    def _pending(
-        self, start: ChangePosition, until: int
-    ) -> Iterator[tuple[ChangePosition, TableFile]]:
-        for version in range(start.version, until + 1):
-            merged = start.files if version == start.version else 0
-            for number, file in enumerate(self._added(version, until)):
-                if number >= merged:
-                    yield ChangePosition(version, number), file
+    ``first`` is the version that has added the first of them; None: they are all active files.
+    """
 
-    def _added(self, version: int, until: int) -> tuple[TableFile, ...]:
-        if version not in self._held:
-            if len(self._held) >= _HELD:
-                self._held.clear()
-            ahead = range(version, min(version + _AT_ONCE, until + 1))
-            self._held |= zip(ahead, self._log.pool.map(self._read, ahead), strict=True)
-        return self._held[version]
+    files: Sequence[TableFile]
+    until: int
+    first: int | None = None
 
-    def _read(self, version: int) -> tuple[TableFile, ...]:
-        actions = read_commit(self._storage, version, ("add",))
-        where = f"{self._storage.uri}/{commit_path(version)}"
-        if actions is None:
-            raise FeedGap(where)
-        columns = columns_in(actions, _WANTED, where)
-        adds = zip(*(columns[name] for name in _WANTED), strict=True)
-        return tuple(
-            TableFile(inside(path, self._storage.uri), path, size, _count(stats), _text(values))
-            for path, size, values, change, stats in adds
-            if change is not False
+
+def active_files(active: pa.Table, root: str, partitions: Iterable[str] = ()) -> list[TableFile]:
+    """Return the files of delta-rs's flattened table, in order of writing.
+
+    Raises `SchemaMismatch` for a file outside of the table's directory.
+    """
+    active = active.sort_by([("modification_time", "ascending"), ("path", "ascending")])
+    values = {name: active[f"partition.{name}"].to_pylist() for name in partitions}
+    names = ("path", "size_bytes", "num_records")
+    return [
+        TableFile(_inside(path, root), path, size, rows, {n: v[at] for n, v in values.items()})
+        for at, (path, size, rows) in enumerate(
+            zip(*(active[name].to_pylist() for name in names), strict=True)
         )
+    ]
+
+
+def next_batch(storage: Storage, log: LogReader, start: int, until: int) -> Batch:
+    """Return the next files that versions from ``start`` on have added. Raises `FeedGap`."""
+    files: list[TableFile] = []
+    rows, first = 0, start
+    for version, added in _added(storage, log, start, until):
+        if rows and rows + sum(file.rows or 0 for file in added) > ROWS_A_COMMIT:
+            return Batch(files, version - 1, first)
+        first = first if files else version
+        files += added
+        rows = sum(file.rows or 0 for file in files)
+    return Batch(files, until, first)
+
+
+def _added(
+    storage: Storage, log: LogReader, start: int, until: int
+) -> Iterator[tuple[int, list[TableFile]]]:
+    for low in range(start, until + 1, _AT_ONCE):
+        versions = range(low, min(low + _AT_ONCE, until + 1))
+        found = log.pool.map(lambda version: _read_version(storage, version), versions)
+        yield from zip(versions, found, strict=True)
+
+
+def _read_version(storage: Storage, version: int) -> list[TableFile]:
+    actions = read_commit(storage, version, ("add",))
+    where = f"{storage.uri}/{commit_path(version)}"
+    if actions is None:
+        raise FeedGap(where)
+    columns = columns_in(actions, _WANTED, where)
+    adds = zip(*(columns[name] for name in _WANTED), strict=True)
+    return [
+        TableFile(_inside(path, storage.uri), path, size, _count(stats), values or {})
+        for path, size, values, change, stats in adds
+        if change is not False
+    ]
 
 
 def _count(stats: Any) -> int | None:
     try:
-        return _STATS.decode(stats).numRecords
+        return _DECODER.decode(stats).numRecords
     except (msgspec.MsgspecError, TypeError):
-        return None  # statistics are optional; then only whole files bound a batch
+        return None  # statistics are optional
 
 
-def _text(values: Any) -> Mapping[str, str | None]:
-    return values if isinstance(values, dict) else {}
+def _inside(spelled: str, root: str) -> str:
+    path = relative(spelled, root)
+    if path is None:
+        raise SchemaMismatch(
+            f"{spelled} is outside of the table's directory; rewrite the table's files there"
+        )
+    return path
 
 
 def pieces_of(
-    storage: Storage, files: Sequence[TableFile], schema: pa.Schema
+    storage: Storage, files: Iterable[TableFile], schema: pa.Schema
 ) -> Iterator[tuple[pa.Table, set[str]]]:
     """Yield the rows of files in order, as many at a time as are merged at once.
 
-    With each piece come the paths, as the log spells them, of the files that it has rows of. A
-    large file is read by row groups. Raises `FeedGap` if a file is gone.
+    With each piece come the paths, as the log spells them, of the files that it has rows of. Files
+    are read by row groups. Raises `FeedGap` if a file is gone.
     """
     found: list[pa.Table] = []
     read: set[str] = set()
     try:
         for file in files:
-            for groups in _groups_at_once(storage, file):
-                rows = read_rows(storage, file, schema, groups)
-                if found and sum(map(len, found)) + len(rows) > ROWS_AT_ONCE:
-                    yield pa.concat_tables(found), read
-                    found, read = [], set()
-                found.append(rows)
-                read.add(file.spelled)
+            with open_parquet(storage, file.path, file.size) as parquet:
+                for number in range(parquet.num_row_groups):
+                    rows = read_rows(parquet, file, schema, [number])
+                    if found and sum(map(len, found)) + len(rows) > ROWS_AT_ONCE:
+                        yield pa.concat_tables(found), read
+                        found, read = [], set()
+                    found.append(rows)
+                    read.add(file.spelled)
     except NotFound as error:
         raise FeedGap(str(error)) from error
     if found:
         yield pa.concat_tables(found), read
 
 
-def _groups_at_once(storage: Storage, file: TableFile) -> Iterator[list[int] | None]:
-    if (file.rows or 0) <= ROWS_AT_ONCE:
-        yield None
-        return
-    groups: list[int] = []
-    rows = 0
-    for place, count in enumerate(row_group_sizes(storage, file)):
-        if groups and rows + count > ROWS_AT_ONCE:
-            yield groups
-            groups, rows = [], 0
-        groups.append(place)
-        rows += count
-    yield groups
+def read_rows(
+    parquet: pq.ParquetFile, file: TableFile, schema: pa.Schema, groups: Sequence[int] | None = None
+) -> pa.Table:
+    """Return rows of a file, or of some of its row groups, in the columns of ``schema``.
+
+    Raises `SchemaMismatch` for a file that cannot be read so.
+    """
+    places = range(parquet.num_row_groups) if groups is None else groups
+    there = set(parquet.schema_arrow.names)
+    names = [name for name in schema.names if name in there]
+    # By a name with a dot Arrow finds fields of structs, too.
+    wanted = None if not names or any("." in name for name in names) else names
+    return fitted(parquet.read_row_groups(list(places), columns=wanted), file, schema)
+
+
+def fitted(rows: pa.Table, file: TableFile, schema: pa.Schema) -> pa.Table:
+    """Return a file's rows in the columns of ``schema``; null where the file lacks one.
+
+    Raises `SchemaMismatch` for rows of unrelated types.
+    """
+    columns = []
+    for column in schema:
+        try:
+            if column.name in rows.column_names:
+                columns.append(rows[column.name].cast(column.type))
+            else:
+                value = _value(file.values.get(column.name), column.type)
+                columns.append(pa.repeat(value, len(rows)))
+        except pa.ArrowException as error:
+            raise SchemaMismatch(
+                f"{file.path} has {column.name!r} in a form that is not {column.type}: {error}"
+            ) from error
+    return pa.table(columns, schema=schema)
+
+
+def _value(value: Any, kind: pa.DataType) -> pa.Scalar:
+    """Return a partition value by its column's type; null is spelled as nothing, too."""
+    if not isinstance(value, str) or not value:
+        return pa.scalar(None if value == "" else value, kind)
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        plain = pa.array([value.removesuffix("Z")]).cast(pa.timestamp("us"))
+        return plain.cast(pa.timestamp("us", "UTC")).cast(kind)[0]
+    return pa.array([value]).cast(kind)[0]

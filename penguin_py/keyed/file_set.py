@@ -1,17 +1,17 @@
 """The files of a keyed table while merges of it are planned.
 
 A merge reads the keys of files that may have one of the batch, rewrites the files that lose
-rows, and the winning changes to a new file. Nothing is committed here. Several batches may be
+rows, and the winning changes to a new file. Nothing is committed here. Several pieces may be
 merged one after the other: their files are then only steps on the way to what one commit brings.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -24,10 +24,10 @@ from penguin_py.delta.replace_entry import removal_path
 from penguin_py.groups.rewrite_notes import RewriteNotes
 from penguin_py.groups.rows import Rewritten, open_parquet, rewrite_rows
 from penguin_py.intake.file_statistics import file_statistics, leaf_count
-from penguin_py.keyed.files import TableFile
+from penguin_py.keyed.changes import TableFile, active_files, fitted, read_rows
 from penguin_py.keyed.matching import Leaving, Matching
 from penguin_py.keyed.order import Order
-from penguin_py.keyed.pruning import KeyRanges, groups_that_may_meet
+from penguin_py.keyed.pruning import may_hold
 from penguin_py.model import Add, Remove, TableState
 
 # Small enough that a later merge can leave out most of a file.
@@ -36,28 +36,34 @@ _GROUP_ROWS = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """A file that loses rows: ``masks`` has the leaving ones by row group, ``count`` them all."""
+    """A file that loses rows."""
 
     file: TableFile
-    masks: Mapping[int, pa.Array]
-    count: int
+    leaving: Leaving
 
 
 class FileSet:
-    """The files of one keyed table for a commit on one version. Not thread-safe."""
+    """The files of one keyed table for a commit on one version. Not thread-safe.
+
+    ``schema`` is that of its rows; ``active`` are its files as delta-rs's flattened table, None
+    before the first merge.
+    """
 
     def __init__(
         self,
         storage: Storage,
         notes: RewriteNotes,
-        files: Iterable[TableFile],
         order: Order,
-        version: int,
+        schema: pa.Schema,
+        active: pa.Table | None,
     ) -> None:
         self._storage = storage
         self._notes = notes
-        self._order = order
-        self._version = version
+        self._keys = pa.schema([schema.field(name) for name in order.keys])
+        self._sequence = pa.schema([schema.field(name) for name in order.sequence])
+        self._schema = schema
+        self._active = active
+        files = [] if active is None else active_files(active, storage.uri)
         self._before = {file.path: file for file in files}
         self._files = dict(self._before)
         self._made: dict[str, Rewritten] = {}
@@ -76,47 +82,42 @@ class FileSet:
 
     def touched(self, matching: Matching) -> list[Touched]:
         """Let the changes meet all stored rows; return the files that lose some."""
-        ranges = KeyRanges(matching.rows, self._order.keys)
+        if not len(matching):
+            return []
+        passed = self._without_keys_of(matching.rows)
         found = []
         for file in self._files.values():
-            if ranges.may_meet(file.bounds):
-                touched = self._met(file, matching, ranges)
-                if touched is not None:
-                    found.append(touched)
+            if file.spelled in passed:
+                continue
+            with open_parquet(self._storage, file.path, file.size) as parquet:
+                keys = read_rows(parquet, file, self._keys)
+                leaving = matching.meet(keys, partial(read_rows, parquet, file, self._sequence))
+            if leaving is not None:
+                found.append(Touched(file, leaving))
         return found
 
-    def _met(self, file: TableFile, matching: Matching, ranges: KeyRanges) -> Touched | None:
-        with open_parquet(self._storage, file.path, file.size) as parquet:
-            keys = list(self._order.keys)
-            groups = groups_that_may_meet(parquet.metadata, parquet.schema_arrow, ranges, keys)
-            if not groups:
-                return None
-            leaving = matching.meet(
-                parquet.read_row_groups(groups, columns=keys),
-                lambda: parquet.read_row_groups(groups, columns=list(self._order.sequence)),
-            )
-            if leaving is None:
-                return None
-            sizes = [parquet.metadata.row_group(number).num_rows for number in groups]
-            _count_ties(parquet, matching, leaving, groups, sizes)
-        starts = np.cumsum([0, *sizes])[:-1].tolist()
-        masks = {
-            number: leaving.mask.slice(start, size)
-            for number, start, size in zip(groups, starts, sizes, strict=True)
-        }
-        return Touched(file, masks, leaving.count) if leaving.count else None
+    def _without_keys_of(self, rows: pa.Table) -> set[str]:
+        """Return the paths of files that have no key of these rows, by their bounds."""
+        if self._active is None:
+            return set()
+        found = pa.repeat(True, len(self._active))
+        for name in self._keys.names:
+            found = pc.and_(found, may_hold(self._active, name, rows[name].combine_chunks()))
+        return set(self._active["path"].filter(pc.invert(found)).to_pylist())
 
-    def merge(self, touched: Sequence[Touched], winners: pa.Table) -> None:
-        """Replace the touched files by what stays of them, and add the winners."""
-        remaining = [each for each in touched if each.count != each.file.rows]
-        targets = [_target("part-") for _ in remaining]
+    def merge(self, version: int, touched: Sequence[Touched], matching: Matching) -> None:
+        """Replace the touched files by what stays of them, and add the winners.
+
+        The commit is planned on ``version``.
+        """
+        winners = matching.winners().select(self._schema.names)
+        partly = [each for each in touched if not each.leaving.is_whole]
+        targets = [_target("part-") for _ in partly]
         new = [_target("")] if winners.num_rows else []
-        self._note([*targets, *new])
+        self._note(version, [*targets, *new])
         made = [
-            rewrite_rows(
-                self._storage, each.file.path, each.file.size, target, _leaving(each.masks)
-            )
-            for each, target in zip(remaining, targets, strict=True)
+            self._rewrite(each, target, matching)
+            for each, target in zip(partly, targets, strict=True)
         ]
         made += [_write(self._storage, path, winners) for path in new]
         for each in touched:
@@ -128,20 +129,35 @@ class FileSet:
                 self._files[file.path] = file
                 self._made[file.path] = written
 
-    def _note(self, paths: Sequence[str]) -> None:
+    def _rewrite(self, touched: Touched, target: str, matching: Matching) -> Rewritten:
+        file, (mask, equal) = touched.file, touched.leaving
+        start = 0
+
+        def leaving(_number: int, rows: pa.Table) -> pa.Array:
+            nonlocal start
+            inside = slice(start, start + len(rows))
+            start += len(rows)
+            tied = rows.filter(equal[inside])
+            if len(tied):
+                matching.count_ties(fitted(tied, file, self._schema))
+            return mask[inside]
+
+        return rewrite_rows(self._storage, file.path, file.size, target, leaving)
+
+    def _note(self, version: int, paths: Sequence[str]) -> None:
         self._noted += paths
         if paths:
-            key = self._notes.announce(self._key, self._version, self._noted)
+            key = self._notes.announce(self._key, version, self._noted)
             # None: another Penguin has seen a later version. Then this commit will not land.
-            self._key = key or self._notes.announce(None, self._version, self._noted)
+            self._key = key or self._notes.announce(None, version, self._noted)
 
-    def adds(self, columns: pa.Schema, state: TableState | None, now: float) -> tuple[Add, ...]:
-        """Return the new files, with statistics typed by ``columns``."""
+    def adds(self, state: TableState | None, now: float) -> tuple[Add, ...]:
+        """Return the new files, with statistics typed by the table's columns."""
         properties = {} if state is None else state.properties
         found = []
         for path in self._files.keys() - self._before.keys():
             made = self._made[path]
-            stats = file_statistics(made.metadata, made.schema, columns, properties)
+            stats = file_statistics(made.metadata, made.schema, self._schema, properties)
             found.append(Add(Entry(path, made.size, now), {}, stats, None))
         return tuple(found)
 
@@ -150,16 +166,11 @@ class FileSet:
         gone = [file for path, file in self._before.items() if path not in self._files]
         return tuple(Remove(removal_path(file.spelled), file.size, {}) for file in gone)
 
-    @property
-    def rewritten_bytes(self) -> int:
-        """The bytes of the files that leave the table."""
-        return sum(f.size for path, f in self._before.items() if path not in self._files)
-
-    @property
-    def rewritten_share(self) -> float:
-        """The share of the table's bytes that leaves it."""
+    def rewritten(self) -> tuple[int, float]:
+        """Return the bytes that leave the table, and their share of it."""
+        leaving = sum(f.size for path, f in self._before.items() if path not in self._files)
         total = sum(file.size for file in self._before.values())
-        return self.rewritten_bytes / total if total else 0.0
+        return leaving, leaving / total if total else 0.0
 
     def landed(self) -> None:
         """Delete what was written on the way, and forget the names that were noted."""
@@ -168,27 +179,6 @@ class FileSet:
                 self._storage.delete(path)
         if self._key is not None:
             self._notes.forget(self._key)
-
-
-def _count_ties(
-    parquet: pq.ParquetFile,
-    matching: Matching,
-    leaving: Leaving,
-    groups: Sequence[int],
-    sizes: Sequence[int],
-) -> None:
-    """Count stored rows that tie with a change and differ from it, a row group at a time."""
-    places = leaving.equal.to_numpy()
-    start = 0
-    for number, size in zip(groups, sizes, strict=True):
-        inside = places[(places >= start) & (places < start + size)] - start
-        if len(inside):
-            matching.count_ties(parquet.read_row_group(number).take(pa.array(inside)))
-        start += size
-
-
-def _leaving(masks: Mapping[int, pa.Array]) -> Callable[[int, pa.Table], pa.Array]:
-    return lambda number, rows: masks.get(number, pa.repeat(False, rows.num_rows))
 
 
 def _target(kind: str) -> str:

@@ -2,55 +2,37 @@
 
 Of each key the batch has its newest change. A stored row of the key leaves if its sequence is lower
 or equal; otherwise the change has lost. A change whose key is not stored may be older than a
-delete that was merged before: `bury` takes such deletes.
+delete that was merged before: `bury` takes such deletes. All rows have the same types.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.settings.keyed import DeleteCondition
-from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.keyed.deletes import are_deletes
-from penguin_py.keyed.order import (
-    Order,
-    compare,
-    complete,
-    count_different,
-    key_array,
-    newest_rows,
-)
+from penguin_py.keyed.order import Order, compare, complete, count_different, key_array, newest_rows
+
+# Keys of a batch by their outcomes; the last two count rows.
+OUTCOMES = ("new", "changed", "deleted", "older", "tied", "without_key")
 
 
-@dataclass(frozen=True, slots=True)
-class Outcomes:
-    """Keys of a batch by their outcomes; ``tied`` and ``without_key`` count rows."""
-
-    new: int = 0
-    changed: int = 0
-    deleted: int = 0
-    older: int = 0
-    tied: int = 0
-    without_key: int = 0
-
-    def __add__(self, other: Outcomes) -> Outcomes:
-        """Return both together."""
-        pairs = zip(astuple(self), astuple(other), strict=True)
-        return Outcomes(*(one + another for one, another in pairs))
-
-
-@dataclass(frozen=True, slots=True)
-class Leaving:
-    """The rows of a file that leave, and the places of those with an equal sequence."""
+class Leaving(NamedTuple):
+    """The rows of a file that leave, and those of them with an equal sequence."""
 
     mask: pa.Array
     equal: pa.Array
-    count: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the whole file leaves, and nothing of it has to be looked at."""
+        return bool(pc.all(self.mask).as_py() and not pc.any(self.equal).as_py())
 
 
 class Matching:
@@ -58,47 +40,40 @@ class Matching:
 
     def __init__(self, rows: pa.Table, order: Order, deletes: DeleteCondition | None) -> None:
         """``rows`` are in order of arrival."""
-        sound = complete(rows, order)
-        newest = newest_rows(rows.filter(sound), order)
-        self.rows = newest.rows
-        self.keys = newest.keys
+        sound = rows.filter(complete(rows, order))
+        self.rows, self.keys, self._tied = newest_rows(sound, order)
         self._order = order
-        self._sequence = [newest.rows[name].combine_chunks() for name in order.sequence]
-        self._deletes = np.asarray(are_deletes(newest.rows, deletes))
+        self._deletes = np.asarray(are_deletes(self.rows, deletes))
         self._stored = np.zeros(len(self.keys), bool)
         self._lost = np.zeros(len(self.keys), bool)
-        self._tied = newest.tied
-        self._without_key = rows.num_rows - int(pc.sum(sound).as_py() or 0)
+        self._without_key = rows.num_rows - sound.num_rows
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def meet(self, stored: pa.Table, sequence: Callable[[], pa.Table]) -> Leaving | None:
-        """Compare with the keys of stored rows; None if no row has a key of these.
+        """Compare with the keys of stored rows; None if none of them leaves.
 
         ``sequence`` reads the columns of their sequence, which is asked for once a key is found.
-        Raises `SchemaMismatch` for types that cannot be compared.
         """
-        keys = self._fitting(stored, self._order.keys)
-        at = pc.index_in(key_array(keys, self._order.keys), value_set=self.keys)
-        places, ours = pc.indices_nonzero(pc.is_valid(at)), at.drop_null()
+        places, ours = self._found(stored)
         if not len(ours):
             return None
-        above, equal = self._compare(sequence().take(places), ours)
-        leaves = pc.or_(above, equal)
-        positions = ours.to_numpy()
-        self._stored[positions] = True
-        self._lost[positions[~np.asarray(leaves)]] = True
-        mask = np.zeros(stored.num_rows, bool)
-        mask[places.filter(leaves).to_numpy()] = True
-        return Leaving(pa.array(mask), places.filter(equal), int(mask.sum()))
+        above, equal = compare(self.rows.take(ours), sequence().take(places), self._order)
+        leaves = np.asarray(pc.or_(above, equal))
+        self._stored[ours.to_numpy()] = True
+        self._lost[ours.to_numpy()[~leaves]] = True
+        if not leaves.any():
+            return None
+        masks = np.zeros((2, stored.num_rows), bool)
+        masks[0, places.to_numpy()] = leaves
+        masks[1, places.to_numpy()] = np.asarray(equal)
+        return Leaving(pa.array(masks[0]), pa.array(masks[1]))
 
     def count_ties(self, stored: pa.Table) -> None:
         """Count stored rows with an equal sequence and other content; they have all columns."""
-        fitting = self._fitting(stored, self._order.columns)
-        at = pc.index_in(key_array(fitting, self._order.keys), value_set=self.keys)
-        beside = pa.array(range(stored.num_rows), pa.int64())
-        self._tied += count_different(fitting, beside, self.rows, at, self._order.sequence)
+        _, ours = self._found(stored)
+        self._tied += count_different(stored, self.rows.take(ours))
 
     def unstored(self) -> pa.Table | None:
         """Return key and sequence of the upserts that met no stored row; None if there are none."""
@@ -110,43 +85,28 @@ class Matching:
     def bury(self, deletes: pa.Table) -> None:
         """Let the upserts that met no stored row lose to higher deletes of earlier changes."""
         sound = deletes.filter(complete(deletes, self._order))
-        sound = self._fitting(sound, self._order.columns)
-        at = pc.index_in(key_array(sound, self._order.keys), value_set=self.keys)
-        places, ours = pc.indices_nonzero(pc.is_valid(at)), at.drop_null()
-        if len(ours):
-            above, equal = self._compare(sound.take(places), ours)
-            positions = ours.to_numpy()[~np.asarray(pc.or_(above, equal))]
-            self._lost[positions[~self._stored[positions]]] = True
+        places, ours = self._found(sound)
+        above, equal = compare(self.rows.take(ours), sound.take(places), self._order)
+        positions = ours.to_numpy()[~np.asarray(pc.or_(above, equal))]
+        self._lost[positions[~self._stored[positions]]] = True
 
     def winners(self) -> pa.Table:
         """Return the upserts that won, sorted by key."""
         return self.rows.filter(pa.array(~(self._lost | self._deletes)))
 
-    def outcomes(self) -> Outcomes:
+    def outcomes(self) -> Counter[str]:
         """Count how the changes ended, once all stored rows were met."""
         won, upserts = ~self._lost, ~self._deletes
-        return Outcomes(
-            new=int((won & upserts & ~self._stored).sum()),
-            changed=int((won & upserts & self._stored).sum()),
-            deleted=int((won & self._deletes & self._stored).sum()),
-            older=int(self._lost.sum()),
-            tied=self._tied,
-            without_key=self._without_key,
+        masks = (
+            won & upserts & ~self._stored,
+            won & upserts & self._stored,
+            won & self._deletes & self._stored,
+            self._lost,
         )
+        counts = [*(int(mask.sum()) for mask in masks), self._tied, self._without_key]
+        return Counter(dict(zip(OUTCOMES, counts, strict=True)))
 
-    def _compare(self, stored: pa.Table, ours: pa.Array) -> tuple[pa.Array, pa.Array]:
-        fitting = self._fitting(stored, self._order.sequence)
-        one = [values.take(ours) for values in self._sequence]
-        return compare(one, [fitting[name].combine_chunks() for name in self._order.sequence])
-
-    def _fitting(self, stored: pa.Table, names: Sequence[str]) -> pa.Table:
-        """Return stored rows with these columns of the types that the changes have."""
-        for name in names:
-            kind = self.rows.schema.field(name).type
-            place = stored.schema.get_field_index(name)
-            if stored.schema.field(place).type != kind:
-                try:
-                    stored = stored.set_column(place, name, stored[name].cast(kind))
-                except pa.ArrowException as error:
-                    raise SchemaMismatch(f"has {name!r} as another type: {error}") from error
-        return stored
+    def _found(self, rows: pa.Table) -> tuple[pa.Array, pa.Array]:
+        """Return the places of rows with a key of the batch, and the places of their changes."""
+        at = pc.index_in(key_array(rows, self._order.keys), value_set=self.keys)
+        return pc.indices_nonzero(pc.is_valid(at)), at.drop_null()

@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from blizzard_core.errors import StateError
-from penguin_py.delta.table import DeltaLog
-from penguin_py.keyed.changes import ChangePosition
+from penguin_py.delta.log import OUR_KEY, LogReader
 from penguin_py.model import TableState
 from penguin_py.settings import KeyedTable
 
@@ -28,12 +27,12 @@ BEING_REBUILT = f"{_BEGINNING}being rebuilt"
 
 @dataclass(frozen=True, slots=True)
 class MergeState:
-    """The position of a keyed table, and what its last merge said.
+    """The number of merged versions of the change table, and what the last merge said.
 
     ``starts_over``: the position does not count, and all active changes are to be merged.
     """
 
-    position: ChangePosition = field(default_factory=ChangePosition)
+    position: int = 0
     starts_over: bool = False
     document: Mapping[str, Any] = field(default_factory=dict)
 
@@ -53,24 +52,23 @@ def made_of(keyed: KeyedTable, changes_id: str) -> str:
     }
     if keyed.leave_out:
         settings["leave_out"] = sorted(keyed.leave_out)
-    told = msgspec.json.encode({"changes": changes_id, **settings}).decode()
-    return f"{_BEGINNING}{told}"
+    return f"{_BEGINNING}{msgspec.json.encode({'changes': changes_id, **settings}).decode()}"
 
 
-def is_keyed(state: TableState) -> bool:
-    """Return whether merges have made the table."""
-    return state.description.startswith(_BEGINNING)
+def check_origin(
+    keyed: KeyedTable, state: TableState, changes_id: str, *, rebuilds: bool = False
+) -> None:
+    """Raise `StateError` if the table is made of other changes, or by other settings.
 
-
-def check_origin(keyed: KeyedTable, state: TableState, changes_id: str) -> None:
-    """Raise `StateError` if the table is made of other changes, or by other settings."""
-    if not is_keyed(state):
+    If it ``rebuilds``, only if it is no keyed table.
+    """
+    if not state.description.startswith(_BEGINNING):
         raise StateError(
             f"{keyed.table.uri}: is a table that no merge has made, or its description was"
             " changed; choose another keyed.table_uri, or delete the table"
         )
     wanted = made_of(keyed, changes_id)
-    if state.description != wanted:
+    if state.description != wanted and not rebuilds:
         raise StateError(
             f"{keyed.table.uri}: its description is {state.description!r}, and by"
             f" {keyed.changes.uri} and its settings it is {wanted!r}; go back to those, or run"
@@ -78,41 +76,13 @@ def check_origin(keyed: KeyedTable, state: TableState, changes_id: str) -> None:
         )
 
 
-class MergeStateReader:
-    """Reads how far one table has come from its log. Not thread-safe."""
-
-    def __init__(self, log: DeltaLog) -> None:
-        self._log = log
-        # Our last commit, the version up to which later ones were looked at, and whether one of
-        # them is a RESTORE; all of the log as it was replaced so often.
-        self._known = (-1, -1, False)
-        self._replaced = 0
-
-    def read(self, state: TableState) -> MergeState:
-        """Return the state as of the table's version. Raises `StateError`, `StorageError`."""
-        merged = max(state.txn_version - 1, 0)
-        if self._log.replaced != self._replaced:
-            self._known, self._replaced = (-1, -1, False), self._log.replaced
-        known, checked, is_restored = self._known
-        # Without a hint: after a RESTORE two commits may have one position, and the newer counts.
-        own = self._log.own_commit(state.txn_version, state.version)
-        if own is None:
-            return MergeState(ChangePosition(merged), starts_over=True)
-        if own.version != known:
-            checked, is_restored = own.version, False
-        is_restored = is_restored or self._has_restore(checked, state.version)
-        self._known = (own.version, state.version, is_restored)
-        return MergeState(
-            ChangePosition(merged, _number(own.document.get("files"))),
-            is_restored or own.document.get("starts_over") is True,
-            own.document,
-        )
-
-    def _has_restore(self, after: int, version: int) -> bool:
-        """Return whether a version behind ``after`` is a RESTORE, or its entry is gone."""
-        infos = self._log.pool.map(self._log.commit_info, range(after + 1, version + 1))
-        return any(info.get("operation") in {None, "RESTORE"} for info in infos)
-
-
-def _number(value: Any) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+def read_merge_state(keyed: KeyedTable, log: LogReader, state: TableState) -> MergeState:
+    """Return the state as of the table's version. Raises `StateError`, `StorageError`."""
+    position = max(state.txn_version - 1, 0)
+    for _, info in log.newest_first(state.version, log.commit_info):
+        document = info.get(OUR_KEY)
+        if isinstance(document, dict) and document.get("app_id") == keyed.table.app_id:
+            return MergeState(position, document.get("starts_over") is True, document)
+        if info.get("operation") in {None, "RESTORE"}:  # None: the entry is gone
+            break
+    return MergeState(position, starts_over=True)

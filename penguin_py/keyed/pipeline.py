@@ -3,23 +3,21 @@
 A merge costs what it rewrites. So the next one waits for the interval of the settings, and longer
 behind an expensive one: for the share of the table that it rewrote, of an hour, or of a gigabyte if
 that is less. At most 24 tables are rewritten a day; small tables, and changes of recent rows in
-large ones, keep their interval. While changes wait because one merge takes only so many rows, the
+large ones, keep their interval. While changes wait because one commit takes only so many rows, the
 next follows at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
 from typing import Any
 
-from blizzard_core.daemon import StopEvent
+from blizzard_core.daemon import PolledWorker, StopEvent
 from blizzard_core.storage.protocol import Storage
 from penguin_py import metrics
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
-from penguin_py.keyed.changes import ChangeBatch
-from penguin_py.keyed.matching import Outcomes
+from penguin_py.keyed.matching import OUTCOMES
 from penguin_py.keyed.merger import Merger, Tables
 from penguin_py.maintenance import Maintenance
 from penguin_py.settings import KeyedTable
@@ -48,7 +46,7 @@ def wait_secs(last: Mapping[str, Any], every: float, now: float) -> float:
     return max(0.0, updated + max(every, budget) - now)
 
 
-class KeyedPipeline:
+class KeyedPipeline(PolledWorker):
     """Merges of one keyed table. A `Worker` of the poll loop; not thread-safe.
 
     ``is_patient``: merges wait for their time; else each cycle merges what there is.
@@ -77,8 +75,8 @@ class KeyedPipeline:
         self._settled_until = 0.0
         # When the oldest change was committed that waits; None if none does.
         self._waits_since: float | None = None
-        for outcome in fields(Outcomes):
-            metrics.KEYED_ROWS.labels(keyed.name, outcome.name)
+        for outcome in OUTCOMES:
+            metrics.KEYED_ROWS.labels(keyed.name, outcome)
         metrics.KEYED_SHARE.labels(keyed.name)
         metrics.KEYED_LAG_SECS.labels(keyed.name).set_function(self._age)
 
@@ -95,40 +93,15 @@ class KeyedPipeline:
         """Return how long to wait after a cycle that merged nothing."""
         return self._keyed.every
 
-    @property
-    def is_paced(self) -> bool:
-        """Return False: the pause is configured."""
-        return False
-
-    def is_called(self) -> bool:
-        """Return False: polls find what has changed."""
-        return False
-
-    def cancel(self) -> None:
-        """Do nothing: a merge is finished; its death would cost no more than its time."""
-
-    def cycle(self, stop: StopEvent) -> bool:
-        """Merge once if a merge is due; True if something was merged.
-
-        Raises `StateError`, `CommitError` and `StorageError`; after any of them the next call
-        starts from the logs.
-        """
-        if stop.is_set():
-            return False
-        try:
-            return self._cycle()
-        except BaseException:
-            self._settled_until = 0.0
-            raise
-
     def rebuild(self, *, dry_run: bool = False) -> dict[str, Any]:
         """Rebuild the table from all changes that are there, in one commit.
 
         Returns the rows of changes, and the outcomes unless it is a ``dry_run``.
         """
-        rows = self._merger.count_changes()
+        tables = self._merger.look(rebuilds=True)
+        rows = sum(file.rows or 0 for file in tables.batch.files) if tables else 0
         merged = None if dry_run else self._merger.rebuild()
-        outcomes = None if merged is None else asdict(merged.outcomes)
+        outcomes = None if merged is None else merged["outcomes"]
         return {"dry_run": dry_run, "rows": rows, "outcomes": outcomes}
 
     def outlook(self) -> dict[str, Any] | None:
@@ -139,56 +112,56 @@ class KeyedPipeline:
         tables = self._merger.look()
         if tables is None:
             return None
-        batch = self._merger.waiting(tables)
-        found = None if batch is None else asdict(self._merger.forecast(tables, batch))
-        return {**self._status(tables, batch), "next": found}
+        return {**self._status(tables), "next": self._merger.forecast(tables)}
 
     def status(self) -> dict[str, Any] | None:
         """Return how far the table has come; None if there are no changes. Writes nothing."""
         tables = self._merger.look()
-        return None if tables is None else self._status(tables, self._merger.waiting(tables))
+        return None if tables is None else self._status(tables)
 
-    def _status(self, tables: Tables, batch: ChangeBatch | None) -> dict[str, Any]:
-        state, now = tables.merge_state, self._clock()
+    def _status(self, tables: Tables) -> dict[str, Any]:
+        document, now = tables.merge_state.document, self._clock()
+        changed = self._merger.changed_at(tables)
         return {
-            "merged": state.position.version - 1,
+            "merged": tables.merge_state.position - 1,
             "version": tables.changes.version,
-            "starts_over": state.starts_over,
-            "lag_secs": self._lag(batch, now),
-            "wait_secs": wait_secs(state.document, self._keyed.every, now),
-            "updated": state.document.get("updated"),
-            "share": state.document.get("share"),
-            "outcomes": state.document.get("outcomes"),
+            "starts_over": tables.state is not None and tables.batch.first is None,
+            "lag_secs": 0.0 if changed is None else max(0.0, now - changed),
+            "wait_secs": wait_secs(document, self._keyed.every, now),
+            "updated": document.get("updated"),
+            "share": document.get("share"),
+            "outcomes": document.get("outcomes"),
         }
 
-    def _lag(self, batch: ChangeBatch | None, now: float) -> float:
-        changed = None if batch is None else self._merger.changed_at(batch.first)
-        return 0.0 if changed is None else max(0.0, now - changed)
+    def cycle(self, stop: StopEvent) -> bool:
+        """Merge once if a merge is due; True if something was merged.
 
-    def _cycle(self) -> bool:
+        Raises `StateError`, `CommitError` and `StorageError`; after any of them the next call
+        starts from the logs.
+        """
+        if stop.is_set():
+            return False
         began = self._clock()
-        is_idle = began < self._settled_until and self._is_unchanged()
+        settled_until, self._settled_until = self._settled_until, 0.0  # an error unsettles it
+        is_idle = began < settled_until and self._is_unchanged()
         tables = None if is_idle else self._merger.look()
         now = self._clock()
         self.activity.polled(max(0.0, now - began), (), (0, 0))
         if tables is None:
+            self._settled_until = settled_until if is_idle else 0.0
             return False  # or there are no changes yet
-        # From now on a later version is only known to be missing behind what waits, if anything.
-        self._settled_until = 0.0
-        batch = self._merger.waiting(tables)
-        self._waits_since = None if batch is None else self._merger.changed_at(batch.first)
-        if self._is_patient and wait_secs(tables.merge_state.document, self._keyed.every, now):
-            self._maintain(now)
-            return False
-        merged = self._merger.merge()
+        self._waits_since = self._merger.changed_at(tables)
+        last = tables.merge_state.document
+        is_early = self._is_patient and wait_secs(last, self._keyed.every, now) > 0
+        merged = None if is_early else self._merger.merge(tables)
         if merged is None:
-            self._settled_until = now + _LOOK_SECS
+            self._settled_until = 0.0 if is_early else now + _LOOK_SECS
             self._maintain(now)
             return False
         self._waits_since = None
-        for outcome, count in asdict(merged.outcomes).items():
+        for outcome, count in merged["outcomes"].items():
             metrics.KEYED_ROWS.labels(self.name, outcome).inc(count)
-        metrics.KEYED_SHARE.labels(self.name).set(merged.rewritten_share)
+        metrics.KEYED_SHARE.labels(self.name).set(merged["share"])
         return True
 
     def _is_unchanged(self) -> bool:

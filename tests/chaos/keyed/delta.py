@@ -130,8 +130,9 @@ def play_on_delta(folder: Path, pool: Executor, seed: int) -> Counter[str]:
     """Play one history. Raises `AssertionError`."""
     chance = random.Random(seed)
     with pytest.MonkeyPatch.context() as patch:
-        # Few rows at once, so that merges have several pieces, and versions several merges.
+        # Few rows at once, so that merges have several pieces, and a backlog several merges.
         patch.setattr(feed, "ROWS_AT_ONCE", chance.choice([1, 3, 10, 1000]))
+        patch.setattr(feed, "ROWS_A_COMMIT", chance.choice([1, 5, 1000]))
         history = _History(folder, pool, chance, Changes(chance, ties=chance.random() < 0.4))
         return history.play()
 

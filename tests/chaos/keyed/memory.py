@@ -40,10 +40,13 @@ class Memory:
         if since >= until:
             return
         matching = Matching(pa.concat_tables(self.versions[since:until]), self.order, CONDITION)
-        ranges = pruning.KeyRanges(matching.rows, self.order.keys)
         remaining = []
         for file in self.stored:
-            met = ranges.may_meet(bounds_of(file, self.order.keys))
+            logged = log_of(file, self.order.keys)
+            met = all(
+                pruning.may_hold(logged, name, matching.rows[name].combine_chunks())[0].as_py()
+                for name in self.order.keys
+            )
             leaving = matching.meet(file, lambda file=file: file) if met else None
             remaining.append(file if leaving is None else file.filter(pc.invert(leaving.mask)))
         self._look_up(matching, since)
@@ -55,10 +58,10 @@ class Memory:
         if fresh is None:
             return
         first = self.order.sequence[0]
-        lowest = pruning.lowest_bound(fresh[first])
         for file in self.versions[:until]:
-            high = bounds_of(file, (first,)).get(first, (None, None))[1]
-            if pruning.may_exceed(high, lowest):
+            logged = log_of(file, (first, "op"))
+            may = pruning.may_exceed(logged, first, fresh[first].combine_chunks())
+            if may[0].as_py() and pruning.may_have_deletes(logged, CONDITION)[0].as_py():
                 matching.bury(file.filter(are_deletes(file, CONDITION)))
 
     def compact(self) -> None:
@@ -72,24 +75,23 @@ class Memory:
         assert by_key(rows, keys) == expected
 
 
-def bounds_of(file: pa.Table, names: tuple[str, ...]) -> dict[str, tuple[Any, Any]]:
-    """Return bounds as delta-rs logs them: times to milliseconds, text of 32 characters."""
-    found = {}
+def log_of(file: pa.Table, names: tuple[str, ...]) -> pa.Table:
+    """Return columns of a file as delta-rs logs them: cut times, and text of 32 characters."""
+    found: dict[str, Any] = {"path": ["a"], "num_records": [file.num_rows]}
     for name in names:
+        kind = file.schema.field(name).type
+        found[f"null_count.{name}"] = [file[name].null_count]
         values = file[name].drop_null()
-        if not len(values) or pa.types.is_decimal(values.type) or pa.types.is_binary(values.type):
+        if not len(values) or pa.types.is_binary(kind) or pa.types.is_decimal(kind):
             continue
-        low, high = pc.min(values), pc.max(values)
-        bounds = pa.array([low.as_py(), high.as_py()], values.type)
-        if pa.types.is_timestamp(values.type):
-            bounds = bounds.cast(pa.timestamp("ms", values.type.tz), safe=False).cast(values.type)
-        elif pa.types.is_string(values.type):
-            bounds = pc.utf8_slice_codeunits(bounds, 0, 32)
-        found[name] = (
-            pruning.logged_bounds(bounds[:1], upper=False)[0],
-            pruning.logged_bounds(bounds[1:], upper=True)[0],
-        )
-    return found
+        for side, value in (("min", pc.min(values)), ("max", pc.max(values))):
+            bound = pa.array([value.as_py()], kind)
+            if pa.types.is_timestamp(kind):
+                bound = bound.cast(pa.timestamp("ms", kind.tz), safe=False).cast(kind)
+            elif pa.types.is_string(kind):
+                bound = pc.utf8_slice_codeunits(bound, 0, 32)
+            found[f"{side}.{name}"] = bound
+    return pa.table(found)
 
 
 def play(seed: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from blizzard_core.settings.keyed import DeleteCondition, parse_condition
 from blizzard_core.table.schema_fit import SchemaMismatch
-from penguin_py.keyed.deletes import are_deletes, check_condition, may_have_deletes
+from penguin_py.keyed.deletes import are_deletes, check_condition
 
 
 @pytest.mark.parametrize(
@@ -54,24 +54,3 @@ def test_text_and_numbers_for_one_column_are_refused() -> None:
 def test_condition_that_does_not_fit_is_refused(text: str, message: str) -> None:
     with pytest.raises(SchemaMismatch, match=message):
         check_condition(pa.schema([("x", pa.int64())]), parse_condition(text))
-
-
-@pytest.mark.parametrize(
-    ("text", "rows", "nulls", "low", "high", "may"),
-    [
-        ("x = 'd'", 5, 0, b"a", b"c", False),
-        ("x = 'd'", 5, 0, b"a", b"u", True),
-        ("x = 'd'", 5, 5, None, None, False),
-        ("x = 'd'", None, None, None, None, True),
-        ("x IS NULL", 5, 0, 1, 2, False),
-        ("x IS NULL", 5, None, None, None, True),
-        ("x IS NOT NULL", 5, 5, None, None, False),
-        ("x IS NOT NULL", 5, 4, 1, 1, True),
-        ("x = 'd'", 5, 0, 1, 2, True),
-        ("x", 5, 0, None, None, True),
-    ],
-)
-def test_bounds_tell_files_without_deletes(
-    text: str, rows: int | None, nulls: int | None, low: Any, high: Any, may: bool
-) -> None:
-    assert may_have_deletes(parse_condition(text), rows, nulls, low, high) is may

@@ -17,9 +17,8 @@ from deltalake import write_deltalake
 from blizzard_core.errors import BlizzardError, StateError
 from penguin_py.delta.table import DeltaLog
 from penguin_py.keyed import changes as feed
-from penguin_py.keyed import merge_state, merger
-from penguin_py.keyed.changes import ChangePosition
-from penguin_py.keyed.matching import Matching
+from penguin_py.keyed import merger
+from penguin_py.keyed.matching import Leaving, Matching
 from penguin_py.keyed.merger import Merger
 from penguin_py.model import CommitPlan
 from tests.chaos.keyed.delta import KeyedWorld, keyed_table, play_on_delta
@@ -88,46 +87,41 @@ def commits_rebased(patch: Patch) -> None:
 def position_ahead(patch: Patch) -> None:
     real = Merger._land  # noqa: SLF001
 
-    def land(self: Merger, plan: CommitPlan, position: ChangePosition, told: Any) -> None:
-        real(self, plan, ChangePosition(position.version + 1, position.files), told)
+    def land(self: Merger, plan: CommitPlan, position: int, document: Any) -> None:
+        real(self, plan, position + 1, document)
 
     patch.setattr(Merger, "_land", land)
 
 
 def last_version_only(patch: Patch) -> None:
-    real = feed.ChangeFeed.next_batch
-    patch.setattr(
-        feed.ChangeFeed,
-        "next_batch",
-        lambda self, _start, until: real(self, ChangePosition(until), until),
-    )
+    real = feed.next_batch
+    patch.setattr(merger, "next_batch", lambda store, log, _, until: real(store, log, until, until))
 
 
 def restore_ignored(patch: Patch) -> None:
-    patch.setattr(merge_state.MergeStateReader, "_has_restore", lambda *_: False)
+    real = DeltaLog.commit_info
+
+    def commit_info(log: DeltaLog, version: int) -> Any:
+        found = real(log, version)
+        return {**found, "operation": "x"} if found.get("operation") == "RESTORE" else found
+
+    patch.setattr(DeltaLog, "commit_info", commit_info)
 
 
 def gap_passed(patch: Patch) -> None:
-    real = feed.ChangeFeed._read  # noqa: SLF001
+    real = feed._read_version  # noqa: SLF001
 
-    def read(self: feed.ChangeFeed, version: int) -> Any:
+    def read(storage: Any, version: int) -> Any:
         try:
-            return real(self, version)
+            return real(storage, version)
         except feed.FeedGap:
-            return ()
+            return []
 
-    patch.setattr(feed.ChangeFeed, "_read", read)
+    patch.setattr(feed, "_read_version", read)
 
 
 def all_rows_leave(patch: Patch) -> None:
-    real = merger.FileSet.merge
-    patch.setattr(
-        merger.FileSet,
-        "merge",
-        lambda self, touched, rows: real(
-            self, [replace(t, count=t.file.rows) for t in touched], rows
-        ),
-    )
+    patch.setattr(Leaving, "is_whole", True)
 
 
 MUTANTS: tuple[Callable[[Patch], None], ...] = (
@@ -482,6 +476,7 @@ def test_a_delete_in_an_earlier_piece_is_not_forgotten(
     world: KeyedWorld, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(feed, "ROWS_AT_ONCE", 1)
+    monkeypatch.setattr(feed, "ROWS_A_COMMIT", 2)
     for values in ((1, 9, "d", ""), (2, 1, "u", "b"), (1, 5, "u", "late")):
         world.append(table(values))
     world.append(table((3, 9, "d", ""), (4, 1, "u", "d"), (5, 1, "u", "e"), (3, 5, "u", "late")))
@@ -495,16 +490,18 @@ def test_a_delete_in_an_earlier_piece_is_not_forgotten(
     assert current(world) == expected
 
 
-def test_large_versions_are_merged_in_parts(world: KeyedWorld, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(feed, "ROWS_AT_ONCE", 2)
-    rows = pa.concat_tables([table((n, 1, "u", str(n))) for n in range(5)])
-    options: dict[str, Any] = {"partition_by": ["id"]}
-    write_deltalake(world.changes.uri, rows, **options)
-    assert world.run() == 3
-    assert current(world) == {n: str(n) for n in range(5)}
+def test_a_backlog_is_merged_in_parts(world: KeyedWorld, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(feed, "ROWS_AT_ONCE", 1)
+    monkeypatch.setattr(feed, "ROWS_A_COMMIT", 2)
+    for n in range(5):
+        world.append(table((n, 1, "u", str(n)), (9, n, "u", str(n))))
+    world.keyed = replace(world.keyed, every=300.0)
+    assert world.run(world.penguin(is_patient=True)) == 5  # more changes wait for no time
+    expected = {**{n: str(n) for n in range(5)}, 9: "4"}
+    assert current(world) == expected
     world.current.delta().restore(0)
     assert world.run() == 1  # all at once
-    assert current(world) == {n: str(n) for n in range(5)}
+    assert current(world) == expected
 
 
 @pytest.mark.promise("G-219")

@@ -1,65 +1,71 @@
-"""Bounds of files and of row groups: no key is ever left out."""
+"""Bounds of files: nothing that is asked for is ever left out."""
 
 from __future__ import annotations
 
-import io
 import random
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from penguin_py.keyed.pruning import KeyRanges, groups_that_may_meet
-from tests.chaos.keyed.memory import bounds_of
+from blizzard_core.settings.keyed import parse_condition
+from penguin_py.keyed.pruning import may_exceed, may_have_deletes, may_hold
+from tests.chaos.keyed.memory import log_of
 from tests.chaos.keyed.model import KINDS
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_file_or_group_with_a_key_is_left_out(kind: str) -> None:
+def test_no_file_with_a_value_is_left_out(kind: str) -> None:
     chance = random.Random(kind)
     arrow, make = KINDS[kind]
     for _ in range(40):
         numbers = [chance.randrange(30) for _ in range(6)]
         file = pa.table({"k": pa.array([*map(make, numbers), None], arrow)})
-        wanted = chance.choice(numbers)
-        ranges = KeyRanges(pa.table({"k": pa.array([make(wanted)], arrow)}), ("k",))
-        assert ranges.may_meet(bounds_of(file, ("k",)))
-        sink = io.BytesIO()
-        pq.write_table(file, sink, row_group_size=2)
-        with pq.ParquetFile(sink) as written:
-            metadata, schema = written.metadata, written.schema_arrow
-        found = groups_that_may_meet(metadata, schema, ranges, ("k",))
-        assert {at // 2 for at, number in enumerate(numbers) if number == wanted} <= set(found)
+        logged = log_of(file, ("k",))
+        wanted = pa.array([make(chance.choice(numbers)), None], arrow)
+        assert may_hold(logged, "k", wanted).to_pylist() == [True]
+        assert may_exceed(logged, "k", wanted).to_pylist() == [True]
 
 
 @pytest.mark.parametrize("kind", ["int64", "text", "day", "moment"])
-def test_groups_without_keys_are_left_out(kind: str) -> None:
+def test_files_without_values_are_left_out(kind: str) -> None:
     arrow, make = KINDS[kind]
-    file = pa.table({"k": pa.array([make(n) for n in range(6)], arrow)})
-    sink = io.BytesIO()
-    pq.write_table(file, sink, row_group_size=2)
-    ranges = KeyRanges(pa.table({"k": pa.array([make(2)], arrow)}), ("k",))
-    with pq.ParquetFile(sink) as written:
-        metadata, schema = written.metadata, written.schema_arrow
-    assert groups_that_may_meet(metadata, schema, ranges, ("k",)) == [1]
+    files = [pa.table({"k": pa.array([make(n), make(n + 9)], arrow)}) for n in (0, 40, 80)]
+    logged = pa.concat_tables([log_of(file, ("k",)) for file in files])
+    found = may_hold(logged, "k", pa.array([make(95), make(44), make(20)], arrow))
+    assert found.to_pylist() == [False, True, False]
+    assert may_hold(logged, "k", pa.array([], arrow)).to_pylist() == [False] * 3
+    found = may_exceed(logged, "k", pa.array([make(60), make(99)], arrow))
+    assert found.to_pylist() == [False, False, True]
 
 
-def test_a_file_must_meet_every_column_of_the_key() -> None:
-    ranges = KeyRanges(pa.table({"a": [1, 9], "b": ["x", "y"]}), ("a", "b"))
-    assert ranges.may_meet({"a": (2, 9), "b": (b"y", b"z")})
-    assert not ranges.may_meet({"a": (2, 8), "b": (b"y", b"z")})
-    assert not ranges.may_meet({"a": (2, 9), "b": (b"z", b"z")})
-    assert ranges.may_meet({"b": (b"x", None)})
+def test_a_name_with_a_dot_leaves_nothing_out() -> None:
+    logged = pa.table({"num_records": [1], "min.a.b": [1], "max.a.b": [2], "null_count.a.b": [0]})
+    assert may_hold(logged, "a.b", pa.array([7])).to_pylist() == [True]
+    assert may_have_deletes(logged, parse_condition("`a.b` IS NULL")).to_pylist() == [True]
 
 
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-def test_times_of_other_units_are_compared_in_microseconds(unit: str) -> None:
-    file = pa.table({"k": pa.array([1_700_000_000], pa.timestamp("s")).cast(pa.timestamp(unit))})
-    sink = io.BytesIO()
-    pq.write_table(file, sink, coerce_timestamps=None)
-    with pq.ParquetFile(sink) as written:
-        metadata, schema = written.metadata, written.schema_arrow
-    for moment, groups in ((1_700_000_000, [0]), (1_700_000_001, [])):
-        wanted = pa.array([moment], pa.timestamp("s")).cast(pa.timestamp("us"))
-        ranges = KeyRanges(pa.table({"k": wanted}), ("k",))
-        assert groups_that_may_meet(metadata, schema, ranges, ("k",)) == groups
+@pytest.mark.parametrize(
+    ("text", "rows", "nulls", "low", "high", "may"),
+    [
+        ("x = 'd'", 5, 0, "a", "c", False),
+        ("x = 'd'", 5, 0, "a", "u", True),
+        ("x = 'd'", 5, 5, None, None, False),
+        ("x = 'd'", None, None, None, None, True),
+        ("x IS NULL", 5, 0, 1, 2, False),
+        ("x IS NULL", 5, None, None, None, True),
+        ("x IS NOT NULL", 5, 5, None, None, False),
+        ("x IS NOT NULL", 5, 4, 1, 1, True),
+        ("x = 'd'", 5, 0, 1, 2, True),
+        ("x", 5, 0, None, None, True),
+    ],
+)
+def test_bounds_tell_files_without_deletes(
+    text: str, rows: int | None, nulls: int | None, low: Any, high: Any, may: bool
+) -> None:
+    logged = {"num_records": [rows], "null_count.x": [nulls], "min.x": [low], "max.x": [high]}
+    kinds = [pa.int64(), pa.int64()]
+    columns = [pa.array(column, kind) for column, kind in zip(logged.values(), kinds, strict=False)]
+    columns += [pa.array(logged["min.x"]), pa.array(logged["max.x"])]
+    files = pa.table(columns, names=list(logged))
+    assert may_have_deletes(files, parse_condition(text)).to_pylist() == [may]

@@ -60,7 +60,7 @@ class TableFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ChangeBatch:
     """The next files to merge, in order of arrival, of versions up to ``until``.
 
     ``first`` is the version that has added the first of them; None: they are all active files.
@@ -87,17 +87,17 @@ def active_files(active: pa.Table, root: str, partitions: Iterable[str] = ()) ->
     ]
 
 
-def next_batch(storage: Storage, log: LogReader, start: int, until: int) -> Batch:
+def next_batch(storage: Storage, log: LogReader, start: int, until: int) -> ChangeBatch:
     """Return the next files that versions from ``start`` on have added. Raises `FeedGap`."""
     files: list[TableFile] = []
     rows, first = 0, start
     for version, added in _added(storage, log, start, until):
         if rows and rows + sum(file.rows or 0 for file in added) > ROWS_A_COMMIT:
-            return Batch(files, version - 1, first)
+            return ChangeBatch(files, version - 1, first)
         first = first if files else version
         files += added
         rows = sum(file.rows or 0 for file in files)
-    return Batch(files, until, first)
+    return ChangeBatch(files, until, first)
 
 
 def _added(

@@ -111,7 +111,7 @@ class FileSet:
         The commit is planned on ``version``.
         """
         winners = matching.winners().select(self._schema.names)
-        partly = [each for each in touched if not each.leaving.is_whole]
+        partly = [each for each in touched if not each.leaving.is_complete]
         targets = [_target("part-") for _ in partly]
         new = [_target("")] if winners.num_rows else []
         self._note(version, [*targets, *new])

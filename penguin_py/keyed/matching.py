@@ -30,8 +30,8 @@ class Leaving(NamedTuple):
     equal: pa.Array
 
     @property
-    def is_whole(self) -> bool:
-        """Whether the whole file leaves, and nothing of it has to be looked at."""
+    def is_complete(self) -> bool:
+        """Return whether the file leaves, and no row has to be compared."""
         return bool(pc.all(self.mask).as_py() and not pc.any(self.equal).as_py())
 
 

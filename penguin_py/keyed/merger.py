@@ -26,7 +26,7 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.delta.writer import Marks
 from penguin_py.groups.rewrite_notes import RewriteNotes
 from penguin_py.keyed.changes import (
-    Batch,
+    ChangeBatch,
     FeedGap,
     TableFile,
     active_files,
@@ -65,11 +65,11 @@ class Tables:
     schema: pa.Schema
     state: TableState | None
     merge_state: MergeState
-    batch: Batch
+    batch: ChangeBatch
 
     @property
     def waits(self) -> bool:
-        """Whether there is something to merge."""
+        """Return whether there is something to merge."""
         passed = self.changes.version + 1 - self.merge_state.position
         return bool(self.batch.first is None or self.batch.files or passed > _PASSED_AT_ONCE)
 
@@ -121,7 +121,7 @@ class Merger:
         except SchemaMismatch as error:
             raise StateError(f"{self._keyed.changes.uri}: {error}") from error
 
-    def _next_batch(self, changes: TableState, merge_state: MergeState) -> Batch | None:
+    def _next_batch(self, changes: TableState, merge_state: MergeState) -> ChangeBatch | None:
         """Return the changes behind the position; None if the log does not have them all."""
         position = merge_state.position
         if position > changes.version + 1:
@@ -136,8 +136,10 @@ class Merger:
             self._log.warning("changes_merged_again", reason=f"{gap} is gone")
             return None
 
-    def _all(self, changes: TableState) -> Batch:
-        return Batch(self._active_changes(self._changes.active_table(), changes), changes.version)
+    def _all(self, changes: TableState) -> ChangeBatch:
+        return ChangeBatch(
+            self._active_changes(self._changes.active_table(), changes), changes.version
+        )
 
     def _active_changes(self, active: pa.Table, changes: TableState) -> list[TableFile]:
         return active_files(active, self._changes_storage.uri, changes.partition_columns)

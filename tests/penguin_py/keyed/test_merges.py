@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -121,7 +122,7 @@ def gap_passed(patch: Patch) -> None:
 
 
 def all_rows_leave(patch: Patch) -> None:
-    patch.setattr(Leaving, "is_whole", True)
+    patch.setattr(Leaving, "is_complete", True)
 
 
 MUTANTS: tuple[Callable[[Patch], None], ...] = (
@@ -568,3 +569,55 @@ def test_a_recreated_change_table_stops_an_idle_merge(world: KeyedWorld) -> None
     world.now += 3601
     with pytest.raises(StateError, match="keyed rebuild"):
         world.run(live)
+
+
+def test_a_key_with_a_dot_is_no_field_of_a_struct(tmp_path: Path, pool: Executor) -> None:
+    world = KeyedWorld(keyed_table(str(tmp_path), ("a.b",), ("seq",)), pool)
+    for seq, text in enumerate("xyz"):
+        keys, inner = pa.array([1, 2 + seq]), pa.array([{"b": 70 + seq}] * 2)
+        columns = {"a": inner, "a.b": keys, "seq": pa.array([seq, seq]), "v": pa.array([text] * 2)}
+        world.append(pa.table(columns))
+        world.run()
+    found = {row["a.b"]: (row["a"]["b"], row["v"]) for row in world.rows()}
+    assert found == {1: (72, "z"), 2: (70, "x"), 3: (71, "y"), 4: (72, "z")}
+    assert len(world.rows()) == 4
+
+
+def test_a_file_without_statistics_is_read_by_row_groups(
+    world: KeyedWorld, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(feed, "ROWS_AT_ONCE", 3)
+    world.append(pa.concat_tables([table((n, 1, "u", str(n))) for n in range(8)]))
+    world.changes.storage.put_atomic(
+        entry := f"_delta_log/{0:020d}.json",
+        re.sub(rb',"stats":"(?:[^"\\]|\\.)*"', b"", world.changes.storage.read(entry)),
+    )
+    sizes, real = [], merger.Matching
+    monkeypatch.setattr(
+        merger, "Matching", lambda rows, *more: sizes.append(len(rows)) or real(rows, *more)
+    )
+    world.run()
+    assert sizes == [2, 2, 2, 2]
+    assert current(world) == {n: str(n) for n in range(8)}
+
+
+def test_a_newly_left_out_column_leaves_with_a_rebuild(world: KeyedWorld) -> None:
+    assert merged(world, (1, 1, "u", "a"), (2, 1, "u", "b")) == {1: "a", 2: "b"}
+    world.keyed = replace(world.keyed, leave_out=("op",))
+    world.penguin().rebuild()
+    assert [*world.rows()[0]] == ["id", "seq", "v"]
+    assert merged(world, (1, 2, "u", "A")) == {1: "A", 2: "b"}
+    assert [*world.rows()[0]] == ["id", "seq", "v"]
+
+
+def test_ties_of_nested_values_are_counted_across_types(world: KeyedWorld) -> None:
+    wide = pa.struct([("t", pa.timestamp("us")), ("n", pa.int64())])
+    values = [{"t": 10**15, "n": 1}, {"t": 10**15 + 1, "n": None}]
+    for kind in (wide, pa.struct([*wide][:1])):
+        rows = table((1, 1, "u", "a"), (2, 1, "u", "a"))
+        world.append(rows.append_column("x", pa.array(values, wide).cast(kind)))
+        world.run()
+    world.changes.tampered = True  # delta-rs cuts bounds of nested times
+    status = world.penguin().status()
+    assert status is not None
+    assert status["outcomes"]["tied"] == 1  # one lacks n, of the other it was null

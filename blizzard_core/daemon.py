@@ -27,6 +27,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from blizzard_core import log as logs
@@ -83,6 +84,9 @@ class Worker(Protocol):
         Must not raise: the next cycle will find the same problem.
         """
 
+    def rest(self, secs: float, stop: StopEvent) -> bool:
+        """Wait, and return whether the pause ends before: something came, or the daemon stops."""
+
     def cancel(self) -> None:
         """Cancel what is running, soon. Called from another thread."""
 
@@ -98,6 +102,10 @@ class PolledWorker:
     def is_called(self) -> bool:
         """Return False: polls find what is new."""
         return False
+
+    def rest(self, secs: float, stop: StopEvent) -> bool:
+        """Wait; nothing ends the pause but the daemon."""
+        return stop.wait(secs)
 
     def cancel(self) -> None:
         """Do nothing: a cycle is one commit, which is finished."""
@@ -232,7 +240,7 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
                 "cycle_failed", error=str(error), failures=failures, retry_in_secs=round(pause, 1)
             )
             activity.waiting(pause)
-            _rest(worker, pause, stop)
+            _rest(worker, pause, stop.wait)
             continue
         except Exception as error:
             # A bug: the trace is the message, and the other workers go on.
@@ -253,17 +261,17 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
         if wait_secs is not None:
             pause = wait_secs if loop.once else min(pause, wait_secs)
         activity.waiting(pause)
-        _rest(worker, pause, stop)
+        _rest(worker, pause, partial(worker.rest, stop=stop))
     return INTERRUPTED if loop.once else 0
 
 
-def _rest(worker: Worker, pause: float, stop: StopEvent) -> None:
-    """Wait until the pause is over, somebody calls the worker, or the daemon stops."""
+def _rest(worker: Worker, pause: float, wait: Callable[[float], bool]) -> None:
+    """Wait until the pause is over, somebody calls the worker, or ``wait`` ends it."""
     while pause > CALL_SECS:
-        if stop.wait(CALL_SECS) or worker.is_called():
+        if wait(CALL_SECS) or worker.is_called():
             return
         pause -= CALL_SECS
-    stop.wait(pause)
+    wait(pause)
 
 
 def _cycle(worker: Worker, stop: StopEvent) -> tuple[bool, float | None]:

@@ -23,6 +23,7 @@ loop decides by type and never by text::
     ├── Cancelled           work was stopped because the daemon is stopping
     ├── Busy                another question of a page is at work; ask again
     ├── RequestLimitReached a page's question would cost more requests than the limit allows
+    ├── QueueError          a queue of notifications refuses or does not answer
     ├── CommitError         (retryable) a Delta commit did not land
     └── StorageError        a store answered with an error
         ├── NotFound        the object is not there

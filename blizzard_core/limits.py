@@ -403,6 +403,54 @@ Beyond: the request is rejected; give a longer --chunk
 Test: test_value_ranges.py::test_a_range_that_would_double_rows_is_rejected
 """
 
+# --- Notifications ---------------------------------------------------------------------------
+
+MESSAGE_BYTES = 1 << 20
+"""A message
+Beyond: it is no hint, and counted as unreadable
+Test: test_messages.py::test_content_beyond_limits_is_unreadable
+"""
+MESSAGE_OBJECTS = 1000
+"""Objects that a message names
+Beyond: as above
+Test: test_messages.py::test_content_beyond_limits_is_unreadable
+"""
+MESSAGE_ENVELOPES = 3
+"""Envelopes of a message, one in the other
+Beyond: as above
+Test: test_messages.py::test_content_beyond_limits_is_unreadable
+"""
+MESSAGE_KEY_CHARACTERS = 4096
+"""Characters of a name in a message
+Beyond: as above
+Test: test_messages.py::test_content_beyond_limits_is_unreadable
+"""
+OPEN_HINTS = 10_000
+"""Hints of a source that no save or scan has acknowledged
+Beyond: no more messages are received until some are
+Test: test_receiver.py::test_full_inbox_stops_receiving
+"""
+WEBHOOK_MESSAGES = 1000
+"""Messages by `POST /notify` that wait
+Beyond: the sender gets 503
+Test: test_webhook.py::test_full_webhook_answers_503
+"""
+FOREIGN_MESSAGES = 1000
+"""Messages of an hour, 9 of 10, that name objects of no source
+Beyond: the sources poll until the hour is over
+Test: test_receiver.py::test_flood_of_foreign_messages_lets_sources_poll
+"""
+HINTED_PARTITIONS = 100
+"""Partitions that a scan of hinted ones lists without tracking them
+Beyond: a scan of everything, at most one each `poll_interval`
+Test: test_hint_schedule.py::test_many_untracked_partitions_make_one_scan
+"""
+HINTED_FILES = 1000
+"""Files that a scan asks for by name, without a watermark
+Beyond: the next scan asks for the others
+Test: test_hint_pacing.py::test_many_hinted_files_are_divided
+"""
+
 # --- Listings and the status page ------------------------------------------------------------
 
 PAGE_KEYS = 1000

@@ -40,6 +40,7 @@ from blizzard_py.commands import (
     files,
     ingest,
     init,
+    notifications,
     rename,
     replay,
     requests,
@@ -334,6 +335,7 @@ def explain(config: Path, uri: str, as_json: bool) -> int:
 
 
 main.add_command(doctor.doctor)
+main.add_command(notifications.notifications)
 main.add_command(watch)
 main.add_command(files)
 main.add_command(state)

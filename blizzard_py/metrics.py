@@ -35,6 +35,29 @@ SCAN_INTERVAL = Gauge(
     "Time between scans, by part: of hot ranges, and of all.",
     ["target", "part"],
 )
+HINTS = Counter(
+    "blizzard_hints_total",
+    "Hints of notifications and other messages, by kind.",
+    ["target", "kind"],
+)
+HINT_LAG = Gauge(
+    "blizzard_hint_lag_seconds",
+    "Age of the oldest message that no scan or save has acknowledged, 0 without any.",
+    ["target"],
+)
+UNHINTED_FILES = Counter(
+    "blizzard_unhinted_files_total",
+    "Files that complete scans have found though no message had named them.",
+    ["target"],
+)
+NOTIFICATIONS_UP = Gauge(
+    "blizzard_notifications_up",
+    "1 while notifications decide about scans, 0 while a source polls instead.",
+    ["target"],
+)
+QUEUE_MESSAGES = Gauge(
+    "blizzard_queue_messages", "Messages in the queue, as it counts them.", ["target"]
+)
 FILES_DISCOVERED = Counter(
     "blizzard_files_discovered_total", "New files that polls have found.", ["target"]
 )

@@ -11,7 +11,7 @@ import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Protocol
 
 from blizzard_core.observability.activity import Activity
 from blizzard_core.observability.health import HealthReport, alive, ready
@@ -37,10 +37,21 @@ _BRIEF_PEER_KEYS = (
 )
 
 
+class Posts(Protocol):
+    """A recipient of posted messages. Thread-safe."""
+
+    def admits(self, authorization: str) -> bool:
+        """Return whether a request's ``Authorization`` may post."""
+
+    def post(self, authorization: str, body: bytes) -> bool:
+        """Take a message; return whether there was room for it."""
+
+
 class Panel:
     """All targets of one daemon and its page providers; ``clock`` gives epoch seconds.
 
-    ``penguin_page`` is the address of Penguin's page if this one shows it, too.
+    ``penguin_page`` is the address of Penguin's page if this one shows it, too. ``posts`` takes
+    what is posted to ``/notify``.
     """
 
     def __init__(
@@ -50,6 +61,7 @@ class Panel:
         clock: Callable[[], float],
         providers: PageProviders = NO_PROVIDERS,
         penguin_page: str | None = None,
+        posts: Posts | None = None,
     ) -> None:
         self._activities = tuple(activities)
         self._clock = clock
@@ -62,6 +74,7 @@ class Panel:
         self._page = page_id()
         self.providers = providers
         self.penguin_page = penguin_page
+        self.posts = posts
         BUILD.info(self._build)
 
     def alive(self) -> HealthReport:

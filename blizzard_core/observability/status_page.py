@@ -11,11 +11,12 @@
 ``/health``                     503 with reasons only if a restart would help; otherwise 200
 ``/ready``                      200 while every loop does its work, 503 with reasons otherwise
 ``/penguin/…``                  with `blizzard up`: the same of Penguin, but no stories
+``POST /notify``                with a webhook: a message that names new files, for its token
 ==============================  ========================================================
 
-Read-only: GET and HEAD of these paths, no cookies, no state. No request waits for a store. Threads
-of `blizzard_core.observability.background_cache` read history and stories; a request gets the
-latest result. Documents about all targets are built at most once a second.
+Otherwise read-only: GET and HEAD of these paths, no cookies, no state. No request waits for a
+store. Threads of `blizzard_core.observability.background_cache` read history and stories; a request
+gets the latest result. Documents about all targets are built at most once a second.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 
-from blizzard_core.limits import STORY_CHARACTERS
+from blizzard_core.limits import MESSAGE_BYTES, STORY_CHARACTERS
 from blizzard_core.observability.background_cache import Busy
 from blizzard_core.observability.health import HealthReport
 from blizzard_core.observability.other_page import PREFIX, OtherPage
@@ -118,6 +119,21 @@ class PageHandlers:
     async def health(self, _request: web.Request) -> web.StreamResponse:
         return _health_response(self._panel.alive())
 
+    async def notify(self, request: web.Request) -> web.StreamResponse:
+        """Take a message; 202, whatever is in it."""
+        posts = self._panel.posts
+        authorization = request.headers.get("Authorization", "")
+        if posts is None or not posts.admits(authorization):
+            return _error_response(401, "the token of notifications is required")
+        body = bytearray()
+        async for chunk in request.content.iter_any():
+            body += chunk
+            if len(body) > MESSAGE_BYTES:
+                return _error_response(413, f"a message has at most {MESSAGE_BYTES:,} bytes")
+        if not posts.post(authorization, bytes(body)):
+            return _error_response(503, "too many messages wait; send it again")
+        return web.Response(status=202)
+
     async def ready(self, _request: web.Request) -> web.StreamResponse:
         return _health_response(self._panel.ready())
 
@@ -140,6 +156,8 @@ def application(panel: Panel, hosts: frozenset[str] | None = None) -> web.Applic
     handlers = PageHandlers(panel)
     for path, handler in handlers.paths.items():
         found.router.add_get(path, handler)
+    if panel.posts is not None:
+        found.router.add_post("/notify", handlers.notify)
     if panel.penguin_page is not None:
         other = OtherPage(panel.penguin_page)
         found.router.add_get(PREFIX, handlers.page)

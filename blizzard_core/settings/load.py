@@ -243,6 +243,10 @@ def _learn_secrets(config: Config) -> None:
     redact.learn(config.spark.conf)
     for options in _storage_options(config):
         redact.learn(options)
+    for pipeline in config.pipelines.values():
+        for source in pipeline.file_sources.values():
+            if source.notifications is not None:
+                redact.learn_values([source.notifications.token])
     for connection in config.connections.values():
         redact.learn(connection.options)
         redact.learn_values(connection.secret_values)

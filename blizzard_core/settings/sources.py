@@ -24,6 +24,11 @@ from blizzard_core.settings.base import (
 from blizzard_core.settings.event_time import SourceEventTime
 from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
 from blizzard_core.settings.list_budget import ListCost, cost_parts, requests_of
+from blizzard_core.settings.notifications import (
+    FULL_SCAN_SECS,
+    FULL_SCAN_SECS_WITHOUT_WATERMARK,
+    NotificationSettings,
+)
 from blizzard_core.settings.schema import OwnSchema
 from blizzard_core.settings.time_formats import check_template
 from blizzard_core.storage.protocol import order_key
@@ -203,7 +208,12 @@ class SourceSettings(CommonSource):
     list_requests_per_hour: int | None = Field(default=None, ge=1, examples=[1389])
     """The same as a number of requests."""
     full_scan_interval: Seconds | None = Field(default=None, gt=0, examples=["1h"])
-    """Time between scans of all partitions; default: each poll, or as the budget allows."""
+    """Time between scans of all partitions; default: each poll, or as the budget allows; with
+    `notifications` 1h (1d without a watermark)."""
+    notifications: NotificationSettings | None = Field(
+        default=None, examples=[{"uri": "https://sqs.eu-central-1.amazonaws.com/123456789012/raw"}]
+    )
+    """Scan where messages of the store say that a new file is."""
     use_watermark: bool = True
     """false: track every name instead, for names that do not sort by time."""
     partition_filter: PartitionFilter | None = Field(default=None, examples=[{"lookback": 48}])
@@ -250,6 +260,14 @@ class SourceSettings(CommonSource):
         if self.max_list_cost is None:
             return self.list_requests_per_hour
         return requests_of(cost_parts(self.max_list_cost)[0], self.advanced.list_price)
+
+    @property
+    def complete_interval(self) -> float | None:
+        """The time between complete scans; None if a budget or each poll decides it."""
+        if self.full_scan_interval is not None or self.notifications is None:
+            return self.full_scan_interval
+        usual = FULL_SCAN_SECS if self.use_watermark else FULL_SCAN_SECS_WITHOUT_WATERMARK
+        return max(usual, self.poll_interval)
 
     @property
     def has_scan_limits(self) -> bool:
@@ -299,7 +317,15 @@ class SourceSettings(CommonSource):
     def _scans_within_limits(self) -> Self:
         if self.max_list_cost is not None and self.list_requests_per_hour is not None:
             raise ValueError("give max_list_cost or list_requests_per_hour, not both")
-        if self.has_scan_limits and not self.use_watermark:
+        if self.lists_per_hour is not None and self.notifications is not None:
+            raise ValueError(
+                "give notifications or a budget of LIST requests, not both: with notifications"
+                " pause and full_scan_interval limit the requests"
+            )
+        if self.units is not None and self.notifications is not None:
+            raise ValueError("notifications is not for units: each poll looks for changed files")
+        limits_scans = self.has_scan_limits and self.notifications is None
+        if limits_scans and not self.use_watermark:
             raise ValueError(
                 "max_list_cost, list_requests_per_hour and full_scan_interval need use_watermark:"
                 " true. Without a watermark each poll lists everything; set poll_interval"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -25,6 +26,7 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_py.app.engine import spark_engine
 from blizzard_py.app.live_progress import show_progress
 from blizzard_py.app.machine import check_at_start
+from blizzard_py.app.notifications import Notifications
 from blizzard_py.app.refused_watch import RefusedWatch
 from blizzard_py.app.workers import build
 from blizzard_py.engines.lazy import LazyEngine
@@ -33,6 +35,9 @@ from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import as_read
 from blizzard_py.schema.field_specs import field_document
 from blizzard_py.sources.context import SourceContext
+
+if TYPE_CHECKING:  # a daemon without an address needs none of the page
+    from blizzard_core.observability.status import Posts
 
 
 def run_daemon(
@@ -68,6 +73,7 @@ def run_daemon(
     )
     workers = build(config, engine, fresh=fresh, admission=admission, once=once)
     configured = None if config.metrics is None else config.metrics.address
+    notifications = Notifications([w.parts for w in workers if w.parts.hints is not None])
     watch = RefusedWatch(workers)
     beating = [
         Beating(
@@ -80,8 +86,9 @@ def run_daemon(
     ]
     with (
         stop_on_signals(stop, loop.grace_secs),
-        _page(config, workers, where, address or configured, penguin_page),
+        _page(config, workers, where, address or configured, penguin_page, notifications.webhooks),
         watch.looking(),
+        notifications.receiving(),
         run_sinks(config, "blizzard") as sinks,
         heartbeats(beating, once=once),
     ):
@@ -113,6 +120,7 @@ def _page(
     where: str,
     address: str | None,
     penguin_page: str | None,
+    posts: Posts | None,
 ) -> AbstractContextManager[None]:
     """Serve the page; without an address its modules are not imported."""
     if address is None:
@@ -125,7 +133,7 @@ def _page(
         workers, where, partial(_with_untaken, config), samples=is_loopback(address)
     )
     views = [each.activity or w.activity for w in workers for each in w.each]
-    return served(address, Panel("blizzard", views, time.time, providers, penguin_page))
+    return served(address, Panel("blizzard", views, time.time, providers, penguin_page, posts))
 
 
 def _with_untaken(config: Config, parts: SourceContext, found: Explanation) -> Explanation:

@@ -9,7 +9,10 @@ from blizzard_core.daemon import StopEvent
 from blizzard_core.doctor.findings import CheckResult, failed
 from blizzard_core.doctor.stores import UsedStore, check_stores
 from blizzard_core.errors import BlizzardError, ConfigError
+from blizzard_core.notifications.opening import open_queue
+from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
+from blizzard_core.settings.queue_uri import WEBHOOK
 from blizzard_core.text import counted
 from blizzard_py.app.machine import check_machine
 from blizzard_py.app.query_validation import check_source
@@ -29,7 +32,7 @@ def examine(
     for each in chain(check_machine(config), stores):
         found.append(each)
         yield each
-    for check in (_queries, _tables):
+    for check in (_queries, _queues, _tables):
         if not stop.is_set():
             yield from check(config, found)
 
@@ -60,6 +63,29 @@ def _queries(config: Config, _found: Sequence[CheckResult]) -> Iterator[CheckRes
             yield CheckResult(subject, "query", "ok", "answers with its columns")
             for note in notes:
                 yield CheckResult(subject, "query", "note", note)
+
+
+def _queues(config: Config, _found: Sequence[CheckResult]) -> Iterator[CheckResult]:
+    """Ask each queue of notifications for the number of its messages. Receives none."""
+    seen: set[str] = set()
+    for pipeline in config.pipelines.values():
+        for source in pipeline.file_sources.values():
+            settings = source.notifications
+            if settings is None or settings.uri == WEBHOOK or settings.uri in seen:
+                continue
+            seen.add(settings.uri)
+            subject = f"queue {redacted(settings.uri)}"
+            try:
+                queue = open_queue(settings.uri, source.uri, source.storage_options)
+                try:
+                    count = queue.count()
+                finally:
+                    queue.close()
+            except BlizzardError as error:
+                yield from failed(subject, "queue", error)
+                continue
+            waiting = "" if count is None else f"; {counted(count, 'message')} waiting"
+            yield CheckResult(subject, "queue", "ok", f"answers{waiting}")
 
 
 def _tables(config: Config, found: Sequence[CheckResult]) -> Iterator[CheckResult]:

@@ -17,6 +17,7 @@ from blizzard_core.text import counted, printable
 from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.composite_source import CompositeFiles
+from blizzard_py.sources.files.hint_pacing import notification_notes
 from blizzard_py.sources.files.list_budget import budget_document
 from blizzard_py.sources.files.opening import open_files
 from blizzard_py.sources.files.small_samples import disorder
@@ -81,7 +82,11 @@ class FileKind:
             "keys_listed": files.keys,
             "ignored": files.ignored.to_json(),
             "list_budget": budget_document(source, state, progress, found.parts.clock()),
-            "notes": [*files.notes, *self._name_notes(found, files)],
+            "notes": [
+                *files.notes,
+                *notification_notes(source),
+                *self._name_notes(found, files),
+            ],
         }
 
     def _name_notes(self, found: SourceView, files: SourceScan) -> Iterator[str]:

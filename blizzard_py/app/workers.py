@@ -14,6 +14,7 @@ from typing import Any
 from blizzard_core.checkpoint.writer_identity import TakeoverPolicy, allow_takeover
 from blizzard_core.errors import BlizzardError
 from blizzard_core.settings.document import Config
+from blizzard_py.app.notifications import with_inbox
 from blizzard_py.app.wiring import context_of, joined, kind_of
 from blizzard_py.engines.lazy import HasSession
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
@@ -38,10 +39,10 @@ def build(
 
     Sources of one query over event time share one. ``fresh`` forces a cold start if the checkpoint
     is missing, whatever else exists. ``admission`` may leave sources to the daemon that runs them.
-    With ``once`` no budget limits their scans.
+    With ``once`` no budget limits their scans, and no notification is read.
     """
     return [
-        source_pipeline(replace(parts, once=once), fresh=fresh, admission=admission)
+        source_pipeline(with_inbox(replace(parts, once=once)), fresh=fresh, admission=admission)
         for name, pipeline in config.pipelines.items()
         for parts in (
             [live_query(config, name, engine)]

@@ -162,6 +162,11 @@ class SourcePipeline(SourceView):
         """Return whether there may be new requests since the last poll."""
         return self._requests is not None and self._requests.is_called()
 
+    def rest(self, secs: float, stop: StopEvent) -> bool:
+        """Wait; return whether a notification ends the pause, or the daemon."""
+        hints = self.parts.hints
+        return stop.wait(secs) if hints is None else hints.wait(secs, stop)
+
     def release(self) -> None:
         """Give up the checkpoint, so that another process can take over at once.
 
@@ -301,11 +306,16 @@ class SourcePipeline(SourceView):
             )
 
     def _save(self, state: SourceState) -> SourceState:
+        hints = self.parts.hints
+        mark = 0 if hints is None else hints.mark()
         try:
             self._file.save(state_to_json(state, self.parts.clock()))
         except BaseException:
             self.activity.save_failed()
             raise
+        if hints is not None:
+            # See `blizzard_core.notifications.inbox`: no earlier, and not by a refused save.
+            hints.saved(mark)
         self.activity.saved(state)
         return state
 

@@ -34,6 +34,7 @@ from blizzard_py.slices.units.grid import GridLayout
 from blizzard_py.slices.units.state import UnitsState
 from blizzard_py.sources.batch_counts import count_batch, count_stream, result_of
 from blizzard_py.sources.ignored_names import NONE_IGNORED, NONE_SKIPPED, IgnoredNames, SkippedItems
+from blizzard_py.sources.notification_view import NotificationView
 from blizzard_py.sources.unit_grid import UnitGrid
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.source_state import SourceState, Totals
@@ -59,6 +60,7 @@ class SourceActivity(Activity):
         self._waiting: dict[str, Entry] = {}
         self._list_budget: float | None = None
         self._ignored = NONE_IGNORED
+        self.notifications = NotificationView(name, clock)
         self._units = UnitsState()
         self._stream: StreamState | None = None
         self._layout: GridLayout | None = None
@@ -310,6 +312,7 @@ class SourceActivity(Activity):
             for request_id, each in self._requests.items()
             if each.state == "waiting"
         ]
+        found += self.notifications.notices()
         ignored = self._ignored
         if ignored.files and not ignored.wanted:
             what = f"{counted(ignored.files, 'file')} ignored by name, such as {ignored.first}"
@@ -363,6 +366,7 @@ class SourceActivity(Activity):
                 "saved_at": self._saved,
                 "apart": asdict(self._skipped),
                 "ignored": self._ignored.to_json(),
+                "notifications": self.notifications.to_json(),
                 "requests": [
                     {
                         "id": request_id,

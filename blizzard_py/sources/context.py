@@ -20,6 +20,7 @@ from blizzard_py.sources.meter import BatchLimits, Meter
 from blizzard_py.state.source_state import Identity
 
 if TYPE_CHECKING:  # sources of files need none of the connections, and who looks none of metrics
+    from blizzard_core.notifications.inbox import HintInbox
     from blizzard_py.connections.query_spec import QuerySpec
     from blizzard_py.sources.activity import SourceActivity
 
@@ -77,7 +78,7 @@ class SourceContext:
     describes a query source, and ``event_time`` a query over event time. ``watch`` is a watermark
     that is only reported. ``members`` are the contexts of all sources if one worker has several of
     them (`blizzard_py.state.composite_state`). With ``once`` every poll scans everything, whatever
-    the budget.
+    the budget. ``hints`` are what notifications say, in the process that ingests.
     """
 
     pipeline: str
@@ -98,6 +99,7 @@ class SourceContext:
     watch: WatchedColumn | None = None
     members: tuple[SourceContext, ...] = ()
     once: bool = False
+    hints: HintInbox | None = None
 
     @property
     def name(self) -> str:

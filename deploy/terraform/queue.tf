@@ -1,4 +1,4 @@
-# Off by default. Blizzard finds files by listing; neither role may read the queue.
+# Off by default. With it `notifications.uri` is the output `queue_url`.
 resource "aws_sqs_queue" "new_files" {
   count                      = var.notifications ? 1 : 0
   name                       = "${var.name}-new-files"
@@ -77,4 +77,20 @@ resource "aws_s3_bucket_notification" "source" {
 
   # S3 tries whether it may send before it takes the setting.
   depends_on = [aws_sqs_queue_policy.new_files]
+}
+
+data "aws_iam_policy_document" "hints" {
+  count = var.notifications ? 1 : 0
+
+  statement {
+    actions   = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"]
+    resources = [aws_sqs_queue.new_files[0].arn]
+  }
+}
+
+resource "aws_iam_role_policy" "hints" {
+  count  = var.notifications ? 1 : 0
+  name   = "hints"
+  role   = aws_iam_role.this["blizzard"].id
+  policy = data.aws_iam_policy_document.hints[0].json
 }

@@ -48,7 +48,7 @@ variable "service_accounts" {
 }
 
 variable "notifications" {
-  description = "Send the source's new names to a queue, for other programs: Blizzard lists and reads no queue."
+  description = "Send the source's new names to a queue that Blizzard reads, for `notifications` of the source."
   type        = bool
   default     = false
 }

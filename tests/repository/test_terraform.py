@@ -104,9 +104,21 @@ def test_rights_equal_the_documented_ones() -> None:
     assert roles == {
         "source": "${data.aws_iam_policy_document.source.json}",
         "table": "${data.aws_iam_policy_document.table.json}",
+        "hints": "${data.aws_iam_policy_document.hints[0].json}",
     }
     source = blocks("resource")["aws_iam_role_policy.source"]
     assert source["role"] == '${aws_iam_role.this["blizzard"].id}'
+
+
+def test_rights_to_the_queue_are_those_of_the_command() -> None:
+    (statement,) = policy("hints")
+    page = (ROOT / "docs/guides/notifications.md").read_text("utf-8")
+    assert all(f"`{action}`" in page for action in statement["actions"])
+    assert len(statement["actions"]) == 3
+    assert statement["resources"] == ["${aws_sqs_queue.new_files[0].arn}"]
+    role = blocks("resource")["aws_iam_role_policy.hints"]
+    assert role["role"] == '${aws_iam_role.this["blizzard"].id}'
+    assert role["count"] == "${var.notifications ? 1 : 0}"
 
 
 def test_no_right_reaches_beyond_its_directory() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -23,6 +24,8 @@ from werkzeug.datastructures import Headers
 from werkzeug.serving import ThreadedWSGIServer
 from werkzeug.test import run_wsgi_app
 
+# A request's service, in the scope of its signature.
+SERVICE = re.compile(r"/(sqs|sns|events)/aws4_request")
 NO_BODY = {"204", "304"}
 
 
@@ -71,6 +74,20 @@ def one_at_a_time(put: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return locked
 
 
+class Services:
+    """All services of moto that are asked for, by the service that signed a request."""
+
+    def __init__(self) -> None:
+        self._apps = {"s3": create_backend_app("s3")}
+
+    def __call__(self, environ: dict[str, Any], start: Any) -> Iterable[bytes]:
+        found = SERVICE.search(environ.get("HTTP_AUTHORIZATION", ""))
+        name = "s3" if found is None else found[1]
+        if name not in self._apps:
+            self._apps[name] = create_backend_app(name)
+        return self._apps[name](environ, start)
+
+
 def main() -> None:
     put = one_at_a_time(S3Response.put_object)
     S3Response.put_object = put  # type: ignore[method-assign, assignment]  # replaced on purpose
@@ -78,7 +95,7 @@ def main() -> None:
     parse = lru_cache(100_000)(parse_to_aware_datetime)
     serialize.parse_to_aware_datetime = parse  # type: ignore[attr-defined]  # as above
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedWSGIServer("127.0.0.1", 0, create_backend_app("s3"), Handler)
+    server = ThreadedWSGIServer("127.0.0.1", 0, Services(), Handler)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     print(server.server_port, flush=True)  # noqa: T201  # to the tests, which wait for it
     sys.stdin.read()

@@ -53,6 +53,10 @@ class ScriptedWorker:
             raise step
         return step
 
+    def rest(self, secs: float, stop: StopEvent) -> bool:
+        """Wait; nothing ends the pause but the daemon."""
+        return stop.wait(secs)
+
     def is_called(self) -> bool:
         self.asked += 1
         return self.asked == self.called_at

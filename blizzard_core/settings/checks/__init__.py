@@ -12,6 +12,7 @@ from typing import TypeAlias
 from blizzard_core.settings.checks.event_time import event_time_problems
 from blizzard_core.settings.checks.keyed import keyed_problems
 from blizzard_core.settings.checks.list_budget import list_budget_problems
+from blizzard_core.settings.checks.notifications import notification_problems
 from blizzard_core.settings.checks.sources import query_problems, schema_problems
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.yaml_file import SettingProblem
@@ -31,4 +32,5 @@ CHECKS: tuple[Check, ...] = (
     schema_problems,
     keyed_problems,
     list_budget_problems,
+    notification_problems,
 )

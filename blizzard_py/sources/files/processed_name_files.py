@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.checkpoint.digests import Digests
+from blizzard_core.limits import HINTED_FILES
+from blizzard_core.notifications.inbox import HintKind
 from blizzard_core.storage.protocol import Entry
-from blizzard_core.watermark.progress import Lowest
+from blizzard_core.watermark.progress import Lowest, Progress
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import FileWork, noted, still_there
-from blizzard_py.sources.files.discovery import Discovery, discover_unseen
+from blizzard_py.sources.files.discovery import (
+    Discovery,
+    discover_named,
+    discover_unseen,
+    nothing_scanned,
+)
+from blizzard_py.sources.files.hint_pacing import HintedNames
 from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.source import NameLookup
 from blizzard_py.sources.files.story import SetFileStatus
@@ -37,6 +45,30 @@ class KnownBySet:
         return not self.finds(path)  # in the set, and in no journal that is left
 
 
+@dataclass(frozen=True, slots=True)
+class NamesInSet:
+    """Names of which each is a part by itself. A `HintedNames`."""
+
+    progress: Progress
+    names: ProcessedTracker
+
+    def part_of(self, path: str) -> str | None:
+        """See `HintedNames`: the file itself."""
+        return path
+
+    def is_tracked(self, part: str) -> bool:  # noqa: ARG002  # as above
+        """See `HintedNames`: a scan asks for a limited number of files."""
+        return True
+
+    def kind_without_scan(self, path: str) -> HintKind | None:
+        """See `HintedNames`."""
+        return None if self.names.unseen([path]) else "doubled"
+
+    def still_open(self, paths: Mapping[str, float]) -> dict[str, float]:
+        """See `HintedNames`."""
+        return {path: paths[path] for path in self.names.unseen(list(paths))}
+
+
 class SetFiles(Replacing):
     """Lists everything, and leaves out what is done."""
 
@@ -57,6 +89,27 @@ class SetFiles(Replacing):
             self._again,
         )
         return replace(found, progress=state.position.progress)
+
+    def _scan(self, state: SourceState) -> Discovery:
+        if self._hinted is None:
+            return self.discover(state)
+        scan = self._hinted.due(state)
+        if scan is None:
+            return nothing_scanned(state.position.progress, self._clock())
+        if scan.parts is None:
+            found = self.discover(state)
+        else:
+            paths = sorted(scan.parts)[:HINTED_FILES]
+            scan = replace(scan, parts=frozenset(paths))
+            found = discover_named(
+                self._storage, self._source, paths, self._clock, self._parts.concurrency
+            )
+            found = replace(found, progress=state.position.progress)
+        self._hinted.scanned(scan, found, state)
+        return found
+
+    def _hinted_names(self, state: SourceState) -> HintedNames:
+        return NamesInSet(state.position.progress, self._names())
 
     def backlog(self, state: SourceState) -> Backlog | None:  # noqa: ARG002  # the seam gives it
         return None

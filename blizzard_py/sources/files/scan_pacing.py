@@ -26,14 +26,20 @@ from blizzard_py.sources.files.scan_schedule import (
     after_scan,
     next_scan,
 )
+from blizzard_py.state.source_state import SourceState
 
 # How often the log says that the budget is used up.
 _TELL_SECS = 3600.0
 
 
 def limits_of(source: SourceSettings) -> ScanLimits | None:
-    """Return the limits of a source's schedule; None: each poll scans everything."""
+    """Return the limits of a source's schedule.
+
+    None: each poll scans everything, or notifications decide.
+    """
     budget = source.lists_per_hour
+    if source.notifications is not None:
+        return None
     if budget is None and source.full_scan_interval is None:
         return None
     return ScanLimits(
@@ -123,10 +129,10 @@ class PacedScans:
             paid = HOUR_SECS * requests / (self._limits.budget * BESIDE_SHARE)
             self._slice_at = now + paid
 
-    def next_at(self, progress: Progress, *, is_sweeping: bool) -> float:
+    def next_at(self, state: SourceState, *, is_sweeping: bool) -> float:
         """Return when the next scan is due, or the next slice of a sweep if that is earlier."""
         now = self._charge_listed()
-        following = self._next(progress, now, is_sweeping=is_sweeping)
+        following = self._next(state.position.progress, now, is_sweeping=is_sweeping)
         if following.is_late:
             self._warn(following, now)
         if self._activity is not None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain
 from typing import Any, Protocol
 
 from blizzard_core.errors import StorageError, Unavailable
@@ -31,6 +32,12 @@ from blizzard_py.sources.files.discovery import (
     notes_of,
 )
 from blizzard_py.sources.files.file_names import why_ignored
+from blizzard_py.sources.files.hint_pacing import (
+    HintedNames,
+    HintedScans,
+    hint_limits,
+    notification_notes,
+)
 from blizzard_py.sources.files.late_file_outcomes import LateFiles
 from blizzard_py.sources.files.late_file_sweep import grace_of, is_due
 from blizzard_py.sources.files.list_budget import budget_notes
@@ -82,6 +89,7 @@ class FileSource(ABC):
         self._storage = parts.stores.source
         self._listing = listing_of(parts)
         self._pacing: PacedScans | None = None
+        self._hinted = _hinted_scans(parts, self._hinted_names, upkeep)
         limits = None if parts.once else limits_of(self._source)
         if limits is not None:
             counted_listing = CountedListing(self._listing)
@@ -113,7 +121,9 @@ class FileSource(ABC):
 
     def status_fields(self, state: SourceState) -> dict[str, Any]:
         progress, now = state.position.progress, self._clock()
-        budget = budget_notes(self._source, state, progress, now)
+        scans = chain(
+            budget_notes(self._source, state, progress, now), notification_notes(self._source)
+        )
         return {
             "partition_watermarks": {
                 partition: known.watermark
@@ -121,7 +131,7 @@ class FileSource(ABC):
                 if partition and known.watermark is not None
             },
             "grace_period_secs": grace_of(self._source, state, now),
-            "notes": [*notes_of(self._source, progress), *_changed(state), *budget],
+            "notes": [*notes_of(self._source, progress), *_changed(state), *scans],
         }
 
     def explain(self, name: str) -> Story:
@@ -147,8 +157,8 @@ class FileSource(ABC):
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:
         self._late.load(epoch)
-        if self._pacing is not None:
-            self._pacing.start_over()
+        if self._schedule is not None:
+            self._schedule.start_over()
         # `check` let it pass, so the set is empty; left there it would be taken for one later.
         return state.with_names(processed=None) if self._source.use_watermark else state
 
@@ -175,9 +185,9 @@ class FileSource(ABC):
         # What a request has is held where polls have come upon it: they are not to pass it before.
         come_upon = requested.intersection(file.path for file in found.files)
         held = [*(waits - requested), *come_upon, *(file.path for file in found.young)]
-        if self._pacing is not None:
+        if self._schedule is not None:
             is_sweeping = state.late_files.sweep.cursor is not None
-            next_at = self._pacing.next_at(state.position.progress, is_sweeping=is_sweeping)
+            next_at = self._schedule.next_at(state, is_sweeping=is_sweeping)
             found = timed(found, next_at)
         return PollPlan(
             state, found, FileWork([*late, *fresh], len(late), held, state.position.progress.depth)
@@ -187,14 +197,23 @@ class FileSource(ABC):
         """Scan what is due."""
         return self.discover(state)
 
+    @property
+    def _schedule(self) -> PacedScans | HintedScans | None:
+        """The schedule of scans; None if each poll scans everything."""
+        return self._pacing or self._hinted
+
+    @abstractmethod
+    def _hinted_names(self, state: SourceState) -> HintedNames:
+        """Return what a state says of names in hints."""
+
     def _sweep(self, state: SourceState) -> SourceState:
         """List one slice of the sweep, unless the budget has to be saved up first."""
-        if self._pacing is None:
+        if self._schedule is None:
             return self._late.go_on(state)
-        if not self._pacing.may_sweep():
+        if not self._schedule.may_sweep():
             return state
-        state = self._late.go_on(state, self._pacing.pages)
-        self._pacing.swept()
+        state = self._late.go_on(state, self._schedule.pages)
+        self._schedule.swept()
         return state
 
     def job_items(
@@ -330,6 +349,17 @@ class FileSource(ABC):
         source_filter = self._source.partition_filter
         source_template = source_filter.prefix_template if source_filter else None
         return partition_of(path, self._parts.ingest.layout.partition_template, source_template)
+
+
+def _hinted_scans(
+    parts: SourceContext,
+    names_of: Callable[[SourceState], HintedNames],
+    upkeep: CheckpointServices,
+) -> HintedScans | None:
+    limits = hint_limits(parts.files)
+    if limits is None or parts.hints is None:
+        return None
+    return HintedScans(parts, parts.hints, limits, names_of, upkeep.clock)
 
 
 def _lowest(state: SourceState, batch: Batch, work: FileWork | None) -> Lowest:

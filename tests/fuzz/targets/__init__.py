@@ -11,11 +11,21 @@ from tests.fuzz.targets import (
     footers,
     letters,
     lines,
+    notifications,
     records,
 )
 
+MODULES = (
+    lines,
+    records,
+    footers,
+    delta,
+    checkpoints,
+    letters,
+    configuration,
+    answers,
+    notifications,
+)
 TARGETS: dict[str, Target] = {
-    target.name: target
-    for module in (lines, records, footers, delta, checkpoints, letters, configuration, answers)
-    for target in module.TARGETS
+    target.name: target for module in MODULES for target in module.TARGETS
 }

@@ -1,0 +1,44 @@
+"""The protocol of a queue of notifications."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from blizzard_core.errors import BlizzardError
+
+# A received message comes again after this time, unless it was deleted.
+HIDDEN_SECS = 300
+
+
+class QueueError(BlizzardError):
+    """A queue does not answer, or refuses. Sources poll meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A received message: what deletes it, and when it was sent (epoch seconds)."""
+
+    body: bytes
+    handle: str
+    sent: float
+
+
+class Queue(Protocol):
+    """A queue. It is used by one thread. Every method raises `QueueError`, and nothing else."""
+
+    def receive(self, wait_secs: float) -> Sequence[Message]:
+        """Return messages; wait at most so long for the first one, if the queue can wait."""
+
+    def delete(self, handles: Sequence[str]) -> None:
+        """Delete received messages. One that is gone is no error."""
+
+    def count(self) -> int | None:
+        """Return about how many messages wait; None if the queue cannot tell."""
+
+    def purge(self) -> None:
+        """Delete everything that is in the queue."""
+
+    def close(self) -> None:
+        """Close connections."""

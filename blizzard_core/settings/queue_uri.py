@@ -1,0 +1,48 @@
+"""URIs of queues, and the problems of a source that reads one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from blizzard_core.storage.environment import S3_SCHEMES
+from blizzard_core.storage.opening import scheme_of
+
+QueueKind: TypeAlias = Literal["sqs", "webhook"]
+
+WEBHOOK = "webhook:"
+_STORES: dict[QueueKind, frozenset[str]] = {
+    "sqs": S3_SCHEMES,
+}
+_FORMS = "must be https://sqs.REGION.amazonaws.com/ACCOUNT/NAME or webhook:"
+
+
+def check_queue_uri(uri: str) -> str:
+    """Return the URI. Raises `ValueError`, without quoting it."""
+    if uri == WEBHOOK:
+        return uri
+    parts = urlsplit(uri)
+    if parts.scheme not in {"http", "https"} or not parts.netloc or parts.path.count("/") < 1:
+        raise ValueError(_FORMS)
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError("must not carry credentials; the source's storage_options have them")
+    if len(parts.path) < 2 or parts.path.endswith("/"):
+        raise ValueError(_FORMS)
+    return uri
+
+
+def kind_of(uri: str) -> QueueKind:
+    """Return the kind of a valid URI."""
+    return "webhook" if uri == WEBHOOK else "sqs"
+
+
+def queue_problems(uri: str, source_uri: str) -> Iterator[str]:
+    """Yield the reasons why a source cannot use a queue of a valid URI."""
+    kind = kind_of(uri)
+    if kind == "sqs" and uri.endswith(".fifo"):
+        yield "is a FIFO queue, which S3 sends no notifications to; use a standard queue"
+    stores = _STORES.get(kind)
+    if stores is not None and scheme_of(source_uri) not in stores:
+        names = ", ".join(sorted(stores))
+        yield f"is a queue for stores of {names}; use the queue of the source's store, or webhook:"

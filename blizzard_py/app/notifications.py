@@ -1,0 +1,74 @@
+"""The receivers of a daemon: one for each queue, shared by all sources that name it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from blizzard_core.notifications.inbox import HintInbox
+from blizzard_core.notifications.opening import open_queue
+from blizzard_core.notifications.protocol import Queue
+from blizzard_core.notifications.receiver import Receiver, Receiving
+from blizzard_core.notifications.webhook import WebhookQueue, Webhooks
+from blizzard_core.settings.notifications import NotificationSettings
+from blizzard_core.settings.queue_uri import WEBHOOK
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_py.sources.context import SourceContext
+
+
+def with_inbox(parts: SourceContext) -> SourceContext:
+    """Return the parts with an inbox, if the source has notifications and reads them."""
+    source = parts.source.as_files
+    if source is None or source.notifications is None or parts.once or parts.members:
+        return parts
+    if parts.activity is None:
+        return replace(parts, hints=HintInbox(source.uri, parts.monotonic))
+    view = parts.activity.notifications
+    inbox = HintInbox(source.uri, parts.monotonic, view.hinted)
+    view.show(inbox)
+    return replace(parts, hints=inbox)
+
+
+class Notifications:
+    """The queues of sources, and the threads that read them."""
+
+    def __init__(self, sources: Sequence[SourceContext]) -> None:
+        """Open nothing: a thread opens its queue when it begins to read."""
+        webhooks: list[WebhookQueue] = []
+        receivers: list[Receiver] = []
+        for settings, source, inboxes in _by_queue(sources):
+            if settings.uri == WEBHOOK:
+                queue = WebhookQueue(settings.token or "", time.time)
+                webhooks.append(queue)
+                opens = partial(_same, queue)
+            else:
+                opens = partial(open_queue, settings.uri, source.uri, source.storage_options)
+            owns = settings.foreign == "delete" or settings.uri == WEBHOOK
+            receivers.append(Receiver(settings.uri, opens, inboxes, owns_queue=owns))
+        self.webhooks = Webhooks(webhooks) if webhooks else None
+        self._receivers = receivers
+
+    def receiving(self) -> Receiving:
+        """Return the threads, which run while it is entered."""
+        return Receiving(self._receivers)
+
+
+def _by_queue(
+    sources: Sequence[SourceContext],
+) -> Iterator[tuple[NotificationSettings, SourceSettings, list[HintInbox]]]:
+    found: dict[tuple[str, str | None], list[SourceContext]] = {}
+    for parts in sources:
+        settings = parts.files.notifications if parts.hints is not None else None
+        if settings is not None:
+            found.setdefault((settings.uri, settings.token), []).append(parts)
+    for same in found.values():
+        first = same[0].files
+        inboxes = [parts.hints for parts in same if parts.hints is not None]
+        if first.notifications is not None:
+            yield first.notifications, first, inboxes
+
+
+def _same(queue: Queue) -> Queue:
+    return queue

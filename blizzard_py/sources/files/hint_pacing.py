@@ -1,0 +1,316 @@
+"""The scans of one source with notifications: its hints, and its files that are still to be done.
+
+All of it is in memory. A start scans everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from blizzard_core.notifications.inbox import Hint, HintInbox, HintKind
+from blizzard_core.redact import redacted
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.storage.environment import GCS_SCHEMES, S3_SCHEMES
+from blizzard_core.storage.opening import scheme_of
+from blizzard_core.storage.protocol import Entry, is_hidden
+from blizzard_core.watermark.paths import split
+from blizzard_core.watermark.progress import Progress, is_new, is_passed
+from blizzard_py.sources.context import SourceContext
+from blizzard_py.sources.files.discovery import Discovery
+from blizzard_py.sources.files.file_names import accepts
+from blizzard_py.sources.files.hint_schedule import (
+    HintedScan,
+    HintLimits,
+    HintSchedule,
+    Wishes,
+    complete_interval,
+    next_scan,
+)
+from blizzard_py.sources.files.list_budget import span_text
+from blizzard_py.sources.files.listing import outside
+from blizzard_py.state.source_state import SourceState
+
+# A message that was sent so long before a complete scan began names a file that the scan listed.
+_COVERED_SECS = 60.0
+# A file that is older when a complete scan finds it should have had a hint.
+_UNHINTED_SECS = 120.0
+
+
+def hint_limits(source: SourceSettings) -> HintLimits | None:
+    """Return the limits of a source's schedule; None without notifications."""
+    found, complete = source.notifications, source.complete_interval
+    if found is None or complete is None:
+        return None
+    tracked = source.advanced.max_tracked_partitions
+    return HintLimits(found.pause, complete, source.poll_interval, tracked)
+
+
+def notification_notes(source: SourceSettings) -> Iterator[str]:
+    """Yield what notifications decide, and what they make likelier."""
+    limits = hint_limits(source)
+    if source.notifications is None or limits is None:
+        return
+    queue = redacted(source.notifications.uri)
+    yield (
+        f"scans where messages of {queue} name new files, every {span_text(limits.pause)} at most,"
+        f" and everything every {span_text(limits.complete)}"
+    )
+    writes_in_place = scheme_of(source.uri) not in S3_SCHEMES | GCS_SCHEMES
+    if writes_in_place and not source.advanced.min_age:
+        yield (
+            "with notifications a file may be scanned while it is written: set advanced.min_age,"
+            " unless writers rename files when they are complete"
+        )
+
+
+class HintedNames(Protocol):
+    """The progress of a source, asked about names."""
+
+    @property
+    def progress(self) -> Progress:
+        """Return the progress."""
+
+    def part_of(self, path: str) -> str | None:
+        """Return the part whose scan finds a path; None if only a complete one does."""
+
+    def is_tracked(self, part: str) -> bool:
+        """Return whether forged hints cannot name many such parts."""
+
+    def kind_without_scan(self, path: str) -> HintKind | None:
+        """Return why a path needs no scan; None if it does."""
+
+    def still_open(self, paths: Mapping[str, float]) -> dict[str, float]:
+        """Return the paths that are still to be done, with their values."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamesByWatermark:
+    """Names in partitions. A `HintedNames`."""
+
+    progress: Progress
+
+    def part_of(self, path: str) -> str | None:
+        """See `HintedNames`: only a partition of the full, known depth has a range of its own."""
+        partition = split(path, self.progress.depth or 0)[0]
+        is_full = bool(partition) and partition.count("/") + 1 == self.progress.depth
+        return partition if is_full else None
+
+    def is_tracked(self, part: str) -> bool:
+        """See `HintedNames`."""
+        return part in self.progress.partitions
+
+    def kind_without_scan(self, path: str) -> HintKind | None:
+        """See `HintedNames`."""
+        if self.progress.depth is None or is_new(self.progress, path):
+            return None
+        return "passed" if is_passed(self.progress, path) else "doubled"
+
+    def still_open(self, paths: Mapping[str, float]) -> dict[str, float]:
+        """See `HintedNames`."""
+        return {path: at for path, at in paths.items() if is_new(self.progress, path)}
+
+
+class HintedScans:
+    """The schedule of one source with notifications, as far as this process has kept it."""
+
+    def __init__(
+        self,
+        parts: SourceContext,
+        inbox: HintInbox,
+        limits: HintLimits,
+        names_of: Callable[[SourceState], HintedNames],
+        clock: Callable[[], float],
+    ) -> None:
+        """``clock`` is the store's, by which files wait for another try."""
+        self._parts = parts
+        self._inbox = inbox
+        self._limits = limits
+        self._names_of = names_of
+        self._clock = clock
+        self._monotonic: Callable[[], float] = parts.monotonic
+        self._accepts = accepts(parts.files)
+        self._schedule = HintSchedule(hinted=parts.monotonic())
+        # When the last complete scan began, by the store's clock; None: none has ended.
+        self._covered: float | None = None
+        # Hints to be followed, by part; under None those that need a complete scan.
+        self._hints: dict[str | None, list[Hint]] = {}
+        # Hints whose part was scanned, and has files that are to be done.
+        self._followed: dict[str | None, list[Hint]] = {}
+        # Files that scans have found, with the time at which each can be done.
+        self._found: dict[str, float] = {}
+        self._wants_all = False
+        self._slice_at = 0.0
+
+    def start_over(self) -> None:
+        """Scan everything next: after a start, a take-over or an error."""
+        self._schedule = self._schedule.started_over()
+        self._covered = None
+        self._found = {}
+
+    def due(self, state: SourceState) -> HintedScan | None:
+        """Return the scan that is due; None if none is."""
+        self._sort(self._inbox.take(), self._names_of(state))
+        self._wants_all = self._inbox.take_wanted() or self._wants_all
+        now = self._monotonic()
+        following = self._next(state, now)
+        return replace(following, at=now) if following.at <= now else None
+
+    def scanned(self, scan: HintedScan, found: Discovery, state: SourceState) -> None:
+        """Record the scan that was due. ``state`` is the one that it began with."""
+        names = self._names_of(state.with_position(progress=found.progress))
+        entries = (*found.files, *found.young)
+        is_cut = found.scanned.until is not None
+        if scan.parts is None:
+            self._count_unhinted(entries, found, names)
+        kept = {
+            path: at
+            for path, at in self._found.items()
+            if is_cut or not _lists(scan, names.part_of(path))
+        }
+        self._found = kept | self._times(found)
+        parts = {names.part_of(entry.path) for entry in entries}
+        self._follow(scan, parts, names, is_cut=is_cut)
+        schedule = replace(self._schedule, latest=scan.at, is_cut=is_cut)
+        if scan.parts is None:
+            tracked = len(found.progress.partitions)
+            schedule = replace(schedule, complete=None if is_cut else scan.at, tracked=tracked)
+            if not is_cut:
+                self._covered, self._wants_all = found.scanned.began, False
+        self._schedule = schedule
+        self._inbox.hold_until(scan.at + self._limits.pause)
+
+    def may_sweep(self) -> bool:
+        """Return whether the next slice of a sweep may be listed."""
+        return self._monotonic() >= self._slice_at
+
+    @property
+    def pages(self) -> int | None:
+        """The most pages of a slice: as without notifications."""
+        return None
+
+    def swept(self) -> None:
+        """Let the next slice wait for the pause."""
+        self._slice_at = self._monotonic() + self._limits.pause
+
+    def next_at(self, state: SourceState, *, is_sweeping: bool) -> float:
+        """Return when the next scan is due, or the next slice of a sweep if that is earlier."""
+        at = self._next(state, self._monotonic()).at
+        if self._parts.activity is not None:
+            problem = self._inbox.problem
+            interval = complete_interval(self._schedule, self._limits, is_up=problem is None)
+            self._parts.activity.paced(None, self._limits.pause, interval)
+            self._parts.activity.notifications.sleeps(is_asleep=self._schedule.is_asleep)
+        return min(at, self._slice_at) if is_sweeping else at
+
+    def _next(self, state: SourceState, now: float) -> HintedScan:
+        names = self._names_of(state)
+        self._found = names.still_open(self._found)
+        ahead = now - self._clock()
+        waits: dict[str, float] = {}
+        odd_at = float("inf")
+        for path, at in self._found.items():
+            retry = state.work.retries.get(path)
+            due = at if retry is None else max(at, retry.after + ahead)
+            part = names.part_of(path)
+            if part is None:
+                odd_at = min(odd_at, due)
+            else:
+                waits[part] = min(due, waits.get(part, due))
+        hinted = frozenset(part for part in self._hints if part is not None)
+        wishes = Wishes(
+            hinted,
+            frozenset(part for part in hinted if not names.is_tracked(part)),
+            waits,
+            odd_at,
+            self._wants_all or None in self._hints,
+            self._inbox.problem is None,
+        )
+        return next_scan(self._schedule, self._limits, names.progress, wishes, now)
+
+    def _times(self, found: Discovery) -> dict[str, float]:
+        """Return what a scan found, with the time at which each file can be done."""
+        now, min_age = self._monotonic(), self._parts.files.advanced.min_age
+        ended = found.scanned.ended
+        young = {e.path: now + max(0.0, e.modified + min_age - ended) for e in found.young}
+        return dict.fromkeys((e.path for e in found.files), now) | young
+
+    def _sort(self, hints: Sequence[Hint], names: HintedNames) -> None:
+        """Keep the hints that need a scan, and acknowledge the others."""
+        acknowledged: list[Hint] = []
+        known = {hint.path for hint in self._all_hints()}
+        for hint in hints:
+            kind = self._kind_without_scan(hint, names)
+            if kind is not None:
+                acknowledged.append(hint)
+            else:
+                kind = "doubled" if hint.path in known or hint.path in self._found else "fresh"
+                self._hints.setdefault(names.part_of(hint.path), []).append(hint)
+                known.add(hint.path)
+            if kind in {"fresh", "doubled"}:
+                self._schedule = self._schedule.with_hint(hint.came)
+            self._inbox.count(kind, 1)
+        self._inbox.acknowledge(acknowledged)
+
+    def _kind_without_scan(self, hint: Hint, names: HintedNames) -> HintKind | None:
+        if is_hidden(hint.path) or not self._accepts(hint.path):
+            return "ignored"
+        if outside(self._parts.identity.range, hint.path):
+            return "ignored"
+        if self._covered is not None and hint.sent < self._covered - _COVERED_SECS:
+            return "covered"
+        return names.kind_without_scan(hint.path)
+
+    def _follow(
+        self,
+        scan: HintedScan,
+        found: Collection[str | None],
+        names: HintedNames,
+        *,
+        is_cut: bool,
+    ) -> None:
+        """Acknowledge the hints of scanned parts in which there was nothing to do.
+
+        The others wait for a save, or for a later scan that finds nothing. By ``names`` a hint may
+        be in another part than when it came, because the scan has found the depth.
+        """
+        hints: list[Hint] = []
+        for kept in (self._followed, self._hints):
+            for part in [each for each in kept if _lists(scan, each)]:
+                hints += kept.pop(part)
+        for hint in hints:
+            part = names.part_of(hint.path)
+            if is_cut:  # what lies behind the limit was not listed
+                self._hints.setdefault(part, []).append(hint)
+            elif part not in found:
+                self._inbox.acknowledge([hint])
+            elif self._inbox.is_open(hint):
+                self._followed.setdefault(part, []).append(hint)
+
+    def _count_unhinted(
+        self, entries: Sequence[Entry], found: Discovery, names: HintedNames
+    ) -> None:
+        """Count the files that a complete scan found though no hint had told of them."""
+        self._sort(self._inbox.take(), names)
+        if self._covered is None or self._inbox.problem is not None:
+            return
+        told = {hint.path for hint in self._all_hints()}
+        newest = found.scanned.ended - _UNHINTED_SECS
+        unhinted = sum(
+            entry.modified < newest and entry.path not in told and entry.path not in self._found
+            for entry in entries
+        )
+        if unhinted and self._parts.activity is not None:
+            self._parts.activity.notifications.unhinted(unhinted)
+        if unhinted and self._monotonic() >= self._schedule.silent_at:
+            self._schedule = replace(self._schedule, is_asleep=True)
+
+    def _all_hints(self) -> Iterable[Hint]:
+        for kept in (self._hints, self._followed):
+            for hints in kept.values():
+                yield from hints
+
+
+def _lists(scan: HintedScan, part: str | None) -> bool:
+    return scan.parts is None or part in scan.parts

@@ -1,0 +1,233 @@
+"""The contract of hints between a queue and its sources."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from blizzard_core.limits import FOREIGN_MESSAGES, OPEN_HINTS
+from blizzard_core.log import configure
+from blizzard_core.notifications import receiver as receivers
+from blizzard_core.notifications.inbox import HintInbox
+from blizzard_core.notifications.receiver import Receiver
+from tests.support.memory_queue import MemoryQueue, receiver_of
+
+STOP = threading.Event()
+
+
+class QueueHarness:
+    """A queue, its receiver and the inboxes of two sources."""
+
+    def __init__(self, *, owns_queue: bool = False) -> None:
+        self.now = 1000.0
+        self.counts: dict[str, int] = {}
+        self.queue = MemoryQueue(lambda: self.now)
+        self.a, self.b = (
+            HintInbox(f"s3://raw/{name}", lambda: self.now, self.count) for name in "ab"
+        )
+        self.receiver = receiver_of(self.queue, self.a, self.b, owns_queue=owns_queue)
+
+    def count(self, kind: str, number: int) -> None:
+        self.counts[kind] = self.counts.get(kind, 0) + number
+
+    def turn(self) -> None:
+        self.receiver.turn(STOP)
+
+
+@pytest.mark.promise("G-222")
+def test_message_is_deleted_after_a_save_that_began_later() -> None:
+    desk = QueueHarness()
+    mark = desk.a.mark()
+    desk.queue.send_paths("s3://raw/a/1.gz")
+    desk.turn()
+    desk.a.saved(mark)  # it began before the message came
+    desk.turn()
+    assert desk.queue.bodies
+    desk.a.saved(desk.a.mark())
+    desk.turn()
+    assert not desk.queue.bodies
+
+
+def test_message_waits_for_every_source_that_it_names() -> None:
+    desk = QueueHarness()
+    desk.queue.send_paths("s3://raw/a/1.gz", "s3://raw/b/1.gz")
+    desk.turn()
+    hints = desk.a.take()
+    assert [hint.path for hint in hints] == ["1.gz"]
+    desk.a.acknowledge(hints)
+    desk.a.acknowledge(hints)  # once more counts once
+    desk.turn()
+    assert desk.queue.bodies
+    desk.b.acknowledge(desk.b.take())
+    desk.turn()
+    assert not desk.queue.bodies
+
+
+def test_message_that_nobody_settles_comes_again() -> None:
+    desk = QueueHarness()
+    desk.queue.send_paths("s3://raw/a/1.gz")
+    desk.turn()
+    desk.turn()
+    assert len(desk.a.take()) == 1
+    desk.now += 301
+    desk.turn()
+    assert len(desk.a.take()) == 1
+
+
+@pytest.mark.parametrize("owns_queue", [False, True])
+def test_foreign_messages_stay_unless_the_queue_is_of_source(owns_queue: bool) -> None:
+    desk = QueueHarness(owns_queue=owns_queue)
+    desk.queue.send_paths("s3://raw/c/1.gz")
+    desk.queue.send(b"poison")
+    desk.turn()
+    assert desk.counts == {"foreign": 2, "unreadable": 2}  # for both sources
+    assert len(desk.queue.bodies) == (0 if owns_queue else 2)
+
+
+def test_message_about_two_owners_is_followed_and_stays() -> None:
+    desk = QueueHarness()
+    desk.queue.send_paths("s3://raw/a/1.gz", "s3://other/1.gz")
+    desk.turn()
+    desk.a.acknowledge(desk.a.take())
+    desk.turn()
+    assert desk.queue.bodies
+
+
+def test_other_events_of_a_source_are_deleted() -> None:
+    desk = QueueHarness()
+    desk.queue.send(b'{"Service":"Amazon S3","Event":"s3:TestEvent","Bucket":"raw"}')
+    desk.turn()
+    assert not desk.queue.bodies
+    assert not desk.a.take()
+
+
+def test_flood_of_foreign_messages_lets_sources_poll() -> None:
+    desk = QueueHarness()
+    for _ in range(FOREIGN_MESSAGES + 50):
+        desk.queue.send_paths("s3://other/1.gz")
+    while desk.a.problem is None:
+        desk.turn()
+    assert "prefix filter" in (desk.a.problem or "")
+    desk.now += 3601
+    desk.queue.send_paths("s3://raw/a/1.gz")
+    desk.turn()
+    assert desk.a.problem is not None  # the hour that ended was one of them
+    desk.now += 3601
+    desk.queue.purge()
+    desk.queue.send_paths("s3://raw/a/1.gz")
+    desk.turn()
+    assert desk.a.problem is None
+
+
+def test_full_inbox_stops_receiving(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blizzard_core.notifications.inbox.OPEN_HINTS", 5)
+    monkeypatch.setattr(receivers, "_FULL_SECS", 0)
+    desk = QueueHarness()
+    assert OPEN_HINTS > 5
+    for number in range(25):
+        desk.queue.send_paths(f"s3://raw/a/{number}.gz")
+    for _ in range(5):
+        desk.turn()
+    assert len(desk.a.take()) == 10
+    desk.a.saved(desk.a.mark())
+    desk.turn()
+    assert len(desk.a.take()) == 10
+
+
+def test_long_queue_of_ours_is_emptied_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receivers, "PURGED_MESSAGES", 3)
+    desk = QueueHarness(owns_queue=True)
+    for number in range(5):
+        desk.queue.send_paths(f"s3://raw/a/{number}.gz")
+    desk.turn()
+    assert desk.queue.purged == 1
+    assert not desk.a.take_wanted()
+    desk.now += 61
+    desk.turn()
+    # A purge may take what is sent shortly after it.
+    assert desk.a.take_wanted()
+
+
+def test_failing_queue_is_reported_once_without_secrets() -> None:
+    text = io.StringIO()
+    configure("INFO", text)
+    desk = QueueHarness()
+    stop, turns = threading.Event(), 0
+
+    class Impatient(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            nonlocal turns
+            turns += 1
+            assert timeout is not None
+            if turns == 4:
+                desk.queue.error = ""
+            if turns > 3:
+                stop.set()
+            return stop.is_set()
+
+        def is_set(self) -> bool:
+            return stop.is_set()
+
+    desk.queue.error = "AccessDenied: https://x.queue.example/q?sig=c2VjcmV0c2VjcmV0 says no"
+    desk.receiver.run(Impatient())
+    assert "AccessDenied" in (desk.a.problem or "")
+    assert "c2VjcmV0" not in (desk.a.problem or "") + text.getvalue()
+    told = [json.loads(line) for line in text.getvalue().splitlines()]
+    assert [line["event"] for line in told] == ["notifications_failing"]
+
+
+def test_recovered_queue_is_up_again() -> None:
+    desk = QueueHarness()
+    desk.queue.error = "gone"
+    stop = threading.Event()
+
+    class Once(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002  # never waits
+            desk.queue.error = ""
+            return False
+
+        def is_set(self) -> bool:
+            return stop.is_set()
+
+    original = desk.queue.receive
+
+    def receive(wait_secs: float) -> Any:
+        stop.set()
+        return original(wait_secs)
+
+    desk.queue.receive = receive  # type: ignore[method-assign]  # to end the loop
+    desk.receiver.run(Once())
+    assert desk.a.problem is None
+
+
+def test_crash_of_a_driver_is_a_problem_like_any_other() -> None:
+    inbox = HintInbox("s3://raw/a", lambda: 0.0)
+    stop = threading.Event()
+
+    def opens() -> Any:
+        stop.set()
+        raise RuntimeError("no such driver")
+
+    Receiver("q", opens, [inbox], owns_queue=False).run(stop)
+    assert inbox.problem == "q: no such driver"
+
+
+def test_hint_wakes_a_source_when_the_pause_is_over() -> None:
+    now = [0.0]
+    inbox = HintInbox("s3://raw/a", lambda: now[0])
+    desk = MemoryQueue(lambda: now[0])
+    receiver = receiver_of(desk, inbox)
+    assert not inbox.wait(0.0, STOP)
+    desk.send_paths("s3://raw/a/1.gz")
+    receiver.turn(STOP)
+    assert inbox.wait(60.0, STOP)
+    inbox.take()
+    inbox.report("gone")
+    assert not inbox.wait(0.0, STOP)  # it was gone when the wait began
+    stopped = threading.Event()
+    stopped.set()
+    assert inbox.wait(60.0, stopped)

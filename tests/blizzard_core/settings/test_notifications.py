@@ -1,0 +1,123 @@
+"""Settings of notifications: what they say, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from blizzard_core.errors import ConfigError
+from blizzard_core.redact import redacted
+from blizzard_core.settings.load import load_config
+from blizzard_core.settings.notifications import NotificationSettings
+from blizzard_core.settings.queue_uri import kind_of
+from blizzard_core.settings.sources import SourceSettings
+
+SQS = "https://sqs.eu-central-1.amazonaws.com/123456789012/raw"
+TOKEN = "sesame-sesame-sesame"
+
+
+def source(**more: Any) -> SourceSettings:
+    notifications = {"uri": SQS, **more.pop("notifications", {})}
+    return SourceSettings(source_uri="s3://raw", notifications=notifications, **more)
+
+
+def test_complete_scans_are_seldom_by_default() -> None:
+    assert source().complete_interval == 3600
+    assert source(use_watermark=False).complete_interval == 86_400
+    assert source(full_scan_interval="2h").complete_interval == 7200
+    assert source(poll_interval="3h").complete_interval == 3 * 3600
+    assert SourceSettings(source_uri="s3://raw").complete_interval is None
+
+
+@pytest.mark.parametrize(
+    ("uri", "kind"),
+    [(SQS, "sqs"), ("http://127.0.0.1:4566/1/raw", "sqs"), ("webhook:", "webhook")],
+)
+def test_uri_tells_the_kind(uri: str, kind: str) -> None:
+    assert kind_of(uri) == kind
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"uri": "sqs://raw"}, "must be https://sqs.REGION"),
+        ({"uri": "https://sqs.eu-central-1.amazonaws.com/"}, "must be https://sqs.REGION"),
+        ({"uri": f"{SQS}?sig=abc"}, "must not carry credentials"),
+        ({"uri": "https://user:pw@host/1/raw"}, "must not carry credentials"),
+        ({"uri": "webhook:"}, "webhook: needs token"),
+        ({"uri": "webhook:", "token": "short"}, "at least 16"),
+        ({"uri": SQS, "token": TOKEN}, "token is for webhook:"),
+    ],
+)
+def test_wrong_settings_are_refused(settings: dict[str, str], said: str) -> None:
+    with pytest.raises(ValidationError, match=said) as caught:
+        NotificationSettings(**settings)
+    assert "sig=abc" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"max_list_cost": "5 USD/month"}, "not both"),
+        ({"use_watermark": False, "units": {}}, "is not for units"),
+    ],
+)
+def test_other_schedules_are_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        source(**settings)
+
+
+def document(uri: str, source_uri: str, **more: Any) -> dict[str, Any]:
+    found = {"uri": uri, **more}
+    return {
+        "pipelines": {
+            "events": {
+                "sources": {"main": {"source_uri": source_uri, "notifications": found}},
+                "sink": {"table_uri": "/lake/events"},
+                "schema": {"fields": [{"name": "a", "type": "string"}]},
+            }
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (document(f"{SQS}.fifo", "s3://raw"), "is a FIFO queue"),
+        (document(SQS, "gs://raw"), "is a queue for stores of s3"),
+        (document(SQS, "/data/raw"), "is a queue for stores of s3"),
+        (document("webhook:", "/data/raw", token=TOKEN), "needs metrics.address"),
+    ],
+)
+def test_queue_must_fit_the_source(tmp_path: Path, found: dict[str, Any], said: str) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(yaml.safe_dump(found))
+    with pytest.raises(ConfigError, match=said):
+        load_config(path)
+
+
+def test_sources_of_a_queue_agree_on_foreign_messages(tmp_path: Path) -> None:
+    found = document(SQS, "s3://raw/a")
+    sources = found["pipelines"]["events"]["sources"]
+    sources["other"] = {
+        "source_uri": "s3://raw/b",
+        "notifications": {"uri": SQS, "foreign": "delete"},
+    }
+    path = tmp_path / "c.yaml"
+    path.write_text(yaml.safe_dump(found))
+    with pytest.raises(ConfigError, match="give both the same"):
+        load_config(path)
+
+
+def test_token_is_masked_in_every_text(tmp_path: Path) -> None:
+    found = document("webhook:", "/data/raw", token=TOKEN)
+    found["metrics"] = {"address": "127.0.0.1:9090"}
+    path = tmp_path / "c.yaml"
+    path.write_text(yaml.safe_dump(found))
+    config = load_config(path)
+    assert TOKEN not in redacted(f"the header was Bearer {TOKEN}")
+    assert TOKEN not in repr(config)

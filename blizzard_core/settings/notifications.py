@@ -23,7 +23,8 @@ class NotificationSettings(Settings):
     uri: Annotated[str, AfterValidator(check_queue_uri)] = Field(
         examples=["https://sqs.eu-central-1.amazonaws.com/123456789012/events"]
     )
-    """The queue: of SQS, or `webhook:` for `POST /notify` on `metrics.address`."""
+    """A queue of SQS, Pub/Sub or Azure Storage, or `webhook:` for `POST /notify` on
+    `metrics.address`."""
     pause: Seconds = Field(default=10, ge=0)
     """Least time between the beginnings of two scans."""
     foreign: Literal["leave", "delete"] = "leave"

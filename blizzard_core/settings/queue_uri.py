@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from blizzard_core.storage.environment import S3_SCHEMES
+from blizzard_core.storage.environment import AZURE_SCHEMES, GCS_SCHEMES, S3_SCHEMES
 from blizzard_core.storage.opening import scheme_of
 
-QueueKind: TypeAlias = Literal["sqs", "webhook"]
+QueueKind: TypeAlias = Literal["sqs", "pubsub", "azure", "webhook"]
 
 WEBHOOK = "webhook:"
+_PUBSUB = re.compile(r"pubsub://projects/([^/]+)/subscriptions/([^/]+)")
+_AZURE_HOST = re.compile(r"\.queue\.")
 _STORES: dict[QueueKind, frozenset[str]] = {
     "sqs": S3_SCHEMES,
+    "pubsub": GCS_SCHEMES,
+    "azure": AZURE_SCHEMES,
 }
-_FORMS = "must be https://sqs.REGION.amazonaws.com/ACCOUNT/NAME or webhook:"
+_FORMS = (
+    "must be https://sqs.REGION.amazonaws.com/ACCOUNT/NAME,"
+    " pubsub://projects/PROJECT/subscriptions/NAME,"
+    " https://ACCOUNT.queue.core.windows.net/NAME, or webhook:"
+)
 
 
 def check_queue_uri(uri: str) -> str:
     """Return the URI. Raises `ValueError`, without quoting it."""
-    if uri == WEBHOOK:
+    if uri == WEBHOOK or _PUBSUB.fullmatch(uri):
         return uri
     parts = urlsplit(uri)
     if parts.scheme not in {"http", "https"} or not parts.netloc or parts.path.count("/") < 1:
@@ -32,17 +41,34 @@ def check_queue_uri(uri: str) -> str:
     return uri
 
 
-def kind_of(uri: str) -> QueueKind:
-    """Return the kind of a valid URI."""
-    return "webhook" if uri == WEBHOOK else "sqs"
+def kind_of(uri: str, source_uri: str) -> QueueKind:
+    """Return the kind of a valid URI.
+
+    An address of an emulator does not tell; then the source's store decides.
+    """
+    if uri == WEBHOOK:
+        return "webhook"
+    if uri.startswith("pubsub:"):
+        return "pubsub"
+    host = urlsplit(uri).hostname or ""
+    if "amazonaws." in host:
+        return "sqs"
+    if _AZURE_HOST.search(host):
+        return "azure"
+    return "azure" if scheme_of(source_uri) in AZURE_SCHEMES else "sqs"
 
 
 def queue_problems(uri: str, source_uri: str) -> Iterator[str]:
     """Yield the reasons why a source cannot use a queue of a valid URI."""
-    kind = kind_of(uri)
+    kind = kind_of(uri, source_uri)
     if kind == "sqs" and uri.endswith(".fifo"):
         yield "is a FIFO queue, which S3 sends no notifications to; use a standard queue"
     stores = _STORES.get(kind)
     if stores is not None and scheme_of(source_uri) not in stores:
         names = ", ".join(sorted(stores))
         yield f"is a queue for stores of {names}; use the queue of the source's store, or webhook:"
+
+
+def subscription_of(uri: str) -> str:
+    """Return the full name of a Pub/Sub subscription."""
+    return uri.removeprefix("pubsub://")

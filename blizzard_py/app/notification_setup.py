@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from blizzard_core.notifications.messages import place_of
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.queue_uri import QueueKind, kind_of
+from blizzard_core.settings.queue_uri import QueueKind, kind_of, subscription_of
 from blizzard_core.settings.sources import SourceSettings
 
 _SQS_HOST = re.compile(r"sqs\.([a-z0-9-]+)\.")
@@ -29,7 +29,7 @@ def setup_lines(config: Config) -> Iterator[str]:
         for source_name, source in pipeline.file_sources.items():
             if source.notifications is not None:
                 uri = source.notifications.uri
-                same = queues.setdefault((uri, kind_of(uri)), [])
+                same = queues.setdefault((uri, kind_of(uri, source.uri)), [])
                 same.append((f"{name}/{source_name}", source))
     if not queues:
         yield "No source has notifications: see docs/guides/notifications.md."
@@ -38,8 +38,12 @@ def setup_lines(config: Config) -> Iterator[str]:
         settings = [source for _name, source in sources]
         if kind == "webhook":
             yield from _webhook(config, settings)
-        else:
+        elif kind == "sqs":
             yield from _sqs(uri, settings)
+        elif kind == "pubsub":
+            yield from _pubsub(uri, settings)
+        else:
+            yield from _azure(uri, settings)
         yield ""
         yield "## Check"
         yield from (f"- {check}" for check in _CHECKS)
@@ -93,6 +97,47 @@ def _sent(queue: str, prefix: str) -> dict[str, Any]:
         rules = [{"Name": "prefix", "Value": f"{prefix}/"}]
         found["Filter"] = {"Key": {"FilterRules": rules}}
     return found
+
+
+def _pubsub(uri: str, sources: Sequence[SourceSettings]) -> Iterator[str]:
+    subscription = subscription_of(uri)
+    project, name = subscription.split("/")[1], subscription.rpartition("/")[2]
+    yield ""
+    yield "## Topic and subscription; gcloud gives the bucket's agent the right to publish"
+    yield f"gcloud pubsub topics create TOPIC --project={project}"
+    for bucket, prefix in sorted(place_of(source.uri) for source in sources):
+        only = f" --object-prefix={prefix}/" if prefix else ""
+        yield (
+            f"gcloud storage buckets notifications create gs://{bucket} --topic=TOPIC"
+            f" --event-types=OBJECT_FINALIZE{only}"
+        )
+    yield f"gcloud pubsub subscriptions create {name} --topic=TOPIC --project={project}"
+    yield ""
+    yield "## Rights of Blizzard"
+    yield (
+        f"gcloud pubsub subscriptions add-iam-policy-binding {name} --project={project}"
+        " --role=roles/pubsub.subscriber --member=serviceAccount:BLIZZARD"
+    )
+
+
+def _azure(uri: str, sources: Sequence[SourceSettings]) -> Iterator[str]:
+    parts = urlsplit(uri)
+    account, name = (parts.hostname or "").partition(".")[0], parts.path.rpartition("/")[2]
+    yield ""
+    yield "## Queue, and a subscription of Event Grid for each source"
+    yield f"az storage queue create --name {name} --account-name {account}"
+    for container, prefix in sorted(place_of(source.uri) for source in sources):
+        begins = f"/blobServices/default/containers/{container}/blobs/{prefix}"
+        yield (
+            f"az eventgrid event-subscription create --name {name} --source-resource-id ACCOUNT_ID"
+            " --endpoint-type storagequeue"
+            f" --endpoint ACCOUNT_ID/queueservices/default/queues/{name}"
+            " --included-event-types Microsoft.Storage.BlobCreated Microsoft.Storage.BlobRenamed"
+            f" --subject-begins-with {begins}/".replace("//", "/")
+        )
+    yield ""
+    yield "## Rights of Blizzard on the queue, unless it has a key or a SAS"
+    yield "Storage Queue Data Message Processor; to count messages Storage Queue Data Reader too"
 
 
 def _webhook(config: Config, sources: Sequence[SourceSettings]) -> Iterator[str]:

@@ -29,12 +29,12 @@ from pathlib import Path
 from azure.storage.blob import ContentSettings
 from azure.storage.blob.aio import BlobServiceClient
 
-_AZURITE = Path(__file__).parents[1] / "azurite/node_modules/azurite/dist/src/blob/main.js"
+_AZURITE = Path(__file__).parents[1] / "azurite/node_modules/azurite/dist/src"
 # Ends with this process: it watches its standard input, which closes even on a kill.
-_START = f"""
+_START = """
 process.stdin.resume();
 process.stdin.on("end", () => process.exit(0));
-process.argv.splice(1, 0, {json.dumps(str(_AZURITE))});
+process.argv.splice(1, 0, %s);
 require(process.argv[1]);
 """
 _ACCOUNT = "tests"
@@ -92,14 +92,18 @@ class AzuriteServer:
 
 
 @contextmanager
-def azurite_server() -> Iterator[AzuriteServer]:
-    """Start Azurite on a free port, stop it at the end; its blobs are in its memory."""
-    if not _AZURITE.exists():
-        message = f"{_AZURITE} is missing; `make setup-dev` installs it"
+def azurite_server(service: str = "blob") -> Iterator[AzuriteServer]:
+    """Start a service of Azurite on a free port, stop it at the end; its data is in its memory.
+
+    ``service`` is ``blob`` or ``queue``.
+    """
+    program = _AZURITE / service / "main.js"
+    if not program.exists():
+        message = f"{program} is missing; `make setup-dev` installs it"
         raise FileNotFoundError(message)
     with subprocess.Popen(
-        ["node", "-e", _START, "--",
-         "--blobPort", "0", "--inMemoryPersistence", "--silent", "--skipApiVersionCheck",
+        ["node", "-e", _START % json.dumps(str(program)), "--",
+         f"--{service}Port", "0", "--inMemoryPersistence", "--silent", "--skipApiVersionCheck",
          "--disableTelemetry"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

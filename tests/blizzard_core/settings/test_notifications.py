@@ -33,18 +33,32 @@ def test_complete_scans_are_seldom_by_default() -> None:
     assert SourceSettings(source_uri="s3://raw").complete_interval is None
 
 
+PUBSUB = "pubsub://projects/p/subscriptions/s"
+AZURE = "https://account.queue.core.windows.net/raw"
+
+
 @pytest.mark.parametrize(
-    ("uri", "kind"),
-    [(SQS, "sqs"), ("http://127.0.0.1:4566/1/raw", "sqs"), ("webhook:", "webhook")],
+    ("uri", "store", "kind"),
+    [
+        (SQS, "s3://raw", "sqs"),
+        ("https://eu-west-1.queue.amazonaws.com/1/raw", "s3://raw", "sqs"),
+        ("http://127.0.0.1:4566/1/raw", "s3://raw", "sqs"),
+        (PUBSUB, "gs://raw", "pubsub"),
+        (AZURE, "az://raw", "azure"),
+        ("http://127.0.0.1:10001/account/raw", "abfss://raw@account.dfs.x", "azure"),
+        ("webhook:", "/data", "webhook"),
+    ],
 )
-def test_uri_tells_the_kind(uri: str, kind: str) -> None:
-    assert kind_of(uri) == kind
+def test_uri_tells_the_kind(uri: str, store: str, kind: str) -> None:
+    assert kind_of(uri, store) == kind
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
         ({"uri": "sqs://raw"}, "must be https://sqs.REGION"),
+        ({"uri": "pubsub://projects/p/topics/t"}, "must be https://sqs.REGION"),
+        ({"uri": f"{AZURE}?sv=1&sig=abc"}, "must not carry credentials"),
         ({"uri": "https://sqs.eu-central-1.amazonaws.com/"}, "must be https://sqs.REGION"),
         ({"uri": f"{SQS}?sig=abc"}, "must not carry credentials"),
         ({"uri": "https://user:pw@host/1/raw"}, "must not carry credentials"),
@@ -90,6 +104,8 @@ def document(uri: str, source_uri: str, **more: Any) -> dict[str, Any]:
         (document(f"{SQS}.fifo", "s3://raw"), "is a FIFO queue"),
         (document(SQS, "gs://raw"), "is a queue for stores of s3"),
         (document(SQS, "/data/raw"), "is a queue for stores of s3"),
+        (document(PUBSUB, "s3://raw"), "is a queue for stores of gcs"),
+        (document(AZURE, "s3://raw"), "is a queue for stores of abfs"),
         (document("webhook:", "/data/raw", token=TOKEN), "needs metrics.address"),
     ],
 )

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from click.testing import CliRunner
 
@@ -74,6 +75,32 @@ def test_setup_of_a_webhook_keeps_its_token(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "http://127.0.0.1:9090/notify" in done.output
     assert TOKEN not in done.output
+
+
+@pytest.mark.parametrize(
+    ("uri", "source", "said"),
+    [
+        (
+            "pubsub://projects/p/subscriptions/s",
+            "gs://raw/events",
+            "gs://raw --topic=TOPIC --event-types=OBJECT_FINALIZE --object-prefix=events/",
+        ),
+        (
+            "https://account.queue.core.windows.net/q",
+            "az://raw/events",
+            "--subject-begins-with /blobServices/default/containers/raw/blobs/events/",
+        ),
+        (
+            "https://account.queue.core.windows.net/q",
+            "az://raw",
+            "--subject-begins-with /blobServices/default/containers/raw/blobs/",
+        ),
+    ],
+)
+def test_setup_filters_by_the_sources_prefix(uri: str, source: str, said: str) -> None:
+    found = document({"source_uri": source, "notifications": {"uri": uri}})
+    lines = list(setup_lines(Config.model_validate(found)))
+    assert any(line.endswith(said) for line in lines)
 
 
 def test_setup_without_notifications_says_so(tmp_path: Path) -> None:

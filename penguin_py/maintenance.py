@@ -160,15 +160,16 @@ class Maintenance:
         """Compact small files, if that is configured."""
         settings = self._table.settings.optimize
         if settings is not None:
-            self._run_chore("optimize", lambda: self._delta.optimize(settings.target_size_mb << 20))
+            self.run_chore("optimize", lambda: self._delta.optimize(settings.target_size_mb << 20))
 
     def _vacuum(self) -> None:
         """Delete what the table let go, if that is configured."""
         settings = self._table.settings.vacuum
         if settings is not None:
-            self._run_chore("vacuum", lambda: {"files": self._delta.vacuum(settings.retention)})
+            self.run_chore("vacuum", lambda: {"files": self._delta.vacuum(settings.retention)})
 
-    def _run_chore(self, name: str, action: Callable[[], Mapping[str, object]]) -> None:
+    def run_chore(self, name: str, action: Callable[[], Mapping[str, object]]) -> None:
+        """Run one chore; a failure is logged."""
         try:
             with self._activity.chore(name):
                 found = action()

@@ -77,7 +77,8 @@ class Table:
 class KeyedTable:
     """The settings of a keyed table: its place, the change table, and how rows are compared.
 
-    ``deletes`` is ``deletes_text`` parsed. ``every`` is the least time between two merges.
+    ``deletes`` is ``deletes_text`` parsed. ``every`` is the least time between two merges, and
+    ``keep_changes`` how old merged changes leave their table; None: they stay.
     """
 
     table: Table
@@ -87,6 +88,7 @@ class KeyedTable:
     deletes_text: str | None = None
     leave_out: tuple[str, ...] = ()
     every: float = 300.0
+    keep_changes: float | None = None
 
     @property
     def name(self) -> str:
@@ -154,6 +156,7 @@ def _keyed(
         keyed.deletes,
         tuple(keyed.leave_out),
         keyed.every,
+        more.keep_changes,
     )
 
 

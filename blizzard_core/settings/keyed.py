@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from blizzard_core.settings.base import MINUTE, Options, Seconds, Settings
+from blizzard_core.settings.base import DAY, MINUTE, Options, Seconds, Settings
 from blizzard_core.settings.tables import OptimizeSettings, TableUri, VacuumSettings
 
 _NAME = r"(?P<column>[^\W\d]\w*|`[^`]+`)"
@@ -74,6 +74,8 @@ class KeyedAdvanced(Settings):
     """Compaction of small files, hourly by default, since each merge adds some; null: off."""
     vacuum: VacuumSettings | None = None
     """Deletion of unused files; default: off."""
+    keep_changes: Seconds | None = Field(default=None, ge=DAY, examples=["90d"])
+    """Merged files of the sink's table leave it when they are so old; default: all stay."""
     storage_options: Options | None = Field(
         default=None, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
     )

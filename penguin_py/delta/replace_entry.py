@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, unquote
 
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.transaction import RemoveAction
 
 from blizzard_core.table.schema_fit import SchemaMismatch
@@ -64,6 +64,18 @@ def replace(
         partition_by=list(plan.partition_columns),
         commit_properties=properties,
         post_commithook_properties=hooks,
+    )
+
+
+def remove(handle: DeltaTable, plan: CommitPlan, app_id: str, txn: int, now: float) -> None:
+    """Write the plan's removes, and a ``txn``, on top of the handle's version."""
+    marks = [Transaction(app_id, txn, int(now * 1000))]
+    handle.create_write_transaction(
+        [_removal(each, now) for each in plan.removes],
+        mode="append",
+        schema=handle.schema(),
+        partition_by=list(plan.partition_columns),
+        commit_properties=CommitProperties(app_transactions=marks, max_commit_retries=RETRIES),
     )
 
 

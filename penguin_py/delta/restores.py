@@ -49,7 +49,7 @@ class RestoreRemovals:
             self._out.update(ids)
         if number > self._counting or info.get("operation") != "RESTORE":
             return
-        went_back = _version_of(info.get("operationParameters"))
+        went_back = target_of(info)
         if went_back is None:
             self._infos = iter(())  # the effective versions before it are unknown
         else:
@@ -79,6 +79,8 @@ class BarredIds:
         return False
 
 
-def _version_of(parameters: object) -> int | None:
+def target_of(info: Mapping[str, object]) -> int | None:
+    """Return the version that a RESTORE went back to, by its commitInfo; None if unknown."""
+    parameters = info.get("operationParameters")
     version = parameters.get("version") if isinstance(parameters, Mapping) else None
     return int(version) if isinstance(version, int | str) and str(version).isdigit() else None

@@ -50,6 +50,7 @@ from penguin_py.delta.messages import (
     is_passing,
     is_unsupported,
 )
+from penguin_py.delta.replace_entry import remove
 from penguin_py.delta.writer import LogWriter, Marks
 from penguin_py.model import CommitConflict, CommitPlan, CommitRefused, OwnCommit, TableState
 from penguin_py.settings import Table
@@ -174,6 +175,18 @@ class DeltaLog(LogReader):
         if self._handle is None or self._current is None:
             raise CommitError(f"{self._table.uri}: there is no table yet")
         return self._handle, self._current
+
+    def transaction(self, app_id: str) -> int:
+        """Return the newest ``txn`` of an application, 0 if none, as of the last `refresh`."""
+        handle, _state = self._opened()
+        return self._guarded(lambda: handle.transaction_version(app_id)) or 0
+
+    def remove(self, plan: CommitPlan, app_id: str, txn: int, now: float) -> None:
+        """Remove the plan's files on the version of the last `refresh`, or not at all.
+
+        The entry has nothing of ours but the ``txn``. Raises `CommitError`.
+        """
+        self._chore(lambda handle: remove(handle, plan, app_id, txn, now))
 
     def optimize(self, target_bytes: int) -> dict[str, Any]:
         """Compact small files; return delta-rs's metrics. Raises `CommitError`."""

@@ -15,6 +15,7 @@ import msgspec
 
 from blizzard_core.errors import StateError
 from penguin_py.delta.log import OUR_KEY, LogReader
+from penguin_py.delta.restores import target_of
 from penguin_py.model import TableState
 from penguin_py.settings import KeyedTable
 
@@ -29,10 +30,12 @@ BEING_REBUILT = f"{_BEGINNING}being rebuilt"
 class MergeState:
     """The number of merged versions of the change table, and what the last merge said.
 
-    ``starts_over``: the position does not count, and all active changes are to be merged.
+    ``starts_over``: the position does not count, and all active changes are to be merged: the rows
+    are those of ``merged`` versions, or of more.
     """
 
     position: int = 0
+    merged: int = 0
     starts_over: bool = False
     document: Mapping[str, Any] = field(default_factory=dict)
 
@@ -78,11 +81,19 @@ def check_origin(
 
 def read_merge_state(keyed: KeyedTable, log: LogReader, state: TableState) -> MergeState:
     """Return the state as of the table's version. Raises `StateError`, `StorageError`."""
-    position = max(state.txn_version - 1, 0)
-    for _, info in log.newest_first(state.version, log.commit_info):
+    position = merged = max(state.txn_version - 1, 0)
+    effective, starts_over = state.version, not position
+    for number, info in log.newest_first(state.version, log.commit_info):
+        if number > effective:
+            continue  # a RESTORE took it back
         document = info.get(OUR_KEY)
         if isinstance(document, dict) and document.get("app_id") == keyed.table.app_id:
-            return MergeState(position, document.get("starts_over") is True, document)
-        if info.get("operation") in {None, "RESTORE"}:  # None: the entry is gone
+            starts_over = starts_over or document.get("starts_over") is True
+            merged = document.get("merged", merged) if starts_over else merged
+            return MergeState(position, merged, starts_over, document)
+        if info.get("operation") is None:  # the entry is gone
             break
-    return MergeState(position, starts_over=True)
+        if info["operation"] == "RESTORE":
+            starts_over, target = True, target_of(info)
+            effective, merged = (number, 0) if target is None else (target, merged)
+    return MergeState(position, merged, starts_over=True)

@@ -45,6 +45,7 @@ from penguin_py.keyed.merge_state import (
 )
 from penguin_py.keyed.order import Order, check_types
 from penguin_py.keyed.pruning import may_exceed, may_have_deletes
+from penguin_py.keyed.retention import check_retention
 from penguin_py.model import CommitConflict, CommitPlan, TableState
 from penguin_py.settings import KeyedTable
 
@@ -68,10 +69,15 @@ class Tables:
     batch: ChangeBatch
 
     @property
+    def has_rows(self) -> bool:
+        """Return whether rows are to be merged."""
+        return bool(self.batch.first is None or self.batch.files)
+
+    @property
     def waits(self) -> bool:
         """Return whether there is something to merge."""
         passed = self.changes.version + 1 - self.merge_state.position
-        return bool(self.batch.first is None or self.batch.files or passed > _PASSED_AT_ONCE)
+        return self.has_rows or passed > _PASSED_AT_ONCE
 
 
 class _Replan(Exception):
@@ -113,6 +119,8 @@ class Merger:
             check_origin(self._keyed, state, changes.table_id, rebuilds=rebuilds)
             merge_state = read_merge_state(self._keyed, self._delta, state)
             self.chores = {**merge_state.chores, **self.chores}
+            if rebuilds or merge_state.starts_over:
+                check_retention(self._keyed, self._changes, 0 if rebuilds else merge_state.merged)
         try:
             schema = self._columns(changes, state)
             starts_over = rebuilds or has_gap or merge_state.starts_over
@@ -348,6 +356,7 @@ class Merger:
     def _land(self, plan: CommitPlan, position: int, document: Mapping[str, Any]) -> None:
         commit_id = str(uuid.uuid4())
         ours = {"app_id": self._keyed.table.app_id, "commit_id": commit_id, "output_ids": []}
+        document = {"merged": position, **document}
         self._delta.commit(
             plan, Marks(position + 1, commit_id, {**document, **ours}), self._clock()
         )

@@ -9,16 +9,19 @@ next follows at once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from blizzard_core.daemon import PolledWorker, StopEvent
+from blizzard_core.settings.base import HOUR
 from blizzard_core.storage.protocol import Storage
 from penguin_py import metrics
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
 from penguin_py.keyed.matching import OUTCOMES
 from penguin_py.keyed.merger import Merger, Tables
+from penguin_py.keyed.retention import drop_changes
 from penguin_py.maintenance import Maintenance
 from penguin_py.settings import KeyedTable
 
@@ -27,6 +30,7 @@ from penguin_py.settings import KeyedTable
 BUDGET_SECS = 3600.0
 BUDGET_BYTES = 1 << 30
 _CHORES = ("optimize", "vacuum")
+_DROP = "keep_changes"
 # How long polls only ask for the next version, which a recreated table may not have.
 _LOOK_SECS = 3600.0
 
@@ -77,6 +81,8 @@ class KeyedPipeline(PolledWorker):
         self._waits_since: float | None = None
         for outcome in OUTCOMES:
             metrics.KEYED_ROWS.labels(keyed.name, outcome)
+        for status in ("done", "failed"):
+            metrics.CHORES.labels(keyed.name, _DROP, status)
         metrics.KEYED_SHARE.labels(keyed.name)
         metrics.KEYED_LAG_SECS.labels(keyed.name).set_function(self._age)
 
@@ -156,7 +162,7 @@ class KeyedPipeline(PolledWorker):
         merged = None if is_early else self._merger.merge(tables)
         if merged is None:
             self._settled_until = 0.0 if is_early else now + _LOOK_SECS
-            self._maintain(now)
+            self._maintain(tables, now)
             return False
         self._waits_since = None
         for outcome, count in merged["outcomes"].items():
@@ -167,9 +173,17 @@ class KeyedPipeline(PolledWorker):
     def _is_unchanged(self) -> bool:
         return self._changes.unchanged() is not None and self._delta.unchanged() is not None
 
-    def _maintain(self, now: float) -> None:
+    def _maintain(self, tables: Tables, now: float) -> None:
         """Run the due chores; the next merge saves when."""
         chores = self._merger.chores
         due = [name for name in self._maintenance.due(chores, now) if name in _CHORES]
         for name in self._maintenance.run_due(due):
             chores[name] = int(now)
+        merged = tables.merge_state.position
+        stays = self._keyed.keep_changes is None or not merged or tables.has_rows
+        if not stays and not 0 <= now - chores.get(_DROP, -math.inf) < HOUR:
+            chores[_DROP] = int(now)
+            self._maintenance.run_chore(
+                _DROP,
+                lambda: drop_changes(self._keyed, self._changes, tables.changes, merged, now),
+            )

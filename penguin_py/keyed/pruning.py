@@ -22,7 +22,7 @@ _CUT_MICROS = 999
 
 def may_hold(files: pa.Table, column: str, values: pa.Array) -> pa.Array:
     """Return which files may have one of the values."""
-    wanted, low, high = _comparable(values), *_bounds(files, column)
+    wanted, low, high = _comparable(values), *bounds_of(files, column)
     if wanted is None or low is None or high is None or not wanted.type == low.type == high.type:
         return pa.repeat(True, len(files))
     wanted = pc.unique(wanted.drop_null())
@@ -37,7 +37,7 @@ def may_hold(files: pa.Table, column: str, values: pa.Array) -> pa.Array:
 
 def may_exceed(files: pa.Table, column: str, values: pa.Array) -> pa.Array:
     """Return which files may have values from the lowest of these on."""
-    wanted, high = _comparable(values), _bounds(files, column)[1]
+    wanted, high = _comparable(values), bounds_of(files, column)[1]
     if wanted is None or high is None or wanted.type != high.type:
         return pa.repeat(True, len(files))
     return pc.fill_null(pc.greater_equal(high, pc.min(wanted)), True)
@@ -46,7 +46,7 @@ def may_exceed(files: pa.Table, column: str, values: pa.Array) -> pa.Array:
 def may_have_deletes(files: pa.Table, condition: DeleteCondition) -> pa.Array:
     """Return which files may have rows that meet the condition."""
     nulls = _statistic(files, "null_count", condition.column)
-    none = 0 if condition.kind == "null" else files["num_records"]
+    none = 0 if condition.kind == "null" else files["num_records"].combine_chunks()
     found = pa.repeat(True, len(files))
     if nulls is not None:
         found = pc.fill_null(pc.not_equal(nulls, none), True)
@@ -55,7 +55,8 @@ def may_have_deletes(files: pa.Table, condition: DeleteCondition) -> pa.Array:
     return found
 
 
-def _bounds(files: pa.Table, column: str) -> tuple[pa.Array | None, pa.Array | None]:
+def bounds_of(files: pa.Table, column: str) -> tuple[pa.Array | None, pa.Array | None]:
+    """Return the bounds of a column in each file, in a form that sorts; None if unknown."""
     low, high = (_statistic(files, side, column) for side in ("min", "max"))
     if low is None or high is None:
         return None, None

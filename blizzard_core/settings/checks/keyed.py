@@ -11,6 +11,7 @@ from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.keyed import KeyedSettings
 from blizzard_core.settings.schema import FieldSettings
 from blizzard_core.settings.yaml_file import Key, SettingProblem
+from blizzard_core.storage.opening import normalize_uri
 
 _UNORDERED = ("float32", "float64", "list", "map", "struct")
 
@@ -41,6 +42,14 @@ def keyed_notes(config: Config) -> Iterator[str]:
                 f"{keyed_name(name)}: deduplicate_by keeps the first record of a batch, and the"
                 " keyed table wants the newest; leave deduplicate_by out"
             )
+        uri = normalize_uri(pipeline.sink.table_uri)
+        tables = config.tables.values()
+        is_vacuumed = any(t.vacuum and normalize_uri(t.table_uri) == uri for t in tables)
+        if pipeline.keyed.advanced.keep_changes and not is_vacuumed:
+            yield (
+                f"{keyed_name(name)}: keep_changes takes files out of the sink's table, and without"
+                " vacuum in tables they stay in the store"
+            )
         sequence = sequence_of(pipeline, pipeline.keyed)
         kinds = [pipeline.field_types.get(column) for column in sequence]
         if pipeline.file_sources and kinds in (["timestamp"], ["date"]):
@@ -63,11 +72,25 @@ def keyed_problems(config: Config) -> Iterator[SettingProblem]:
             here: Key = ("pipelines", name, "keyed")
             yield from _of_sources(pipeline, here)
             yield from _of_columns(pipeline, pipeline.keyed, here)
+            if pipeline.keyed.advanced.keep_changes is not None:
+                yield from _of_retention(config, name, here)
             taken = keyed_name(name)
             if taken in config.pipelines or taken in config.tables:
                 yield SettingProblem(
                     here, f"its table is called {taken!r}, as another one; rename that one"
                 )
+
+
+def _of_retention(config: Config, name: str, here: Key) -> Iterator[SettingProblem]:
+    """Yield a problem if changes would leave before another keyed table has them."""
+    uri = normalize_uri(config.pipelines[name].sink.table_uri)
+    for other, pipeline in config.pipelines.items():
+        if other != name and pipeline.keyed and normalize_uri(pipeline.sink.table_uri) == uri:
+            yield SettingProblem(
+                (*here, "advanced", "keep_changes"),
+                f"would take changes from the keyed table of {other!r}, which has the same sink;"
+                " leave it out",
+            )
 
 
 def _of_sources(pipeline: PipelineSettings, here: Key) -> Iterator[SettingProblem]:

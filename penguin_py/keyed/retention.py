@@ -1,0 +1,86 @@
+"""Merged changes that leave their table by `keep_changes`.
+
+Nothing that a merge may still need leaves. The ``txn`` of an application in the change table says
+how many versions had been merged when files left it last: rows of fewer versions cannot be merged
+again from what is there.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blizzard_core.errors import StateError
+from blizzard_core.settings.keyed import DeleteCondition
+from penguin_py.delta.active_files import spelled_value
+from penguin_py.delta.replace_entry import removal_path
+from penguin_py.delta.table import DeltaLog
+from penguin_py.keyed.changes import active_files
+from penguin_py.keyed.pruning import bounds_of, may_have_deletes
+from penguin_py.model import CommitPlan, Remove, TableState
+from penguin_py.settings import KeyedTable
+
+LEFT_APP_ID = "keyed/left"
+
+
+def check_retention(keyed: KeyedTable, log: DeltaLog, merged: int) -> None:
+    """Raise `StateError` if rows of ``merged`` versions lack changes that left the table."""
+    gone = log.transaction(LEFT_APP_ID)
+    if gone > merged:
+        raise StateError(
+            f"{keyed.table.uri}: {merged:,} versions of {keyed.changes.uri} are merged in it, and"
+            f" keep_changes has let changes of {gone:,} versions go, so others cannot be merged"
+            " again. Go back to the former settings, or RESTORE it to a newer version; to give up"
+            " the keys whose changes are gone, delete it"
+        )
+
+
+def drop_changes(
+    keyed: KeyedTable, log: DeltaLog, state: TableState, merged: int, now: float
+) -> dict[str, int]:
+    """Take merged files older than ``keep_changes`` out of the change table; count them.
+
+    All of its rows are merged, by ``merged`` versions. Raises `StateError`, `CommitError`.
+    """
+    found = log.replace_objections()
+    if found:
+        raise StateError(f"{keyed.changes.uri}: {'; '.join(found)}")
+    active = log.active_table()
+    oldest = pa.scalar(int((now - (keyed.keep_changes or now)) * 1000), pa.timestamp("ms"))
+    is_old = pc.less(active["modification_time"].combine_chunks().cast(pa.timestamp("ms")), oldest)
+    leaving = active.filter(may_leave(active, is_old, keyed.sequence[0], keyed.deletes))
+    files = active_files(leaving, keyed.changes.uri, state.partition_columns)
+    removes = []
+    for file in files:
+        values = {name: spelled_value(value) for name, value in file.values.items()}
+        removes.append(Remove(removal_path(file.spelled), file.size, values))
+    if removes:
+        partitions = state.partition_columns
+        plan = CommitPlan((), (), state.schema, (), partitions, tuple(removes), replaces=True)
+        log.remove(plan, LEFT_APP_ID, merged, now)
+    return {"files": len(removes), "rows": sum(file.rows or 0 for file in files)}
+
+
+def may_leave(
+    files: pa.Table, old: pa.Array, sequence: str, condition: DeleteCondition | None
+) -> pa.Array:
+    """Return which of the old files the lowest sequence of all others lets go.
+
+    A file with a delete stays while a change that may be older than it stays: merged again without
+    the delete, that change would bring its key back.
+    """
+    if condition is None:
+        return old
+    held, low = may_have_deletes(files, condition), bounds_of(files, sequence)[0]
+    while True:
+        rest = None if low is None else low.filter(pc.invert(old))
+        if rest is None or rest.null_count:
+            return pc.and_(old, pc.invert(held))
+        staying = pa.repeat(False, len(files))
+        if len(rest):
+            high = bounds_of(files, sequence)[1]
+            staying = pc.fill_null(pc.greater_equal(high, pc.min(rest)), True)
+        leaving = pc.and_(old, pc.invert(pc.and_(held, staying)))
+        if leaving.equals(old):
+            return old
+        old = leaving

@@ -31,7 +31,7 @@ _ELSEWHERE = {
     "bad_records_path": "error_handling.dlq_path",
     "column_name_of_corrupt_record": "dead letters, which hold the record",
     "rescued_data_column": "schema.unexpected_fields: capture",
-    "path_glob_filter": "path_glob_filter of the source",
+    "path_glob_filter": "include of the source",
     "compression": "advanced.compression of the source",
 }
 

@@ -214,7 +214,7 @@ class AvroOptions(FormatOptions):
     endings: ClassVar[tuple[str, ...]] = (".avro",)
     spark_names: ClassVar[Mapping[str, str]] = {
         "avro_schema_url": "avro_schema",
-        "ignore_extension": "use path_glob_filter",
+        "ignore_extension": "use include of the source",
         "datetime_rebase_mode": "not needed, since dates are read as stored",
         "record_name": "not needed, since names of records do not matter",
         "record_namespace": "not needed, since names of records do not matter",

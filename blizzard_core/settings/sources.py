@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from blizzard_core.settings.base import (
     DAY,
@@ -23,6 +23,7 @@ from blizzard_core.settings.base import (
 )
 from blizzard_core.settings.event_time import SourceEventTime
 from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
+from blizzard_core.settings.globs import parse_all
 from blizzard_core.settings.list_budget import ListCost, cost_parts, requests_of
 from blizzard_core.settings.notifications import (
     FULL_SCAN_SECS,
@@ -157,6 +158,14 @@ class CommonSource(Settings):
         return NdjsonOptions() if self.as_files is None else self.as_files.format
 
 
+def _check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    parse_all(patterns)
+    return tuple(dict.fromkeys(patterns))
+
+
+PathPatterns = Annotated[tuple[str, ...], AfterValidator(_check_patterns)]
+
+
 class SourceAdvanced(Settings):
     """Directory listing and unusual names."""
 
@@ -201,8 +210,10 @@ class SourceSettings(CommonSource):
     """The directory; `path` is an alias."""
     format: FormatSettings = Field(default=NdjsonOptions(), examples=["ndjson"])
     """Format of the files: a name, or a block of `type` and options."""
-    path_glob_filter: str | None = Field(default=None, min_length=1, examples=["*.txt"])
-    """Names of files that are read, without folders; default: the endings of the format."""
+    include: PathPatterns = Field(default=(), examples=[["tenant=1?/**", "**/*.txt"]])
+    """Paths that are read; default: all with an ending of the format. Others are not listed."""
+    exclude: PathPatterns = Field(default=(), examples=[["**/tmp/**"]])
+    """Paths that are not read."""
     max_list_cost: ListCost | None = Field(default=None, examples=["5 USD/month"])
     """Most that LIST requests cost. Partitions with new files are scanned often, others seldom."""
     list_requests_per_hour: int | None = Field(default=None, ge=1, examples=[1389])
@@ -338,9 +349,9 @@ class SourceSettings(CommonSource):
 
     @model_validator(mode="after")
     def _any_ending_needs_a_glob(self) -> Self:
-        if not self.format.endings and self.path_glob_filter is None:
+        if not self.format.endings and not self.include:
             raise ValueError(
-                f'format: {self.format.type} needs path_glob_filter, such as "*.log": its files may'
+                f'format: {self.format.type} needs include, such as "**/*.log": its files may'
                 " have any name"
             )
         return self

@@ -22,6 +22,7 @@ from blizzard_core.storage.failures import bucket_missing
 from blizzard_core.storage.objects import FileSystem, Patience, bounded, modified_of
 from blizzard_core.storage.order import Ascending
 from blizzard_core.storage.protocol import Entry, ListingPage, Range, order_key
+from blizzard_core.storage.ranges import folder_of
 from blizzard_core.storage.stored_bytes import ObjectPart, StoredBytes
 
 _FIELDS = "items(name,size,updated),nextPageToken"
@@ -113,7 +114,7 @@ class GCSStorage(StoredBytes):
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """List with ``startOffset`` (inclusive, so filtered here) and ``endOffset``."""
         arguments: dict[str, Any] = {
-            "prefix": self._prefix or None,
+            "prefix": self._prefix + folder_of(after, until) or None,
             "startOffset": self._prefix + after if after else None,
             "endOffset": None if until is None else self._prefix + until,
             "maxResults": FIRST_PAGE_KEYS,

@@ -7,6 +7,43 @@ from collections.abc import Iterable
 
 from blizzard_core.storage.protocol import Range, order_key
 
+# The last of ASCII, which every server understands.
+_LAST_ASCII = "~"
+_LAST_CODE = 0x10FFFF
+# Surrogates lie between; no name has them.
+_LAST_BELOW, _FIRST_ABOVE = 0xD7FF, 0xE000
+
+
+def name_after(text: str) -> str | None:
+    """Return the first text above all that begin with ``text``; None if there is none."""
+    for end in range(len(text) - 1, -1, -1):
+        code = ord(text[end])
+        if code < _LAST_CODE:
+            return text[:end] + chr(_FIRST_ABOVE if code == _LAST_BELOW else code + 1)
+    return None
+
+
+def name_before(text: str) -> str:
+    """Return a text below ``text``, with few names between them."""
+    code = ord(text[-1])
+    if not code:
+        return text[:-1]
+    return text[:-1] + chr(_LAST_BELOW if code == _FIRST_ABOVE else code - 1) + _LAST_ASCII
+
+
+def folder_of(after: str, until: str | None) -> str:
+    """Return the innermost folder, with its slash, that holds all names of a range; empty if none.
+
+    A listing of that folder alone carries no foreign keys, and needs the right to list no others.
+    """
+    end = after.rfind("/") + 1
+    while end:
+        last = name_after(after[:end])
+        if until is not None and last is not None and order_key(until) <= order_key(last):
+            return after[:end]
+        end = after.rfind("/", 0, end - 1) + 1
+    return ""
+
 
 class Ranges:
     """Ascending, disjoint ranges of keys; overlapping ones are joined.

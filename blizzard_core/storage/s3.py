@@ -28,6 +28,7 @@ from blizzard_core.storage.failures import bucket_missing, hides_reason, respons
 from blizzard_core.storage.objects import ExactPaths, FileSystem, ObjectStorage, Patience, bounded
 from blizzard_core.storage.order import Ascending
 from blizzard_core.storage.protocol import Entry, ListingPage, Range, ServerFacts, order_key
+from blizzard_core.storage.ranges import folder_of
 
 T = TypeVar("T")
 
@@ -193,9 +194,10 @@ class S3Storage(ObjectStorage):
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """``ListObjectsV2`` with ``StartAfter``; stops at the first key past ``until``."""
+        prefix = self._prefix + folder_of(after, until)
         arguments: dict[str, Any] = {
             "Bucket": self._bucket,
-            "Prefix": self._prefix,
+            "Prefix": prefix,
             "MaxKeys": FIRST_PAGE_KEYS,
         }
         if after:
@@ -227,7 +229,7 @@ class S3Storage(ObjectStorage):
             order.check_goes_on(paths, answer["NextContinuationToken"])
             arguments = {
                 "Bucket": self._bucket,
-                "Prefix": self._prefix,
+                "Prefix": prefix,
                 "MaxKeys": PAGE_KEYS,
                 "ContinuationToken": answer["NextContinuationToken"],
             }

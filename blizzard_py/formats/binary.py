@@ -54,7 +54,7 @@ def _content(file: OpenFile) -> pa.Array:
         raise FileFailed(
             "parse",
             f"has {file.size:,} bytes, more than the {WHOLE_FILE_BYTES:,} of a row; leave the"
-            " column content out of schema.fields, or keep such files from path_glob_filter",
+            " column content out of schema.fields, or leave such files out by exclude",
         )
     data = file.read_range(0, file.size)
     offsets = pa.py_buffer(np.array([0, len(data)], np.int32))

@@ -25,7 +25,7 @@ class IgnoredNames:
     @property
     def note(self) -> str:
         """Say how many there are, and why."""
-        remedy = "" if self.wanted else "; path_glob_filter reads other names"
+        remedy = "" if self.wanted else "; include reads other names"
         more = "at least " if self.files >= IGNORED_NAMES else ""
         files = counted(self.files, "file")
         return f"{more}{files} ignored by name, such as {self.first}: {self.reason}{remedy}"

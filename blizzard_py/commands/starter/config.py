@@ -86,7 +86,7 @@ def _format(found: Sample) -> str:
         return doubts
     options = found.format.model_dump(exclude_defaults=True, exclude={"type"})
     text = flow({"type": found.format.type, **options}) if options else found.format.type
-    glob = f"        path_glob_filter: {quoted(found.glob)}\n" if found.glob else ""
+    glob = f"        include: [{quoted(found.glob)}]\n" if found.glob else ""
     return f"{doubts}        format: {text}\n{glob}"
 
 

@@ -141,7 +141,7 @@ def sample(storage: Storage) -> Sample:
         source = SourceSettings(
             source_uri=storage.uri,
             format=form,
-            path_glob_filter=glob or None,
+            include=(glob,) if glob else (),
             use_watermark=few is None,
         )
         notes = (*notes_of(source, progress, paths), *_about_others(others, glob))
@@ -214,7 +214,7 @@ def _about_others(others: Sequence[Entry], glob: str) -> Iterator[str]:
 def _glob(path: str) -> str:
     """Return the pattern of names with the ending of a file, and that of any codec behind it."""
     ending = next((each for each in _ENDINGS if each in path.lower()), "")
-    return f"*{ending}*"
+    return f"**/*{ending}*"
 
 
 def _fields(

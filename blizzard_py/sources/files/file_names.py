@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from blizzard_core.limits import IGNORED_NAMES
 from blizzard_core.settings.formats import FORMATS
 from blizzard_core.settings.sources import SourceCompression, SourceSettings
 from blizzard_core.storage.protocol import is_hidden
+from blizzard_core.watermark.selection import NameSelection
 from blizzard_py.lines.codecs.names import CODEC_ENDINGS, ZIP_ENDING
 from blizzard_py.sources.ignored_names import NONE_IGNORED, IgnoredNames
 
@@ -30,14 +31,35 @@ def endings_of(source: SourceSettings, compression: SourceCompression | None = N
     return [f"{ending}{packed}" for packed in codecs for ending in source.format.endings]
 
 
+@lru_cache(maxsize=64)
+def _selection(include: tuple[str, ...], exclude: tuple[str, ...]) -> NameSelection:
+    return NameSelection(include, exclude)
+
+
+def selection_of(source: SourceSettings) -> NameSelection:
+    """Return the names that ``include`` and ``exclude`` select."""
+    return _selection(source.include, source.exclude)
+
+
+def _has_any_name(_path: str) -> bool:
+    """Return True: the format has no endings, and ``include`` says which files are read."""
+    return True
+
+
 def accepts(
     source: SourceSettings, compression: SourceCompression | None = None
 ) -> Callable[[str], bool]:
     """Return whether polls take a path, by its name."""
-    pattern = source.path_glob_filter
-    if pattern is not None:
-        return lambda path: fnmatchcase(path.rpartition("/")[2], pattern)
-    return _ends_with(tuple(endings_of(source, compression)))
+    endings = endings_of(source, compression)
+    has_ending = _ends_with(tuple(endings)) if endings else _has_any_name
+    selection = selection_of(source)
+    if not selection:
+        return has_ending
+
+    def takes(path: str) -> bool:
+        return selection.takes(path) and (has_ending(path) or selection.names(path))
+
+    return takes
 
 
 class NameFilter:
@@ -63,7 +85,7 @@ class NameFilter:
         if first is None:
             return NONE_IGNORED
         reason = why_ignored(first, self._source) or ""
-        wanted = self._source.path_glob_filter is not None
+        wanted = bool(selection_of(self._source))
         return IgnoredNames(len(self._ignored), first, reason, wanted)
 
 
@@ -101,8 +123,12 @@ def why_ignored(path: str, source: SourceSettings) -> str | None:
         return f"{part!r} starts with {part[0]!r}: hidden names are never data"
     if accepts(source)(path):
         return None
-    if source.path_glob_filter is not None:
-        return f"its name does not match path_glob_filter: {source.path_glob_filter}"
+    selection = selection_of(source)
+    if not selection.is_included(path):
+        return f"no pattern of include matches it: {', '.join(source.include)}"
+    excluded_by = selection.excluded_by(path)
+    if excluded_by is not None:
+        return f"exclude has a pattern that matches it: {excluded_by}"
     compression = source.advanced.compression
     counting = names_that_count(source) if compression == "auto" else ", ".join(endings_of(source))
     reason = f"its ending is not one that counts for compression: {compression} ({counting})"

@@ -22,7 +22,7 @@ from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
 from blizzard_core.watermark.paths import partition_key, split
 from blizzard_core.watermark.progress import Progress, is_new
 from blizzard_py.job import FinishedFile, Outcome
-from blizzard_py.sources.files.file_names import accepts
+from blizzard_py.sources.files.file_names import accepts, selection_of
 from blizzard_py.state.lateness import auto_grace
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.source_state import SourceState, Sweep
@@ -106,6 +106,8 @@ class LateSweep:
         self._storage = storage
         self._ledger = ledger
         self._looks_for_late = sweeps(source)
+        # What a selection hides from the listing may still be there, and be selected again.
+        self._lists_all = selection_of(source).lists_all
         self._accept: Callable[[str], bool] = accepts(source)
         # Digests of listed names take 80 bytes each. So a sweep collects them only if the sweep
         # before has found more names in the ledger than at the source.
@@ -151,7 +153,8 @@ class LateSweep:
         listed, files = self._listed, self._files
         self._listed = self._files = None
         # Unknown if another process listed the first slices.
-        self._forgetting = files is not None and self._ledger.outgrows(files)
+        is_known = files is not None and self._lists_all
+        self._forgetting = is_known and self._ledger.outgrows(files or 0)
         return None if listed is None else np.concatenate(listed)
 
     @property

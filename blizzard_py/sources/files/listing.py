@@ -1,7 +1,7 @@
-"""The listing of a source of files: what is stored, as far as its ``range`` goes.
+"""The listing of a source of files: what is stored, as far as its settings select it.
 
-Whatever looks for files of a source lists here, so nothing outside of the range is ever found, and
-no request is made for it.
+Whatever looks for files of a source lists here, so nothing outside of its ``range`` and of the
+beginnings of ``include`` is ever found, and no request is made for it.
 """
 
 from __future__ import annotations
@@ -10,45 +10,70 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from blizzard_core.limits import FIRST_PAGE_KEYS
 from blizzard_core.storage.protocol import Listing, ListingPage, Range, Storage, order_key
-from blizzard_core.watermark.name_range import NameRange
+from blizzard_core.watermark.cover import Cover, Gap
+from blizzard_core.watermark.name_range import LAST, NameRange
+from blizzard_core.watermark.selection import NameSelection
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.file_names import can_count
+from blizzard_py.sources.files.file_names import can_count, selection_of
 
 
 @dataclass(frozen=True, slots=True)
-class RangeListing:
-    """A store, of which the names of a range are listed. A `Listing`.
+class SelectedListing:
+    """A store, of which the ``names`` of a range and of a ``selection`` are listed. A `Listing`.
 
     ``is_file`` tells a file's name from a folder's.
     """
 
     storage: Storage
     names: NameRange
+    selection: NameSelection
     is_file: Callable[[str], bool]
+    ranges: Cover
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """See `Listing`."""
         yield from self._first_file([(after, until)])
         for start, end in self._cut([(after, until)]):
-            yield from self.storage.list_range(start, end)
+            yield from self._pages(start, end)
 
     def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
         """See `Listing`."""
         pages = self.storage.list_ranges(self._cut(ranges))
         return None if pages is None else chain(self._first_file(ranges), pages)
 
+    def _pages(self, after: str, until: str | None) -> Iterator[ListingPage]:
+        """List a range, and jump over folders in which nothing is selected."""
+        is_seekable = bool(self.selection) and self.storage.list_ranges(()) is None
+        start: str | None = after
+        while start is not None:
+            begin, start = start, None
+            for page in self.storage.list_range(begin, until):
+                yield page
+                jump = self._jump(page) if is_seekable else None
+                if jump == LAST:
+                    return
+                if jump is not None:
+                    is_inside = until is None or order_key(jump) < order_key(until)
+                    start = jump if is_inside else None
+                    break
+
+    def _jump(self, page: ListingPage) -> str | None:
+        """Return where to go on, if half of a long page is a part of what is jumped over.
+
+        To list from there costs a request, so a few names that are not selected are read over.
+        """
+        if page.keys < FIRST_PAGE_KEYS or not page.entries:
+            return None
+        jump = self.selection.jump_from(page.entries[len(page.entries) // 2].path)
+        is_far = jump is not None and order_key(jump) > order_key(page.entries[-1].path)
+        return jump if is_far else None
+
     def _cut(self, ranges: Sequence[Range]) -> list[Range]:
         """Return the parts of the ranges that are the source's."""
-        last = self.names.end
-        cut: list[Range] = []
-        for after, until in ranges:
-            start, end = max(after, self.names.first, key=order_key), until
-            if last is not None and (end is None or order_key(last) < order_key(end)):
-                end = last
-            if end is None or order_key(start) < order_key(end):
-                cut.append((start, end))
-        return cut
+        gaps = self.ranges.within(Gap(after, until) for after, until in ranges)
+        return [(gap.after, gap.until) for gap in gaps]
 
     def _first_file(self, ranges: Sequence[Range]) -> Iterator[ListingPage]:
         """Yield the file with which the source's range begins: a listing begins behind a name."""
@@ -63,11 +88,25 @@ class RangeListing:
             yield ListingPage(() if entry is None else (entry,), 1, 0 if entry is None else 1)
 
 
+def listing_within(
+    storage: Storage, names: NameRange, selection: NameSelection, is_file: Callable[[str], bool]
+) -> Listing:
+    """Return the listing of a store's names that lie in a range and in a selection."""
+    if not names and not selection:
+        return storage
+    bounds, cover = Gap(names.first, names.end), selection.ranges()
+    ranges = Cover((bounds,) if cover is None else cover.within([bounds]))
+    return SelectedListing(storage, names, selection, is_file, ranges)
+
+
 def listing_of(parts: SourceContext) -> Listing:
     """Return where files of a source are looked for."""
-    names = parts.identity.range
-    source = parts.stores.source
-    return source if names is None else RangeListing(source, names, can_count(parts.files))
+    return listing_within(
+        parts.stores.source,
+        parts.identity.range or NameRange(),
+        selection_of(parts.files),
+        can_count(parts.files),
+    )
 
 
 def outside(names: NameRange | None, path: str) -> str:

@@ -18,6 +18,7 @@ from blizzard_py.sources.files.discovery import (
     discover_unseen,
     nothing_scanned,
 )
+from blizzard_py.sources.files.file_names import selection_of
 from blizzard_py.sources.files.hint_pacing import HintedNames
 from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.source import NameLookup
@@ -160,8 +161,8 @@ class SetFiles(Replacing):
 
     def _forget(self, state: SourceState, now: float) -> SourceState:
         """Forget names that the source no longer has."""
-        if self._listed is None:
-            return state
+        if self._listed is None or not selection_of(self._source).lists_all:
+            return state  # what is not listed may be there, and be selected again
         segments = self._tracker.forgetting(self._listed, now)
         self._listed = None
         if segments is None:

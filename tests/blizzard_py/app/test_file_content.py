@@ -149,7 +149,7 @@ def test_records_that_name_their_fields_have_no_header(scenario: Scenario, endin
 @pytest.mark.parametrize("form", ["text", "binary"])
 def test_fixed_columns_show_the_format_alone(scenario: Scenario, form: str) -> None:
     column = {"text": "value", "binary": "path"}[form]
-    scenario.main_source["path_glob_filter"] = "*.gz"
+    scenario.main_source["include"] = ["**/*.gz"]
     fields = [{"name": column, "type": "string"}]
     data = gzip.compress(b"x\n" * 100)
     found, _ = explained(scenario, form, "a.gz", data, fields=fields)

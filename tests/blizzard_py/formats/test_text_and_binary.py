@@ -290,9 +290,9 @@ def test_there_is_nothing_to_infer(
 
 @pytest.mark.parametrize("form", ["text", "binary"])
 def test_a_glob_is_required(form: str) -> None:
-    with pytest.raises(ValidationError, match="needs path_glob_filter"):
+    with pytest.raises(ValidationError, match="needs include"):
         SourceSettings(source_uri="/raw", format=form)
-    assert SourceSettings(source_uri="/raw", format=form, path_glob_filter="*.log")
+    assert SourceSettings(source_uri="/raw", format=form, include=("**/*.log",))
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_columns_that_no_file_has_are_refused(
     tmp_path: Path, form: str, schema: dict[str, Any], reason: str
 ) -> None:
     scenario = Scenario(tmp_path, str(tmp_path))
-    scenario.main_source.update({"format": form, "path_glob_filter": "*"})
+    scenario.main_source.update({"format": form, "include": ["**"]})
     pipeline = scenario.document["pipelines"]["events"]
     pipeline["schema"] = {"fields": [{"name": "value", "type": "string"}]}
     scenario.write_config()

@@ -28,8 +28,8 @@ def source(**given: Any) -> SourceSettings:
         ),
         ({"format": {"type": "json"}}, ["a.json", "a.json.zst"], ["a.ndjson", "a.csv"]),
         ({"format": "csv", "compression": "gzip"}, ["a.csv.gz"], ["a.csv", "a.csv.zst"]),
-        ({"path_glob_filter": "*.dat"}, ["d=1/a.dat"], ["a.ndjson", "a.dat/b.json"]),
-        ({"path_glob_filter": "e_??.CSV"}, ["e_01.CSV"], ["e_1.CSV", "e_01.csv"]),
+        ({"include": ["**/*.dat"]}, ["d=1/a.dat"], ["a.ndjson", "a.dat/b.json"]),
+        ({"include": ["**/e_??.CSV"]}, ["e_01.CSV"], ["e_1.CSV", "e_01.csv"]),
     ],
 )
 def test_names_follow_the_format(given: Any, taken: list[str], ignored: list[str]) -> None:
@@ -51,9 +51,9 @@ def test_ignored_names_are_counted_with_an_example() -> None:
     found = accept.ignored
     assert (found.files, found.first, found.wanted) == (2, "a", False)
     assert found.note.startswith("2 files ignored by name, such as a: its ending is not one that")
-    assert found.note.endswith("; path_glob_filter reads other names")
+    assert found.note.endswith("; include reads other names")
     assert NameFilter(source()).ignored.to_json() is None
-    chosen = NameFilter(source(path_glob_filter="*.dat"))
+    chosen = NameFilter(source(include=["**/*.dat"]))
     assert (chosen("a.csv"), chosen.ignored.wanted) == (False, True)
 
 
@@ -71,8 +71,8 @@ def test_a_full_count_says_at_least() -> None:
 
 
 def test_reasons_name_the_setting() -> None:
-    assert "path_glob_filter: *.dat" in (
-        why_ignored("a.csv", source(path_glob_filter="*.dat")) or ""
+    assert "include matches it: **/*.dat" in (
+        why_ignored("a.csv", source(include=["**/*.dat"])) or ""
     )
     assert "format: csv" in (why_ignored("a.json", source(format="csv")) or "")
 

@@ -12,11 +12,12 @@ from blizzard_core.errors import StateError
 from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_core.storage.protocol import ListingPage, order_key
 from blizzard_core.watermark.name_range import NameRange
+from blizzard_core.watermark.selection import NameSelection
 from blizzard_py.app.workers import source_pipeline
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rename import Rename
-from blizzard_py.sources.files.listing import RangeListing
+from blizzard_py.sources.files.listing import listing_within
 from tests.support.memory_store import Died, Dying, MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.promise_scenarios import poll, polls, sweeps
@@ -136,7 +137,7 @@ def test_listing_clamps_each_request_to_the_range() -> None:
     store = MemoryStorage()
     for path in ("a.json", "b.json", "b.jsonx", "c.json", "d.json"):
         store.put_atomic(path, b"")
-    listing = RangeListing(store, NameRange("b.json", "c"), is_file)
+    listing = listing_within(store, NameRange("b.json", "c"), NameSelection(), is_file)
 
     def names(after: str, until: str | None) -> list[str]:
         return [entry.path for page in listing.list_range(after, until) for entry in page.entries]
@@ -149,7 +150,7 @@ def test_listing_clamps_each_request_to_the_range() -> None:
 
 def test_gaps_outside_the_range_need_no_listing() -> None:
     store = MemoryStorage()
-    listing = RangeListing(store, NameRange("b", "c"), is_file)
+    listing = listing_within(store, NameRange("b", "c"), NameSelection(), is_file)
     assert list(listing.list_range("", "a")) == list(listing.list_range("d", None)) == []
 
 

@@ -1,0 +1,77 @@
+"""A source with ``include`` and ``exclude``: nothing else is listed, lost or read twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from blizzard_core.storage.protocol import ListingPage, order_key
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.promise_scenarios import polls, sweeps
+from tests.support.request_harness import explained
+
+TRACKINGS = pytest.mark.parametrize("use_watermark", [True, False])
+FILES = ("tenant=1/a.json", "tenant=2/a.json", "tenant=2/tmp/b.json", "tenant=3/a.json")
+
+
+def made(**source: Any) -> PipelineHarness:
+    world = PipelineHarness(grace_period="1s", **source)
+    for path in FILES:
+        world.put(path, path)
+    return world
+
+
+@TRACKINGS
+def test_source_reads_what_is_selected(use_watermark: bool) -> None:
+    world = made(include=["tenant={2,3}/**"], exclude=["**/tmp/**"], use_watermark=use_watermark)
+    calls: list[tuple[str, str | None]] = []
+    list_range = world.source.list_range
+
+    def recorded(after: str, until: str | None) -> Iterator[ListingPage]:
+        calls.append((after, until))
+        yield from list_range(after, until)
+
+    world.source.list_range = recorded  # type: ignore[method-assign]
+    worker = world.drain()
+    assert world.rows() == ["tenant=2/a.json", "tenant=3/a.json"]
+    polls(world, worker, 2)
+    sweeps(world, worker)
+    looks = [each for each in calls if each != ("", None)]  # whether the store shows anything
+    assert looks
+    for after, until in looks:
+        assert order_key(after) >= b"tenant=2/"
+        assert until is not None
+        assert order_key(until) <= b"tenant=40"
+    assert world.letters() == []
+
+
+def test_explain_names_the_pattern() -> None:
+    world = made(include=["tenant={2,3}/**"], exclude=["**/tmp/**"])
+    world.drain()
+    assert "no pattern of include matches it: tenant={2,3}/**" in str(
+        explained(world, "tenant=1/a.json")
+    )
+    assert "exclude has a pattern that matches it: **/tmp/**" in str(
+        explained(world, "tenant=2/tmp/b.json")
+    )
+
+
+@TRACKINGS
+def test_wider_selection_loses_and_doubles_nothing(use_watermark: bool) -> None:
+    """Read all, then one tenant for long, then all again."""
+    world = made(use_watermark=use_watermark, late_files="ingest", late_sweep_interval="1h")
+    world.drain()
+    world.settings["include"] = ["tenant=2/**"]
+    world.put("tenant=1/0.json", "below the watermark")
+    world.put("tenant=4/a.json", "new partition")
+    worker = world.pipeline()
+    for _ in range(12):
+        worker = polls(world, worker, 1, 7200)
+    assert len(world.rows()) == len(FILES)
+    del world.settings["include"]
+    worker = world.pipeline()
+    for _ in range(4):
+        worker = polls(world, worker, 1, 7200)
+    assert sorted(world.rows()) == sorted([*FILES, "below the watermark", "new partition"])

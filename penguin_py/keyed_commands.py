@@ -15,7 +15,7 @@ from blizzard_core.cli import (
     json_option,
     log_level_option,
 )
-from blizzard_core.text import counted, printable
+from blizzard_core.text import counted, iso, printable
 
 _NOTHING = "no changes yet"
 
@@ -65,7 +65,10 @@ def print_keyed(document: dict[str, Any]) -> None:
 
 
 def _line(found: dict[str, Any]) -> str:
-    parts = ["all changes will be merged again" if found["starts_over"] else _position(found)]
+    parts = [
+        counted(found["rows"], "row"),
+        "all changes will be merged again" if found["starts_over"] else _position(found),
+    ]
     waits = found.get("next")
     if waits is not None:
         share = waits["touched_bytes"] / waits["bytes"] if waits["bytes"] else 0.0
@@ -76,7 +79,8 @@ def _line(found: dict[str, Any]) -> str:
     outcomes = found["outcomes"]
     if outcomes is not None and "next" not in found:
         counts = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in outcomes.items())
-        parts.append(f"last merge: {counts}; {found['share']:.0%} rewritten")
+        at = "" if found["updated"] is None else f" at {iso(found['updated'])}"
+        parts.append(f"last merge{at}: {counts}; {found['share']:.0%} rewritten")
     if found["lag_secs"] and found["wait_secs"]:
         parts.append(f"next merge in {found['wait_secs']:.0f} s")
     return "; ".join(parts)

@@ -6,6 +6,7 @@ from contextlib import closing
 
 from blizzard_core.settings.document import Config
 from blizzard_py.app.engine import NoEngine
+from blizzard_py.app.keyed_merges import with_merge
 from blizzard_py.app.wiring import context_of, kind_of, view_of
 from blizzard_py.explain import Explanation, Located, explain_unmatched, locate
 from blizzard_py.sources.context import SourceContext
@@ -22,7 +23,8 @@ def explain(config: Config, uri: str) -> Explanation:
             named, _, task = uri.partition("#")
             if named == f"{name}/{source_name}":
                 parts = context_of(config, (name, source_name), NoEngine())
-                return explain_located(parts, Located(uri, parts.name, task, "names it", ()))
+                located = Located(uri, parts.name, task, "names it", ())
+                return with_merge(name, pipeline, explain_located(parts, located))
     roots = {
         f"{name}/{source_name}": source.source_uri
         for name, pipeline in config.pipelines.items()
@@ -37,7 +39,9 @@ def explain(config: Config, uri: str) -> Explanation:
         return explain_unmatched(place)
     pipeline_name, _, source_name = place.source.partition("/")
     parts = context_of(config, (pipeline_name, source_name), NoEngine())
-    return with_content(config, parts, with_untaken(config, parts, explain_located(parts, place)))
+    found = explain_located(parts, place)
+    found = with_merge(pipeline_name, config.pipelines[pipeline_name], found)
+    return with_content(config, parts, with_untaken(config, parts, found))
 
 
 def explain_located(parts: SourceContext, place: Located) -> Explanation:

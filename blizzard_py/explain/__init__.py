@@ -26,7 +26,8 @@ The answer as JSON; what does not apply is null, times are epoch seconds::
      "content": {"format": "csv", "codecs": ["gzip"], "members": [],   # null: not read
                  "columns": [{"name", "type", "column", "match"}, …],
                  "missing", "unexpected", "problem"},
-     "out_of_time": {"late", "ahead"}}     # rows that a query over event time was not given
+     "out_of_time": {"late", "ahead"},     # rows that a query over event time was not given
+     "merged": {"table", "version", "changes", "outcomes"}}     # of the pipeline's keyed table
 
 Verdicts:
 
@@ -59,12 +60,13 @@ The journal reaches back thirty days.
 """
 
 from blizzard_py.explain.answer import explain, explain_unmatched
-from blizzard_py.explain.explanation import Explanation, TaskEvidence, lines
+from blizzard_py.explain.explanation import Explanation, Merged, TaskEvidence, lines
 from blizzard_py.explain.location import Located, locate
 
 __all__ = [
     "Explanation",
     "Located",
+    "Merged",
     "TaskEvidence",
     "explain",
     "explain_unmatched",

@@ -93,6 +93,30 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Merged:
+    """The keyed table, and its version with all rows of the file; None: not merged yet.
+
+    That merge took changes up to the version ``changes``; ``outcomes`` count all of its keys.
+    """
+
+    table: str
+    version: int | None = None
+    changes: int | None = None
+    outcomes: Mapping[str, int] | None = None
+
+    @property
+    def text(self) -> str:
+        """Return for people where the rows are."""
+        if self.version is None:
+            return f"{self.table}: not merged yet"
+        counts = ", ".join(f"{n:,} {name}" for name, n in (self.outcomes or {}).items())
+        return (
+            f"{self.table}: merged in version {self.version:,}, with changes up to version"
+            f" {self.changes:,}: {counts.replace('_', ' ')}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """The answer; its fields are the JSON keys of the package's docstring.
 
@@ -121,11 +145,12 @@ class Explanation:
     content: Content | None = None
     task: TaskEvidence | None = None
     out_of_time: Mapping[str, int] | None = None
+    merged: Merged | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the documented keys; ``task`` and ``out_of_time`` only if they apply."""
+        """Return the documented keys; the last three only if they apply."""
         document = asdict(self)
-        for key in ("task", "out_of_time"):
+        for key in ("task", "out_of_time", "merged"):
             if document[key] is None:
                 del document[key]
         return document
@@ -199,6 +224,8 @@ def _work(found: Explanation) -> Iterator[str]:
         yield (
             f"  parquet    {output.path} ({counted(output.rows, 'row')}), {output.status_text}{why}"
         )
+    if found.merged is not None:
+        yield f"  keyed      {found.merged.text}"
     if found.dead_letter is not None:
         dead = found.dead_letter
         yield f"  letter     {dead.object}" + (f" of {dead.timestamp}" if dead.timestamp else "")

@@ -244,6 +244,12 @@ class Merger:
         touched = {"touched_files": len(met), "touched_bytes": sum(met.values())}
         return {**found, **touched, "files": len(files), "bytes": sum(f.size for f in files)}
 
+    def stored_rows(self, tables: Tables) -> int:
+        """Return the number of rows of the keyed table, as far as its log says."""
+        if tables.state is None:
+            return 0
+        return int(pc.sum(self._delta.active_table()["num_records"]).as_py() or 0)
+
     def changed_at(self, tables: Tables) -> float | None:
         """Return when the oldest change was committed that waits; None if nobody knows."""
         if tables.batch.first is None or not tables.batch.files:

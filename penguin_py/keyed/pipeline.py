@@ -129,6 +129,7 @@ class KeyedPipeline(PolledWorker):
         document, now = tables.merge_state.document, self._clock()
         changed = self._merger.changed_at(tables)
         return {
+            "rows": self._merger.stored_rows(tables),
             "merged": tables.merge_state.position - 1,
             "version": tables.changes.version,
             "starts_over": tables.state is not None and tables.batch.first is None,

@@ -73,8 +73,9 @@ def test_commands_tell_of_merges(config: Path, tmp_path: Path) -> None:
     assert (found["merged"], found["lag_secs"], found["starts_over"]) == (1, 0.0, False)
     expected = {"new": 0, "changed": 1, "deleted": 1, "older": 1, "tied": 0, "without_key": 0}
     assert found["outcomes"] == expected
-    line = "merged up to change version 1, up to date; last merge: 0 new, 1 changed, 1 deleted"
+    line = "orders_keyed: 2 rows; merged up to change version 1, up to date; last merge at 20"
     assert line in call("status", config).output
+    assert "Z: 0 new, 1 changed, 1 deleted, 1 older" in call("status", config).output
     assert DeltaTable(str(tmp_path / "current")).schema().to_arrow().names == [
         "id",
         "seq",

@@ -14,7 +14,7 @@ HOT_SHARE = 0.7
 LONGEST_SECS = 6 * 3600.0
 # Of a month of 30 days.
 MONTH_HOURS = 720
-_COST = re.compile(r"(\d+(?:\.\d+)?) *([A-Za-z]{3}) */ *month")
+_COST = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) *([A-Za-z]{3}) */ *month")
 
 
 def cost_parts(text: str) -> tuple[float, str]:
@@ -47,8 +47,11 @@ def least_budget(ranges: int, interval: float | None) -> int:
     """Return the least budget, as requests of an hour, that pays complete scans of so many ranges.
 
     ``interval`` is the configured time between them in seconds; then they get the larger share.
+    The hour of a complete scan also pays for frequent scans of one range.
     """
     secs, share = (LONGEST_SECS, 1 - HOT_SHARE) if interval is None else (interval, HOT_SHARE)
     needed = 3600 * ranges / (secs * share)
-    # A request a range is left over, or half of a small budget.
-    return math.ceil(min(2 * needed, needed + ranges + 1))
+    # A request a range is left over, or half of a small budget; other scans get a part of that.
+    beside = HOT_SHARE / 2 if interval is None else 1 / 2
+    least = (ranges + 1) / (1 - beside)
+    return math.ceil(max(least, min(2 * needed, needed + ranges + 1)))

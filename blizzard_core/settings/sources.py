@@ -180,7 +180,7 @@ class SourceAdvanced(Settings):
     """Minimum age of a file."""
     max_ahead: Seconds = Field(default=2 * DAY, ge=0)
     """Ignore partitions whose name is more than this in the future."""
-    list_price: float = Field(default=0.005, gt=0)
+    list_price: float = Field(default=0.005, ge=0.000001)
     """Price of 1,000 LIST requests, in the currency of `max_list_cost`."""
     late_sweep_interval: Seconds = Field(default=DAY, ge=0)
     """Time between full listings for late files; 0: never."""

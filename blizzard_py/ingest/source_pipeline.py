@@ -17,8 +17,8 @@ Everything else that it writes is below an epoch that nobody reads any more.
 While one batch is in steps 4 and 5, the next one is in step 2, in a thread that changes no state.
 So at most two batches are in the checkpoint.
 
-After any exception the state in memory is dropped, and the next cycle starts from the checkpoint.
-So the same code handles errors and crashes.
+After any error the state in memory is dropped, and the next cycle starts from the checkpoint. So
+the same code handles errors and crashes. Files that wait for another try are no error.
 """
 
 from __future__ import annotations
@@ -206,6 +206,10 @@ class SourcePipeline(SourceView):
             is_busy = self._cycle(stop)
             self._is_store_away = False
             return is_busy
+        except Unfinished:
+            # Taking the checkpoint over in each poll would scan everything each time.
+            self._is_store_away = False
+            raise
         except (FencedError, StateError, NotFound):
             self._state = None
             # If another process has taken over, it may have removed what is missing here. Then the

@@ -59,6 +59,8 @@ class SourceActivity(Activity):
         # Files that polls found and that are not done, by path.
         self._waiting: dict[str, Entry] = {}
         self._list_budget: float | None = None
+        # Until when the budget delays the next scan.
+        self._late_until = 0.0
         self._ignored = NONE_IGNORED
         self.notifications = NotificationView(name, clock)
         self._units = UnitsState()
@@ -151,8 +153,13 @@ class SourceActivity(Activity):
         with self._lock:
             self._minutes.add(self.clock(), {"lists": requests})
 
-    def paced(self, budget: float | None, hot_secs: float | None, all_secs: float) -> None:
-        """Show a schedule: ``budget`` LIST requests an hour, and the seconds between scans."""
+    def paced(
+        self, budget: float | None, hot_secs: float | None, all_secs: float, late_secs: float = 0.0
+    ) -> None:
+        """Show a schedule: ``budget`` LIST requests an hour, and the seconds between scans.
+
+        The next scan is due, and waits ``late_secs`` for the budget.
+        """
         metrics.SCAN_INTERVAL.labels(self.name, "hot").set(
             all_secs if hot_secs is None else hot_secs
         )
@@ -161,6 +168,7 @@ class SourceActivity(Activity):
             metrics.LIST_BUDGET.labels(self.name).set(budget)
         with self._lock:
             self._list_budget = budget
+            self._late_until = self.clock() + late_secs
 
     def _budget_used(self) -> float:
         with self._lock:
@@ -313,6 +321,16 @@ class SourceActivity(Activity):
             if each.state == "waiting"
         ]
         found += self.notifications.notices()
+        late_secs = self._late_until - self.clock()
+        if late_secs > 0:
+            wait = f"{max(1, round(late_secs / 60))} min"
+            found.append(
+                Notice(
+                    "warn",
+                    f"The budget of LIST requests is used up: the next scan waits {wait}",
+                    "Starts, errors and many new files cost more. Mend them, or raise the budget.",
+                )
+            )
         ignored = self._ignored
         if ignored.files and not ignored.wanted:
             what = f"{counted(ignored.files, 'file')} ignored by name, such as {ignored.first}"

@@ -104,7 +104,10 @@ def misconfigured(director: Director, found: Event) -> None:
     wrong = {
         "source_uri": lambda: replace(right, moved=True),
         "depth": lambda: replace(right, depth=(world.plan.depth + 1) % 3),
-        "tracking": lambda: replace(right, watermark=not right.watermark),
+        # Without a watermark there are no limits for scans.
+        "tracking": lambda: replace(
+            right, watermark=not right.watermark, full_scan=None, budget=None
+        ),
         "name": lambda: replace(right, called="t" if right.called == "s" else "s", has_id=False),
     }[found["what"]]()
     # Where nothing was done yet any configuration is right.

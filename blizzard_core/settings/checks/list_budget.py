@@ -44,6 +44,7 @@ def _of_budget(where: Key, source: SourceSettings, budget: float) -> Iterator[Se
     time = "six hours" if source.full_scan_interval is None else "full_scan_interval"
     yield SettingProblem(
         where,
-        f"pays no complete scan of {tracked} tracked partitions in {time}; the least that does is"
-        f" {enough}, or lower advanced.max_tracked_partitions",
+        f"does not pay a complete scan of {tracked} tracked partitions in {time} and frequent scans"
+        f" in the same hour; the least that does is {enough}, or lower"
+        " advanced.max_tracked_partitions",
     )

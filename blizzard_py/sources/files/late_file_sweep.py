@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from blizzard_core.checkpoint.digests import Digests
 from blizzard_core.checkpoint.lazy_numpy import np
+from blizzard_core.limits import FIRST_PAGE_KEYS
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
 from blizzard_core.watermark.paths import partition_key, split
@@ -46,8 +47,12 @@ def is_due(state: SourceState, source: SourceSettings, now: float) -> bool:
     """
     if state.position.progress.state == "Initial":
         return False
-    sweep = state.late_files.sweep
-    return sweep.cursor is not None or now - sweep.began >= interval_of(source)
+    return is_under_way(state) or now - state.late_files.sweep.began >= interval_of(source)
+
+
+def is_under_way(state: SourceState) -> bool:
+    """Return whether a sweep has slices left to list now; before the first file it waits."""
+    return state.late_files.sweep.cursor is not None and state.position.progress.state != "Initial"
 
 
 def interval_of(source: SourceSettings) -> float:
@@ -133,11 +138,16 @@ class LateSweep:
             self._files = 0
         entries: list[Entry] = []
         cursor: str | None = None
-        for number, page in enumerate(self._storage.list_range(start, None)):
-            if number >= most and entries:
+        for number, page in enumerate(self._storage.list_range(start, None), 1):
+            if number > most and entries:
                 cursor = entries[-1].path
                 break
             entries += page.entries
+            # A short page is the last one. Behind a full one, to ask for more would cost a page
+            # that the next slice lists again.
+            if number == most and page.entries and page.keys >= FIRST_PAGE_KEYS:
+                cursor = entries[-1].path
+                break
         # A listed file exists: its name may have been processed under another ending.
         if self._files is not None:
             self._files += len(entries)

@@ -101,11 +101,16 @@ def budget_notes(
     budget = found["lists_per_hour"]
     if budget is None:
         return
+    least = least_budget(found["ranges"], source.full_scan_interval)
     if source.full_scan_interval is None and found["all_secs"] > LONGEST_SECS:
-        least = least_budget(found["ranges"], None)
         yield (
             f"the LIST budget pays a scan of all {found['ranges']:,} ranges in"
             f" {span_text(found['all_secs'])} only; {least:,} an hour would pay it in six hours"
+        )
+    elif budget < least:
+        yield (
+            f"a scan of all {found['ranges']:,} ranges may take as many LISTs, and its hour may"
+            f" exceed the budget; with {least:,} an hour it would not"
         )
     lists = _sweep_lists(source, state)
     secs = HOUR_SECS * lists / (budget * BESIDE_SHARE)

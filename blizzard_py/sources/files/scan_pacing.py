@@ -30,6 +30,8 @@ from blizzard_py.state.source_state import SourceState
 
 # How often the log says that the budget is used up.
 _TELL_SECS = 3600.0
+# The wait after a slice of a sweep that listed nothing: a sweep rests after a failure.
+_REST_SECS = 60.0
 
 
 def limits_of(source: SourceSettings) -> ScanLimits | None:
@@ -127,18 +129,23 @@ class PacedScans:
         now = self._charge(requests)
         if self._limits.budget is not None:
             paid = HOUR_SECS * requests / (self._limits.budget * BESIDE_SHARE)
-            self._slice_at = now + paid
+            self._slice_at = now + (paid if requests else _REST_SECS)
 
     def next_at(self, state: SourceState, *, is_sweeping: bool) -> float:
-        """Return when the next scan is due, or the next slice of a sweep if that is earlier."""
+        """Return when the next scan is due, or the next slice of a sweep if that is earlier.
+
+        Without a budget a slice comes with each scan.
+        """
         now = self._charge_listed()
         following = self._next(state.position.progress, now, is_sweeping=is_sweeping)
         if following.is_late:
             self._warn(following, now)
         if self._activity is not None:
             every = following.intervals
-            self._activity.paced(self._limits.budget, every.hot, every.complete)
-        return min(following.at, self._slice_at) if is_sweeping else following.at
+            late_secs = following.at - now if following.is_late else 0.0
+            self._activity.paced(self._limits.budget, every.hot, every.complete, late_secs)
+        is_between = is_sweeping and self._limits.budget is not None
+        return min(following.at, self._slice_at) if is_between else following.at
 
     def _next(self, progress: Progress, now: float, *, is_sweeping: bool) -> NextScan:
         return next_scan(self._schedule, self._limits, progress, now, is_sweeping=is_sweeping)

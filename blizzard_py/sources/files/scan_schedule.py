@@ -17,6 +17,9 @@ exceeds the budget.
 While it is more than scans make, and while a sweep for late files runs, scans get half of the
 budget. No scan begins while the debt is more than the budget of an hour.
 
+**Above the depth.** Only complete scans list partitions above the tracked depth, such as the root.
+While the last one found something there, the configured time between complete scans does not count.
+
 **Complete scans** are due at each start, take-over and error, because the checkpoint does not say
 which part was scanned; while no partition is tracked; and if twice as many are tracked as
 after the last one, because only a complete scan raises floors.
@@ -96,10 +99,17 @@ def intervals(limits: ScanLimits, ranges: int, hot: int, share: float = 1.0) -> 
 
 @dataclass(frozen=True, slots=True)
 class PastScan:
-    """The beginning of a scan, and its requests for each range; neighbours may share one."""
+    """The beginning of a scan, and its requests; None: one for each range."""
 
     began: float
-    ratio: float
+    requests: int | None = None
+
+    def times(self, ranges: int) -> float:
+        """Return its cost as a multiple of a request for each of so many ranges.
+
+        Neighbours may share one. Many new names cost more once, however few ranges there were.
+        """
+        return 1.0 if self.requests is None else max(1, self.requests) / max(1, ranges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +123,7 @@ class Schedule:
     """
 
     complete: PastScan | None = None
-    hot: PastScan = PastScan(-math.inf, 1.0)
+    hot: PastScan = PastScan(-math.inf)
     is_cut: bool = False
     debt: float = 0.0
     at: float = 0.0
@@ -146,14 +156,13 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class NextScan:
-    """The next scan: its time, its part (None: everything), and the number of its ranges.
+    """The next scan: its time, and its part (None: everything).
 
     ``is_late``: it is due, and waits until the debt is paid. ``intervals`` are those that hold now.
     """
 
     at: float
     cover: Cover | None
-    ranges: int
     intervals: Intervals
     is_late: bool = False
 
@@ -176,15 +185,19 @@ def hot_partitions(progress: Progress, found: Mapping[str, float]) -> dict[str, 
 @lru_cache(maxsize=10_000)
 def _line_of(partition: str, depth: int | None) -> tuple[str, str] | None:
     """Return the line of a partition: those follow one another in time. None without a time."""
-    if partition.count("/") + 1 != depth or not is_timed(partition):
+    if not _has_depth(partition, depth) or not is_timed(partition):
         return None
     return head_of(partition), family_of(partition)
+
+
+def _has_depth(partition: str, depth: int | None) -> bool:
+    return bool(partition) and partition.count("/") + 1 == depth
 
 
 def hot_cover(progress: Progress, found: Mapping[str, float]) -> Cover:
     """Return the hot ranges: all while no partition of the full depth is tracked."""
     known, depth = progress.partitions, progress.depth
-    if not depth or all(not p or p.count("/") + 1 != depth for p in known):
+    if not depth or not any(_has_depth(partition, depth) for partition in known):
         return Cover(gaps(progress))
     starts = (
         (partition, known[partition].before if partition in known else None)
@@ -202,19 +215,27 @@ def next_scan(
     debt = schedule.debt_at(limits, now)
     usual = ranges + len(hot.ranges) + (limits.pages or 0)
     share = BESIDE_SHARE if is_sweeping or debt > usual else 1.0
+    if any(not _has_depth(partition, progress.depth) for partition in schedule.waiting):
+        limits = replace(limits, complete=None)
     every = intervals(limits, ranges, len(hot.ranges), share)
-    complete_at, hot_at = _due(schedule, limits, progress, every, now)
+    complete_at, hot_at = _due(schedule, limits, progress, every, ranges, len(hot.ranges), now)
     cover, at = (None, complete_at) if complete_at <= max(hot_at, now) else (hot, hot_at)
     count = ranges if cover is None else len(cover.ranges)
     wait = 0.0
     if limits.budget is not None:
         wait = (debt - max(0.0, limits.budget - count)) * HOUR_SECS / limits.budget
     is_late = wait > 0 and now + wait > at
-    return NextScan(max(at, now + wait) if is_late else at, cover, count, every, is_late)
+    return NextScan(max(at, now + wait) if is_late else at, cover, every, is_late)
 
 
 def _due(
-    schedule: Schedule, limits: ScanLimits, progress: Progress, every: Intervals, now: float
+    schedule: Schedule,
+    limits: ScanLimits,
+    progress: Progress,
+    every: Intervals,
+    ranges: int,
+    hot_ranges: int,
+    now: float,
 ) -> tuple[float, float]:
     """Return when a complete scan and one of hot ranges are due, whatever the debt."""
     complete, hot = schedule.complete, schedule.hot
@@ -222,12 +243,12 @@ def _due(
     if complete is None or has_grown:
         return now, math.inf
     earliest = max(complete.began, hot.began) + limits.pause
-    complete_at = max(earliest, complete.began + every.complete * complete.ratio)
+    complete_at = max(earliest, complete.began + every.complete * complete.times(ranges))
     if every.hot is None:
         return complete_at, math.inf
     if schedule.is_cut:
         return complete_at, now
-    return complete_at, max(earliest, hot.began + every.hot * hot.ratio)
+    return complete_at, max(earliest, hot.began + every.hot * hot.times(hot_ranges))
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,12 +269,12 @@ def after_scan(schedule: Schedule, scan: NextScan, result: ScanFindings, now: fl
     fresh = frozenset(result.partitions)
     found = {**schedule.hot_at(now), **dict.fromkeys(fresh, now)}
     waiting = fresh | {p for p in schedule.waiting if not _lists(scan.cover, p, result.progress)}
-    past = PastScan(scan.at, max(1, result.requests) / max(1, scan.ranges))
+    past = PastScan(scan.at, result.requests)
     after = replace(schedule, is_cut=result.is_cut, found=found, waiting=waiting)
     if scan.cover is not None:
         return replace(after, hot=past)
     complete = None if result.is_cut else past
-    hot, tracked = PastScan(scan.at, 1.0), len(result.progress.partitions)
+    hot, tracked = PastScan(scan.at), len(result.progress.partitions)
     return replace(after, complete=complete, hot=hot, tracked=tracked)
 
 

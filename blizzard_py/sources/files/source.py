@@ -39,7 +39,7 @@ from blizzard_py.sources.files.hint_pacing import (
     notification_notes,
 )
 from blizzard_py.sources.files.late_file_outcomes import LateFiles
-from blizzard_py.sources.files.late_file_sweep import grace_of, is_due
+from blizzard_py.sources.files.late_file_sweep import grace_of, is_due, is_under_way
 from blizzard_py.sources.files.list_budget import budget_notes
 from blizzard_py.sources.files.listing import listing_of, outside
 from blizzard_py.sources.files.scan_pacing import CountedListing, PacedScans, limits_of, timed
@@ -186,7 +186,7 @@ class FileSource(ABC):
         come_upon = requested.intersection(file.path for file in found.files)
         held = [*(waits - requested), *come_upon, *(file.path for file in found.young)]
         if self._schedule is not None:
-            is_sweeping = state.late_files.sweep.cursor is not None
+            is_sweeping = is_under_way(state)
             next_at = self._schedule.next_at(state, is_sweeping=is_sweeping)
             found = timed(found, next_at)
         return PollPlan(

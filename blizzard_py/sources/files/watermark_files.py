@@ -26,7 +26,7 @@ from blizzard_py.sources.files.discovery import (
 from blizzard_py.sources.files.file_names import NameFilter
 from blizzard_py.sources.files.hint_pacing import HintedNames, HintedScans, NamesByWatermark
 from blizzard_py.sources.files.hint_schedule import cover_of
-from blizzard_py.sources.files.late_file_sweep import grace_of, start_sweep
+from blizzard_py.sources.files.late_file_sweep import grace_of, is_under_way, start_sweep
 from blizzard_py.sources.files.order_guard import TOLERANCE_SECS, inspect
 from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.small_samples import disorder
@@ -135,7 +135,7 @@ class WatermarkFiles(Replacing):
         if self._pacing is None:
             return self.discover(state)
         start = self._start(state)
-        is_sweeping = state.late_files.sweep.cursor is not None
+        is_sweeping = is_under_way(state)
         scan = self._pacing.due(start, is_sweeping=is_sweeping)
         if scan is None:
             return nothing_scanned(start, self._clock())

@@ -46,6 +46,8 @@ def test_poll_interval_is_a_second_with_a_budget_alone() -> None:
         ({"max_list_cost": "5"}, "5 USD/month"),
         ({"max_list_cost": "0 USD/month"}, "above 0"),
         ({"max_list_cost": "5 USD/day"}, "/month"),
+        ({"max_list_cost": f"{'9' * 400} USD/month"}, "5 USD/month"),
+        ({"max_list_cost": "5 USD/month", "list_price": 1e-320}, "list_price"),
         ({"max_list_cost": "5 USD/month", "list_requests_per_hour": 9}, "not both"),
         ({"list_requests_per_hour": 99, "use_watermark": False}, "use_watermark: true"),
         ({"list_requests_per_hour": 99, "poll_interval": "500ms"}, "at least 1s"),
@@ -60,10 +62,14 @@ def test_bad_limits_are_refused(given: dict[str, Any], problem: str) -> None:
 def test_budget_that_cannot_pay_names_the_least_that_can() -> None:
     [found] = list_budget_problems(config({"max_list_cost": "0.1 USD/month"}))
     assert found.key[-1] == "max_list_cost"
-    assert "0.26 USD/month (73 requests an hour)" in found.text
-    assert list(list_budget_problems(config({"list_requests_per_hour": 73}))) == []
-    [found] = list_budget_problems(config({"list_requests_per_hour": 72}))
-    assert "64 tracked partitions in six hours; the least that does is 73 requests" in found.text
+    assert "0.37 USD/month (102 requests an hour)" in found.text
+    assert list(list_budget_problems(config({"list_requests_per_hour": 102}))) == []
+    [found] = list_budget_problems(config({"list_requests_per_hour": 101}))
+    assert "64 tracked partitions in six hours and frequent scans in the same hour" in found.text
+    assert "the least that does is 102 requests an hour" in found.text
+    seldom = {"list_requests_per_hour": 131, "full_scan_interval": "1d"}
+    [found] = list_budget_problems(config(seldom))
+    assert "132 requests an hour" in found.text
     fast = {"list_requests_per_hour": 500, "full_scan_interval": "5m"}
     [found] = list_budget_problems(config(fast))
     assert "in full_scan_interval" in found.text

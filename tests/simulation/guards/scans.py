@@ -144,7 +144,7 @@ def partial_scans_say_so(_world: SimulatedWorld) -> Iterator[None]:
 @guard("a start goes on with hot ranges, as if it had scanned everything")
 def start_scans_all(_world: SimulatedWorld) -> Iterator[None]:
     def start_over(self: Any) -> None:
-        past = PastScan(self._monotonic(), 1.0)
+        past = PastScan(self._monotonic())
         self._schedule = replace(self._schedule, complete=past, is_cut=False)
 
     with mock.patch.object(PacedScans, "start_over", start_over):

@@ -73,7 +73,7 @@ def test_status_says_what_a_budget_does_not_pay() -> None:
     )
     few = notes(1000, list_requests_per_hour=20)
     assert few[1] == (
-        "the LIST budget pays a scan of all 24 ranges in 8 h only; 27 an hour would pay it in six"
+        "the LIST budget pays a scan of all 24 ranges in 8 h only; 39 an hour would pay it in six"
         " hours"
     )
     assert notes(1000) == []

@@ -14,6 +14,7 @@ from blizzard_core.watermark.cover import Cover
 from blizzard_core.watermark.progress import Progress, gaps
 from blizzard_py.sources.files.scan_schedule import (
     HOUR_SECS,
+    NextScan,
     ScanFindings,
     ScanLimits,
     Schedule,
@@ -31,6 +32,10 @@ NEWEST = HOURS[-1]
 
 def limits(budget: float | None, complete: float | None = None, pause: float = 1.0) -> ScanLimits:
     return ScanLimits(budget, pause, complete, 64)
+
+
+def ranges_of(scan: NextScan) -> int:
+    return len(gaps(KNOWN)) if scan.cover is None else len(scan.cover.ranges)
 
 
 @dataclass
@@ -54,7 +59,7 @@ class History:
                 now = scan.at
                 continue
             more = chance.random() < self.pages
-            requests = scan.ranges + (chance.randrange(60) if more else 0)
+            requests = ranges_of(scan) + (chance.randrange(60) if more else 0)
             self.scans.append((now, requests, scan.cover is None))
             schedule = schedule.charged(self.limits, requests, now)
             if chance.random() < self.errors:
@@ -179,6 +184,20 @@ def test_scans_wait_while_the_debt_is_an_hours_budget() -> None:
     assert not next_scan(schedule, one, KNOWN, scan.at + 1, is_sweeping=False).is_late
 
 
+def test_many_names_of_a_first_scan_are_paid_once() -> None:
+    cold = next_scan(Schedule(), limits(1389), Progress(), 0.0, is_sweeping=False)
+    pages = ScanFindings(240, is_cut=False, partitions=(), progress=KNOWN)
+    schedule = after_scan(Schedule(), cold, pages, 1.0)
+    usual = intervals(limits(1389), 24, 1).complete
+    waits = [now for now in range(1, 20_000, 20) if is_complete(schedule, float(now))]
+    assert waits[0] == pytest.approx(10 * usual, rel=0.05)
+
+
+def is_complete(schedule: Schedule, now: float) -> bool:
+    scan = next_scan(schedule, limits(1389), KNOWN, now, is_sweeping=False)
+    return scan.cover is None and scan.at <= now
+
+
 def test_sweep_takes_half_of_the_budget() -> None:
     alone = next_scan(first_scan(), limits(1389), KNOWN, 2.0, is_sweeping=False).intervals
     beside = next_scan(first_scan(), limits(1389), KNOWN, 2.0, is_sweeping=True).intervals
@@ -211,7 +230,15 @@ def test_least_budget_pays_complete_scans_in_time(ranges: int, interval: float |
     least = least_budget(ranges, interval)
     longest_secs = LONGEST_SECS if interval is None else interval
     assert intervals(limits(least, interval), ranges, 1).complete <= longest_secs
-    assert intervals(limits(least - 1, interval), ranges, 1).complete > longest_secs
+
+
+@pytest.mark.promise("G-221")
+@pytest.mark.parametrize("interval", [None, 600.0, 3600.0, 86_400.0])
+def test_no_hour_costs_more_than_the_least_budget(interval: float | None) -> None:
+    budget = least_budget(24, interval)
+    history = History(limits(budget, interval))
+    history.play(9 * HOUR_SECS)
+    assert history.most_in_an_hour() <= budget
 
 
 def test_interval_without_budget_scans_hot_ranges_at_each_poll() -> None:

@@ -90,7 +90,7 @@ bench-tables: ## PostgreSQL and SQLite into Parquet, beside ADBC, connectorx and
 bench-units: ## planning units, replacing and rewriting beside appending and copying, idle polls
 	$(DEV) python -m benchmarks.units $(ARGS)
 
-bench-keyed: ## a merge into 20 million keyed rows beside delta-rs and, where installed, dlt
+bench-keyed: ## a merge into 20 million keyed rows beside delta-rs and dlt
 	$(DEV) python -m benchmarks.keyed $(ARGS)
 
 bench-event-time: ## settles, rows a second, many keys and batches of event time (ARGS=--quick)
@@ -103,8 +103,12 @@ chaos: ## deaths, pauses, lost answers, rivals: MINUTES around a source, 200 rou
 chaos-groups: ## groups that replace: 150 random histories of a table, with deaths at every request
 	$(DEV) python -m tests.chaos.replacing --histories 150 $(ARGS)
 
-chaos-keyed: ## 20,000 random histories of changes to keys, beside a dict (ARGS="--histories 100000")
-	$(DEV) python -m tests.chaos.keyed --histories 20000 $(ARGS)
+chaos-keyed: ## random histories of changes to keys beside a dict: in memory, on disk, on S3, with deaths
+	$(DEV) python -m tests.chaos.keyed --histories 20000
+	$(DEV) python -m tests.chaos.keyed --store local --histories 1000 $(ARGS)
+	$(DEV) python -m tests.chaos.keyed --store s3 --histories 100 $(ARGS)
+	$(DEV) python -m tests.chaos.keyed --store local --deaths
+	$(DEV) python -m tests.chaos.keyed --store local --large
 
 kernel: ## compile the fast path from blizzard_py/formats/ndjson/fast/scan.c into what is shipped
 	$(DEV) python -m tests.blizzard_py.formats.ndjson.fast.build

@@ -7,15 +7,14 @@ Each contender merges the same changes into a copy of the same table, in a proce
 seconds and peak memory of all of it after imports, and the bytes that it wrote. *Recent* changes
 hit the newest 2 %, a tenth of all changes are new keys. `id` rises with time, `uid` is random text.
 delta-rs runs as it is (`streamed`) and with ``streamed_exec=False``; it keeps newer rows by its
-condition. dlt is measured where it is installed. `cases` are four orders of changes, and what each
-contender makes of them.
+condition. dlt is brought by `uv` beside this environment, and left out where that is impossible.
+`cases` are four orders of changes, and what each contender makes of them.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import json
 import os
 import resource
@@ -59,6 +58,8 @@ SHAPES: Mapping[str, tuple[int, bool, str]] = {
     "500 k anywhere, uid": (500_000, False, "uid"),
 }
 CONTENDERS = ("penguin", "delta-rs", "delta-rs streamed", "dlt")
+# Not among the locked packages, which its own requirements would hold back.
+_DLT = "dlt[deltalake]==1.31.0"
 # Of Penguin at 20 M rows: CPU seconds, megabytes.
 GOALS: Mapping[str, tuple[float, int]] = {
     "1 k recent, id": (2.0, 350),
@@ -217,6 +218,13 @@ def load(contender: str, place: Path, rows: pa.Table) -> None:
         merge_by_delta_rs(place, "id", rows, streamed=contender == "delta-rs streamed")
 
 
+def python_of(contender: str) -> list[str]:
+    """Return the command of the Python that has a contender's package."""
+    if contender != "dlt":
+        return [sys.executable]
+    return [sys.executable, "-m", "uv", "run", "--no-project", "--quiet", "--with", _DLT, "python"]
+
+
 def peak_mb() -> int:
     """Return the peak memory of this process; that of `getrusage` includes its parent's."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
@@ -257,7 +265,8 @@ def measure(contender: str, folder: Path, count: int, shape: str) -> dict[str, f
     mark_merged(place, key)
     changes = make_changes(count, many, recent=recent)
     write_deltalake(place / "changes", changes, mode="append")
-    asked = [sys.executable, "-m", "benchmarks.keyed", "--child", contender, str(place), key]
+    asked = [*python_of(contender), "-m", "benchmarks.keyed"]
+    asked += ["--child", contender, str(place), key]
     frugal = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}  # as the daemon does
     environment = {**os.environ, **(frugal if contender == "penguin" else {})}
     found = subprocess.run(asked, check=True, capture_output=True, text=True, env=environment)
@@ -265,21 +274,20 @@ def measure(contender: str, folder: Path, count: int, shape: str) -> dict[str, f
     return told
 
 
-def check_cases(folder: Path, contenders: list[str]) -> None:
-    """Print which of the cases each contender gets right."""
-    for contender in contenders:
-        for name, loads in CASES.items():
-            place = folder / "case"
-            shutil.rmtree(place, ignore_errors=True)
-            place.mkdir(parents=True)
-            try:
-                for each in loads:
-                    load(contender, place, table_of(each))
-                found = rows_in(place / ("ds/items" if contender == "dlt" else "current"))
-                right = "right" if found == expected(loads) else f"wrong: {found}"
-            except Exception as error:  # a contender's own, and part of the answer
-                right = f"fails: {str(error).splitlines()[0][:100]}"
-            sys.stdout.write(f"{contender:20} {name:45} {right}\n")
+def check_cases(folder: Path, contender: str) -> None:
+    """Print which of the cases a contender gets right."""
+    for name, loads in CASES.items():
+        place = folder / "case"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        try:
+            for each in loads:
+                load(contender, place, table_of(each))
+            found = rows_in(place / ("ds/items" if contender == "dlt" else "current"))
+            right = "right" if found == expected(loads) else f"wrong: {found}"
+        except Exception as error:  # a contender's own, and part of the answer
+            right = f"fails: {str(error).splitlines()[0][:100]}"
+        sys.stdout.write(f"{contender:20} {name:45} {right}\n")
 
 
 def main() -> None:
@@ -289,15 +297,19 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--folder", type=Path, default=Path(".bench/keyed"))
     parser.add_argument("--child", nargs=3)
+    parser.add_argument("--cases")
     options = parser.parse_args()
     if options.child:
         contender, place, key = options.child
         child(contender, Path(place), key)
         return
     folder, count = options.folder.absolute(), options.rows
+    if options.cases:
+        check_cases(folder, options.cases)
+        return
     if not (folder / str(count)).exists():
         make_table(folder / str(count), count)
-    has_dlt = importlib.util.find_spec("dlt") is not None
+    has_dlt = not subprocess.run([*python_of("dlt"), "-c", "import dlt"], check=False).returncode
     contenders = [name for name in CONTENDERS if name != "dlt" or has_dlt]
     for shape in SHAPES:
         for contender in contenders:
@@ -309,7 +321,9 @@ def main() -> None:
                 f" {took['written']:5,.0f} MB written{text}\n"
             )
             sys.stdout.flush()
-    check_cases(folder, contenders)
+    for contender in contenders:
+        asked = [*python_of(contender), "-m", "benchmarks.keyed", "--cases", contender]
+        subprocess.run([*asked, "--folder", str(folder)], check=True)
 
 
 if __name__ == "__main__":

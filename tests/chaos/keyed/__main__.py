@@ -1,49 +1,121 @@
-"""Command line of `tests.chaos.keyed`: many histories."""
+"""Command line of `tests.chaos.keyed`: many histories, deaths at every request, mutants."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import sys
 import tempfile
+import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from pathlib import Path
 
+import pytest
 import structlog
 
+from blizzard_core.errors import BlizzardError
 from tests.chaos.keyed.delta import play_on_delta
+from tests.chaos.keyed.every_request import STORIES, die_at_every_request
+from tests.chaos.keyed.large import play_large
 from tests.chaos.keyed.memory import play
+from tests.chaos.keyed.mutants import CORE, MERGES
+from tests.support.s3_server import S3Server, s3_server
 from tests.support.table_harness import footer_pool
+
+
+@contextlib.contextmanager
+def place(server: S3Server | None) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield an empty place for two tables, and its options."""
+    if server is None:
+        with tempfile.TemporaryDirectory() as folder:
+            yield folder, {}
+        return
+    bucket = server.new_bucket()
+    yield f"s3://{bucket}/lake", server.options
+    server.drop_bucket(bucket)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--histories", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument("--delta", action="store_true", help="on real tables, not in memory")
+    parser.add_argument("--store", choices=("memory", "local", "s3"), default="memory")
+    parser.add_argument("--deaths", action="store_true", help="one at each request, in turn")
+    parser.add_argument("--mutants", action="store_true", help="find who notices each")
+    parser.add_argument("--large", action="store_true", help="more rows than one merge takes")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    sys.stdout.write(f"seed {options.seed}, {options.histories} histories\n")
-    counts: Counter[str] = Counter()
-    with footer_pool() as pool:
-        for seed in range(options.seed, options.seed + options.histories):
-            try:
-                if options.delta:
-                    counts += one(seed, pool)
-                else:
-                    play(seed)
-            except BaseException:
-                sys.stdout.write(f"seed {seed}\n")
-                raise
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(s3_server()) if options.store == "s3" else None
+        pool = stack.enter_context(footer_pool())
+        if options.mutants:
+            notice(pool, options.histories)
+        elif options.large:
+            with place(server) as (uri, more):
+                say(play_large(uri, pool, more))
+        elif options.deaths:
+            for name in STORIES:
+                with place(server) as (uri, more):
+                    say(die_at_every_request(name, uri, pool, more))
+        else:
+            sys.stdout.write(f"seed {options.seed}, {options.histories} histories\n")
+            say(play_all(options.store, server, pool, options.seed, options.histories))
+
+
+def say(counts: Counter[str]) -> None:
     for what, count in sorted(counts.items()):
         sys.stdout.write(f"{count:9,}  {what}\n")
     sys.stdout.write("all equal\n")
+    sys.stdout.flush()
 
 
-def one(seed: int, pool: Executor) -> Counter[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        return play_on_delta(Path(folder), pool, seed)
+def play_all(
+    store: str, server: S3Server | None, pool: Executor, first: int, count: int
+) -> Counter[str]:
+    """Play histories; say every minute how many are equal so far."""
+    counts: Counter[str] = Counter()
+    told = time.monotonic()
+    for seed in range(first, first + count):
+        try:
+            if store == "memory":
+                play(seed)
+            else:
+                with place(server) as (uri, more):
+                    counts += play_on_delta(uri, pool, seed, more)
+        except BaseException:
+            sys.stdout.write(f"seed {seed}\n")
+            raise
+        if time.monotonic() - told > 60:
+            told = time.monotonic()
+            sys.stdout.write(f"{seed + 1 - first:9,}  equal so far\n")
+            sys.stdout.flush()
+    return counts
+
+
+def notice(pool: Executor, histories: int) -> None:
+    """Print for each mutant the first history that notices it."""
+
+    def on_delta(seed: int) -> None:
+        with place(None) as (uri, more):
+            play_on_delta(uri, pool, seed, more)
+
+    plays: dict[str, Callable[[int], object]] = {"core": play, "merges": on_delta}
+    for kind, mutants in (("core", CORE), ("merges", MERGES)):
+        for mutant in mutants:
+            found = "not noticed"
+            with pytest.MonkeyPatch.context() as patch:
+                mutant(patch)
+                for seed in range(histories):
+                    try:
+                        plays[kind](seed)
+                    except (AssertionError, BlizzardError) as error:
+                        told = str(error).splitlines()[0] if str(error) else type(error).__name__
+                        found = f"{seed:5}  {told[:80]}"
+                        break
+            sys.stdout.write(f"{kind:7} {mutant.__name__:32} {found}\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

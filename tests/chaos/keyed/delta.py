@@ -1,4 +1,4 @@
-"""Whole merges on real Delta tables: deaths, rivals, compactions, RESTORE, vacuum, clean-up."""
+"""Whole merges on real Delta tables: deaths, rivals, compactions, RESTORE, vacuum, rebuilds."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import os
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, WriterProperties, write_deltalake
+from deltalake import WriterProperties, write_deltalake
 
 from blizzard_core.errors import BlizzardError
 from blizzard_core.settings.tables import TableAdvanced, TableSettings
@@ -123,63 +122,96 @@ class KeyedWorld:
         for version in range(self.current.delta().version() + 1):
             for action in self.current.actions(version):
                 known |= {action[k]["path"] for k in ("add", "remove") if k in action}
-        return {path.name for path in Path(self.current.uri).glob("unit-*")} - known
+        pages = self.current.storage.list_range("unit-", "unit.")
+        return {entry.path for page in pages for entry in page.entries} - known
 
 
-def play_on_delta(folder: Path, pool: Executor, seed: int) -> Counter[str]:
+class Rivals(Faults):
+    """Faults, and at any request of a Penguin perhaps a rival that comes ``meanwhile``."""
+
+    meanwhile: Between = staticmethod(lambda: None)
+
+    def around(self, action: Callable[[], Any], lost: Callable[[], Exception]) -> Any:
+        # Not in threads that read ahead: their Penguin goes on beside the rival.
+        if threading.current_thread() is threading.main_thread() and self.chance.random() < 0.02:
+            self.meanwhile()
+        return super().around(action, lost)
+
+
+def play_on_delta(
+    uri: str, pool: Executor, seed: int, options: Mapping[str, str] | None = None
+) -> Counter[str]:
     """Play one history. Raises `AssertionError`."""
     chance = random.Random(seed)
     with pytest.MonkeyPatch.context() as patch:
+        # Processes die here, not machines, so nothing has to wait for a disk.
+        patch.setattr(os, "fsync", lambda _file: None)
         # Few rows at once, so that merges have several pieces, and a backlog several merges.
         patch.setattr(feed, "ROWS_AT_ONCE", chance.choice([1, 3, 10, 1000]))
         patch.setattr(feed, "ROWS_A_COMMIT", chance.choice([1, 5, 1000]))
-        history = _History(folder, pool, chance, Changes(chance, ties=chance.random() < 0.4))
-        return history.play()
+        changes = Changes(chance, ties=chance.random() < 0.4)
+        more = {"deletes_text": DELETES, "options": dict(options or {})}
+        keyed = keyed_table(uri, changes.keys, changes.sequence, **more)
+        return _History(keyed, pool, chance, changes).play()
 
 
 class _History:
     def __init__(
-        self, folder: Path, pool: Executor, chance: random.Random, changes: Changes
+        self, keyed: KeyedTable, pool: Executor, chance: random.Random, changes: Changes
     ) -> None:
         self.chance = chance
         self.changes = changes
-        keyed = keyed_table(str(folder), changes.keys, changes.sequence, deletes_text=DELETES)
-        self.world = KeyedWorld(keyed, pool, faults=Faults(chance, 0.02))
+        self.faults = Rivals(chance, chance.choice([0.0, 0.002, 0.02]))
+        self.world = KeyedWorld(keyed, pool, faults=self.faults)
         # delta-rs cuts upper bounds of times to milliseconds, also below the lower ones.
         self.world.changes.tampered = self.world.current.tampered = True
         self.counts: Counter[str] = Counter()
         self.is_wide = False
         self.depth = 0
+        self.is_over = False
+        self.deletes = {"d", "D"}
+        # Whether a rebuild by other settings has begun and not ended.
+        self.is_being_rebuilt = False
+        # Files of older versions are vacuumed.
+        self.oldest = 0
 
     def play(self) -> Counter[str]:
         for _ in range(self.chance.randrange(6, 16)):
             self.step()
-        assert self.world.faults is not None
-        self.world.faults.rate = 0
-        self.world.between = lambda: None
+        self.is_over = True
+        self.faults.rate = 0
+        self.world.between = self.faults.meanwhile = lambda: None
+        if self.is_being_rebuilt:
+            self.rebuild()
         self.append()
         for _ in range(2):  # the second start clears what the last death left
             self.world.run()
         self.append()
         self.world.run()
         self.check()
-        self.counts["deaths"] += self.world.faults.deaths
-        self.counts["answers lost"] += self.world.faults.lost
+        self.counts["deaths"] += self.faults.deaths
+        self.counts["answers lost"] += self.faults.lost
         self.counts["histories"] += 1
         return self.counts
 
     def step(self) -> None:
         what = self.chance.random()
+        # What follows reads changes in another order, which decides between ties.
+        may_reorder = not self.changes.ties and self.world.has_current()
         if what < 0.4 or not self.changes.made:
             self.append()
-        elif what < 0.48:
+        elif what < 0.46:
             self.world.changes.delta().optimize.compact()
             self.counts["changes compacted"] += 1
-        elif what < 0.56 and not self.changes.ties and self.world.has_current():
+        elif what < 0.53 and may_reorder:
             self.restore()
-        elif what < 0.62 and not self.changes.ties and self.world.has_current():
+        elif what < 0.58 and may_reorder:
             self.world.clean_log()
             self.counts["change log cleaned"] += 1
+        elif what < 0.62 and self.world.has_current():
+            self.vacuum()
+        elif what < 0.68 and may_reorder:
+            self.rebuild()
         else:
             self.turn()
 
@@ -194,13 +226,38 @@ class _History:
 
     def restore(self) -> None:
         table = self.world.current.delta()
-        if table.version():
-            table.restore(self.chance.randrange(table.version()))
+        if table.version() > self.oldest:
+            before = table.metadata().description
+            table.restore(self.chance.randrange(self.oldest, table.version()))
+            # Behind a rebuild by other settings, which is to be done again.
+            self.is_being_rebuilt |= self.world.current.delta().metadata().description != before
             self.counts["restored"] += 1
 
+    def vacuum(self) -> None:
+        table = self.world.current.delta()
+        table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+        self.oldest = self.world.current.delta().version()
+        self.counts["vacuumed"] += 1
+
+    def rebuild(self) -> None:
+        """Rebuild the table, perhaps by other settings; a death may come, and nobody goes on."""
+        if not self.is_over and self.chance.random() < 0.5:
+            is_first = self.deletes == {"d"}
+            self.deletes, text = ({"d", "D"}, DELETES) if is_first else ({"d"}, "op = 'd'")
+            self.world.keyed = replace(self.world.keyed, deletes_text=text)
+        self.is_being_rebuilt = True
+        self.counts["rebuilds"] += 1
+
+        def rebuild() -> None:
+            self.world.penguin().rebuild()
+            self.is_being_rebuilt = False
+
+        self.go(rebuild)
+
     def turn(self) -> None:
-        """Run a Penguin; something may happen before its commit."""
-        rival = self.chance.choice(["nobody", "nobody", "another Penguin", "compaction", "append"])
+        """Run a Penguin; something may happen before its commit, or at any of its requests."""
+        rivals = ["nobody", "nobody", "another Penguin", "compaction", "vacuum", "append"]
+        rival = self.chance.choice(rivals)
 
         def between() -> None:
             if self.depth or rival == "nobody" or not self.world.has_current():
@@ -212,6 +269,8 @@ class _History:
                     self.world.run()
                 elif rival == "compaction":
                     self.world.current.delta().optimize.compact()
+                elif rival == "vacuum":
+                    self.vacuum()
                 else:
                     table = self.world.current.delta()
                     empty = pa.schema(table.schema().to_arrow()).empty_table()
@@ -222,13 +281,22 @@ class _History:
             finally:
                 self.depth -= 1
 
-        self.world.between = between
+        if self.chance.random() < 0.5:
+            self.world.between, self.faults.meanwhile = between, lambda: None
+        else:
+            self.world.between, self.faults.meanwhile = lambda: None, between
+        self.go(self.world.run)
+
+    def go(self, action: Callable[[], object]) -> None:
+        """Let a Penguin act until it ends, dies, or meets an error."""
         try:
-            self.world.run()
+            action()
         except Killed:
+            self.counts["rebuilds killed"] += self.is_being_rebuilt
             self.depth = 0
         except BlizzardError as error:
-            if not error.retryable:
+            # By other settings nothing is merged before a rebuild has ended.
+            if not error.retryable and not (self.is_being_rebuilt and not self.is_over):
                 raise
             self.counts["errors"] += 1
 
@@ -236,8 +304,7 @@ class _History:
         rows = self.world.rows()
         for row in rows:
             row.pop("w", None)
-        expected = reduce(self.changes.made, self.changes.keys, self.changes.sequence)
-        assert by_key(rows, self.changes.keys) == expected
+        keys, sequence = self.changes.keys, self.changes.sequence
+        expected = reduce(self.changes.made, keys, sequence, self.deletes)
+        assert by_key(rows, keys) == expected
         assert self.world.leftovers() == set()
-        version = self.world.current.delta().version()
-        assert DeltaTable(self.world.keyed.table.uri, version).version() == version

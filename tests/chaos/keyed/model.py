@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,7 +103,12 @@ class Changes:
         return pa.Table.from_pylist(rows, self.schema)
 
 
-def reduce(rows: list[Row], keys: tuple[str, ...], sequence: tuple[str, ...]) -> dict[Any, Row]:
+def reduce(
+    rows: list[Row],
+    keys: tuple[str, ...],
+    sequence: tuple[str, ...],
+    deletes: Collection[str] = ("d", "D"),
+) -> dict[Any, Row]:
     """Return the current row of each key; ``rows`` are in order of arrival."""
     best: dict[Any, Row] = {}
     for row in rows:
@@ -113,7 +118,7 @@ def reduce(rows: list[Row], keys: tuple[str, ...], sequence: tuple[str, ...]) ->
         known = best.get(key)
         if known is None or place >= tuple(known[s] for s in sequence):
             best[key] = row
-    return {key: row for key, row in best.items() if row["op"] not in {"d", "D"}}
+    return {key: row for key, row in best.items() if row["op"] not in deletes}
 
 
 def by_key(rows: list[Row], keys: tuple[str, ...]) -> dict[Any, Row]:

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from blizzard_core.settings.keyed import parse_condition
 from blizzard_core.table.schema_fit import SchemaMismatch
-from penguin_py.keyed import matching, order, pruning
+from penguin_py.keyed import order
 from penguin_py.keyed.matching import Matching
 from penguin_py.keyed.order import Order, check_types
 from tests.chaos.keyed.memory import Memory, play
 from tests.chaos.keyed.model import KINDS, Changes
+from tests.chaos.keyed.mutants import CORE
 
 Patch = pytest.MonkeyPatch
 ORDER = Order(("id",), ("seq",))
@@ -50,88 +50,7 @@ def test_each_type_of_key_and_sequence_equals_a_model(kind: str) -> None:
             world.check()
 
 
-def older_wins(patch: Patch) -> None:
-    real = order.compare
-    patch.setattr(matching, "compare", lambda ours, theirs, by: real(theirs, ours, by))
-
-
-def ties_reversed(patch: Patch) -> None:
-    real = order.compare
-
-    def compare(*values: Any) -> Any:
-        above, equal = real(*values)
-        return above, pc.and_(equal, False)
-
-    patch.setattr(matching, "compare", compare)
-
-
-def arrival_reversed(patch: Patch) -> None:
-    real = order.newest_rows
-    patch.setattr(
-        matching, "newest_rows", lambda r, by: real(r.take(list(range(r.num_rows))[::-1]), by)
-    )
-
-
-def losers_added(patch: Patch) -> None:
-    patch.setattr(Matching, "winners", lambda self: self.rows.filter(pc.invert(self._deletes)))
-
-
-def deletes_added(patch: Patch) -> None:
-    patch.setattr(Matching, "winners", lambda self: self.rows.filter(pc.invert(self._lost)))
-
-
-def no_look_up(patch: Patch) -> None:
-    patch.setattr(Matching, "unstored", lambda _self: None)
-
-
-def look_up_pruned_too_far(patch: Patch) -> None:
-    patch.setattr(pruning, "may_exceed", lambda *_: pa.array([False]))
-
-
-def stored_keys_buried(patch: Patch) -> None:
-    def bury(self: Matching, deletes: pa.Table) -> None:
-        at = pc.index_in(order.key_array(deletes, self._order.keys), value_set=self.keys)
-        self._lost[at.drop_null().to_numpy()] = True
-
-    patch.setattr(Matching, "bury", bury)
-
-
-def cut_bounds_unwidened(patch: Patch) -> None:
-    patch.setattr(pruning, "_CUT_MICROS", 0)
-    patch.setattr(pruning, "_ABOVE", b"")
-
-
-def first_column_of_a_key_only(patch: Patch) -> None:
-    real = order.key_array
-    for module in (matching, order):
-        patch.setattr(module, "key_array", lambda r, keys: real(r, keys[:1]))
-
-
-def first_column_of_a_sequence_only(patch: Patch) -> None:
-    real = order.compare
-
-    def compare(ours: Any, theirs: Any, by: Order) -> Any:
-        return real(ours, theirs, Order(by.keys, by.sequence[:1]))
-
-    patch.setattr(matching, "compare", compare)
-
-
-MUTANTS: tuple[Callable[[Patch], None], ...] = (
-    older_wins,
-    ties_reversed,
-    arrival_reversed,
-    losers_added,
-    deletes_added,
-    no_look_up,
-    look_up_pruned_too_far,
-    stored_keys_buried,
-    cut_bounds_unwidened,
-    first_column_of_a_key_only,
-    first_column_of_a_sequence_only,
-)
-
-
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize("mutant", CORE, ids=lambda mutant: mutant.__name__)
 def test_a_fault_in_the_core_is_noticed(
     mutant: Callable[[Patch], None], monkeypatch: Patch
 ) -> None:

@@ -19,15 +19,12 @@ from blizzard_core.errors import BlizzardError, StateError
 from penguin_py.delta.table import DeltaLog
 from penguin_py.keyed import changes as feed
 from penguin_py.keyed import merger
-from penguin_py.keyed.matching import Leaving, Matching
-from penguin_py.keyed.merger import Merger
-from penguin_py.model import CommitPlan
 from tests.chaos.keyed.delta import KeyedWorld, keyed_table, play_on_delta
-from tests.chaos.replacing.faults import Faults, Killed
+from tests.chaos.keyed.every_request import STORIES, FaultAt, die_at, table
+from tests.chaos.keyed.mutants import QUICK, gap_passed, restore_ignored
 from tests.support.s3_server import S3Server
 
 Patch = pytest.MonkeyPatch
-Values = tuple[Any, Any, str, Any]
 
 
 @pytest.fixture
@@ -35,14 +32,7 @@ def world(tmp_path: Path, pool: Executor) -> KeyedWorld:
     return KeyedWorld(keyed_table(str(tmp_path), ("id",), ("seq",), deletes_text="op = 'd'"), pool)
 
 
-def table(*values: Values) -> pa.Table:
-    kinds = (pa.int64(), pa.int64(), pa.string(), pa.string())
-    columns = zip(*values, strict=True)
-    arrays = [pa.array(c, kind) for c, kind in zip(columns, kinds, strict=True)]
-    return pa.table(arrays, names=("id", "seq", "op", "v"))
-
-
-def merged(world: KeyedWorld, *values: Values) -> dict[int, str]:
+def merged(world: KeyedWorld, *values: tuple[Any, Any, str, Any]) -> dict[int, str]:
     """Append changes, merge, and return the rows by key."""
     world.append(table(*values))
     world.run()
@@ -58,7 +48,7 @@ def current(world: KeyedWorld) -> dict[int, str]:
 
 def play_many(folder: Path, pool: Executor, count: int) -> None:
     for seed in range(count):
-        play_on_delta(folder / str(seed), pool, seed)
+        play_on_delta(str(folder / str(seed)), pool, seed)
 
 
 # Arrow closes in destructors what a death leaves open, and nobody can catch what that raises.
@@ -69,162 +59,30 @@ UNCLOSED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionW
 @UNCLOSED
 @pytest.mark.promise("G-219")
 def test_random_histories_on_delta_equal_a_model(tmp_path: Path, pool: Executor) -> None:
-    play_many(tmp_path, pool, 12)
-
-
-def no_look_up(patch: Patch) -> None:
-    patch.setattr(Matching, "unstored", lambda _self: None)
-
-
-def commits_rebased(patch: Patch) -> None:
-    real = merger.CommitPlan
-
-    def plan(*values: Any, **more: Any) -> CommitPlan:
-        return replace(real(*values, **more), replaces=False)
-
-    patch.setattr(merger, "CommitPlan", plan)
-
-
-def position_ahead(patch: Patch) -> None:
-    real = Merger._land  # noqa: SLF001
-
-    def land(self: Merger, plan: CommitPlan, position: int, document: Any) -> None:
-        real(self, plan, position + 1, document)
-
-    patch.setattr(Merger, "_land", land)
-
-
-def last_version_only(patch: Patch) -> None:
-    real = feed.next_batch
-    patch.setattr(merger, "next_batch", lambda store, log, _, until: real(store, log, until, until))
-
-
-def restore_ignored(patch: Patch) -> None:
-    real = DeltaLog.commit_info
-
-    def commit_info(log: DeltaLog, version: int) -> Any:
-        found = real(log, version)
-        return {**found, "operation": "x"} if found.get("operation") == "RESTORE" else found
-
-    patch.setattr(DeltaLog, "commit_info", commit_info)
-
-
-def gap_passed(patch: Patch) -> None:
-    real = feed._read_version  # noqa: SLF001
-
-    def read(storage: Any, version: int) -> Any:
-        try:
-            return real(storage, version)
-        except feed.FeedGap:
-            return []
-
-    patch.setattr(feed, "_read_version", read)
-
-
-def all_rows_leave(patch: Patch) -> None:
-    patch.setattr(Leaving, "is_complete", True)
-
-
-MUTANTS: tuple[Callable[[Patch], None], ...] = (
-    no_look_up,
-    commits_rebased,
-    position_ahead,
-    last_version_only,
-    all_rows_leave,
-)
+    play_many(tmp_path, pool, 6)
 
 
 @UNCLOSED
 @pytest.mark.unreadable_tables  # they are wrong by intent
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize("mutant", QUICK, ids=lambda mutant: mutant.__name__)
 @pytest.mark.promise("G-220")
 def test_a_fault_of_merges_is_noticed(
     tmp_path: Path, pool: Executor, monkeypatch: Patch, mutant: Callable[[Patch], None]
 ) -> None:
     mutant(monkeypatch)
     with pytest.raises((AssertionError, BlizzardError)):
-        play_many(tmp_path, pool, 60)
-
-
-def story(world: KeyedWorld) -> None:
-    """Merge twice: a new table, then rows that change, go, come late and join with a column."""
-    world.append(table((1, 5, "u", "a"), (2, 5, "u", "b"), (3, 5, "u", "c"), (4, 5, "d", "")))
-    world.run()
-    world.append(wider())
-    world.run()
-
-
-def wider() -> pa.Table:
-    late = table((1, 6, "u", "A"), (2, 6, "d", ""), (4, 4, "u", "late"), (5, 1, "u", "e"))
-    return late.append_column("w", pa.array([1, 2, 3, 4]))
-
-
-STORY = {1: "A", 3: "c", 5: "e"}
-
-
-class _Counted(Faults):
-    """Faults at exactly one step: a death before it, after it, or a lost answer."""
-
-    def __init__(self, at: int) -> None:
-        super().__init__(random.Random(0), 0.0)
-        self.at = at
-        self.steps = 0
-
-    def around(self, action: Callable[[], Any], lost: Callable[[], Exception]) -> Any:
-        self._step()
-        found = action()
-        self._step()
-        self.steps += 1
-        if self.steps - 1 == self.at:
-            self.lost += 1
-            raise lost()
-        return found
-
-    def _step(self) -> None:
-        self.steps += 1
-        if self.steps - 1 == self.at:
-            self.deaths += 1
-            raise Killed
-
-
-def interrupted(world: KeyedWorld, at: int) -> _Counted:
-    """Play the story with a fault at one step, then go on without."""
-    world.faults = _Counted(at)
-    try:
-        story(world)
-    except Killed:
-        pass
-    except BlizzardError as error:
-        if not error.retryable:
-            raise
-    found, world.faults = world.faults, None
-    return found
+        play_many(tmp_path, pool, 20)
 
 
 @UNCLOSED
 @pytest.mark.unreadable_tables
-def test_a_death_at_any_request_changes_nothing(tmp_path: Path, pool: Executor) -> None:
-    settings = {"deletes_text": "op = 'd'"}
-    whole = KeyedWorld(keyed_table(str(tmp_path / "whole"), ("id",), ("seq",), **settings), pool)
-    steps = interrupted(whole, -1).steps
-    assert current(whole) == STORY
-    assert steps > 100
-    for at in random.Random(5).sample(range(steps), 24):
-        world = KeyedWorld(
-            keyed_table(str(tmp_path / str(at)), ("id",), ("seq",), **settings), pool
-        )
-        found = interrupted(world, at)
+@pytest.mark.parametrize("name", STORIES)
+def test_a_death_at_some_requests_changes_nothing(
+    tmp_path: Path, pool: Executor, name: str
+) -> None:
+    for at in random.Random(5).sample(range(150), 3):
+        found = die_at(name, str(tmp_path / str(at)), pool, at)
         assert found.deaths + found.lost == 1
-        if not world.changes.delta().version():
-            world.run()
-            world.append(wider())
-        world.run()
-        world.append(table((6, 1, "d", "")))
-        world.run()  # the start behind the next commit clears what the death has left
-        world.append(table((6, 1, "d", "")))
-        world.run()
-        assert current(world) == STORY, at
-        assert world.leftovers() == set(), at
 
 
 @pytest.mark.parametrize("rival", ["penguin", "compaction", "append"])
@@ -510,17 +368,18 @@ def test_merges_on_s3(s3: S3Server, pool: Executor) -> None:
     uri = f"s3://{s3.new_bucket()}/lake"
     settings = {"deletes_text": "op = 'd'", "options": s3.options}
     world = KeyedWorld(keyed_table(uri, ("id",), ("seq",), **settings), pool)
-    story(world)
-    assert current(world) == STORY
+    tell, expected = STORIES["merges"]
+    tell(world)
+    assert current(world) == expected
     world.current.delta().optimize.compact()
     world.current.delta().restore(0)
     assert world.run() == 1
-    assert current(world) == STORY
+    assert current(world) == expected
 
 
 def test_an_idle_poll_costs_two_requests(world: KeyedWorld) -> None:
     world.append(table((1, 1, "u", "a")))
-    requests = world.faults = _Counted(-1)
+    requests = world.faults = FaultAt(-1)
     penguin = world.penguin()
     assert world.run(penguin) == 1
     before = requests.steps
@@ -546,16 +405,8 @@ def test_chores_run_between_merges_of_a_steady_flow(tmp_path: Path, pool: Execut
 @pytest.mark.promise("G-219")
 @UNCLOSED
 def test_a_death_at_some_requests_on_s3_changes_nothing(s3: S3Server, pool: Executor) -> None:
-    settings = {"deletes_text": "op = 'd'", "options": s3.options}
-    for at in random.Random(7).sample(range(200), 5):
-        uri = f"s3://{s3.new_bucket()}/lake"
-        world = KeyedWorld(keyed_table(uri, ("id",), ("seq",), **settings), pool)
-        interrupted(world, at)
-        if not world.changes.delta().version():
-            world.run()
-            world.append(wider())
-        world.run()
-        assert current(world) == STORY, at
+    for at in random.Random(7).sample(range(150), 2):
+        die_at("merges", f"s3://{s3.new_bucket()}/lake", pool, at, s3.options)
 
 
 def test_a_recreated_change_table_stops_an_idle_merge(world: KeyedWorld) -> None:

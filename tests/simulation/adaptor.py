@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
+from blizzard_core.notifications.inbox import HintInbox
 from blizzard_core.settings.document import ErrorSettings
 from blizzard_core.settings.sources import CheckpointSettings, PartitionFilter, SourceSettings
 from blizzard_core.settings.tables import TableAdvanced, TableSettings
@@ -26,6 +27,7 @@ from tests.simulation.world import DLQ, SINK
 PIPELINE = "events"
 # What a source is called whose state was taken to another name.
 CARRIED = "u"
+NOTIFICATIONS = {"uri": "webhook:", "token": "sesame-sesame-sesame", "pause": "5s"}
 MIRROR = "_penguin/events_checkpoint.json"
 
 
@@ -70,6 +72,7 @@ def source_settings(settings: Settings, number: int) -> SourceSettings:
         poll_interval=f"{settings.poll}s",
         full_scan_interval=None if settings.full_scan is None else f"{settings.full_scan}s",
         list_requests_per_hour=settings.budget,
+        notifications=NOTIFICATIONS if settings.hints else None,
         partition_filter=partition_filter,
         partition_depth=settings.depth,
         max_tracked_partitions=settings.tracked,
@@ -89,6 +92,7 @@ def source_parts(
     engine: Engine,
     clocks: Clocks,
     activity: Any,
+    hints: HintInbox | None = None,
 ) -> SourceContext:
     """Build the product's parts of one source in a process."""
     uri = source_uri(number, moved=settings.moved)
@@ -111,6 +115,7 @@ def source_parts(
         clocks.clock,
         clocks.monotonic,
         activity=activity,
+        hints=hints,
     )
 
 

@@ -146,7 +146,9 @@ class Director:
             self.start("blizzard")
 
     def _relies_on_starts(self, kind: str) -> bool:
-        return kind == "blizzard" and (self.world.settings.full_scan or 0) >= DAY
+        settings = self.world.settings
+        is_rare = (settings.full_scan or 0) >= DAY and not settings.hints
+        return kind == "blizzard" and is_rare
 
     # -- writers -----------------------------------------------------------------------
 
@@ -183,6 +185,8 @@ class Director:
         world.bucket(file.source).put(file.path, "\n".join(lines).encode(), modified)
         file.versions.append(Version(number, world.now, rows, len(bad), flavour))
         file.deleted = None
+        if world.settings.hints:
+            world.hints.appeared(file.source, file.path)
         world.note(
             f"writer: {file.path} appears ({file.manner}{', ' + flavour if flavour else ''})"
         )

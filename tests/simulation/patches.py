@@ -19,7 +19,7 @@ from blizzard_core.errors import NotFound, Unavailable
 from blizzard_py.app import submit
 from blizzard_py.sources.files import discovery
 from blizzard_py.sources.files.late_file_outcomes import LateFiles
-from tests.simulation.plan import FLAT_KEYS
+from tests.simulation.plan import DAY, FLAT_KEYS
 from tests.simulation.processes import Process
 from tests.simulation.scheduler import Executor
 from tests.simulation.world import Scan, SimulatedWorld
@@ -68,6 +68,7 @@ def patched(world: SimulatedWorld) -> Iterator[None]:
         "INLINE_NAMES": world.settings.inline_names,
         "VERSIONS_KEPT": world.settings.versions_kept,
         "HOT_SECS": 5.0,
+        "_SILENT_SECS": DAY if (world.settings.full_scan or 0.0) >= DAY else 30.0,
     }
     with (
         mock.patch.object(uuid, "uuid4", uuid4),

@@ -54,6 +54,8 @@ class Settings:
     # Seconds between complete scans, if not every poll is one; and LIST requests an hour.
     full_scan: float | None = None
     budget: int | None = None
+    # Whether messages say where new files are.
+    hints: bool = False
     # How long the log's entries are kept behind a log checkpoint: longer than any daemon is
     # paused, since one that sleeps longer could commit where an older entry has been.
     log_kept: float = 3600.0

@@ -13,6 +13,7 @@ from blizzard_core.errors import FencedError
 from tests.simulation import adaptor
 from tests.simulation.engine import Engine
 from tests.simulation.faults import Faults
+from tests.simulation.hints import SimulatedInbox
 from tests.simulation.plan import Settings, source_uri
 from tests.simulation.quiet import Quiet
 from tests.simulation.scheduler import Executor, Owner
@@ -116,7 +117,8 @@ class Process(Owner):
         sink = Client(world.bucket(SINK), world.scheduler, self._faults(self.executors))
         letters = Client(world.bucket(DLQ), world.scheduler, self._faults(self.executors))
         engine = Engine(world, self.executors, {uri: reader, DLQ: letters}, sink, self.release)
-        return adaptor.source_parts(settings, number, self.client, engine, self, activity)
+        hints = SimulatedInbox(uri, self) if settings.hints else None
+        return adaptor.source_parts(settings, number, self.client, engine, self, activity, hints)
 
     def _table(self) -> Callable[[], Any]:
         def life() -> int:

@@ -13,6 +13,13 @@ def _ignored(*_arguments: Any, **_more: Any) -> None:
     """Ignore the call."""
 
 
+class _QuietView:
+    """A `NotificationView` that shows nothing."""
+
+    def __getattr__(self, _name: str) -> Callable[..., None]:
+        return _ignored
+
+
 class Quiet:
     """An `Activity` of a worker. ``tell`` gets the errors that end a cycle."""
 
@@ -23,6 +30,7 @@ class Quiet:
         self.cycles = 0
         self.code: int | None = None
         self.error: BaseException | None = None
+        self.notifications = _QuietView()
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name.startswith("__"):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.hints import HintSender
 from tests.simulation.plan import START, Plan, moment, source_uri
 from tests.simulation.scheduler import Owner, Scheduler
 from tests.simulation.store import Bucket
@@ -83,6 +84,7 @@ class SimulatedWorld:
         self.files: dict[tuple[str, str], SourceFile] = {}
         self.unreadable: dict[str, float] = {}
         self.scans: defaultdict[str, list[Scan]] = defaultdict(list)
+        self.hints = HintSender(self)
         self.release = 1
         self.store_skew = plan.settings.store_skew
         # Until when it was off by how much before.

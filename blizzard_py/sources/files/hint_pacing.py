@@ -195,8 +195,12 @@ class HintedScans:
         self._slice_at = self._monotonic() + self._limits.pause
 
     def next_at(self, state: SourceState, *, is_sweeping: bool) -> float:
-        """Return when the next scan is due, or the next slice of a sweep if that is earlier."""
-        at = self._next(state, self._monotonic()).at
+        """Return when the next scan is due, or the next slice of a sweep if that is earlier.
+
+        At the latest it is a poll's time: sweeps and requests begin then, and no scan.
+        """
+        now = self._monotonic()
+        at = min(self._next(state, now).at, now + self._limits.poll)
         if self._parts.activity is not None:
             problem = self._inbox.problem
             interval = complete_interval(self._schedule, self._limits, is_up=problem is None)
@@ -233,7 +237,10 @@ class HintedScans:
         """Return what a scan found, with the time at which each file can be done."""
         now, min_age = self._monotonic(), self._parts.files.advanced.min_age
         ended = found.scanned.ended
-        young = {e.path: now + max(0.0, e.modified + min_age - ended) for e in found.young}
+        # The age of a file that is dated ahead of now counts from the first scan that saw it.
+        young = {
+            e.path: now + min(min_age, max(0.0, e.modified + min_age - ended)) for e in found.young
+        }
         return dict.fromkeys((e.path for e in found.files), now) | young
 
     def _sort(self, hints: Sequence[Hint], names: HintedNames) -> None:

@@ -181,6 +181,23 @@ def test_message_is_kept_until_a_save_lands() -> None:
     assert not world.queue.bodies
 
 
+def test_file_dated_ahead_of_now_waits_for_its_age_only() -> None:
+    world = HintedHarness(min_age="30s")
+    world.put(f"{OLD}/1.ndjson", "o1")
+    worker = world.hinted()
+    world.now += 40
+    world.poll(worker)
+    now = world.now
+    world.now += 1_000_000
+    world.arrive(f"{OLD}/2.ndjson")
+    world.now = now
+    for _ in range(4):
+        world.turn()
+        world.poll(worker)
+        world.now += 20
+    assert f"{OLD}/2.ndjson" in world.rows()
+
+
 @pytest.mark.promise("G-222")
 def test_replaced_daemon_deletes_nothing() -> None:
     world = HintedHarness()

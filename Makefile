@@ -80,6 +80,7 @@ bench-light: ## starts, small work and idle memory (ARGS="--before ../older-chec
 
 bench-discovery: ## LIST requests, keys and seconds of a poll, beside listing everything
 	$(DEV) python -m benchmarks.discovery $(ARGS)
+	$(DEV) python -m benchmarks.notifications
 
 bench-penguin: ## what a commit and an idle poll cost, beside delta-rs alone
 	$(DEV) python -m benchmarks.penguin $(ARGS)

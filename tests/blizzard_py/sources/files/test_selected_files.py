@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from blizzard_core.storage.protocol import ListingPage, order_key
+from blizzard_py.sources.files.late_file_sweep import LateSweep
+from blizzard_py.state.ledger import Ledger
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.promise_scenarios import polls, sweeps
 from tests.support.request_harness import explained
@@ -75,3 +77,27 @@ def test_wider_selection_loses_and_doubles_nothing(use_watermark: bool) -> None:
     for _ in range(4):
         worker = polls(world, worker, 1, 7200)
     assert sorted(world.rows()) == sorted([*FILES, "below the watermark", "new partition"])
+
+
+class OutgrownLedger:
+    """A ledger that holds many more names than any listing."""
+
+    def outgrows(self, _files: int) -> bool:
+        return True
+
+    def unprocessed(self, paths: list[str]) -> list[str]:
+        return paths
+
+    not_history = unprocessed
+
+
+@pytest.mark.parametrize(
+    ("include", "forgets"), [([], True), (["**/*.json"], True), (["tenant=2/**"], False)]
+)
+def test_ledger_forgets_only_what_is_listed(include: list[str], forgets: bool) -> None:
+    world = made(include=include)
+    ledger = cast("Ledger", OutgrownLedger())
+    sweep = LateSweep(world.source, world.parts().files, ledger)
+    sweep.next_slice(world.drain().load())
+    sweep.over()
+    assert sweep.has_outgrown is forgets

@@ -46,11 +46,16 @@ EXTRAS: Mapping[str, Extra] = {
     for each in (
         Extra("spark", "ingestion", ("pyspark", "py4j", "pandas", "wasmtime")),
         Extra("s3", "S3", ("s3fs", "aiobotocore", "botocore"), schemes=("s3", "s3a", "s3n")),
-        Extra("gcs", "Google Cloud Storage", ("gcsfs",), schemes=("gs", "gcs")),
+        Extra(
+            "gcs",
+            "Google Cloud Storage",
+            ("gcsfs", "google.auth", "requests"),
+            schemes=("gs", "gcs"),
+        ),
         Extra(
             "azure",
             "Azure storage",
-            ("adlfs", "azure.core", "azure.storage.blob"),
+            ("adlfs", "azure.core", "azure.identity", "azure.storage.blob", "requests"),
             schemes=("az", "abfs", "abfss"),
         ),
         Extra("http", "a source of kind http", ("httpx",), drivers=("http",)),

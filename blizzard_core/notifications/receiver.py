@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from blizzard_core.daemon import StopEvent, backoff
@@ -232,10 +233,8 @@ class Receiver:
         queue, self._queue = self._queue, None
         if queue is None:
             return
-        try:
+        with suppress(Exception):  # it is broken, and was reported
             queue.close()
-        except Exception:  # it is broken, and was reported
-            self._log.debug("queue_not_closed", exc_info=True)
 
 
 class Receiving:

@@ -64,6 +64,7 @@ def distribution_of(module: str) -> str | None:
         return OPENTELEMETRY[module.split(".")[1]]
     if top in {"azure", "google"}:
         _, second, *more = module.split(".")
+        second = "auth" if second == "oauth2" else second  # a part of the same package
         return "-".join([top, second, *(more[:1] if second == "storage" else [])])
     return canonicalize_name(NAMES.get(top, top))
 

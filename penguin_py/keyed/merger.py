@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blizzard_core.errors import StateError
+from blizzard_core.errors import NotFound, StateError
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import SchemaMismatch, merge
@@ -220,10 +220,22 @@ class Merger:
                 conflict = error
             except FeedGap as gap:
                 conflict, has_gap = CommitConflict(f"{gap} was removed meanwhile"), True
+            except NotFound as error:
+                if tables is None or not self._has_moved_on(tables):
+                    raise
+                conflict = CommitConflict(f"{error}; another commit came first")
             except SchemaMismatch as error:
                 raise StateError(f"{self._keyed.table.uri}: {error}") from error
             tables = None
         raise conflict or CommitConflict(f"{self._keyed.table.uri}: others commit all the time")
+
+    def _has_moved_on(self, tables: Tables) -> bool:
+        """Return whether another Penguin has merged since.
+
+        Then it may have deleted what we wrote, as the left-over of a merge that cannot land.
+        """
+        state = self._delta.refresh()
+        return state is not None and (tables.state is None or state.version > tables.state.version)
 
     def forecast(self, tables: Tables) -> dict[str, int] | None:
         """Return what the next merge would touch; None if nothing waits. Writes nothing."""

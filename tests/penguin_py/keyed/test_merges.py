@@ -16,6 +16,7 @@ import pytest
 from deltalake import write_deltalake
 
 from blizzard_core.errors import BlizzardError, StateError
+from blizzard_core.storage.local import LocalStorage
 from penguin_py.delta.table import DeltaLog
 from penguin_py.keyed import changes as feed
 from penguin_py.keyed import merger
@@ -105,6 +106,28 @@ def test_another_commit_between_plan_and_commit(world: KeyedWorld, rival: str) -
     world.run()
     expected = {1: "A", 2: "b", 3: "c"} | ({9: "foreign"} if rival == "append" else {})
     assert current(world) == expected
+
+
+@pytest.mark.promise("G-219")
+def test_a_merge_is_planned_again_if_its_files_were_cleared(
+    world: KeyedWorld, monkeypatch: Patch
+) -> None:
+    world.append(table((1, 1, "u", "a"), (2, 1, "u", "b")))
+    world.run()
+    world.append(table((1, 2, "u", "c")))
+    sync = LocalStorage.sync
+
+    def sync_behind_another(storage: LocalStorage, path: str) -> None:
+        monkeypatch.setattr(LocalStorage, "sync", sync)
+        world.run()
+        world.append(table((2, 2, "u", "d")))
+        world.run()
+        sync(storage, path)
+
+    monkeypatch.setattr(LocalStorage, "sync", sync_behind_another)
+    world.run()
+    assert sorted(row["v"] for row in world.rows()) == ["c", "d"]
+    assert world.leftovers() == set()
 
 
 @pytest.mark.promise("G-219")

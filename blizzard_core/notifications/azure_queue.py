@@ -1,6 +1,6 @@
 """Azure Storage queues, by their REST interface.
 
-The service cannot wait for a message, so an empty queue is asked once a second.
+The service cannot wait for a message, so an empty queue is read once a second.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ class HintInbox:
             return found
 
     def take_wanted(self) -> bool:
-        """Return whether a complete scan was asked for since the last call."""
+        """Return whether a complete scan was wanted since the last call."""
         with self._arrived:
             wanted, self._wanted = self._wanted, False
             return wanted

@@ -23,7 +23,7 @@ from blizzard_core.notifications.protocol import Message, Queue, QueueError
 from blizzard_core.redact import clean_text, error_text, redacted
 
 WAIT_SECS = 20.0
-# How often a queue is asked for the number of its messages.
+# How often the number of a queue's messages is read.
 _COUNT_SECS = 60.0
 # A queue of its own with more than this is emptied at the start, where a scan of everything is due.
 PURGED_MESSAGES = 100_000

@@ -68,7 +68,7 @@ class Webhooks:
 
     def admits(self, authorization: str) -> bool:
         """Return whether any queue has the token of a header."""
-        # Each is asked: how long it takes must not tell which one has the token.
+        # Each is compared: how long it takes must not tell which one has the token.
         return True in [each.admits(authorization) for each in self._queues]
 
     def post(self, authorization: str, body: bytes) -> bool:

@@ -66,7 +66,7 @@ def notification_notes(source: SourceSettings) -> Iterator[str]:
 
 
 class HintedNames(Protocol):
-    """The progress of a source, asked about names."""
+    """The progress of a source, by names."""
 
     @property
     def progress(self) -> Progress:

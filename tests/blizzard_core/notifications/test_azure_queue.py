@@ -66,7 +66,7 @@ class TestAzureQueue(QueueContract):
             AzureQueue("http://127.0.0.1:9/account/raw", self.server.options),
         ]
 
-    def test_empty_queue_is_asked_once_a_second(self) -> None:
+    def test_empty_queue_is_read_once_a_second(self) -> None:
         slept: list[float] = []
         queue = AzureQueue(new_queue(self.server, []), self.server.options, slept.append)
         assert not queue.receive(3.0)

@@ -33,7 +33,7 @@ SELECTIONS = st.builds(
 
 
 @given(selection=SELECTIONS, paths=st.lists(PATHS, max_size=30))
-def test_ranges_hold_every_name_that_is_taken(selection: NameSelection, paths: list[str]) -> None:
+def test_ranges_hold_every_name_that_matches(selection: NameSelection, paths: list[str]) -> None:
     cover = selection.ranges()
     for path in filter(selection.takes, paths):
         assert cover is None or cover.holds(path)
@@ -43,7 +43,7 @@ def test_ranges_hold_every_name_that_is_taken(selection: NameSelection, paths: l
 
 
 @given(selection=SELECTIONS, paths=st.lists(PATHS, unique=True, max_size=30), data=st.data())
-def test_jumps_pass_no_name_that_is_taken(
+def test_jumps_pass_no_name_that_matches(
     selection: NameSelection, paths: list[str], data: st.DataObject
 ) -> None:
     here = data.draw(PATHS)

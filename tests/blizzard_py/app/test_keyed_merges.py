@@ -24,7 +24,7 @@ def explained(folder: Path, *versions: int | None) -> list[str]:
 
 
 @pytest.mark.unreadable_tables
-def test_the_merge_of_a_file_is_told(tmp_path: Path) -> None:
+def test_explain_names_the_merge_of_a_file(tmp_path: Path) -> None:
     log = tmp_path / "current" / "_delta_log"
     log.mkdir(parents=True)
     outcomes = {"new": 1200, "without_key": 1}

@@ -98,7 +98,7 @@ def commits_rebased(patch: Patch) -> None:
 
 
 def position_ahead(patch: Patch) -> None:
-    real = Merger._land  # noqa: SLF001
+    real = Merger._land  # noqa: SLF001  # what the mutant changes
 
     def land(self: Merger, plan: CommitPlan, position: int, document: Any) -> None:
         real(self, plan, position + 1, document)
@@ -122,7 +122,7 @@ def restore_ignored(patch: Patch) -> None:
 
 
 def gap_passed(patch: Patch) -> None:
-    real = feed._read_version  # noqa: SLF001
+    real = feed._read_version  # noqa: SLF001  # as above
 
     def read(storage: Any, version: int) -> Any:
         try:
@@ -138,7 +138,7 @@ def all_rows_leave(patch: Patch) -> None:
 
 
 def rebuild_keeps_rows(patch: Patch) -> None:
-    real = Merger._merge  # noqa: SLF001
+    real = Merger._merge  # noqa: SLF001  # as above
     patch.setattr(Merger, "_merge", lambda *values, **_: real(*values, from_nothing=False))
 
 

@@ -110,7 +110,7 @@ def test_file_without_hint_waits_for_the_complete_scan() -> None:
     assert f"{NEWEST}/2.ndjson" in world.rows()
 
 
-def test_two_scans_begin_a_pause_apart() -> None:
+def test_a_scan_begins_a_pause_after_the_last() -> None:
     world = HintedHarness()
     worker = world.started()
     for number in range(2, 5):
@@ -163,7 +163,7 @@ def test_message_of_an_empty_scan_is_deleted() -> None:
     assert not world.queue.bodies
 
 
-def test_message_is_kept_until_a_save_lands() -> None:
+def test_message_stays_until_a_save_lands() -> None:
     world = HintedHarness(min_age="30s")
     world.put(f"{OLD}/1.ndjson", "o1")
     worker = world.hinted()
@@ -354,7 +354,7 @@ def test_cut_scan_goes_on_with_its_hints(monkeypatch: pytest.MonkeyPatch) -> Non
 # --- without a watermark ----------------------------------------------------------------
 
 
-def test_files_without_a_watermark_are_asked_for_by_name() -> None:
+def test_files_without_a_watermark_are_found_by_name() -> None:
     world = HintedHarness(use_watermark=False)
     worker = world.started("z.ndjson")
     world.arrive("a.ndjson")

@@ -55,7 +55,13 @@ EXTRAS: Mapping[str, Extra] = {
         Extra(
             "azure",
             "Azure storage",
-            ("adlfs", "azure.core", "azure.identity", "azure.storage.blob", "requests"),
+            (
+                "adlfs",
+                "azure.core",
+                "azure.identity",
+                "azure.storage.blob",
+                "azure.storage.queue",
+            ),
             schemes=("az", "abfs", "abfss"),
         ),
         Extra("http", "a source of kind http", ("httpx",), drivers=("http",)),

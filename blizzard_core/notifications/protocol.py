@@ -10,10 +10,22 @@ from blizzard_core.errors import BlizzardError
 
 # A received message comes again after this time, unless it was deleted.
 HIDDEN_SECS = 300
+CONNECT_SECS = 10.0
+READ_SECS = 40.0  # between two bytes: longer than any queue waits for a message
+_REMEDIES = {
+    401: "Check the credentials in storage_options.",
+    403: "`blizzard notifications CONFIG` prints the rights that it needs.",
+    404: "Check notifications.uri.",
+}
 
 
 class QueueError(BlizzardError):
     """A queue does not answer, or refuses. Sources poll meanwhile."""
+
+
+def refused(status: int, code: str) -> QueueError:
+    """Return the error of a request that was refused; ``code`` is the service's own word."""
+    return QueueError(f"{status} {code}. {_REMEDIES.get(status, '')}".strip())
 
 
 @dataclass(frozen=True, slots=True)

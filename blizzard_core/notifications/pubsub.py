@@ -14,8 +14,14 @@ from google.auth.credentials import AnonymousCredentials
 from google.auth.transport.requests import AuthorizedSession
 from google.oauth2.service_account import Credentials
 
-from blizzard_core.notifications.http_queue import ask, check
-from blizzard_core.notifications.protocol import HIDDEN_SECS, Message, QueueError
+from blizzard_core.notifications.protocol import (
+    CONNECT_SECS,
+    HIDDEN_SECS,
+    READ_SECS,
+    Message,
+    QueueError,
+    refused,
+)
 from blizzard_core.redact import redacted
 from blizzard_core.storage.protocol import StorageOptions
 
@@ -44,7 +50,7 @@ class PubSubQueue:
     def receive(self, wait_secs: float) -> Sequence[Message]:  # noqa: ARG002  # the service decides
         try:
             answer = self._ask("pull", maxMessages=_AT_ONCE)
-        except requests.exceptions.ReadTimeout:
+        except _NoAnswer:
             return ()
         try:
             found = [_message(each) for each in answer.get("receivedMessages", ())]
@@ -71,14 +77,28 @@ class PubSubQueue:
         self._session.close()
 
     def _ask(self, verb: str, **body: Any) -> dict[str, Any]:
-        answer = ask(self._session, "POST", f"{self._url}:{verb}", json=body)
+        url = f"{self._url}:{verb}"
+        try:
+            answer = self._session.post(
+                url, json=body, timeout=(CONNECT_SECS, READ_SECS), allow_redirects=False
+            )
+        except requests.exceptions.ReadTimeout as error:
+            raise _NoAnswer("no answer within 40 s") from error
+        # Of credentials, of a proxy, of TLS: each library has its own.
+        except Exception as error:
+            raise QueueError(f"{type(error).__name__}: {redacted(str(error))}") from error
         try:
             document = answer.json()
             code = "" if answer.ok else str(document["error"].get("status", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
             document, code = {}, ""
-        check(answer, code)
+        if not answer.ok:
+            raise refused(answer.status_code, code or answer.reason)
         return document if isinstance(document, dict) else {}
+
+
+class _NoAnswer(QueueError):
+    """A request had no answer in time. Of an empty subscription that is usual."""
 
 
 def _message(received: Mapping[str, Any]) -> Message:

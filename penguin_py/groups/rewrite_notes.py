@@ -3,8 +3,9 @@
 Files that are rewritten for a commit are noted before they are written, in
 ``_penguin/{name}_rewriting.json``: the paths, and the version that the commit is planned on. The
 commit lands on the next version or never. So once the log is past that version, a noted file is in
-the log or belongs to no future commit. Two Penguins of one name share the note. A Penguin that
-deletes files records it in the note first; the other one then sees that its files are gone.
+the log or belongs to no future commit. Two Penguins of one name share the note, and the slower one
+may still write what it has noted. So files are deleted an hour after they were noted. A Penguin
+that deletes files records it in the note first; the other one then sees that its files are gone.
 """
 
 from __future__ import annotations
@@ -17,19 +18,27 @@ import msgspec
 
 from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.errors import Conflict, NotFound, StateError, Unavailable
+from blizzard_core.settings.base import HOUR
 from blizzard_core.storage.protocol import Storage
 
 # A note is changed by a few Penguins at most.
 TRIES = 10
+# How long files of a plan stay that another commit has voided.
+_SPARED_SECS = HOUR
 _REMEDY = "restore it, or delete it and the files unit-part-*.parquet that the log does not have"
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The rewritten files of one plan, and the version that it is made on."""
+    """The rewritten files of one plan, the version that it is made on, and when it was noted."""
 
     version: int
     paths: tuple[str, ...]
+    at: float = 0.0
+
+    def is_over(self, version: int, now: float) -> bool:
+        """Return whether the log is past its version, and nobody writes its files any more."""
+        return self.version < version and not 0 <= now - self.at < _SPARED_SECS
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +57,10 @@ def note_path(state_name: str) -> str:
 class RewriteNotes:
     """The note of one table's instance. Not thread-safe."""
 
-    def __init__(self, storage: Storage, state_name: str) -> None:
+    def __init__(self, storage: Storage, state_name: str, clock: Callable[[], float]) -> None:
         self._storage = storage
         self._path = note_path(state_name)
+        self._clock = clock
 
     def announce(self, key: str | None, version: int, paths: Sequence[str]) -> str | None:
         """Note files before they are written for a commit on ``version``; return the plan's key.
@@ -66,14 +76,14 @@ class RewriteNotes:
             given_up = key is not None and key not in note.planned
             if given_up:
                 return None
-            plan = Planned(version, tuple(paths))
+            plan = Planned(version, tuple(paths), self._clock())
             return replace(note, planned={**note.planned, name: plan})
 
         self._change(change)
         return None if given_up else name
 
     def forget(self, key: str) -> None:
-        """Forget a plan whose commit has landed."""
+        """Forget a plan whose files are in the log, or deleted."""
         self._change(
             lambda note: replace(
                 note, planned={name: p for name, p in note.planned.items() if name != key}
@@ -85,10 +95,10 @@ class RewriteNotes:
 
         ``version`` is the log's, and ``known`` tells all paths that the log has by then.
         """
-        note = self._read()[0]
-        if not note.doomed and all(plan.version >= version for plan in note.planned.values()):
+        note, now = self._read()[0], self._clock()
+        if not note.doomed and not any(p.is_over(version, now) for p in note.planned.values()):
             return 0
-        note = self._change(lambda note: _abandon(note, version))
+        note = self._change(lambda note: _abandon(note, version, now))
         there = known()
         orphans = [path for path in note.doomed if path not in there]
         for path in orphans:
@@ -127,8 +137,8 @@ class RewriteNotes:
         return decode_document(_Note, document, where, _REMEDY), version
 
 
-def _abandon(note: _Note, version: int) -> _Note:
-    late = {name: plan for name, plan in note.planned.items() if plan.version < version}
+def _abandon(note: _Note, version: int, now: float) -> _Note:
+    late = {name: plan for name, plan in note.planned.items() if plan.is_over(version, now)}
     doomed = dict.fromkeys([*note.doomed, *(p for plan in late.values() for p in plan.paths)])
     remaining = {name: plan for name, plan in note.planned.items() if name not in late}
     return _Note(remaining, tuple(doomed))

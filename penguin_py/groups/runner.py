@@ -67,7 +67,7 @@ class GroupRunner:
         self._log = get_logger(table=table.name)
         self._manifests = Manifests(storage, None if table.is_local else pool)
         self._planner = GroupPlanner(table, storage, log, pool)
-        self._notes = RewriteNotes(storage, table.state_name)
+        self._notes = RewriteNotes(storage, table.state_name, clock)
         self._commits = GroupCommits(table, log, view, clock, activity)
         # The listed manifests; None: not listed since the start.
         self._newest: dict[str, int] | None = None

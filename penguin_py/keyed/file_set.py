@@ -172,10 +172,10 @@ class FileSet:
         total = sum(file.size for file in self._before.values())
         return leaving, leaving / total if total else 0.0
 
-    def landed(self) -> None:
-        """Delete what was written on the way, and forget the names that were noted."""
+    def close(self, *, has_landed: bool) -> None:
+        """Delete what was written and is not in the log, and forget the names that were noted."""
         for path in self._noted:
-            if path not in self._files:
+            if not has_landed or path not in self._files:
                 self._storage.delete(path)
         if self._key is not None:
             self._notes.forget(self._key)

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blizzard_core.errors import NotFound, StateError
+from blizzard_core.errors import StateError
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import SchemaMismatch, merge
@@ -102,7 +102,7 @@ class Merger:
         self._activity = activity
         self._log = get_logger(table=keyed.name)
         self._order = Order(keyed.keys, keyed.sequence)
-        self._notes = RewriteNotes(self._storage, keyed.table.state_name)
+        self._notes = RewriteNotes(self._storage, keyed.table.state_name, clock)
         # Times of the last run of each chore; the next commit saves them.
         self.chores: dict[str, int] = {}
 
@@ -220,22 +220,10 @@ class Merger:
                 conflict = error
             except FeedGap as gap:
                 conflict, has_gap = CommitConflict(f"{gap} was removed meanwhile"), True
-            except NotFound as error:
-                if tables is None or not self._has_moved_on(tables):
-                    raise
-                conflict = CommitConflict(f"{error}; another commit came first")
             except SchemaMismatch as error:
                 raise StateError(f"{self._keyed.table.uri}: {error}") from error
             tables = None
         raise conflict or CommitConflict(f"{self._keyed.table.uri}: others commit all the time")
-
-    def _has_moved_on(self, tables: Tables) -> bool:
-        """Return whether another Penguin has merged since.
-
-        Then it may have deleted what we wrote, as the left-over of a merge that cannot land.
-        """
-        state = self._delta.refresh()
-        return state is not None and (tables.state is None or state.version > tables.state.version)
 
     def forecast(self, tables: Tables) -> dict[str, int] | None:
         """Return what the next merge would touch; None if nothing waits. Writes nothing."""
@@ -365,9 +353,13 @@ class Merger:
         }
         rows = outcomes["new"] + outcomes["changed"]
         entries = [add.entry for add in plan.adds]
-        with self._activity.committing(entries, rows, plan, evolves=False):
-            self._land(plan, end, document)
-        files.landed()
+        try:
+            with self._activity.committing(entries, rows, plan, evolves=False):
+                self._land(plan, end, document)
+        except CommitConflict:
+            files.close(has_landed=False)
+            raise
+        files.close(has_landed=True)
         self._log.info("merged", version=end - 1, **outcomes, share=document["share"])
         return document
 

@@ -184,8 +184,9 @@ class _History:
         if self.is_being_rebuilt:
             self.rebuild()
         self.append()
-        for _ in range(2):  # the second start clears what the last death left
+        for _ in range(2):  # the second start clears what the last death left, an hour later
             self.world.run()
+            self.world.now += 3600
         self.append()
         self.world.run()
         self.check()

@@ -108,6 +108,7 @@ def die_at(
     for _ in range(2):  # the start behind the next commit clears what the death has left
         world.append(table((6, 1, "u", ""), (6, 2, world.keyed.deletes_text[-2], "")))  # type: ignore[index]  # it is given
         world.run()
+        world.now += 3600
     rows = world.rows()
     current = {row["id"]: row["v"] for row in rows}
     assert len(current) == len(rows), f"{name}, step {at}: a key is there twice"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import threading
@@ -23,6 +24,7 @@ from penguin_py.keyed import merger
 from tests.chaos.keyed.delta import KeyedWorld, keyed_table, play_on_delta
 from tests.chaos.keyed.every_request import STORIES, FaultAt, die_at, table
 from tests.chaos.keyed.mutants import QUICK, gap_passed, restore_ignored
+from tests.chaos.replacing.faults import Killed
 from tests.support.s3_server import S3Server
 
 Patch = pytest.MonkeyPatch
@@ -109,24 +111,35 @@ def test_another_commit_between_plan_and_commit(world: KeyedWorld, rival: str) -
 
 
 @pytest.mark.promise("G-219")
-def test_a_merge_is_planned_again_if_its_files_were_cleared(
-    world: KeyedWorld, monkeypatch: Patch
+@UNCLOSED
+@pytest.mark.parametrize("request_of_another", ["open_output", "sync"])
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_merge_leaves_no_file_behind_when_another_is_faster(
+    world: KeyedWorld, monkeypatch: Patch, request_of_another: str, dies: bool
 ) -> None:
     world.append(table((1, 1, "u", "a"), (2, 1, "u", "b")))
     world.run()
     world.append(table((1, 2, "u", "c")))
-    sync = LocalStorage.sync
+    real: Any = getattr(LocalStorage, request_of_another)
 
-    def sync_behind_another(storage: LocalStorage, path: str) -> None:
-        monkeypatch.setattr(LocalStorage, "sync", sync)
+    def behind_another(storage: LocalStorage, path: str) -> object:
+        monkeypatch.setattr(LocalStorage, request_of_another, real)
         world.run()
         world.append(table((2, 2, "u", "d")))
         world.run()
-        sync(storage, path)
+        found = real(storage, path)
+        if dies:
+            raise Killed
+        return found
 
-    monkeypatch.setattr(LocalStorage, "sync", sync_behind_another)
-    world.run()
+    monkeypatch.setattr(LocalStorage, request_of_another, behind_another)
+    with contextlib.suppress(Killed):
+        world.run()
     assert sorted(row["v"] for row in world.rows()) == ["c", "d"]
+    if dies:
+        world.now += 3600
+        world.append(table((1, 3, "u", "e")))
+        world.run()
     assert world.leftovers() == set()
 
 

@@ -154,12 +154,18 @@ class AddedColumns:
     ``metadata`` are the columns with a row's origin. With ``unit`` each row names its slice
     (`blizzard_core.handover.groups.UNIT_COLUMN`), by which rows are replaced, and no file holds
     rows of two slices. With ``emitted_batch`` each row of a query over event time names the batch
-    that published it.
+    that published it. Columns of ``path`` have values of the file's path; see ``path_template``.
     """
 
     metadata: tuple[MetadataColumn, ...] = ()
+    path: tuple[FieldSpec, ...] = ()
+    path_template: str = ""
     unit: bool = False
     emitted_batch: bool = False
+
+    def with_metadata(self, more: Iterable[MetadataColumn]) -> AddedColumns:
+        """Return the columns with more columns of the origin."""
+        return replace(self, metadata=tuple(dict.fromkeys((*self.metadata, *more))))
 
 
 @dataclass(frozen=True, slots=True)

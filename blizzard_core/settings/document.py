@@ -23,6 +23,7 @@ from blizzard_core.settings.event_time import (
 )
 from blizzard_core.settings.http_sources import HttpSourceSettings
 from blizzard_core.settings.keyed import KeyedSettings
+from blizzard_core.settings.path_columns import PathColumnType
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.schema import COLUMNS, FieldSettings, SchemaSettings
 from blizzard_core.settings.secret_files import SecretFiles
@@ -254,9 +255,15 @@ class PipelineSettings(Settings):
         return tuple(found)
 
     @property
+    def path_types(self) -> dict[str, PathColumnType]:
+        """The columns that come from paths, of all sources, with their types."""
+        sources = self.file_sources.values()
+        return {name: kind for each in sources for name, kind in each.path_columns.items()}
+
+    @property
     def field_types(self) -> dict[str, str]:
-        """The declared fields of all sources, with their types."""
-        return {field.name: field.type for field in self.fields}
+        """The declared fields and the columns from paths of all sources, with their types."""
+        return {**self.path_types, **{field.name: field.type for field in self.fields}}
 
     @property
     def input_types(self) -> dict[str, str]:

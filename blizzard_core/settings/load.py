@@ -167,6 +167,7 @@ _FAR_REACHING = frozenset(
         *("schema", "partition_by", "sort_by", "metadata_columns", "event_time"),
         *("deduplicate_by", "transform", "units", "watermark", "kind", "format", "connection"),
         "use_watermark",
+        "path_columns",
     }
 )
 _ENTRY = 2  # the steps to a pipeline, a table or a connection

@@ -30,6 +30,7 @@ from blizzard_core.settings.notifications import (
     FULL_SCAN_SECS_WITHOUT_WATERMARK,
     NotificationSettings,
 )
+from blizzard_core.settings.path_columns import PathColumnType, check_path_template
 from blizzard_core.settings.schema import OwnSchema
 from blizzard_core.settings.time_formats import check_template
 from blizzard_core.storage.protocol import order_key
@@ -171,6 +172,10 @@ class SourceAdvanced(Settings):
 
     compression: SourceCompression = "auto"
     """Name endings that are read; the file's first bytes decide how it is decompressed."""
+    path_template: Annotated[str | None, AfterValidator(check_path_template)] = Field(
+        default=None, examples=["*/{tenant}"]
+    )
+    """The first folders, with names of `path_columns` where a folder has no key."""
     partition_depth: int | None = Field(default=None, ge=0, le=16, examples=[2])
     """Leading folders in a partition; default: as in the template, or in the first file."""
     max_tracked_partitions: int = Field(default=64, ge=1)
@@ -214,6 +219,10 @@ class SourceSettings(CommonSource):
     """Paths that are read; default: all with an ending of the format. Others are not listed."""
     exclude: PathPatterns = Field(default=(), examples=[["**/tmp/**"]])
     """Paths that are not read."""
+    path_columns: dict[str, PathColumnType] = Field(
+        default_factory=dict, examples=[{"region": "string", "tenant": "int64"}]
+    )
+    """Columns from the path, with their types: from folders such as `region=eu`."""
     max_list_cost: ListCost | None = Field(default=None, examples=["5 USD/month"])
     """Most that LIST requests cost. Partitions with new files are scanned often, others seldom."""
     list_requests_per_hour: int | None = Field(default=None, ge=1, examples=[1389])

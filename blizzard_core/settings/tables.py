@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
 from urllib.parse import unquote
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from blizzard_core.limits import NEW_COLUMNS
 from blizzard_core.settings.base import DAY, HOUR, MINUTE, Name, Options, Seconds, Settings, Uri
+from blizzard_core.settings.path_columns import PathColumnType
 from blizzard_core.settings.sources import MetadataColumn, PartitionFilter
 from blizzard_core.settings.time_formats import check_template
 
-PartitionType = Literal["string", "int32", "int64", "date", "timestamp", "boolean"]
+PartitionType: TypeAlias = PathColumnType
 Transform = Literal["identity", "date", "hour"]
 
 # The strftime template that a transform stands for.

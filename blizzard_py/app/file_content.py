@@ -19,6 +19,7 @@ from blizzard_py.explain import Explanation
 from blizzard_py.explain.content import Content, FileColumn, Match
 from blizzard_py.formats.names import format_of
 from blizzard_py.formats.ndjson.unexpected import first, shown_name
+from blizzard_py.formats.path_columns import path_values
 from blizzard_py.formats.source_file import SourceFile
 from blizzard_py.formats.typed_rows import can_become, unexpected_names
 from blizzard_py.job import FieldSpec, IngestSettings, JobFile
@@ -65,8 +66,10 @@ class _Beginning:
 
 def read_content(storage: Storage, file: Entry, settings: IngestSettings) -> Content:
     """Return what the first records of a file show, of at most `EXPLAINED_BYTES`."""
-    found, problem = _Beginning(), None
+    found, problem, added = _Beginning(), None, settings.added_columns
+    values: list[pa.Array] = []
     try:
+        values = path_values(file.path, added.path, added.path_template)
         _read(found, storage, file, settings)
     except FileFailed as error:
         problem = error.reason
@@ -75,7 +78,11 @@ def read_content(storage: Storage, file: Entry, settings: IngestSettings) -> Con
                 _read(found, storage, file, settings.with_fields(()))
     except _EnoughError:
         problem = f"there is no record in its first {EXPLAINED_BYTES >> 20} MiB"
-    return _content(found, settings, problem)
+    texts = {
+        spec.name: None if not value.is_valid else str(value)
+        for spec, (value,) in zip(added.path, values, strict=False)
+    }
+    return _content(found, settings, problem, texts)
 
 
 def _read(found: _Beginning, storage: Storage, file: Entry, settings: IngestSettings) -> None:
@@ -106,7 +113,12 @@ def _decode(found: _Beginning, opened: SourceFile, settings: IngestSettings) -> 
             return
 
 
-def _content(found: _Beginning, settings: IngestSettings, problem: str | None) -> Content:
+def _content(
+    found: _Beginning,
+    settings: IngestSettings,
+    problem: str | None,
+    path_columns: Mapping[str, str | None],
+) -> Content:
     read = settings.schema.as_read.fields
     fields = {spec.name: spec for spec in read}
     columns = missing = unexpected = None
@@ -125,6 +137,7 @@ def _content(found: _Beginning, settings: IngestSettings, problem: str | None) -
         missing if fields else None,
         unexpected if fields else None,
         problem,
+        path_columns,
     )
 
 

@@ -51,9 +51,9 @@ def schema(config: Config) -> tuple[dict[str, Any], list[str]]:
     """
     pipelines: dict[str, Any] = {}
     errors: list[str] = []
-    for name in config.pipelines:
+    for name, pipeline in config.pipelines.items():
         try:
-            pipelines[name] = _schema_of(config, name)
+            pipelines[name] = _schema_of(config, name) | {"path_columns": pipeline.path_types}
         except BlizzardError as error:
             errors.append(f"{name}: {error}")
     return {"pipelines": pipelines}, errors

@@ -96,10 +96,13 @@ def _settings_of_rows(ingest: IngestSettings) -> dict[str, Any]:
 
     Requests carry the digest, so neither the names nor the form of the values may change.
     """
+    added = ingest.added_columns
+    path = {"path_columns": [*map(_field, added.path)], "path_template": added.path_template}
     return {
+        **(path if added.path else {}),
         "fields": [_field(spec) for spec in ingest.schema.fields],
         "unexpected_fields": ingest.schema.unexpected_fields,
-        "metadata_columns": ingest.added_columns.metadata,
+        "metadata_columns": added.metadata,
         "deduplicate_by": ingest.sql.deduplicate_by,
         "transform": ingest.sql.transform,
         "on_bad_record": ingest.tolerance.on_bad_record,

@@ -10,6 +10,7 @@ import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from blizzard_core.settings.document import Config
@@ -86,6 +87,7 @@ class FileKind:
                 *files.notes,
                 *notification_notes(source),
                 *self._name_notes(found, files),
+                *self._path_notes(found, files),
             ],
         }
 
@@ -97,6 +99,24 @@ class FileKind:
         if source.use_watermark and source.advanced.order_guard != "off":
             found_disorder = disorder(files.files)
             yield from [found_disorder.message] if found_disorder else []
+
+    def _path_notes(self, found: SourceView, files: SourceScan) -> Iterator[str]:
+        """Yield a note on new files without values for columns of their paths."""
+        added = found.parts.ingest.added_columns
+        if not added.path:
+            return
+        from blizzard_py.formats.path_columns import path_values  # noqa: PLC0415  # it brings Arrow
+        from blizzard_py.lines.failure import FileFailed  # noqa: PLC0415  # see above
+
+        problems = {}
+        for entry in files.files:
+            try:
+                path_values(entry.path, added.path, added.path_template)
+            except FileFailed as error:
+                problems[entry.path] = error.reason
+        for path, reason in islice(problems.items(), 1):
+            count = counted(len(problems), "new file")
+            yield f"{count} would become dead letters, such as {printable(path)}: {reason}"
 
     def explain(self, parts: SourceContext, source: Source[Any], place: Located) -> Explanation:
         from blizzard_py.explain import explain  # noqa: PLC0415  # see the module's docstring

@@ -143,8 +143,7 @@ def _written(settings: IngestSettings, made: pa.Schema | None) -> pa.Schema:
     if made is None:
         schema, added = settings.schema, settings.added_columns
         declared = table_schema(schema.fields, rescued=schema.unexpected_fields == "capture")
-        metadata = Metadata(added.metadata, "", 0, unit_column=added.unit)
-        made = metadata.schema(declared)
+        made = Metadata(added).schema(declared)
     return output_format(settings.layout, made).schema
 
 

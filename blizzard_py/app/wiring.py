@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings, QuerySettings
 from blizzard_core.settings.event_time import EMITTED_BATCH
 from blizzard_core.settings.formats import LetterOptions
+from blizzard_core.settings.path_columns import PathColumnType
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.sources import CommonSource
 from blizzard_core.settings.tables import TEMPLATES, PartitionBy
@@ -30,6 +31,7 @@ from blizzard_py.job import (
     AddedColumns,
     Engine,
     ErrorTolerance,
+    FieldSpec,
     FileLimits,
     IngestSettings,
     OutputLayout,
@@ -63,6 +65,7 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
     sink, schema, errors = pipeline.sink, pipeline.schema_, pipeline.error_handling
     by = sink.partition_by
     own = [] if source.schema_ is None else source.schema_.fields
+    files = source.as_files
     check_format(source.file_format)
     return IngestSettings(
         source=Place(source.uri, dict(source.storage_options)),
@@ -85,6 +88,8 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
             metadata=tuple(c for c in sink.metadata_columns if c != "_emitted_batch"),
             unit=source.has_unit_column,
             emitted_batch=EMITTED_BATCH in sink.metadata_columns,
+            path=() if files is None else _path_specs(files.path_columns),
+            path_template="" if files is None else files.advanced.path_template or "",
         ),
         format=source.file_format,
         sql=SqlSteps(tuple(pipeline.deduplicate_by), pipeline.transform or ""),
@@ -103,7 +108,13 @@ def of_all_sources(pipeline: PipelineSettings, settings: IngestSettings) -> Inge
     """Return the settings with the columns of all sources that share a query."""
     if pipeline.query is None:
         return settings
-    return settings.with_fields(map(field_spec, pipeline.fields))
+    added = replace(settings.added_columns, path=_path_specs(pipeline.path_types))
+    found = settings.with_fields(map(field_spec, pipeline.fields))
+    return replace(found, added_columns=added)
+
+
+def _path_specs(columns: Mapping[str, PathColumnType]) -> tuple[FieldSpec, ...]:
+    return tuple(FieldSpec(name, kind, nullable=True) for name, kind in columns.items())
 
 
 def _partition_rules(by: PartitionBy) -> tuple[PartitionRule, ...]:

@@ -124,6 +124,8 @@ def print_schema(document: dict[str, Any]) -> None:
             )
         for name, reason in found["left_out"].items():
             click.echo(f"# left out: {printable(name)!r}: {printable(reason)}")
+        for name, kind in found["path_columns"].items():
+            click.echo(f"# from the path: {flow_yaml({name: kind})}")
         click.echo("fields:" if found["fields"] else "fields: []")
         for field in found["fields"]:
             click.echo(f"  - {flow_yaml(field)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,7 +34,8 @@ class Content:
     ``columns`` are those of its header or schema, in an archive of the first member. They are None
     if records name them, or if it cannot be read. Then ``missing``, which are columns that the file
     lacks, and ``unexpected``, which are its fields without a column, are None too. ``problem`` is
-    why the file cannot be read, as far as its beginning shows.
+    why the file cannot be read, as far as its beginning shows. ``path_columns`` are the values of
+    columns that come from its path.
     """
 
     format: str
@@ -44,11 +45,15 @@ class Content:
     missing: tuple[str, ...] | None
     unexpected: tuple[str, ...] | None
     problem: str | None
+    path_columns: Mapping[str, str | None]
 
 
 def content_lines(found: Content) -> Iterator[str]:
     """Yield the lines for people."""
     yield f"  format     {', '.join((found.format, *found.codecs))}"
+    if found.path_columns:
+        values = [f"{name}={value}" for name, value in found.path_columns.items()]
+        yield f"  path       {_first(values)}"
     if found.members:
         yield f"  members    {len(found.members):,}: {_first(found.members)}"
     if found.columns is not None:

@@ -142,7 +142,7 @@ class InferredSchema:
         self._declared = tuple(map(field_spec, self._settings.fields))
         by = settings.sink.partition_by
         used_names = [*(spec.name for spec in self._declared), *(by.keys if by else ())]
-        used_names += settings.sink.metadata_columns
+        used_names += [*settings.sink.metadata_columns, *settings.path_types]
         if self._settings.unexpected_fields == "capture":
             used_names.append(RESCUED)
         self._rules = Rules(

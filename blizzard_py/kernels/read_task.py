@@ -204,12 +204,7 @@ class _Run:
             read.fields, rescued=schema.unexpected_fields == "capture", texts=task.texts
         )
         self._filter = RowFilter(task.dedup, sink)
-        self._metadata = Metadata(
-            added.metadata,
-            task.settings.source.uri,
-            task.started_ts,
-            unit_column=added.unit,
-        )
+        self._metadata = Metadata(added, task.settings.source.uri, task.started_ts)
         self._form = output_format(self._layout, self._metadata.schema(self._schema.table))
         self._names = StagedNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
         self._slice = UnitSlice("", task.read)

@@ -43,6 +43,7 @@ def reason_to_decode(settings: IngestSettings) -> str:
         "transform needs the rows": sql.transform,
         "deduplicate_by needs the rows": sql.deduplicate_by,
         f"rows get {', '.join(added.metadata)}": added.metadata,
+        "rows get the columns of path_columns": added.path,
         "rows get the name of their unit or batch": added.unit or added.emitted_batch,
         "sink.sort_by sorts the rows": layout.sort_by,
         "sink.partition_by.column decides the directory of each row": layout.partition_rules,

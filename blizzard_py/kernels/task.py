@@ -19,6 +19,9 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
+
+import pyarrow as pa
 
 from blizzard_core.storage.protocol import Storage, join
 from blizzard_py.formats.child_process import ChildProcess
@@ -47,7 +50,6 @@ from blizzard_py.kernels.row_groups import RowGroupCopier
 from blizzard_py.kernels.write.metadata import Metadata
 from blizzard_py.kernels.write.parquet_file import output_format
 from blizzard_py.kernels.write.partition import (
-    RowDirectories,
     Unplaceable,
     place_rows,
     without_moved,
@@ -118,7 +120,8 @@ class _Run:
         self._format = format_of(task.settings.format)
         self._decoder = self._format.decoder(schema, tolerant=self._tolerant, fast=fast)
         self._unexpected = NewFields(schema)
-        self._metadata = Metadata(task.settings.added_columns.metadata, source.uri, task.started_ts)
+        added = replace(task.settings.added_columns, unit=False)  # records again are of no slice
+        self._metadata = Metadata(added, source.uri, task.started_ts)
         self._names = StagedNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
         table = RecordSchema(schema.fields, schema.unexpected_fields).table
         self._output_form = output_format(self._layout, self._metadata.schema(table))
@@ -160,6 +163,7 @@ class _Run:
 
     def _read(self, content: FileTally) -> None:
         """Ingest one file; a small one is read and added to the group."""
+        self._metadata.check_path(content.file.path)
         if self._attempt > 1:
             source = self._task.settings.source
             check_readable(self._nursery, source, content.file, content.limits)
@@ -245,16 +249,13 @@ class _Run:
                 raise FileFailed("parse", reason) from outcome
             piece, parsed = outcome
             content.lines += piece.skipped
-            parsed, where = self._placed(content, piece, parsed)
+            parsed, placed = self._placed(content, piece, parsed)
             if parsed.unexpected:
                 self._see_fields(unexpected, parsed, [(content.file.path, piece)])
             content.rows += parsed.table.num_rows
             self._bad_lines(content, letters, parsed.bad, piece.offset, piece.member)
-            number = content.lines + 1
             content.lines += parsed.lines
-            rows_of = [(content.file.path, parsed.table.num_rows)]
-            rows = self._metadata.added(parsed.table, rows_of, parsed.rows_at + number)
-            yield where, without_moved(rows, self._layout.partition_rules)
+            yield placed
 
     def _see_fields(
         self, unexpected: NewFields, parsed: Parsed, parts: Sequence[tuple[str, Piece]]
@@ -267,22 +268,32 @@ class _Run:
 
     def _placed(
         self, content: FileTally, piece: Piece, parsed: Parsed
-    ) -> tuple[Parsed, str | RowDirectories]:
-        """Return the directories of a chunk's rows; rows without one become bad records."""
+    ) -> tuple[Parsed, PlacedRows]:
+        """Return a chunk's rows with all columns, and their directories.
+
+        Rows without one become bad records.
+        """
         rules = self._layout.partition_rules
+        table = self._with_origin(content, parsed)
         if not rules:
-            return parsed, content.file.partition
+            return parsed, (content.file.partition, table)
         try:
-            places = place_rows(parsed.table, rules)
+            places = place_rows(table, rules)
         except Unplaceable as error:
             if not self._tolerant:
                 line = content.lines + int(parsed.rows_at[min(error.reasons)]) + 1
                 # With `fail`, or if a bad record fails the file, the error is raised at this stage.
                 raise FileFailed("parse", f"line {line}: {error.reason}") from error
             parsed = parsed.without(error.reasons, error.stage, self._decoder.records(piece))
-            places = place_rows(parsed.table, rules)
+            table = self._with_origin(content, parsed)
+            places = place_rows(table, rules)
         content.went_to(places.directories)
-        return parsed, places
+        return parsed, (places, without_moved(table, rules))
+
+    def _with_origin(self, content: FileTally, parsed: Parsed) -> pa.Table:
+        """Return the rows of a chunk at the tally's line, with the columns of their origin."""
+        rows_of = [(content.file.path, parsed.table.num_rows)]
+        return self._metadata.added(parsed.table, rows_of, parsed.rows_at + (content.lines + 1))
 
     def _outcomes(self, chunks: Iterable[Piece | RefusedRecord]) -> Iterator[Outcome]:
         if self._attempt:

@@ -80,7 +80,9 @@ def evolved(
         if other is not None:
             reason = _same_column(each.name, other)
         elif column.lower() in taken:
-            reason = "a partition column or one of sink.metadata_columns has this name"
+            reason = (
+                "a partition column, a column of path_columns or of sink.metadata_columns has it"
+            )
         elif len(names) >= INFERRED_COLUMNS:
             reason = f"there are {INFERRED_COLUMNS:,} columns; {_DECLARE}"
         elif spec is not None:

@@ -66,7 +66,9 @@ def fingerprint(
         "transform": ingest.sql.transform,
         "zone": zone,
         # As text: only equality of types matters here.
-        "fields": {each.name: _type(each) for each in ingest.schema.fields},
+        "fields": {
+            each.name: _type(each) for each in (*ingest.schema.fields, *ingest.added_columns.path)
+        },
     }
 
 

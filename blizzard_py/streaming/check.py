@@ -14,7 +14,7 @@ from blizzard_core.errors import ConfigError
 from blizzard_core.settings.event_time import OURS, Branch, EventTimeSettings
 from blizzard_py.engines.spark.transform import check, record_schema, schema_refusal
 from blizzard_py.engines.spark.transform_guard import aggregate_refusal, spark_message
-from blizzard_py.job import IngestSettings
+from blizzard_py.job import AddedColumns, IngestSettings
 from blizzard_py.kernels.write.metadata import Metadata
 from blizzard_py.streaming.decode_job import PLACE, decode_settings
 from blizzard_py.streaming.operators import Definition, frame_of, refusal
@@ -56,7 +56,7 @@ def _input_problems(
         for name in PLACE
         if name not in schema.names
     ]
-    places = Metadata(PLACE, "", 0).schema(pa.schema([]))
+    places = Metadata(AddedColumns(PLACE)).schema(pa.schema([]))
     found += [
         f"the transform gives {name} as {schema.field(name).type}; keep it unchanged"
         for name in PLACE

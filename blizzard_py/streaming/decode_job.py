@@ -16,12 +16,10 @@ _FOLDER = "accepted"
 
 def decode_settings(settings: IngestSettings) -> IngestSettings:
     """Return the settings of that job: as declared and transformed, into unpublished files."""
-    added = settings.added_columns
-    metadata = (*added.metadata, *(name for name in PLACE if name not in added.metadata))
     return replace(
         settings,
         layout=settings.layout.for_staging(),
-        added_columns=replace(added, metadata=metadata),
+        added_columns=settings.added_columns.with_metadata(PLACE),
     )
 
 

@@ -36,7 +36,9 @@ def jobs_of(job: IngestJob, members: Sequence[SourceContext]) -> dict[str, Inges
         parts.source_name: replace(
             job,
             settings=replace(
-                job.settings.with_fields(parts.ingest.schema.fields), source=parts.ingest.source
+                job.settings.with_fields(parts.ingest.schema.fields),
+                source=parts.ingest.source,
+                added_columns=parts.ingest.added_columns,
             ),
             staging=join(job.staging, parts.source_name),
             files=tuple(replace(file, path=p) for file, n, p in files if n == parts.source_name),
@@ -47,11 +49,13 @@ def jobs_of(job: IngestJob, members: Sequence[SourceContext]) -> dict[str, Inges
 
 def missing_columns(lead: SourceContext) -> dict[str, frozenset[str]]:
     """Return for each of the lead's members the columns that only others have."""
-    names = {field.name for field in lead.ingest.schema.fields}
-    return {
-        parts.source_name: frozenset(names - {field.name for field in parts.ingest.schema.fields})
-        for parts in lead.members
-    }
+    names = _columns(lead)
+    return {parts.source_name: names - _columns(parts) for parts in lead.members}
+
+
+def _columns(parts: SourceContext) -> frozenset[str]:
+    ingest = parts.ingest
+    return frozenset(spec.name for spec in (*ingest.schema.fields, *ingest.added_columns.path))
 
 
 def join_reports(results: Mapping[str, IngestResult]) -> IngestResult:

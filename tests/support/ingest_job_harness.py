@@ -67,6 +67,8 @@ class IngestJobHarness:
     on_bad_record: OnBadRecord = "quarantine_record"
     max_bad_fraction: float = 1.0
     metadata: tuple[MetadataColumn, ...] = ()
+    path: tuple[FieldSpec, ...] = ()
+    path_template: str = ""
     partitions: Mapping[str, str] = field(default_factory=dict)
     transform: str = ""
     deduplicate_by: tuple[str, ...] = ()
@@ -111,7 +113,7 @@ class IngestJobHarness:
                     partition_rules=self.rules,
                     sort_by=self.sort_by,
                 ),
-                added_columns=AddedColumns(self.metadata),
+                added_columns=AddedColumns(self.metadata, self.path, self.path_template),
                 sql=SqlSteps(self.deduplicate_by, self.transform),
                 tolerance=ErrorTolerance(self.on_bad_record, self.max_bad_fraction, self.limits),
                 format=self.format,

@@ -13,6 +13,7 @@ from blizzard_core.settings.checks.event_time import event_time_problems
 from blizzard_core.settings.checks.keyed import keyed_problems
 from blizzard_core.settings.checks.list_budget import list_budget_problems
 from blizzard_core.settings.checks.notifications import notification_problems
+from blizzard_core.settings.checks.path_columns import path_column_problems
 from blizzard_core.settings.checks.sources import query_problems, schema_problems
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.yaml_file import SettingProblem
@@ -30,6 +31,7 @@ CHECKS: tuple[Check, ...] = (
     query_problems,
     event_time_problems,
     schema_problems,
+    path_column_problems,
     keyed_problems,
     list_budget_problems,
     notification_problems,

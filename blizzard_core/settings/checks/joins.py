@@ -113,5 +113,8 @@ def _sides(pipeline: PipelineSettings, join: JoinSettings) -> list[str]:
 
 def _has(pipeline: PipelineSettings, source: str, field: str) -> bool:
     """Return whether a source has the field, or a transform may give it."""
+    if pipeline.transform is not None:
+        return True
+    files = pipeline.sources[source].as_files
     known = any(each.name == field for each in pipeline.fields_of(source))
-    return known or pipeline.transform is not None
+    return known or (files is not None and field in files.path_columns)

@@ -125,6 +125,8 @@ def _of_columns(
     for key, names in (("keys", keyed.keys), ("sequence_by", sequence)):
         for name in names:
             text = _column_problem(name, fields.get(name)) if name not in added else None
+            if name in pipeline.path_types:
+                text = f"{name!r} comes from paths, and may be null there; use a field"
             if text is not None:
                 yield SettingProblem((*here, key), text)
     condition = keyed.condition

@@ -39,7 +39,7 @@ from blizzard_py.engines.spark.transform import (
     check_written,
     needs_second,
     records,
-    staged_metadata,
+    staged_columns,
     transformed,
 )
 from blizzard_py.engines.spark.worker import (
@@ -364,13 +364,12 @@ def _check_directories(job: IngestJob, written: IngestResult) -> None:
 def _first_job(job: IngestJob) -> IngestJob:
     """Return the first job: records as declared, into files that are never published."""
     settings = job.settings
-    metadata = staged_metadata(settings.added_columns, settings.sql)
     return dataclasses.replace(
         job,
         settings=dataclasses.replace(
             settings,
             layout=settings.layout.for_staging(),
-            added_columns=dataclasses.replace(settings.added_columns, metadata=metadata),
+            added_columns=staged_columns(settings.added_columns, settings.sql),
         ),
         staging=join(job.staging, _FIRST),
         output_prefix=f"{job.output_prefix}/{_FIRST}",

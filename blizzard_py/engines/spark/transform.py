@@ -33,7 +33,6 @@ from pyspark.sql.types import (
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.handover.groups import UNIT_COLUMN
-from blizzard_core.settings.sources import MetadataColumn
 from blizzard_py.engines.spark.deduplication import POSITION, without_duplicates
 from blizzard_py.engines.spark.failures import first_line, is_data_failure
 from blizzard_py.engines.spark.transform_guard import (
@@ -73,19 +72,15 @@ def needs_second(sql: SqlSteps) -> bool:
     return bool(sql.transform or sql.deduplicate_by)
 
 
-def staged_metadata(added: AddedColumns, sql: SqlSteps) -> tuple[MetadataColumn, ...]:
-    """Return the metadata columns of the first job: the wanted ones and a record's position."""
-    if not sql.deduplicate_by:
-        return added.metadata
-    return (*added.metadata, *(name for name in POSITION if name not in added.metadata))
+def staged_columns(added: AddedColumns, sql: SqlSteps) -> AddedColumns:
+    """Return the added columns of the first job: the wanted ones and a record's position."""
+    return added.with_metadata(POSITION if sql.deduplicate_by else ())
 
 
 def record_schema(settings: IngestSettings) -> pa.Schema:
     """Return the schema of `read_records`: declared columns, and columns that only pass through."""
     declared = RecordSchema(settings.schema.fields, settings.schema.unexpected_fields).table
-    added = settings.added_columns
-    metadata = Metadata(staged_metadata(added, settings.sql), "", 0, unit_column=added.unit)
-    schema = metadata.schema(declared)
+    schema = Metadata(staged_columns(settings.added_columns, settings.sql)).schema(declared)
     if by_path(settings.layout):
         schema = schema.append(DIRECTORY)
     return schema
@@ -124,7 +119,8 @@ def check(spark: SparkSession, name: str, settings: IngestSettings) -> pa.Schema
     is the pipeline's. Raises `ConfigError` for a statement that cannot be used.
     """
     sql, layout = settings.sql, settings.layout
-    names = {field.name for field in settings.schema.fields}
+    given = (*settings.schema.fields, *settings.added_columns.path)
+    names = {field.name for field in given}
     missing = [column for column in sql.deduplicate_by if column not in names]
     if missing:
         raise ConfigError(

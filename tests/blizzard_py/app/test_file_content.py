@@ -140,6 +140,7 @@ def test_records_that_name_their_fields_have_no_header(scenario: Scenario, endin
         "missing": None,
         "unexpected": None,
         "problem": None,
+        "path_columns": {},
     }
     assert found["untaken"] == ["extra"]
     assert f"  format     {ending}, gzip\n" in text

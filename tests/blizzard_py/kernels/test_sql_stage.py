@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.engines.spark.transform import record_schema, staged_metadata
+from blizzard_py.engines.spark.transform import record_schema, staged_columns
 from blizzard_py.job import IngestJob, JobFile, PartitionRule
 from blizzard_py.kernels.job_tasks import IngestTask
 from blizzard_py.kernels.report import TaskReport
@@ -49,7 +49,7 @@ def test_records_come_with_their_place_in_the_source(world: IngestJobHarness) ->
     world.deduplicate_by = ("id",)
     world.template, world.metadata = "date=%Y-%m-%d", ("_ingested_at",)
     settings = world.job().settings
-    world.metadata = staged_metadata(settings.added_columns, settings.sql)
+    world.metadata = staged_columns(settings.added_columns, settings.sql).metadata
     _, report = first(world)
     schema = record_schema(settings)
     assert schema.names == ["id", "_ingested_at", "_source_file", "_source_line", PARTITION]

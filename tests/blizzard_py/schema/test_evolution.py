@@ -72,7 +72,7 @@ def test_null_only_fields_and_existing_columns_are_not_added() -> None:
     [
         (field("price", "1"), "differs only in case from 'Price'"),
         (field("ID", "1"), "differs only in case from 'id'"),
-        (field("Date", "1"), "a partition column or one of sink.metadata_columns"),
+        (field("Date", "1"), "a partition column, a column of path_columns"),
         (field(" id ", "1"), "its column would be 'id', which another field fills"),
         (field("()", "1"), "a column cannot have this name"),
         (field("n" * 255 + "…", "1"), "a column cannot have this name"),

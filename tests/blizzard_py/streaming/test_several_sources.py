@@ -79,25 +79,31 @@ def step(world: EventTimeHarness, oracle: Oracle, **rows: list[dict[str, Any]]) 
 
 
 @pytest.mark.promise("G-072")
-def test_field_of_one_source_is_null_in_rows_of_others(
+def test_column_of_one_source_is_null_in_rows_of_others(
     tmp_path: Path, spark_engine: SparkEngine
 ) -> None:
     amount = {"name": "amount", "type": "int64", "nullable": False}
-    sources: dict[str, Any] = {"web": {}, "app": {"schema": {"fields": [amount]}}}
+    path = {"source_uri": str(tmp_path), "path_columns": {"shop": "int32"}}
+    path["path_template"], path["include"] = "raw-{shop}", ["raw-3/**"]
+    sources: dict[str, Any] = {"web": {}, "app": {"schema": {"fields": [amount]}}, "3": path}
     world, _ = world_of(tmp_path, spark_engine, "max", sources)
     values = {"n": "count(*)", "paid": "count(amount)", "amount": "sum(amount)"}
+    values |= {"shops": "count(shop)", "shop": "max(shop)"}
     world.event_time = TUMBLING | {"policy": "max", "aggregates": values}
     world.put([row(100), row(101) | {"amount": 1_000}])  # no field of web
     world.put([row(102) | {"amount": 3}, row(103) | {"amount": 4}], "app")
+    world.put([row(104)], "3")
     world.put([row(200)])
     world.drain()
     [found] = world.table()
-    assert (found["n"], found["paid"], found["amount"]) == (4, 2, 7)
+    assert (found["n"], found["paid"], found["amount"]) == (5, 2, 7)
+    assert (found["shops"], found["shop"]) == (1, 3)
     assert world.letters() == []
     told = status(world.config())[0]["pipelines"]["pages"]["sources"]
     assert {name: each["unexpected"] for name, each in told.items()} == {
         "web": ["amount"],
         "app": [],
+        "3": [],
     }
 
 

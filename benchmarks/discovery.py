@@ -16,7 +16,8 @@ Three ways to find the new files among the old ones, on the same in-memory S3:
 
 Exits with 1 if a poll needs more requests than `request_bound` allows, if their number depends on
 history, if anything is found but the new files, or if a budget (`benchmarks.discovery_budget`) is
-exceeded in an hour or does not make waits `GOAL` times shorter than polls do.
+exceeded in an hour or does not make waits `GOAL` times shorter than polls do, or if a poll of one
+selected tenant takes more than one request.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ from urllib.parse import quote, unquote, urlsplit
 from benchmarks.discovery_budget import HEADER as BUDGET_HEADER
 from benchmarks.discovery_budget import measure_budgets
 from benchmarks.discovery_cases import EDGE_HISTORY, NOW, BucketHistory, edge_cases
+from benchmarks.discovery_selection import HEADER as SELECTION_HEADER
+from benchmarks.discovery_selection import measure_selections
 from benchmarks.discovery_small import HEADER, measure_small
 from benchmarks.s3_stand_in import Counters, StandIn, stand_in
 from blizzard_core.storage.opening import open_storage
@@ -363,6 +366,7 @@ def main() -> None:
         rows = list(measure_rows(server, sizes, [0, 100], actives, rounds=3))
         edges = measure_edges(server, EDGE_HISTORY)
         small = list(measure_small(server, CONCURRENCY, 64 if options.quick else 2_000))
+        selections = list(measure_selections(server, min(sizes[-1], 100_000)))
 
     print(f"\n{os.cpu_count()} cores, {CONCURRENCY} listings at once, medians of 3 polls")
     print("\nRequests, keys and answers (kB) of one poll\n")
@@ -384,11 +388,14 @@ def main() -> None:
     ]
     print(table(["poll", "new", "LIST", "tracked + 1 + new/1000", "keys"], lines))
     print(f"\nSmall partitions: each range alone, and a poll\n\n{table(HEADER, small)}")
+    selected = [each.cells() for each in selections]
+    print(f"\nA selection: a filter, and ranges\n\n{table(SELECTION_HEADER, selected)}")
     costs, hours = ([5.0], 3) if options.quick else ([1.0, 5.0, 20.0], 12)
     budgets = list(measure_budgets(costs, hours))
     print(f"\nBudgets\n\n{table(BUDGET_HEADER, [row.cells() for row in budgets])}")
     print(f"\n{time.perf_counter() - start:.0f} s in all")
     problems = [*broken(rows), *(each for row in budgets for each in row.problems())]
+    problems += [problem for each in selections for problem in each.problems()]
     for problem in problems:
         print(f"broken: {problem}")
     if problems:

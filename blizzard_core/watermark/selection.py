@@ -91,8 +91,8 @@ class NameSelection:
         return self.is_included(path) and not (self.exclude and self._excluded(path))
 
     def broadest(self) -> list[str]:
-        """Return the patterns of ``include`` that no range can narrow."""
-        return [text for text in self.include if not all(g.start for g in self._parsed[text])]
+        """Return the patterns of ``include`` for which folders are looked for one by one."""
+        return [text for text in self.include if any(map(_is_broad, self._parsed[text]))]
 
     def ranges(self) -> Cover | None:
         """Return ranges that hold every name that is taken; None if they would hold all names."""
@@ -135,6 +135,10 @@ class NameSelection:
 
     def _matches(self, text: str, path: str) -> bool:
         return any(glob.matches(path) for glob in self._parsed[text])
+
+
+def _is_broad(glob: Glob) -> bool:
+    return not glob.start and not glob.components[0].is_any_folders and len(glob.components) > 1
 
 
 def _ranges_of(globs: Iterable[Glob]) -> Iterator[Gap]:

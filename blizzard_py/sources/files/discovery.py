@@ -22,7 +22,7 @@ from blizzard_core.watermark.partition_time import family_of, is_timed, lookback
 from blizzard_core.watermark.paths import partition_key, split
 from blizzard_core.watermark.progress import Progress, ScanTimes
 from blizzard_core.watermark.scan import scan
-from blizzard_py.sources.files.file_names import NameFilter
+from blizzard_py.sources.files.file_names import NameFilter, selection_of
 from blizzard_py.sources.ignored_names import NONE_SKIPPED, SkippedItems
 from blizzard_py.sources.protocol import SourceScan
 from blizzard_py.state.processed_set import digests_of
@@ -87,14 +87,19 @@ def check_tracking(state: SourceState, source: SourceSettings, where: str) -> No
 def notes_of(source: SourceSettings, progress: Progress, paths: Iterable[str] = ()) -> list[str]:
     """Return notes on the cost of a source's polls; ``paths`` are found and not done."""
     limit = source.advanced.max_tracked_partitions
+    notes = [
+        f"include {pattern!r} begins with a wildcard, so a poll costs a LIST for each folder that"
+        " may match; begin it with names, such as {a,b}, if they are known"
+        for pattern in selection_of(source).broadest()
+    ]
     if not source.use_watermark or len(open_ones := untimed_partitions(progress, paths)) <= limit:
-        return []
+        return notes
     note = (
         f"{len(open_ones):,} partitions have names without a time, such as {min(open_ones)}."
         f" max_tracked_partitions ({limit}) closes none of them, and each may cost a LIST with"
         " every poll; poll less often, or set a smaller partition_depth"
     )
-    return [note]
+    return [*notes, note]
 
 
 def starting_point(state: SourceState, source: SourceSettings, now: float, where: str) -> Progress:

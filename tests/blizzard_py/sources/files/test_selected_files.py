@@ -49,6 +49,13 @@ def test_source_reads_what_is_selected(use_watermark: bool) -> None:
     assert world.letters() == []
 
 
+def test_broad_patterns_are_noted() -> None:
+    world = made(include=["tenant=2/**", "*/a.json", "**/b.json"])
+    worker = world.pipeline()
+    [note] = worker.source.status_fields(worker.load())["notes"]
+    assert note.startswith("include '*/a.json' begins with a wildcard, so a poll costs a LIST")
+
+
 def test_explain_names_the_pattern() -> None:
     world = made(include=["tenant={2,3}/**"], exclude=["**/tmp/**"])
     world.drain()

@@ -41,6 +41,8 @@ class TableActivity(Activity):
         self._version: int | None = None
         self._committed: float | None = None
         self._orphans: int | None = None
+        # Of a keyed table: how far it is, and what its last merge did.
+        self.keyed: Mapping[str, Any] | None = None
         # None: not looked at yet.
         self.groups: Mapping[str, Mapping[str, Any]] | None = None
         metrics.PENDING_FILES.labels(name).set_function(self.pending)
@@ -201,10 +203,11 @@ class TableActivity(Activity):
             return math.nan if self._committed is None else age(self.clock(), self._committed)
 
     def brief(self) -> dict[str, Any]:
-        """Return the data of `Activity` with the table's version."""
+        """Return the data of `Activity` with the table's version, and its merges if it is keyed."""
         with self._lock:
             return {
                 **super().brief(),
+                **({} if self.keyed is None else {"keyed": self.keyed}),
                 "version": self._version,
                 "committed_at": self._committed,
             }

@@ -133,6 +133,7 @@ class KeyedPipeline(PolledWorker):
             "merged": tables.merge_state.position - 1,
             "version": tables.changes.version,
             "starts_over": tables.state is not None and tables.batch.first is None,
+            "waits_since": changed,
             "lag_secs": 0.0 if changed is None else max(0.0, now - changed),
             "wait_secs": wait_secs(document, self._keyed.every, now),
             "updated": document.get("updated"),
@@ -157,9 +158,9 @@ class KeyedPipeline(PolledWorker):
         if tables is None:
             self._settled_until = settled_until if is_idle else 0.0
             return False  # or there are no changes yet
-        self._waits_since = self._merger.changed_at(tables)
-        last = tables.merge_state.document
-        is_early = self._is_patient and wait_secs(last, self._keyed.every, now) > 0
+        self.activity.keyed = found = self._status(tables)
+        self._waits_since = found["waits_since"]
+        is_early = self._is_patient and found["wait_secs"] > 0
         merged = None if is_early else self._merger.merge(tables)
         if merged is None:
             self._settled_until = 0.0 if is_early else now + _LOOK_SECS

@@ -72,6 +72,18 @@ function besideFact(beside, now, unit) {
     it.blocked_groups ? ` · ${plural(it.blocked_groups, "group")} blocked` : "")),
     beside.document.length > 5 ? `and ${number(beside.document.length - 5)} more` : ""];
 }
+// Of a table with the current row of each key.
+function mergeFacts(it, now) {
+  const part = it.starts_over ? "all changes will be merged again" : it.merged < 0 ? "nothing is merged yet" : `merged up to version ${number(it.merged)} of the changes`;
+  const behind = it.version - it.merged;
+  const found = [["Keys", `${number(it.rows)} · ${part}`, !it.waits_since ? ", up to date" : "",
+    ...(it.waits_since ? [`, ${plural(behind, "version")} behind · oldest change `, ago(now, it.waits_since)] : [])]];
+  if (it.outcomes) {
+    const counts = Object.entries(it.outcomes).map(([name, n]) => `${number(n)} ${name.replace("_", " ")}`).join(", ");
+    found.push(["Last merge", ago(now, it.updated), ` · ${counts} · ${Math.round(it.share * 100)} % rewritten`]);
+  }
+  return found;
+}
 function facts(target, now, unit) {
   const rows = [];
   const add = (name, ...what) => rows.push(el("dt", {}, name), el("dd", {}, ...what));
@@ -100,6 +112,7 @@ function facts(target, now, unit) {
     add("Table", target.version === null ? "not there yet" : `version ${number(target.version)}`,
       target.committed_at ? " · last commit " : "", target.committed_at ? ago(now, target.committed_at) : "");
   }
+  if (target.keyed) mergeFacts(target.keyed, now).forEach(fact => add(...fact));
   if (target.beside) add(...besideFact(target.beside, now, unit));
   add("Place", el("span", {class: "mono"}, target.place));
   return el("dl", {}, ...rows);

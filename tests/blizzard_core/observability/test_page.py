@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,10 +22,13 @@ from blizzard_core.observability.status_page import ResponseCache
 from blizzard_core.observability.web import Server
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.text import printable, shell_word
+from tests.chaos.keyed.delta import KeyedWorld, keyed_table
+from tests.chaos.keyed.every_request import table
 from tests.support import page_samples
 from tests.support.browser import chromium
 from tests.support.hostile_texts import HOSTILE
 from tests.support.http_answer import Answer
+from tests.support.table_harness import footer_pool
 
 ONE = "#/target/orders-00/america"
 PHONE = {"viewport": {"width": 390, "height": 844}}
@@ -317,6 +321,23 @@ def test_both_daemons_are_one_page_at_one_address(browser: Browser) -> None:
             page.goto(f"http://127.0.0.1:{server.port}/")
             expect(page.locator("#verdict")).to_contain_text("Penguin does not answer")
             expect(page.locator("#targets .card")).to_have_count(3)
+
+
+def test_a_keyed_table_shows_how_far_it_is(browser: Browser, tmp_path: Path) -> None:
+    with footer_pool() as pool:
+        keyed = keyed_table(str(tmp_path), ("id",), ("seq",), deletes_text="op = 'd'", every=60.0)
+        world = KeyedWorld(keyed, pool)
+        world.append(table((1, 5, "u", "a"), (2, 5, "u", "b"), (None, 5, "u", "c")))
+        penguin = world.penguin(is_patient=True)
+        world.run(penguin)
+        panel = Panel("penguin", [penguin.activity], lambda: world.now)
+        with Server("127.0.0.1:0", panel) as server, seen(browser, server) as page:
+            card = page.locator(".card")
+            expect(card).to_contain_text("2 · merged up to version 0 of the changes, up to date")
+            expect(card).to_contain_text("2 new, 0 changed, 0 deleted, 0 older, 0 tied, 1 without")
+            world.append(table((1, 6, "u", "A")))
+            world.run(penguin)  # too early for a merge
+            expect(card).to_contain_text("of the changes, 1 version behind · oldest change")
 
 
 def test_too_large_answers_of_penguin_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

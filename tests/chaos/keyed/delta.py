@@ -23,7 +23,7 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.keyed import changes as feed
 from penguin_py.keyed.pipeline import KeyedPipeline
 from penguin_py.settings import KeyedTable, Table
-from tests.chaos.keyed.model import DELETES, Changes, by_key, reduce
+from tests.chaos.keyed.model import DELETES, IDS, Changes, by_key, reduce
 from tests.chaos.replacing.faults import Faults, Killed, faulty
 from tests.support.faulty_log import around
 from tests.support.table_harness import TableHarness
@@ -172,6 +172,8 @@ class _History:
         self.deletes = {"d", "D"}
         # Whether a rebuild by other settings has begun and not ended.
         self.is_being_rebuilt = False
+        # Whether the table has had a row of no change, which a RESTORE may bring back.
+        self.is_stained = False
         # Files of older versions are vacuumed.
         self.oldest = 0
 
@@ -181,7 +183,7 @@ class _History:
         self.is_over = True
         self.faults.rate = 0
         self.world.between = self.faults.meanwhile = lambda: None
-        if self.is_being_rebuilt:
+        if self.is_being_rebuilt or self.is_stained:
             self.rebuild()
         self.append()
         for _ in range(2):  # the second start clears what the last death left, an hour later
@@ -246,6 +248,8 @@ class _History:
             is_first = self.deletes == {"d"}
             self.deletes, text = ({"d", "D"}, DELETES) if is_first else ({"d"}, "op = 'd'")
             self.world.keyed = replace(self.world.keyed, deletes_text=text)
+        if not self.is_over and self.chance.random() < 0.3:
+            self.stain()
         self.is_being_rebuilt = True
         self.counts["rebuilds"] += 1
 
@@ -254,6 +258,16 @@ class _History:
             self.is_being_rebuilt = False
 
         self.go(rebuild)
+
+    def stain(self) -> None:
+        """Append a row of no change to the keyed table, as others do; a rebuild leaves it out."""
+        table = self.world.current.delta()
+        row = self.changes.row_of(IDS)
+        write_deltalake(
+            table, pa.Table.from_pylist([row], pa.schema(table.schema().to_arrow())), mode="append"
+        )
+        self.is_stained = True
+        self.counts["rows of others"] += 1
 
     def turn(self) -> None:
         """Run a Penguin; something may happen before its commit, or at any of its requests."""

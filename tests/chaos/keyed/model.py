@@ -77,17 +77,22 @@ class Changes:
         return rows
 
     def _row(self) -> Row:
-        number = self.chance.randrange(IDS)
-        parts = (number,) if len(self.key_kinds) == 1 else (number // 3, number % 3)
-        row: Row = {}
-        for name, kind, part in zip(self.keys, self.key_kinds, parts, strict=True):
-            row[name] = None if self.chance.random() < 0.03 else KINDS[kind][1](part)
+        row = self.row_of(self.chance.randrange(IDS))
+        for name in self.keys:
+            row[name] = None if self.chance.random() < 0.03 else row[name]
         for name, kind, part in zip(self.sequence, self.sequence_kinds, self._place(), strict=True):
             row[name] = None if self.chance.random() < 0.02 else KINDS[kind][1](part)
         row["op"] = self.chance.choice(["u", "u", "c", None, "d", "D"])
         row["v"] = str(self.chance.randrange(10**9))
-        row["inner"] = {"n": number}
         return row
+
+    def row_of(self, number: int) -> Row:
+        """Return a row of a key, with the lowest sequence."""
+        parts = (number,) if len(self.key_kinds) == 1 else (number // 3, number % 3)
+        named = [*zip(self.keys, self.key_kinds, parts, strict=True)]
+        named += [(n, kind, 0) for n, kind in zip(self.sequence, self.sequence_kinds, strict=True)]
+        row: Row = {name: KINDS[kind][1](part) for name, kind, part in named}
+        return {**row, "op": "u", "v": "", "inner": {"n": number}}
 
     def _place(self) -> tuple[int, ...]:
         """Return numbers for a sequence, others than before unless ``ties``."""

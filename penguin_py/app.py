@@ -44,6 +44,7 @@ from blizzard_core.threads import ThreadPool
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.discard import DiscardRefused, DiscardResult
+from penguin_py.intake.calls import posts_of
 from penguin_py.intake.footers import REMEDY
 from penguin_py.keyed.pipeline import KeyedPipeline
 from penguin_py.model import CLOCK_SKEW_SECS
@@ -156,8 +157,9 @@ def run_daemon(
     ):
         keyed = keyed_pipelines(config, pool, is_patient=not once)
         workers: list[AnyPipeline] = [*pipelines, *keyed]
-        page_address = address or _address(config)
-        if page_address is not None:
+        metrics = config.metrics
+        page_address = address or (metrics and (metrics.penguin_address or metrics.address))
+        if page_address:
             stack.enter_context(served(page_address, _panel(config, workers, where)))
         stack.enter_context(heartbeats(_beating(tables, workers), once=once))
         report_runs(workers, sinks)
@@ -180,7 +182,9 @@ def report_runs(workers: Sequence[AnyPipeline], sinks: Sequence[RunSink]) -> Non
 
 
 def _panel(config: Config, workers: Sequence[AnyPipeline], where: str) -> Panel:
-    return Panel("penguin", [w.activity for w in workers], time.time, page_providers(config, where))
+    posts = posts_of(w.calls for w in workers if isinstance(w, TablePipeline))
+    views, providers = [w.activity for w in workers], page_providers(config, where)
+    return Panel("penguin", views, time.time, providers, posts=posts)
 
 
 def _beating(tables: Sequence[Table], workers: Sequence[AnyPipeline]) -> list[Beating]:
@@ -192,11 +196,6 @@ def _beating(tables: Sequence[Table], workers: Sequence[AnyPipeline]) -> list[Be
         )
         for worker, table in zip(workers, tables, strict=True)
     ]
-
-
-def _address(config: Config) -> str | None:
-    metrics = config.metrics
-    return None if metrics is None else metrics.penguin_address or metrics.address
 
 
 def plan(config: Config) -> tuple[dict[str, Any], list[str]]:

@@ -28,6 +28,7 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.discard import DiscardResult
 from penguin_py.groups.group_status import GroupStatus
 from penguin_py.groups.runner import GroupRunner
+from penguin_py.intake.calls import TableCalls
 from penguin_py.intake.footers import accepts
 from penguin_py.intake.missing import PublishedOutputs, find_resolved
 from penguin_py.intake.naming import lower_scans
@@ -73,6 +74,8 @@ class TablePipeline(PolledWorker):
         self._delta = log
         self._clock = clock
         self._prepare = prepare
+        notify = table.settings.notify
+        self.calls = None if notify is None else TableCalls(table.uri, notify.token)
         self._is_prepared = False
         self._log = get_logger(table=table.name)
         self._accept = accepts(table.advanced.file_pattern)
@@ -104,6 +107,10 @@ class TablePipeline(PolledWorker):
     def poll_interval_secs(self) -> float:
         """Return how long to wait after a poll that found nothing."""
         return self._table.settings.poll_interval
+
+    def rest(self, secs: float, stop: StopEvent) -> bool:
+        """Wait; a call ends the pause before."""
+        return super().rest(secs, stop) if self.calls is None else self.calls.wait(secs, stop)
 
     def cycle(self, stop: StopEvent) -> bool:
         """Find new files if none are waiting, commit one batch of them, and what groups are due.

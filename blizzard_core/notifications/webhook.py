@@ -16,18 +16,23 @@ from blizzard_core.notifications.protocol import Message
 _BEARER = "Bearer "
 
 
+def has_token(authorization: str, token: str) -> bool:
+    """Return whether a header has a token; takes the same time whatever it has."""
+    given = authorization.removeprefix(_BEARER).encode("utf-8", "surrogateescape")
+    return hmac.compare_digest(given, token.encode()) and authorization.startswith(_BEARER)
+
+
 class WebhookQueue:
     """Messages that were posted with a token. Thread-safe. A `Queue`."""
 
     def __init__(self, token: str, clock: Callable[[], float]) -> None:
-        self._token = token.encode()
+        self._token = token
         self._clock = clock
         self._waiting: queue.Queue[Message] = queue.Queue(WEBHOOK_MESSAGES)
 
     def admits(self, authorization: str) -> bool:
-        """Return whether a header has the token; takes the same time whatever it has."""
-        given = authorization.removeprefix(_BEARER).encode("utf-8", "surrogateescape")
-        return hmac.compare_digest(given, self._token) and authorization.startswith(_BEARER)
+        """Return whether a header has the token."""
+        return has_token(authorization, self._token)
 
     def post(self, body: bytes) -> bool:
         """Add a message; return whether there is room for it."""

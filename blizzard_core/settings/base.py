@@ -156,6 +156,8 @@ def _kinds(annotation: Any) -> Iterator[str]:
         yield annotation.__name__
 
 
+# A shorter token could be guessed.
+MIN_TOKEN = 16
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 _SECOND = 1_000_000
 _MILLI = 1000

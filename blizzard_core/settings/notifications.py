@@ -6,15 +6,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from blizzard_core.settings.base import DAY, Seconds, Settings
+from blizzard_core.settings.base import DAY, MIN_TOKEN, Seconds, Settings
 from blizzard_core.settings.queue_uri import WEBHOOK, check_queue_uri
 
 # The time between complete scans of a source with notifications; without a watermark each costs
 # a LIST for a thousand files stored.
 FULL_SCAN_SECS = 3600.0
 FULL_SCAN_SECS_WITHOUT_WATERMARK = DAY
-# A shorter token could be guessed.
-_MIN_TOKEN = 16
 
 
 class NotificationSettings(Settings):
@@ -31,7 +29,7 @@ class NotificationSettings(Settings):
     """Messages about other places: leave them in the queue, or delete them if the queue is only
     this daemon's."""
     token: str | None = Field(
-        default=None, min_length=_MIN_TOKEN, repr=False, examples=["${file:/run/secrets/notify}"]
+        default=None, min_length=MIN_TOKEN, repr=False, examples=["${file:/run/secrets/notify}"]
     )
     """The bearer token of requests to a webhook."""
 

@@ -5,12 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from blizzard_core.limits import NEW_COLUMNS
-from blizzard_core.settings.base import DAY, HOUR, MINUTE, Name, Options, Seconds, Settings, Uri
+from blizzard_core.settings.base import (
+    DAY,
+    HOUR,
+    MIN_TOKEN,
+    MINUTE,
+    Name,
+    Options,
+    Seconds,
+    Settings,
+    Uri,
+)
 from blizzard_core.settings.path_columns import PathColumnType
 from blizzard_core.settings.sources import MetadataColumn, PartitionFilter
 from blizzard_core.settings.time_formats import check_template
@@ -250,6 +260,13 @@ class SinkSettings(Settings):
         return data
 
 
+def _call_uri(uri: str) -> str:
+    parts = urlsplit(uri)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
+        raise ValueError("must be http://HOST:PORT/notify, or https, without credentials")
+    return uri
+
+
 class OptimizeSettings(Settings):
     """Compaction of small files; off without this block."""
 
@@ -270,6 +287,20 @@ class VacuumSettings(Settings):
     retention: Seconds | None = Field(default=None, ge=0, examples=["7d"])
     """Age up to which unused files stay; default and minimum: the table's
     `delta.deletedFileRetentionDuration`."""
+
+
+class CallSettings(Settings):
+    """Blizzard's calls of Penguin: a published batch is committed without waiting for a poll.
+
+    Polls go on, so `poll_interval` may be a minute. A lost call costs the rest of it.
+    """
+
+    uri: Annotated[str, AfterValidator(_call_uri)] = Field(
+        examples=["http://blizzard-penguin:9090/notify"]
+    )
+    """Penguin's `POST /notify`, on its address of `metrics`."""
+    token: str = Field(min_length=MIN_TOKEN, repr=False, examples=["${file:/run/secrets/notify}"])
+    """The bearer token, which both daemons read here."""
 
 
 class TableAdvanced(Settings):
@@ -330,6 +361,8 @@ class TableSettings(Settings):
         default=None, examples=[{"prefix_template": "date=%Y-%m-%d", "lookback": 30}]
     )
     """The part of the table to look for files in."""
+    notify: CallSettings | None = None
+    """Calls of Penguin by Blizzard; default: none."""
     optimize: OptimizeSettings | None = None
     """Compaction of small files; default: off."""
     vacuum: VacuumSettings | None = None

@@ -36,4 +36,12 @@ def _opened(config: Config, daemon: str) -> list[RunSink]:
         from blizzard_core.observability.exports.lineage import lineage  # noqa: PLC0415  # see above
 
         found.append(lineage(config.lineage, os.environ))
+    if daemon == "blizzard" and any(table.notify for table in config.tables.values()):
+        from blizzard_core.observability.exports.commit_calls import (  # noqa: PLC0415  # see above
+            CommitCalls,
+            calls_of,
+            post_call,
+        )
+
+        found.append(CommitCalls(calls_of(config), post_call))
     return found

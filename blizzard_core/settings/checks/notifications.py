@@ -36,3 +36,9 @@ def notification_problems(config: Config) -> Iterator[SettingProblem]:
                     (*here, "foreign"),
                     f"is {policy} for another source with the same queue; give both the same",
                 )
+    for name, table in config.tables.items():
+        if table.notify is not None and config.metrics is None:
+            yield SettingProblem(
+                ("tables", name, "notify"),
+                "needs metrics.address, where Penguin serves POST /notify",
+            )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.blizzard_core.settings.test_settings import changed, load, problems
+from tests.support.settings_documents import changed, load, problems
 
 PATH = {"region": "string", "tenant": "int64"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from pathlib import Path
 from typing import Any
@@ -11,50 +10,11 @@ import pytest
 import yaml
 
 from blizzard_core.errors import ConfigError
-from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
 from blizzard_py.app.wiring import ingest_settings
 from blizzard_py.job import PartitionRule, SortKey
 from penguin_py.settings import tables_of
-
-GOOD: dict[str, Any] = {
-    "pipelines": {
-        "events": {
-            "sources": {"main": {"source_uri": "/data/raw"}},
-            "sink": {"table_uri": "/data/lake/events"},
-            "schema": {"fields": [{"name": "time", "type": "timestamp", "nullable": False}]},
-        }
-    }
-}
-
-
-def write(tmp_path: Path, document: Any) -> Path:
-    path = tmp_path / "config.yaml"
-    path.write_text(document if isinstance(document, str) else yaml.safe_dump(document))
-    return path
-
-
-def load(tmp_path: Path, document: Any, **environment: str) -> Config:
-    return load_config(write(tmp_path, document), environment)
-
-
-def problems(tmp_path: Path, document: Any, **environment: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        load(tmp_path, document, **environment)
-    assert caught.value.exit_code == 2
-    return list(caught.value.problems)
-
-
-def changed(**places: Any) -> dict[str, Any]:
-    """The good document with values set at dotted places (``__`` for the dot)."""
-    document = copy.deepcopy(GOOD)
-    for place, value in places.items():
-        block = document
-        *outer, last = place.split("__")
-        for key in outer:
-            block = block.setdefault(key, {})
-        block[last] = value
-    return document
+from tests.support.settings_documents import GOOD, changed, load, problems
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ def order_key(path: str) -> bytes:
 
 def is_hidden(path: str) -> bool:
     """Return whether a component starts with ``_`` or ``.``: never data, for both daemons."""
-    return any(part.startswith(("_", ".")) for part in path.split("/"))
+    return path.startswith(("_", ".")) or "/_" in path or "/." in path
 
 
 def listed(storage: Storage, after: str, until: str | None) -> Iterator[Entry]:

@@ -13,6 +13,8 @@ def split(path: str, depth: int) -> tuple[str, str]:
     Object stores allow empty components (``a//b``); a partition ends before the
     first of them, so that no two paths have both in common.
     """
+    if not depth:  # a folder of many files asks often
+        return "", path
     *folders, name = path.split("/", depth)
     if "" in folders:
         cut = folders.index("")

@@ -111,11 +111,11 @@ def is_new(progress: Progress, path: str) -> bool:
 
     While the depth is unknown only root files were done, so no directory was listed.
     """
-    if is_passed(progress, path):
+    if closed_by(progress, path) is not None:
         return False
     partition, name = _split(progress, path)
     known = progress.partitions.get(partition)
-    return known is None or name not in known.done
+    return known is None or not (name in known.done or _is_below(name, known.before))
 
 
 def is_passed(progress: Progress, path: str) -> bool:
@@ -124,7 +124,11 @@ def is_passed(progress: Progress, path: str) -> bool:
         return True
     partition, name = _split(progress, path)
     known = progress.partitions.get(partition)
-    before = None if known is None else known.before
+    return known is not None and _is_below(name, known.before)
+
+
+def _is_below(name: str, before: str | None) -> bool:
+    """Return whether a name is not above a partition's scan start."""
     return before is not None and order_key(name) <= order_key(before)
 
 
@@ -152,6 +156,8 @@ def _is_odd(progress: Progress, partition: str) -> bool:
 
 
 def _floor_over(progress: Progress, path: str) -> str | None:
+    if progress.floor is None and not progress.floors:
+        return None
     key = order_key(path)
     if progress.floor is not None and key < partition_key(progress.floor):
         return progress.floor

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from blizzard_core.json_text import json_value
@@ -23,6 +25,22 @@ from blizzard_core.json_text import json_value
 def test_invalid_json_raises_value_error(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         json_value(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a":1,"b":[0.1,1E5,-0,1.0],"a":2}',
+        b'["\\ud800", "\\udc00\\ud800", "\\ud83d\\ude00"]',
+        '["ü\ufeff"]',
+        '[1, "ü"]'.encode("utf-16"),
+        b"9" * 400,
+        b"[" * 500 + b"]" * 500,
+    ],
+    ids=lambda text: str(text[:12]),
+)
+def test_both_parsers_make_the_same_of_a_text(text: bytes | str) -> None:
+    assert repr(json_value(text)) == repr(json.loads(text))
 
 
 def test_the_rest_is_what_the_standard_library_makes_of_it() -> None:

@@ -41,7 +41,7 @@ from blizzard_core.errors import (
 )
 from blizzard_core.log import get_logger
 from blizzard_core.observability.activity import Activity
-from blizzard_core.signals import INTERRUPTED
+from blizzard_core.signals import INTERRUPTED, spare_imports
 
 FIRST_BACKOFF_SECS = 1.0
 MAX_BACKOFF_SECS = 300.0
@@ -136,6 +136,7 @@ class Loop:
 
 def run(workers: Sequence[Worker], loop: Loop, stop: StopEvent) -> int:
     """Turn every worker until it is done or ``stop`` is set. Returns the exit code."""
+    spare_imports()
     codes = [0] * len(workers)
     done = threading.Event()
 

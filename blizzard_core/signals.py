@@ -27,7 +27,9 @@ INTERRUPTED = 128 + signal.SIGINT
 _SHOW_CURSOR = "\x1b[?25h"
 
 
-# New objects until Python looks for cycles among them; 700 is its own number. Some 5 MB.
+# New objects until Python looks for cycles among them; 700 is its own number. A start makes 80,000
+# that stay; later 50,000 are some 5 MB.
+_OBJECTS_OF_STARTS = 200_000
 _OBJECTS_TO_COLLECT = 50_000
 # Of `mallopt` in glibc; other C libraries have no arenas.
 _ARENA_MAX = -8
@@ -117,15 +119,23 @@ def started() -> None:
     """Make Ctrl-C end this process without a trace, and open missing standard streams.
 
     Nothing here multiplies matrices, so numpy needs no threads for it: they are half the cost of
-    its import. Imports make many objects that stay, so the collector of cycles looks seldom: it
-    would take a twentieth of a short command's time. Ctrl-C is covered during the imports; from the
-    first step of a command on `blizzard_core.cli` and `stop_on_signals` take over.
+    its import. Imports make many objects that stay, so the collector of cycles waits for
+    `spare_imports`: it would take a twentieth of a short command's time. Ctrl-C is covered during
+    the imports; from the first step of a command on `blizzard_core.cli` and `stop_on_signals` take
+    over.
     """
     sys.excepthook = _report_uncaught
     sys.unraisablehook = _report_unraisable
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    gc.set_threshold(_OBJECTS_TO_COLLECT)
+    gc.set_threshold(_OBJECTS_OF_STARTS)
     _opened_streams()
+
+
+def spare_imports() -> None:
+    """Never look for cycles among the objects of a start: a daemon keeps them to its end."""
+    if gc.get_threshold()[0] == _OBJECTS_OF_STARTS:
+        gc.freeze()
+        gc.set_threshold(_OBJECTS_TO_COLLECT)
 
 
 def _report_uncaught(

@@ -6,17 +6,16 @@ import itertools
 import statistics
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
-from structlog.testing import capture_logs
 
 from benchmarks.processed import rss_mb
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from tests.support.captured_logs import captured_logs
 from tests.support.event_time_harness import TUMBLING, EventTimeHarness
 from tests.support.event_time_oracle import row
 
@@ -51,13 +50,6 @@ class Held:
     python_mb: float
 
 
-@contextmanager
-def captured_events() -> Iterator[list[Any]]:
-    """Yield the pipelines' log events."""
-    with capture_logs() as found:
-        yield found
-
-
 def batch_seconds(found: list[Any]) -> list[float]:
     """Return the seconds of each finished batch."""
     return [line["settle_secs"] for line in found if line["event"] == "batch_settled"]
@@ -70,7 +62,7 @@ def settles(folder: Path, engine: SparkEngine, partitions: int, batches: int) ->
     )
     for number in range(_WARM + batches):
         world.put([row(100 + 20 * number), row(101 + 20 * number, "b")])
-    with captured_events() as found:
+    with captured_logs("debug") as found:
         world.drain()
     return batch_seconds(found)[_WARM:]
 
@@ -91,13 +83,13 @@ def above_keys(folder: Path, engine: SparkEngine, keys: int, batches: int) -> Ke
         raise AssertionError(f"of {keys + 1:,} keys {kept:,} are remembered")
     for _ in range(batches):
         _put_keys(world, ids, _NEW_KEYS)
-    with captured_events() as found:
+    with captured_logs("debug") as found:
         world.drain(worker)
     secs = statistics.median(batch_seconds(found))
     held = jvm_mb()
     worker.close()
     _put_keys(world, ids, _NEW_KEYS)
-    with captured_events() as found:
+    with captured_logs("debug") as found:
         world.drain()
     restore = next(one["restore_secs"] for one in found if one["event"] == "query_started")
     return Keys(keys, before, held, secs, restore, batch_seconds(found)[0])

@@ -20,61 +20,67 @@ import logging
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from blizzard_core import redact
-
-if TYPE_CHECKING:
-    from blizzard_core.log_lines import RepeatFilter
+from blizzard_core.log_lines import EventLines
 
 # Current and previous directory of a shell: no passwords, whatever the names contain.
 _DIRECTORIES = frozenset({"PWD", "OLDPWD"})
 
 
 class _Output:
-    """The stream of a log. structlog takes 0.1 s to load, so it waits for an event."""
+    """The stream of a log and its lowest level; without a stream nothing is printed."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._asked: tuple[int, Any] | None = None
-        self._out: Any = None
-        self._repeats: RepeatFilter | None = None
+        self._lock = threading.RLock()
+        self._lowest = 0
+        self._out: TextIO | _Stderr | None = None
+        self._lines: EventLines | None = None
 
-    def configure(self, number: int, out: Any) -> None:
+    def set(self, lowest: int, out: TextIO | _Stderr | None) -> None:
+        lines = None if out is None else EventLines(is_terminal=out.isatty())
         with self._lock:
-            self._asked, self._repeats = (number, out), None
-        if "structlog" in sys.modules:  # it costs nothing any more
-            self.open(number)
+            self._lowest, self._out, self._lines = lowest, out, lines
 
-    def open(self, number: int) -> bool:
-        """Set structlog up for an event of this level; return whether one is printed at all."""
-        with self._lock:
-            if self._asked is not None:
-                lowest, out = self._asked
-                if number < lowest:
-                    return False
-                from blizzard_core.log_lines import set_up  # noqa: PLC0415  # see the class
-
-                self._repeats, self._out, self._asked = set_up(lowest, out), out, None
-        return True
+    def write(self, number: int, event: dict[str, Any]) -> None:
+        if self._lines is not None and number >= self._lowest:
+            with self._lock:
+                _print(self._lines.of(_LEVELS[number], event), self._out)
 
     def flush(self) -> None:
-        lines = self._repeats.flush() if self._repeats else ""
-        if lines:
-            print(lines, file=self._out, flush=True)  # as structlog's own logger
+        if self._lines is not None:
+            with self._lock:
+                _print(self._lines.flush(), self._out)
 
 
+def _print(lines: str, out: Any) -> None:
+    if lines:
+        print(lines, file=out, flush=True)
+
+
+_LEVELS = {
+    logging.DEBUG: "debug",
+    logging.INFO: "info",
+    logging.WARNING: "warning",
+    logging.ERROR: "error",
+}
 _output = _Output()
 
 
 def configure(level: str, stream: TextIO | None = None) -> None:
     """Set up logging for the process. Logs go to stderr; stdout belongs to results."""
     redact.learn({name: text for name, text in os.environ.items() if name not in _DIRECTORIES})
-    _output.configure(getattr(logging, level.upper()), _Stderr() if stream is None else stream)
+    _output.set(getattr(logging, level.upper()), _Stderr() if stream is None else stream)
     root = logging.getLogger()
     for handler in [h for h in root.handlers if isinstance(h, _Libraries)]:
         root.removeHandler(handler)
     root.addHandler(_Libraries(logging.WARNING))
+
+
+def silence() -> None:
+    """Print no event until `configure`, as at the start; for programs that try our parts."""
+    _output.set(logging.CRITICAL, None)
 
 
 def flush() -> None:
@@ -115,11 +121,7 @@ class Logger:
         self._log(logging.ERROR, event, {"exc_info": True, **facts})
 
     def _log(self, number: int, event: str, facts: dict[str, Any]) -> None:
-        if not _output.open(number):
-            return
-        import structlog  # noqa: PLC0415  # see `_Output`
-
-        structlog.get_logger(**self._bound).log(number, event, **facts)
+        _output.write(number, {**self._bound, **facts, "event": event})
 
 
 class _Libraries(logging.Handler):
@@ -128,7 +130,6 @@ class _Libraries(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Pass a library's line on as an event of ours."""
         facts = {"logger": record.name, "message": record.getMessage()}
-        # structlog's filters and levels apply and drop unwanted lines.
         if record.levelno >= logging.ERROR:
             get_logger().error("library", **facts, exc_info=record.exc_info)
             return

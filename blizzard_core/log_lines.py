@@ -1,20 +1,18 @@
-"""Lines of a log: structlog's set-up, what is masked, and what is summed up.
-
-Loaded with the first event only (`blizzard_core.log`).
-"""
+"""Lines of a log: how an event is rendered, what is masked, and what is summed up."""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
+import sys
 import threading
 import time
+import traceback
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
-
-import structlog
 
 from blizzard_core.redact import MASK, SECRET_NAME, redacted
 from blizzard_core.text import json_safe, printable, printable_lines
@@ -24,46 +22,60 @@ WINDOW_SECS = 600.0
 # More kinds than that at once: the oldest window ends early.
 MAX_KINDS = 1000
 
-_LIMITED = frozenset({"warning", "error", "critical"})
+_LIMITED = frozenset({"warning", "error"})
 # A file that fails again does so in another batch.
 _PASSING = frozenset({"timestamp", "batch", "attempt"})
 _FUZZY = frozenset({"error", "problem", "line", "message", "exception"})
 _VARYING = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
 
-Render = Callable[[Any, str, Any], str]
+Event = dict[str, Any]
+Render = Callable[[Event], str]
 
 
-def set_up(number: int, out: Any) -> RepeatFilter:
-    """Configure structlog to print events of a level and above; return what holds lines back."""
-    render: Render = _Console() if out.isatty() else _json_line
-    repeats = RepeatFilter(render, time.monotonic)
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            mask_secrets,
-            repeats,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(out),
-        cache_logger_on_first_use=False,
-    )
-    return repeats
+class EventLines:
+    """The lines of a log's events: columns on a terminal, JSON elsewhere."""
+
+    def __init__(self, *, is_terminal: bool) -> None:
+        self._repeats = RepeatFilter(_Columns() if is_terminal else _json_line, time.monotonic)
+
+    def of(self, level: str, event: Event) -> str:
+        """Return what is to be printed after an event; it may be nothing."""
+        event = _with_trace(event)
+        event["level"] = level
+        event["timestamp"] = dt.datetime.now(dt.UTC).isoformat().replace("+00:00", "Z")
+        return self._repeats(mask_secrets(event))
+
+    def flush(self) -> str:
+        """Return the held-back lines and forget them."""
+        return self._repeats.flush()
 
 
-def _json_line(_logger: Any, _method: str, event: Any) -> str:
+def _with_trace(event: Event) -> Event:
+    """Return the event with the trace of the error in ``exc_info``: a tuple, or True for now."""
+    given = event.pop("exc_info", None)
+    if given:
+        kind, error, trace = sys.exc_info() if given is True else given
+        lines = traceback.format_exception(kind, error, trace)
+        event["exception"] = "".join(lines).rstrip("\n")
+    return event
+
+
+def _json_line(event: Event) -> str:
     return json_safe(json.dumps(event, ensure_ascii=False, default=str))
 
 
-class _Console:
+class _Columns:
     """For people: columns and colours around text that cannot add its own."""
 
     def __init__(self) -> None:
-        self._render = structlog.dev.ConsoleRenderer()
+        self._render: Any = None
 
-    def __call__(self, logger: Any, method: str, event: Any) -> str:
+    def __call__(self, event: Event) -> str:
+        if self._render is None:
+            # It takes 0.1 s, for terminals only.
+            from structlog.dev import ConsoleRenderer  # noqa: PLC0415  # see above
+
+            self._render = ConsoleRenderer()
         shown = {
             printable(str(key)): printable_lines(value)
             if key == "exception"
@@ -72,10 +84,10 @@ class _Console:
             else value
             for key, value in event.items()
         }
-        return str(self._render(logger, method, shown))
+        return str(self._render(None, event["level"], shown))
 
 
-def mask_secrets(_logger: Any, _method: str, event: Any) -> Any:
+def mask_secrets(event: Event) -> Event:
     """Mask secret-looking keys and credentials inside text, in nested values too."""
     return {key: _masked(key, value) for key, value in event.items()}
 
@@ -98,7 +110,7 @@ class _Window:
 
     began: float
     repeats: int = 0
-    last: Any = None
+    last: Event = field(default_factory=dict)
 
 
 class RepeatFilter:
@@ -121,12 +133,12 @@ class RepeatFilter:
         self._render = render
         self._clock = clock
         self._window_secs = window_secs
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         # In the order in which windows began, hence in which they end.
         self._windows: OrderedDict[tuple[str, ...], _Window] = OrderedDict()
 
-    def __call__(self, logger: Any, method: str, event: Any) -> str:
-        """Return the line, after earlier lines that are due. Raises `DropEvent` if none is due."""
+    def __call__(self, event: Event) -> str:
+        """Return the line, after earlier lines that are due; nothing if it is held back."""
         with self._lock:
             now = self._clock()
             key = key_of(event) if event.get("level") in _LIMITED else None
@@ -142,19 +154,17 @@ class RepeatFilter:
                 due = [*self._due(now), event]
                 if key is not None:
                     self._windows[key] = _Window(now)
-        if not due:
-            raise structlog.DropEvent
-        return "\n".join(self._render(logger, method, line) for line in due)
+        return "\n".join(map(self._render, due))
 
     def flush(self) -> str:
         """Return the held-back lines and forget them."""
         with self._lock:
             held = [w for w in self._windows.values() if w.repeats]
             self._windows.clear()
-        return "\n".join(self._render(None, "", _counted(w.last, w.repeats - 1)) for w in held)
+        return "\n".join(self._render(_counted(w.last, w.repeats - 1)) for w in held)
 
-    def _due(self, now: float) -> list[Any]:
-        lines = []
+    def _due(self, now: float) -> list[Event]:
+        lines: list[Event] = []
         while self._windows:
             key, window = next(iter(self._windows.items()))
             over = now >= window.began + self._window_secs
@@ -166,12 +176,12 @@ class RepeatFilter:
         return lines
 
 
-def _counted(event: Any, others: int) -> Any:
+def _counted(event: Event, others: int) -> Event:
     """Return the event with the number of equal ones that were not printed."""
     return {**event, "repeated": others} if others else event
 
 
-def key_of(event: Any) -> tuple[str, ...]:
+def key_of(event: Event) -> tuple[str, ...]:
     """Return the identity of an event: all facts except numbers, the batch and the time."""
     return tuple(
         f"{name}={_VARYING.sub('#', str(value)) if name in _FUZZY else value}"

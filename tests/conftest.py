@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import os
 from collections.abc import Generator, Iterator
 from concurrent.futures import Executor
@@ -11,8 +10,8 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-import structlog
 
+from blizzard_core import log
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.gateway import forget_gateway, quick_start_settings
 from tests.support.azurite_server import AzuriteServer, azurite_server
@@ -69,11 +68,9 @@ def _is_long(item: pytest.Item) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def quiet_logs() -> Iterator[None]:
+def quiet_logs() -> None:
     """Keep the daemons' own logs out of failure reports; tests of logging configure it anew."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.reset_defaults()
+    log.silence()
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
-
-from rich.console import Console
 
 from blizzard_core.checkpoint.writer_identity import TakeoverPolicy, allow_takeover
 from blizzard_core.daemon import Loop, run
@@ -36,7 +35,9 @@ from blizzard_py.job import as_read
 from blizzard_py.schema.field_specs import field_document
 from blizzard_py.sources.context import SourceContext
 
-if TYPE_CHECKING:  # a daemon without an address needs none of the page
+if TYPE_CHECKING:  # a daemon needs no page without an address, and no tables off a terminal
+    from rich.console import Console
+
     from blizzard_core.observability.status import Posts
 
 
@@ -169,5 +170,9 @@ def _release(worker: SourcePipeline) -> None:
 
 def _terminal() -> Console | None:
     """Return where a person watches, None in a container or a pipe."""
+    if not sys.stderr.isatty():
+        return None
+    from rich.console import Console  # noqa: PLC0415  # see above
+
     console = Console(stderr=True)
     return console if console.is_terminal else None

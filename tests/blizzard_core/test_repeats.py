@@ -8,7 +8,6 @@ import logging
 from typing import Any
 
 import pytest
-import structlog
 
 from blizzard_core import log, log_lines
 from blizzard_core.log_lines import RepeatFilter
@@ -20,13 +19,10 @@ class LogCapture:
     def __init__(self, window_secs: float = 600) -> None:
         self.now = 0.0
         self.lines: list[dict[str, Any]] = []
-        self.repeats = RepeatFilter(lambda _l, _m, e: json.dumps(e), lambda: self.now, window_secs)
+        self.repeats = RepeatFilter(json.dumps, lambda: self.now, window_secs)
 
     def log(self, event: str = "cycle_failed", level: str = "warning", **facts: Any) -> None:
-        try:
-            text = self.repeats(None, "", {"event": event, "level": level, "at": self.now, **facts})
-        except structlog.DropEvent:
-            return
+        text = self.repeats({"event": event, "level": level, "at": self.now, **facts})
         self.lines += [json.loads(line) for line in text.splitlines()]
 
 

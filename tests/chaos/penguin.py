@@ -36,7 +36,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import structlog
 import yaml
 from deltalake import DeltaTable
 
@@ -355,7 +354,6 @@ def main() -> None:
     parser.add_argument("--store", choices=["local", "s3"], default="local")
     parser.add_argument("--kill-rate", type=float, default=0.1, help="rounds with a real SIGKILL")
     options = parser.parse_args()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     sys.stdout.write(f"seed {options.seed}, {options.rounds} rounds\n")
     sys.stdout.flush()
     how = (options.rounds, options.seed, options.kill_rate)

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 
-import structlog
-
+from blizzard_core.log import silence
 from tests.simulation import report
 from tests.simulation.draw import draw, drawn
 from tests.simulation.guard_search import finds
@@ -27,14 +26,6 @@ from tests.simulation.troubles.manual_changes import by_hand
 
 # Seeds that a process takes at once.
 CHUNK = 50
-
-
-def silence() -> None:
-    """Switch the daemons' logs off; a run keeps its own history."""
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(50),
-        logger_factory=structlog.ReturnLoggerFactory(),
-    )
 
 
 @dataclass(frozen=True)

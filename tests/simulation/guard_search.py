@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
+from blizzard_core.log import silence
 from tests.simulation.draw import draw
 from tests.simulation.guards import GUARDS, Guard
 from tests.simulation.run import play
@@ -39,7 +40,6 @@ def hunted(guard: Guard, first: int, count: int) -> Find:
 
 
 def _by_name(name: str, first: int, count: int) -> Find:
-    from tests.simulation.__main__ import silence  # noqa: PLC0415  # in a process of its own
 
     silence()
     found = next(guard for guard in GUARDS if guard.name == name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.__main__ import silence
+from blizzard_core.log import silence
 from tests.simulation.plan import Event, Plan, Settings, event
 from tests.simulation.run import play
 

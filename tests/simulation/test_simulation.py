@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from tests.simulation.__main__ import silence
+from blizzard_core.log import silence
 from tests.simulation.draw import draw, drawn
 from tests.simulation.guard_search import hunted
 from tests.simulation.guards import GUARDS, Guard

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
-from structlog.testing import capture_logs
 
 from blizzard_core.errors import EngineError, NoJava
 from blizzard_py.engines.java import require_java
 from blizzard_py.engines.spark import gateway
+from tests.support.captured_logs import captured_logs
 
 
 def java(folder: Path, release: str | None = None, prints: str = "") -> Path:
@@ -99,10 +99,10 @@ def test_a_jvm_that_does_not_start_is_one_error(
 
     monkeypatch.setattr(gateway, "launch_gateway", launch)
     monkeypatch.setattr(SparkContext, "_gateway", None)
-    with capture_logs() as logs, pytest.raises(EngineError) as caught:
+    with captured_logs("info") as logs, pytest.raises(EngineError) as caught:
         gateway.open_gateway({}, tmp_path)
     assert str(caught.value) == (
         "the JVM did not start: Error occurred during initialization of VM / Too small maximum"
         " heap; check spark.conf, JAVA_TOOL_OPTIONS and the memory of this machine"
     )
-    assert not [each for each in logs if each["log_level"] == "warning"]
+    assert not [each for each in logs if each["level"] == "warning"]

@@ -8,7 +8,6 @@ import functools
 import gzip
 import itertools
 import json
-import logging
 import os
 import select
 import signal
@@ -25,9 +24,7 @@ from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
-import structlog
 from py4j.protocol import Py4JError, Py4JNetworkError
-from structlog.testing import capture_logs
 
 from blizzard_core.errors import Cancelled, EngineError
 from blizzard_py.engines.spark import session, worker, worker_daemon
@@ -39,6 +36,7 @@ from blizzard_py.engines.spark.session import zipped_packages
 from blizzard_py.engines.spark.worker import REPORTS
 from blizzard_py.job import IngestJob, Place, StagedOutput
 from blizzard_py.kernels.merge import MergeTask, merge_tasks
+from tests.support.captured_logs import captured_logs
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, lines
 from tests.support.pipe import Pipe
 from tests.support.scenario import ROOT
@@ -205,8 +203,7 @@ def test_a_merge_that_fails_costs_nothing_but_files(
         return [dataclasses.replace(tasks[0], groups=((gone, *first[1:]),))]
 
     monkeypatch.setattr("blizzard_py.engines.spark.engine.merge_tasks", with_a_missing_file)
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    with capture_logs() as logs:
+    with captured_logs("warning") as logs:
         result = spark_engine.ingest(large(world))
     assert len(result.outputs) == result.tasks > 1
     assert world.ids(result) == list(range(12_000))

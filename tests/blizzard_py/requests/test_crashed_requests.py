@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-import structlog
-from structlog.testing import capture_logs
 
 from blizzard_core.errors import Cancelled, FencedError, SchemaConflict
 from blizzard_py.app import request_selector
+from tests.support.captured_logs import captured_logs
 from tests.support.replace_harness import ReplaceHarness
 from tests.support.request_harness import DAY, RequestHarness
 
@@ -49,14 +47,13 @@ def test_an_unexpected_error_ends_a_request_and_no_source(
     world.put(path, "given")
     crashed = world.submit(path, mode=mode)
     world.put(f"{DAY}/6.json", "live")
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    with monkeypatch.context() as patched, capture_logs() as lines:
+    with monkeypatch.context() as patched, captured_logs("error") as lines:
         patched.setattr(request_selector, "read_page", raising(error))
         worker = world.drain()
     assert world.rows() == [*BASE, "live"]
     found = world.request(crashed)
     assert (found.state, reason in found.reason) == ("failed", True)
-    traces = {line["event"]: "exc_info" in line for line in lines}
+    traces = {line["event"]: "exception" in line for line in lines}
     assert traces == {"request_crashed": True, "request_failed": False}
     # It is over: the same command is another request, which the same daemon does.
     again = world.submit(path, mode=mode)

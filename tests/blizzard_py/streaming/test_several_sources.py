@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
-from structlog.testing import capture_logs
 
 from blizzard_core.errors import ColdStartRefused, StateError
 from blizzard_py.app.event_state import event_state
@@ -19,6 +16,7 @@ from blizzard_py.app.explaining import explain
 from blizzard_py.app.inspection import plan, status
 from blizzard_py.app.operations import list_dead_letters
 from blizzard_py.engines.spark.engine import SparkEngine
+from tests.support.captured_logs import captured_logs
 from tests.support.event_time_harness import TUMBLING, EventTimeHarness
 from tests.support.event_time_oracle import Oracle, row, windows_of
 from tests.support.stream_deaths import DEATHS, drain_and_die
@@ -310,8 +308,7 @@ def test_a_policy_stays_what_the_first_batch_had(tmp_path: Path, spark_engine: S
     world, oracle = world_of(tmp_path, spark_engine, "max")
     step(world, oracle, web=[row(100)], app=[row(130)])
     world.event_time["policy"] = "min"
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    with capture_logs() as lines:
+    with captured_logs("warning") as lines:
         step(world, oracle, web=[row(150)], app=[row(131)])
     [line] = [one for one in lines if one["event"] == "policy_kept"]
     assert (line["policy"], line["asked"]) == ("max", "min")

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 
 import pytest
-import structlog
 
 from blizzard_core.errors import BlizzardError
 from tests.chaos.keyed.delta import play_on_delta
@@ -46,7 +45,6 @@ def main() -> None:
     parser.add_argument("--mutants", action="store_true", help="find who notices each")
     parser.add_argument("--large", action="store_true", help="more rows than one merge takes")
     options = parser.parse_args()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(s3_server()) if options.store == "s3" else None
         pool = stack.enter_context(footer_pool())

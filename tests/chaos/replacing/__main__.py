@@ -9,8 +9,6 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-import structlog
-
 from tests.chaos.replacing.run import run
 
 
@@ -19,7 +17,6 @@ def main() -> None:
     parser.add_argument("--histories", type=int, default=150)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     options = parser.parse_args()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     sys.stdout.write(f"seed {options.seed}, {options.histories} histories\n")
     total: Counter[str] = Counter()
     for seed in range(options.seed, options.seed + options.histories):

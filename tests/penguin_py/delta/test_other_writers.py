@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import threading
@@ -15,14 +14,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import structlog
 from deltalake import DeltaTable, write_deltalake
-from structlog.testing import capture_logs
 
 from blizzard_core.errors import CommitError
 from blizzard_core.observability.runs import Job, RunEvent, RunLog
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
+from tests.support.captured_logs import captured_logs
 from tests.support.faulty_log import alone, around
 from tests.support.penguin_readers import assert_all_read
 from tests.support.table_harness import TableHarness, parquet
@@ -74,11 +72,10 @@ def test_uncommitted_file_of_another_engine_waits_with_a_warning(world: TableHar
     world.run(penguin)
     world.put("601e220d-000.parquet", {"x": [1, 2]})
     write_own_file(world, 3)
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    with capture_logs() as lines:
+    with captured_logs("warning") as lines:
         world.run(**SHARED)
     (told,) = [line for line in lines if line["event"] == "foreign_files_wait"]
-    assert (told["log_level"], told["path"]) == ("warning", "601e220d-000.parquet")
+    assert (told["level"], told["path"]) == ("warning", "601e220d-000.parquet")
     assert "own_prefixes" in told["remedy"]
     assert "the first run after they are 3600 s old" in told["reason"]
     assert numbers(world) == [1, 2, 3]

@@ -9,7 +9,7 @@ row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -20,7 +20,11 @@ from blizzard_py.formats.texts import TextOptions, text_values
 from blizzard_py.job import FieldSpec
 from blizzard_py.lines.failure import FileFailed
 
-_ISO = TextOptions()
+
+@cache
+def _iso() -> TextOptions:
+    """Return the notation of paths. To make it loads pandas, which a driver does not need."""
+    return TextOptions()
 
 
 def path_texts(path: str, names: Sequence[str], template: str) -> dict[str, str | None]:
@@ -55,7 +59,7 @@ def path_values(path: str, specs: Sequence[FieldSpec], template: str) -> list[pa
 def _value(spec: FieldSpec, text: str | None, is_encoded: bool) -> pa.Array:
     try:
         plain = unquote(text, errors="strict") if text is not None and is_encoded else text
-        return text_values(spec, pa.array([plain], pa.string()), _ISO)
+        return text_values(spec, pa.array([plain], pa.string()), _iso())
     except ValueError:
         raise FileFailed(
             "partition",

@@ -83,17 +83,26 @@ def test_penguin_commits_without_loading_spark(config: Path, tmp_path: Path) -> 
     assert not loaded & (SPARK | STORES | {"pyarrow.dataset"})
 
 
-def test_planning_processes_of_spark_load_no_settings() -> None:
-    """They import it at each start of a query."""
-    program = (
-        "import json, sys; import blizzard_py.streaming.source; print(json.dumps([*sys.modules]))"
-    )
+def loaded_by(*modules: str) -> set[str]:
+    program = f"import json, sys; import {', '.join(modules)}; print(json.dumps([*sys.modules]))"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
     )
-    loaded = set(json.loads(done.stdout))
+    return set(json.loads(done.stdout))
+
+
+def test_planning_processes_of_spark_load_no_settings() -> None:
+    """They import it at each start of a query."""
+    loaded = loaded_by("blizzard_py.streaming.source")
     assert "blizzard_py.job" in loaded
     assert not loaded & {"pydantic", "fsspec", "structlog", "pandas"}
+
+
+def test_what_a_first_batch_imports_loads_no_pandas() -> None:
+    """pyarrow loads it with the first array that is made of Python's values."""
+    loaded = loaded_by("blizzard_py.app.table_check", "blizzard_py.engines.spark.engine")
+    assert "pyarrow" in loaded
+    assert "pandas" not in loaded
 
 
 def job(prefix: str = "events/main/1/1") -> IngestJob:

@@ -17,7 +17,14 @@ import pyarrow.compute as pc
 
 from blizzard_core.settings.keyed import DeleteCondition
 from penguin_py.keyed.deletes import are_deletes
-from penguin_py.keyed.order import Order, compare, complete, count_different, key_array, newest_rows
+from penguin_py.keyed.order import (
+    Order,
+    compare,
+    complete,
+    count_different,
+    key_values,
+    newest_rows,
+)
 
 # Keys of a batch by their outcomes; the last two count rows.
 OUTCOMES = ("new", "changed", "deleted", "older", "tied", "without_key")
@@ -108,5 +115,7 @@ class Matching:
 
     def _found(self, rows: pa.Table) -> tuple[pa.Array, pa.Array]:
         """Return the places of rows with a key of the batch, and the places of their changes."""
-        at = pc.index_in(key_array(rows, self._order.keys), value_set=self.keys)
+        # The keys of a file are copied nowhere, only the places.
+        found = pc.index_in(key_values(rows, self._order.keys), value_set=self.keys)
+        at = found.combine_chunks()
         return pc.indices_nonzero(pc.is_valid(at)), at.drop_null()

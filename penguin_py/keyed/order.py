@@ -50,22 +50,22 @@ def complete(rows: pa.Table, order: Order) -> pa.Array:
     return found
 
 
-def key_array(rows: pa.Table, keys: Sequence[str]) -> pa.Array:
+def key_values(rows: pa.Table, keys: Sequence[str]) -> pa.ChunkedArray:
     """Return a value for each row that equals another row's if the keys do; null for a null key.
 
     Several columns become one binary value: each with its length before it, so that no two keys
     have the same.
     """
     if len(keys) == 1:
-        return rows[keys[0]].combine_chunks()
-    parts: list[pa.Array] = []
+        return rows[keys[0]]
+    parts: list[pa.ChunkedArray] = []
     for name in keys:
-        part = _binary(rows[name].combine_chunks())
+        part = _binary(rows[name])
         parts += [pc.binary_length(part).cast(pa.string()).cast(pa.binary()), part]
     return pc.binary_join_element_wise(*parts, b":")
 
 
-def _binary(values: pa.Array) -> pa.Array:
+def _binary(values: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = values.type
     if pa.types.is_timestamp(kind):
         values = values.cast(pa.int64())
@@ -81,7 +81,7 @@ def newest_rows(rows: pa.Table, order: Order) -> tuple[pa.Table, pa.Array, int]:
     """
     key = "\N{KEY}"  # no column of a table has this name
     sorting = [(key, "ascending"), *((name, "ascending") for name in order.sequence)]
-    keyed = rows.select(list(order.sequence)).append_column(key, key_array(rows, order.keys))
+    keyed = rows.select(list(order.sequence)).append_column(key, key_values(rows, order.keys))
     places = pc.sort_indices(keyed, sort_keys=sorting)  # stable, so arrival decides last
     keys = keyed[key].combine_chunks().take(places)
     if len(keys) < 2:

@@ -62,7 +62,7 @@ def look_up_pruned_too_far(patch: Patch) -> None:
 
 def stored_keys_buried(patch: Patch) -> None:
     def bury(self: Matching, deletes: pa.Table) -> None:
-        at = pc.index_in(order.key_array(deletes, self._order.keys), value_set=self.keys)
+        at = pc.index_in(order.key_values(deletes, self._order.keys), value_set=self.keys)
         self._lost[at.drop_null().to_numpy()] = True
 
     patch.setattr(Matching, "bury", bury)
@@ -74,9 +74,9 @@ def cut_bounds_unwidened(patch: Patch) -> None:
 
 
 def first_column_of_a_key_only(patch: Patch) -> None:
-    real = order.key_array
+    real = order.key_values
     for module in (matching, order):
-        patch.setattr(module, "key_array", lambda r, keys: real(r, keys[:1]))
+        patch.setattr(module, "key_values", lambda r, keys: real(r, keys[:1]))
 
 
 def first_column_of_a_sequence_only(patch: Patch) -> None:

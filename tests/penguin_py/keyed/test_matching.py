@@ -61,7 +61,7 @@ def test_a_fault_in_the_core_is_noticed(
 
 def test_keys_with_other_parts_differ() -> None:
     table = pa.table({"a": ["x", "x1", "1:x"], "b": ["11", "1", "y"], "seq": [1, 1, 1]})
-    found = order.key_array(table, ("a", "b"))
+    found = order.key_values(table, ("a", "b"))
     assert len(set(found.to_pylist())) == 3
 
 

@@ -11,15 +11,13 @@ from pydantic import Field, field_validator, model_validator
 from blizzard_core.settings.base import DAY, MINUTE, Options, Seconds, Settings
 from blizzard_core.settings.tables import OptimizeSettings, TableUri, VacuumSettings
 
-_NAME = r"(?P<column>[^\W\d]\w*|`[^`]+`)"
-_TEXT = r"'(?:[^']|'')*'"
-_VALUE = rf"(?:{_TEXT}|-?\d+)"
-_IS = re.compile(rf"{_NAME}(?:\s+IS\s+(?P<negated>NOT\s+)?NULL)?", re.IGNORECASE)
-_EQUALS = re.compile(rf"{_NAME}\s*=\s*(?P<values>{_VALUE})")
-_IN = re.compile(
-    rf"{_NAME}\s+IN\s*\(\s*(?P<values>{_VALUE}(?:\s*,\s*{_VALUE})*)\s*\)", re.IGNORECASE
+_VALUE = r"(?:'(?:[^']|'')*'|-?\d+)"
+_CONDITION = re.compile(
+    r"(?P<column>[^\W\d]\w*|`[^`]+`)"
+    rf"(?:\s*=\s*(?P<one>{_VALUE})|\s+IN\s*\(\s*(?P<many>{_VALUE}(?:\s*,\s*{_VALUE})*)\s*\)"
+    r"|\s+IS\s+(?P<negated>NOT\s+)?(?P<null>NULL))?",
+    re.IGNORECASE,
 )
-_EACH = re.compile(_VALUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,32 +37,21 @@ def parse_condition(text: str) -> DeleteCondition:
 
     Raises `ValueError`.
     """
-    stripped = text.strip()
-    found = _EQUALS.fullmatch(stripped) or _IN.fullmatch(stripped)
-    if found is not None:
-        return DeleteCondition(_plain(found["column"]), "in", _values(found["values"]))
-    found = _IS.fullmatch(stripped)
+    found = _CONDITION.fullmatch(text.strip())
     if found is None:
         raise ValueError(
             "must be a condition on one column: op = 'd', op IN ('d', 't'), deleted_at IS NOT"
             " NULL, x IS NULL, or the name of a boolean column"
         )
-    if not stripped.upper().endswith("NULL") or found.end("column") == len(stripped):
-        return DeleteCondition(_plain(found["column"]), "true")
-    return DeleteCondition(_plain(found["column"]), "not_null" if found["negated"] else "null")
-
-
-def _plain(name: str) -> str:
-    return name.strip("`")
-
-
-def _values(text: str) -> tuple[str, ...] | tuple[int, ...]:
-    found = _EACH.findall(text)
-    texts = tuple(each[1:-1].replace("''", "'") for each in found if each.startswith("'"))
-    numbers = tuple(int(each) for each in found if not each.startswith("'"))
+    column = found["column"].strip("`")
+    if found["null"]:
+        return DeleteCondition(column, "not_null" if found["negated"] else "null")
+    values = re.findall(_VALUE, found["one"] or found["many"] or "")
+    texts = tuple(each[1:-1].replace("''", "'") for each in values if each.startswith("'"))
+    numbers = tuple(int(each) for each in values if not each.startswith("'"))
     if texts and numbers:
         raise ValueError("compares one column with text and with numbers")
-    return texts or numbers
+    return DeleteCondition(column, "in" if values else "true", texts or numbers)
 
 
 class KeyedAdvanced(Settings):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from blizzard_core.delta_json import commit_entries, read_commit, version_of
+from blizzard_core.errors import NotFound
 from blizzard_core.settings.checks.keyed import keyed_name
 from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.storage.opening import open_storage
-from blizzard_core.table.keyed_merges import find_merge
+from blizzard_core.storage.protocol import Storage
 from blizzard_py.explain import Explanation, Merged
 
 
@@ -21,9 +24,37 @@ def with_merge(name: str, pipeline: PipelineSettings, found: Explanation) -> Exp
     if keyed is None or not versions:
         return found
     own = keyed.advanced.storage_options
-    options = pipeline.sink.storage_options if own is None else own
-    merge = find_merge(open_storage(keyed.table_uri, options), max(versions))
-    if merge is None:
-        return replace(found, merged=Merged(keyed_name(name)))
-    table = keyed_name(name)
-    return replace(found, merged=Merged(table, merge.version, merge.changes, merge.outcomes))
+    storage = open_storage(keyed.table_uri, pipeline.sink.storage_options if own is None else own)
+    return replace(found, merged=find_merge(storage, keyed_name(name), max(versions)))
+
+
+def find_merge(storage: Storage, table: str, change_version: int) -> Merged:
+    """Return the first merge with the changes of a version. The log is searched by halves."""
+    try:
+        known = [version_of(entry.path) for entry in commit_entries(storage)]
+    except NotFound:
+        known = []
+    found = Merged(table)
+    low, high = 0, len(known)
+    while low < high:
+        middle = at = (low + high) // 2
+        merge = None
+        while merge is None and at < high:  # compactions are no merges
+            merge = _merge_at(storage, table, known[at])
+            at += 1
+        if merge is not None and (merge.changes or 0) < change_version:
+            low = at
+        else:
+            high, found = middle, merge or found
+    return found
+
+
+def _merge_at(storage: Storage, table: str, version: int) -> Merged | None:
+    for action in read_commit(storage, version, ("commitInfo",)) or ():
+        info: Any = action.get("commitInfo")
+        document = info.get("penguin") if isinstance(info, dict) else None
+        if isinstance(document, dict) and isinstance(document.get("merged"), int):
+            outcomes = document.get("outcomes")
+            counts = outcomes if isinstance(outcomes, dict) else {}
+            return Merged(table, version, document["merged"] - 1, counts)
+    return None

@@ -9,17 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import yaml
 from deltalake import write_deltalake
 
-from blizzard_core.errors import ConfigError, StateError
+from blizzard_core.errors import StateError
 from blizzard_core.settings.keyed import parse_condition
-from blizzard_core.settings.load import load_config
 from penguin_py.delta.table import DeltaLog
 from penguin_py.keyed.retention import may_leave
 from tests.chaos.keyed.delta import KeyedWorld, keyed_table
 from tests.chaos.keyed.memory import log_of
-from tests.support.keyed_configuration import write
 
 DAY = 86_400.0
 # Times before and after all files are a day old.
@@ -157,16 +154,3 @@ def test_deletes_stay_while_older_changes_do(
     assert may_leave(logged, is_old, "seq", condition).to_pylist() == leaving
     without = may_leave(logged, is_old, "seq", None)
     assert without.to_pylist() == is_old.to_pylist()
-
-
-def test_keep_changes_spares_other_keyed_tables(tmp_path: Path) -> None:
-    path = write(tmp_path, advanced={"keep_changes": "30d"})
-    load_config(path)
-    document = yaml.safe_load(path.read_text())
-    other = yaml.safe_load(path.read_text())["pipelines"]["orders"]
-    other["sources"] = {"main": {"path": str(tmp_path / "more")}}
-    other["keyed"] = {**other["keyed"], "table_uri": str(tmp_path / "other"), "advanced": {}}
-    document["pipelines"]["others"] = other
-    path.write_text(yaml.safe_dump(document))
-    with pytest.raises(ConfigError, match=r"keep_changes.*keyed table of 'others'"):
-        load_config(path)

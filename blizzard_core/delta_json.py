@@ -22,6 +22,8 @@ from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
+import msgspec
+
 from blizzard_core.errors import NotFound, StateError, Unavailable
 from blizzard_core.json_text import json_value, written_value
 from blizzard_core.log import get_logger
@@ -101,6 +103,23 @@ def relative(path: str, root: str) -> str | None:
         plain = f"{scheme}:///{rest}"
     place = normalize_uri(plain)
     return place[len(root) + 1 :] if place.startswith(f"{root}/") else None
+
+
+class _Statistics(msgspec.Struct):
+    """Statistics of a file; only the number of rows is decoded."""
+
+    numRecords: int | None = None  # noqa: N815  # the format's own name
+
+
+_STATISTICS = msgspec.json.Decoder(_Statistics)
+
+
+def logged_rows(stats: str | None) -> int | None:
+    """Return the number of rows in a file's ``stats``, which are optional; None if unknown."""
+    try:
+        return None if stats is None else _STATISTICS.decode(stats).numRecords
+    except (msgspec.MsgspecError, TypeError):
+        return None
 
 
 def commit_entries(storage: Storage, first: int = 0) -> Iterator[Entry]:

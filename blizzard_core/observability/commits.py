@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from blizzard_core.delta_json import commit_entries, hinted, relative, version_of
+from blizzard_core.delta_json import commit_entries, hinted, logged_rows, relative, version_of
 from blizzard_core.errors import NotFound
 from blizzard_core.limits import SHOWN_COMMIT_BYTES
 from blizzard_core.observability.peer_state import moment_of, number_of, text_of
@@ -47,10 +47,6 @@ class _Add(msgspec.Struct):
     stats: str | None = None
 
 
-class _Stats(msgspec.Struct):
-    numRecords: int = 0  # noqa: N815  # the format's own name
-
-
 class _Line(msgspec.Struct):
     add: _Add | None = None
     remove: dict[str, Any] | None = None
@@ -58,7 +54,6 @@ class _Line(msgspec.Struct):
 
 
 _LINE = msgspec.json.Decoder(_Line)
-_STATS = msgspec.json.Decoder(_Stats)
 
 
 class CommitTail:
@@ -112,7 +107,7 @@ def summarize_commit(raw: bytes, entry: Entry, root: str) -> CommitSummary:
             path = relative(found.add.path, root)
             paths.append(path or found.add.path)
             size += max(0, found.add.size)
-            rows += _rows(found.add.stats)
+            rows += max(0, logged_rows(found.add.stats) or 0)
         elif found.remove is not None:
             removed += 1
         elif found.commitInfo is not None:
@@ -132,13 +127,6 @@ def summarize_commit(raw: bytes, entry: Entry, root: str) -> CommitSummary:
         whole,
         frozenset(paths),
     )
-
-
-def _rows(stats: str | None) -> int:
-    try:
-        return 0 if stats is None else max(0, _STATS.decode(stats).numRecords)
-    except msgspec.MsgspecError:
-        return 0
 
 
 def commit_to_json(commit: CommitSummary) -> dict[str, Any]:

@@ -7,7 +7,6 @@ dictionaries and the key-value metadata of its original, and has statistics of a
 from __future__ import annotations
 
 import contextlib
-import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -65,37 +64,46 @@ def rewrite(
     storage: Storage, path: str, size: int, target: str, wanted: Mapping[str, TextRanges]
 ) -> Rewritten:
     """Write the rows that are not replaced to ``target``; as `rewrite_rows`."""
-    return rewrite_rows(storage, path, size, target, lambda _number, rows: _leaving(rows, wanted))
+    return rewrite_rows(storage, path, size, target, lambda rows: _leaving(rows, wanted))
 
 
 def rewrite_rows(
-    storage: Storage, path: str, size: int, target: str, leaving: Callable[[int, pa.Table], Any]
+    storage: Storage, path: str, size: int, target: str, leaving: Callable[[pa.Table], Any]
 ) -> Rewritten:
     """Write the remaining rows of ``path`` to ``target``, durably. Raises `SchemaMismatch`.
 
-    ``leaving`` gets each row group with its number, and returns which of its rows leave.
+    ``leaving`` gets the row groups in order, and returns which rows of each leave.
     """
     with open_parquet(storage, path, size) as file:
-        sink = FileSink(storage.open_output(target), f"{storage.uri}/{target}")
-        collected: list[pq.FileMetaData] = []
-        try:
-            schema = _without_view_columns(file.schema_arrow)
-            # In a footer that contradicts itself, reading rows raises an error, but accessing
-            # column chunks crashes the process. So rows are read first.
-            first = file.read_row_group(0)
-            with _writer(sink, file, schema, collected) as writer:
-                for number in range(file.num_row_groups):
-                    rows = (
-                        file.read_row_group(number).cast(schema) if number else first.cast(schema)
-                    )
-                    going = leaving(number, rows)
-                    stay = rows.filter(pc.invert(going)) if pc.any(going).as_py() else rows
-                    if stay.num_rows:
-                        writer.write_table(stay, row_group_size=stay.num_rows)
-        finally:
-            sink.close()
-        storage.sync(target)
-        return Rewritten(target, sink.written, collected[0], schema)
+        schema = _without_view_columns(file.schema_arrow)
+        # In a footer that contradicts itself, reading rows raises an error, but accessing
+        # column chunks crashes the process. So rows are read first.
+        first = file.read_row_group(0)
+
+        def remaining() -> Iterator[pa.Table]:
+            for number in range(file.num_row_groups):
+                rows = (file.read_row_group(number) if number else first).cast(schema)
+                going = leaving(rows)
+                yield rows.filter(pc.invert(going)) if pc.any(going).as_py() else rows
+
+        return write_rows(storage, target, schema, remaining(), **_settings_of(file))
+
+
+def write_rows(
+    storage: Storage, path: str, schema: pa.Schema, groups: Iterable[pa.Table], **settings: Any
+) -> Rewritten:
+    """Write row groups to a new file, durably; ``settings`` are those of its writer."""
+    sink = FileSink(storage.open_output(path), f"{storage.uri}/{path}")
+    collected: list[pq.FileMetaData] = []
+    try:
+        with pq.ParquetWriter(sink, schema, metadata_collector=collected, **settings) as writer:
+            for rows in groups:
+                if rows.num_rows:
+                    writer.write_table(rows, row_group_size=rows.num_rows)
+    finally:
+        sink.close()
+    storage.sync(path)
+    return Rewritten(path, sink.written, collected[0], schema)
 
 
 def _leaving(rows: pa.Table, wanted: Mapping[str, TextRanges]) -> Any:
@@ -151,25 +159,17 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _writer(
-    sink: io.RawIOBase,
-    file: pq.ParquetFile,
-    schema: pa.Schema,
-    collected: list[pq.FileMetaData],
-) -> pq.ParquetWriter:
-    """Return a writer with the settings of the file that is read."""
+def _settings_of(file: pq.ParquetFile) -> dict[str, Any]:
+    """Return the settings of a writer by the file that is read."""
     group = file.metadata.row_group(0)
     columns = [group.column(index) for index in range(group.num_columns)]
     codecs = [str(column.compression) for column in columns]
     codec = max(set(codecs), key=codecs.count) if codecs else "ZSTD"
-    return pq.ParquetWriter(
-        sink,
-        schema,
-        compression=_CODECS.get(codec, codec.lower()),
-        use_dictionary=[c.path_in_schema for c in columns if c.has_dictionary_page],
-        sorting_columns=group.sorting_columns or None,
-        metadata_collector=collected,
-    )
+    return {
+        "compression": _CODECS.get(codec, codec.lower()),
+        "use_dictionary": [c.path_in_schema for c in columns if c.has_dictionary_page],
+        "sorting_columns": group.sorting_columns or None,
+    }
 
 
 @contextlib.contextmanager

@@ -11,16 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_core.delta_json import columns_in, commit_path, read_commit, relative
+from blizzard_core.delta_json import columns_in, commit_path, logged_rows, read_commit, relative
 from blizzard_core.errors import NotFound
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import SchemaMismatch
+from penguin_py.delta.active_files import spelled_value
 from penguin_py.delta.log import LogReader
-from penguin_py.groups.rows import open_parquet
+from penguin_py.delta.replace_entry import removal_path
+from penguin_py.groups.rows import Rewritten, open_parquet
+from penguin_py.model import Remove
 
 # So many rows are merged at once, one row group at least; they and their keys are in memory.
 ROWS_AT_ONCE = 500_000
@@ -35,21 +37,12 @@ class FeedGap(Exception):
     """An entry of the log that was not merged yet, or a file of it, is gone."""
 
 
-class _Statistics(msgspec.Struct):
-    """Statistics of a file; only the number of rows is decoded."""
-
-    numRecords: int | None = None  # noqa: N815 - the name of the format
-
-
-_DECODER = msgspec.json.Decoder(_Statistics)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TableFile:
     """A file of a table: its path in the directory, and as the log spells it.
 
     ``rows`` is None if the log does not say. ``values`` are those of the partition columns, typed
-    or as text.
+    or as text. ``made`` is set for new files.
     """
 
     path: str
@@ -57,6 +50,13 @@ class TableFile:
     size: int
     rows: int | None
     values: Mapping[str, Any] = field(default_factory=dict)
+    made: Rewritten | None = None
+
+    @property
+    def removal(self) -> Remove:
+        """The ``remove`` of the file. Raises `SchemaMismatch` if none can name it."""
+        values = {name: spelled_value(value) for name, value in self.values.items()}
+        return Remove(removal_path(self.spelled), self.size, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +117,10 @@ def _read_version(storage: Storage, version: int) -> list[TableFile]:
     columns = columns_in(actions, _WANTED, where)
     adds = zip(*(columns[name] for name in _WANTED), strict=True)
     return [
-        TableFile(_inside(path, storage.uri), path, size, _count(stats), values or {})
+        TableFile(_inside(path, storage.uri), path, size, logged_rows(stats), values or {})
         for path, size, values, change, stats in adds
         if change is not False
     ]
-
-
-def _count(stats: Any) -> int | None:
-    try:
-        return _DECODER.decode(stats).numRecords
-    except (msgspec.MsgspecError, TypeError):
-        return None  # statistics are optional
 
 
 def _inside(spelled: str, root: str) -> str:

@@ -8,21 +8,17 @@ merged one after the other: their files are then only steps on the way to what o
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from blizzard_core.handover.groups import UNIT_FILE_PREFIX
 from blizzard_core.handover.outputs import NAN_COLUMNS_KEY
-from blizzard_core.storage.file_sink import FileSink
 from blizzard_core.storage.protocol import Entry, Storage
-from penguin_py.delta.replace_entry import removal_path
 from penguin_py.groups.rewrite_notes import RewriteNotes
-from penguin_py.groups.rows import Rewritten, open_parquet, rewrite_rows
+from penguin_py.groups.rows import Rewritten, open_parquet, rewrite_rows, write_rows
 from penguin_py.intake.file_statistics import file_statistics, leaf_count
 from penguin_py.keyed.changes import TableFile, active_files, fitted, read_rows
 from penguin_py.keyed.matching import Leaving, Matching
@@ -32,14 +28,6 @@ from penguin_py.model import Add, Remove, TableState
 
 # Small enough that a later merge can leave out most of a file.
 _GROUP_ROWS = 1 << 17
-
-
-@dataclass(frozen=True, slots=True)
-class Touched:
-    """A file that loses rows."""
-
-    file: TableFile
-    leaving: Leaving
 
 
 class FileSet:
@@ -66,7 +54,6 @@ class FileSet:
         files = [] if active is None else active_files(active, storage.uri)
         self._before = {file.path: file for file in files}
         self._files = dict(self._before)
-        self._made: dict[str, Rewritten] = {}
         self._key: str | None = None
         self._noted: list[str] = []
 
@@ -80,12 +67,12 @@ class FileSet:
         """Begin with no file: all that the table has will leave it."""
         self._files.clear()
 
-    def touched(self, matching: Matching) -> list[Touched]:
+    def touched(self, matching: Matching) -> dict[TableFile, Leaving]:
         """Let the changes meet all stored rows; return the files that lose some."""
+        found: dict[TableFile, Leaving] = {}
         if not len(matching):
-            return []
+            return found
         passed = self._without_keys_of(matching.rows)
-        found = []
         for file in self._files.values():
             if file.spelled in passed:
                 continue
@@ -93,7 +80,7 @@ class FileSet:
                 keys = read_rows(parquet, file, self._keys)
                 leaving = matching.meet(keys, partial(read_rows, parquet, file, self._sequence))
             if leaving is not None:
-                found.append(Touched(file, leaving))
+                found[file] = leaving
         return found
 
     def _without_keys_of(self, rows: pa.Table) -> set[str]:
@@ -105,44 +92,40 @@ class FileSet:
             found = pc.and_(found, may_hold(self._active, name, rows[name].combine_chunks()))
         return set(self._active["path"].filter(pc.invert(found)).to_pylist())
 
-    def merge(self, version: int, touched: Sequence[Touched], matching: Matching) -> None:
+    def merge(self, version: int, touched: Mapping[TableFile, Leaving], matching: Matching) -> None:
         """Replace the touched files by what stays of them, and add the winners.
 
         The commit is planned on ``version``.
         """
         winners = matching.winners().select(self._schema.names)
-        partly = [each for each in touched if not each.leaving.is_complete]
-        targets = [_target("part-") for _ in partly]
+        partly = {file: _target("part-") for file, each in touched.items() if not each.is_complete}
         new = [_target("")] if winners.num_rows else []
-        self._note(version, [*targets, *new])
+        self._note(version, [*partly.values(), *new])
         made = [
-            self._rewrite(each, target, matching)
-            for each, target in zip(partly, targets, strict=True)
+            self._rewrite(file, touched[file], target, matching) for file, target in partly.items()
         ]
         made += [_write(self._storage, path, winners) for path in new]
-        for each in touched:
-            del self._files[each.file.path]
-        for written in made:
-            rows = written.metadata.num_rows
-            if rows:
-                file = TableFile(written.path, written.path, written.size, rows)
-                self._files[file.path] = file
-                self._made[file.path] = written
+        for file in touched:
+            del self._files[file.path]
+        for each in made:
+            if rows := each.metadata.num_rows:
+                self._files[each.path] = TableFile(each.path, each.path, each.size, rows, made=each)
 
-    def _rewrite(self, touched: Touched, target: str, matching: Matching) -> Rewritten:
-        file, (mask, equal) = touched.file, touched.leaving
+    def _rewrite(
+        self, file: TableFile, leaving: Leaving, target: str, matching: Matching
+    ) -> Rewritten:
         start = 0
 
-        def leaving(_number: int, rows: pa.Table) -> pa.Array:
+        def leave(rows: pa.Table) -> pa.Array:
             nonlocal start
             inside = slice(start, start + len(rows))
             start += len(rows)
-            tied = rows.filter(equal[inside])
+            tied = rows.filter(leaving.equal[inside])
             if len(tied):
                 matching.count_ties(fitted(tied, file, self._schema))
-            return mask[inside]
+            return leaving.mask[inside]
 
-        return rewrite_rows(self._storage, file.path, file.size, target, leaving)
+        return rewrite_rows(self._storage, file.path, file.size, target, leave)
 
     def _note(self, version: int, paths: Sequence[str]) -> None:
         self._noted += paths
@@ -154,17 +137,20 @@ class FileSet:
     def adds(self, state: TableState | None, now: float) -> tuple[Add, ...]:
         """Return the new files, with statistics typed by the table's columns."""
         properties = {} if state is None else state.properties
-        found = []
-        for path in self._files.keys() - self._before.keys():
-            made = self._made[path]
-            stats = file_statistics(made.metadata, made.schema, self._schema, properties)
-            found.append(Add(Entry(path, made.size, now), {}, stats, None))
-        return tuple(found)
+        return tuple(
+            Add(
+                Entry(file.path, file.size, now),
+                {},
+                file_statistics(made.metadata, made.schema, self._schema, properties),
+                None,
+            )
+            for file in self._files.values()
+            if (made := file.made) is not None
+        )
 
     def removes(self) -> tuple[Remove, ...]:
         """Return the old files that are replaced. Raises `SchemaMismatch`."""
-        gone = [file for path, file in self._before.items() if path not in self._files]
-        return tuple(Remove(removal_path(file.spelled), file.size, {}) for file in gone)
+        return tuple(f.removal for path, f in self._before.items() if path not in self._files)
 
     def rewritten(self) -> tuple[int, float]:
         """Return the bytes that leave the table, and their share of it."""
@@ -187,19 +173,10 @@ def _target(kind: str) -> str:
 
 
 def _write(storage: Storage, path: str, rows: pa.Table) -> Rewritten:
-    """Write rows to a new file, durably."""
     schema = rows.schema.with_metadata({NAN_COLUMNS_KEY: _nan_columns(rows)})
-    collected: list[pq.FileMetaData] = []
-    sink = FileSink(storage.open_output(path), f"{storage.uri}/{path}")
-    try:
-        with pq.ParquetWriter(
-            sink, schema, compression="zstd", metadata_collector=collected
-        ) as writer:
-            writer.write_table(rows.cast(schema), row_group_size=_GROUP_ROWS)
-    finally:
-        sink.close()
-    storage.sync(path)
-    return Rewritten(path, sink.written, collected[0], schema)
+    rows = rows.cast(schema)
+    groups = (rows.slice(at, _GROUP_ROWS) for at in range(0, len(rows), _GROUP_ROWS))
+    return write_rows(storage, path, schema, groups, compression="zstd")
 
 
 def _nan_columns(rows: pa.Table) -> str:

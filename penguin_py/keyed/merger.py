@@ -235,7 +235,7 @@ class Merger:
         try:
             for rows, _ in pieces_of(self._changes_storage, tables.batch.files, tables.schema):
                 matching = Matching(rows, self._order, self._keyed.deletes)
-                met |= {each.file.path: each.file.size for each in files.touched(matching)}
+                met |= {file.path: file.size for file in files.touched(matching)}
                 found["keys"] += len(matching)
         except FeedGap as gap:
             raise CommitConflict(f"{gap} was removed meanwhile") from gap

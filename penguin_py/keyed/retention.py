@@ -12,12 +12,10 @@ import pyarrow.compute as pc
 
 from blizzard_core.errors import StateError
 from blizzard_core.settings.keyed import DeleteCondition
-from penguin_py.delta.active_files import spelled_value
-from penguin_py.delta.replace_entry import removal_path
 from penguin_py.delta.table import DeltaLog
 from penguin_py.keyed.changes import active_files
 from penguin_py.keyed.pruning import bounds_of, may_have_deletes
-from penguin_py.model import CommitPlan, Remove, TableState
+from penguin_py.model import CommitPlan, TableState
 from penguin_py.settings import KeyedTable
 
 LEFT_APP_ID = "keyed/left"
@@ -50,15 +48,11 @@ def drop_changes(
     is_old = pc.less(active["modification_time"].combine_chunks().cast(pa.timestamp("ms")), oldest)
     leaving = active.filter(may_leave(active, is_old, keyed.sequence[0], keyed.deletes))
     files = active_files(leaving, keyed.changes.uri, state.partition_columns)
-    removes = []
-    for file in files:
-        values = {name: spelled_value(value) for name, value in file.values.items()}
-        removes.append(Remove(removal_path(file.spelled), file.size, values))
-    if removes:
-        partitions = state.partition_columns
-        plan = CommitPlan((), (), state.schema, (), partitions, tuple(removes), replaces=True)
+    if files:
+        removes, partitions = tuple(file.removal for file in files), state.partition_columns
+        plan = CommitPlan((), (), state.schema, (), partitions, removes, replaces=True)
         log.remove(plan, LEFT_APP_ID, merged, now)
-    return {"files": len(removes), "rows": sum(file.rows or 0 for file in files)}
+    return {"files": len(files), "rows": sum(file.rows or 0 for file in files)}
 
 
 def may_leave(

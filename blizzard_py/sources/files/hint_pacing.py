@@ -142,6 +142,8 @@ class HintedScans:
         self._found: dict[str, float] = {}
         self._wants_all = False
         self._slice_at = 0.0
+        # When the last hint of a file came that scans have passed, by the store's clock.
+        self.passed = 0.0
 
     def start_over(self) -> None:
         """Scan everything next: after a start, a take-over or an error."""
@@ -251,6 +253,8 @@ class HintedScans:
             kind = self._kind_without_scan(hint, names)
             if kind is not None:
                 acknowledged.append(hint)
+                if kind == "passed":
+                    self.passed = self._clock()
             else:
                 kind = "doubled" if hint.path in known or hint.path in self._found else "fresh"
                 self._hints.setdefault(names.part_of(hint.path), []).append(hint)

@@ -37,17 +37,23 @@ LATE_AT_ONCE = 5000
 FOLD_SECS = 86_400.0
 # After a listing that failed the sweep rests so long, or its interval if that is shorter.
 REST_SECS = 3600.0
+# A hint of a late file brings the next sweep forward, to this time after the last one.
+HINTED_SECS = 6 * 3600.0
 
 
-def is_due(state: SourceState, source: SourceSettings, now: float) -> bool:
+def is_due(state: SourceState, source: SourceSettings, now: float, hinted: float = 0.0) -> bool:
     """Return whether to go on with a sweep or begin one.
 
     The first interval begins with the first poll. If a cold start left history out, the first sweep
-    is due at once: later files there must not count as history.
+    is due at once: later files there must not count as history. ``hinted`` is when the last hint of
+    a file came that scans had passed.
     """
     if state.position.progress.state == "Initial":
         return False
-    return is_under_way(state) or now - state.late_files.sweep.began >= interval_of(source)
+    began, interval = state.late_files.sweep.began, interval_of(source)
+    if hinted > began and sweeps(source):
+        interval = min(interval, HINTED_SECS)
+    return is_under_way(state) or now - began >= interval
 
 
 def is_under_way(state: SourceState) -> bool:

@@ -175,7 +175,8 @@ class FileSource(ABC):
             self._check_shown(state)
         ended = found.scanned.ended
         state = self._learned(state, found)
-        if is_due(state, self._source, ended):
+        passed = 0.0 if self._hinted is None else self._hinted.passed
+        if is_due(state, self._source, ended, passed):
             state = self._sweep(state)
         waits = waiting(state.work.retries, ended)
         requested = {entry.path for entry in state.work.queue if entry.request}

@@ -136,6 +136,25 @@ def test_new_partition_is_found_by_its_hint() -> None:
     assert world.lists == 1
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_hint_of_a_late_file_brings_the_sweep_forward(*, told: bool) -> None:
+    world = HintedHarness(grace_period="1s", late_files="ingest", late_sweep_interval="1d")
+    worker = world.started(f"{OLD}/5.ndjson", f"{NEWEST}/1.ndjson")
+    for _ in range(2):
+        world.now += 3600
+        world.poll(worker)
+    world.arrive(f"{OLD}/1.ndjson", told=told)
+    world.turn()
+    world.now += 3600
+    world.poll(worker)
+    assert f"{OLD}/1.ndjson" not in world.rows()
+    world.now += 4 * 3600
+    world.poll(worker)
+    world.now += 20
+    world.poll(worker)
+    assert (f"{OLD}/1.ndjson" in world.rows()) == told
+
+
 @pytest.mark.promise("G-222")
 def test_hint_never_makes_a_file_new() -> None:
     world = HintedHarness()

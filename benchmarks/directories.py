@@ -37,7 +37,7 @@ def measure(root: str, directories: int, files: int) -> list[str]:
     progress = all_done(Progress(depth=1), paths)
 
     def poll(storage: LocalStorage) -> Scan:
-        return scan(storage, progress, lambda _path: True, _CONCURRENCY)
+        return scan(storage, progress, lambda _file: True, _CONCURRENCY)
 
     held = storage_of(root)
     poll(held)

@@ -74,7 +74,7 @@ class Cost:
 
 
 def poll(storage: Storage, progress: Progress) -> Scan:
-    return scan(storage, progress, lambda path: path.endswith(".ndjson.gz"), CONCURRENCY)
+    return scan(storage, progress, lambda entry: entry.path.endswith(".ndjson.gz"), CONCURRENCY)
 
 
 _KEY = re.compile(rb"<Key>([^<]*)")

@@ -68,5 +68,8 @@ def measure_selections(server: StandIn, files: int) -> Iterator[SelectionCost]:
 def _costs(listing: Listing, done: Progress, selection: NameSelection) -> tuple[int, int]:
     """Return the requests of a poll and of a cold start."""
     states = (done, Progress())
-    poll, cold = (scan(listing, state, selection.takes, 8).requests for state in states)
+    poll, cold = (
+        scan(listing, state, lambda entry: selection.takes(entry.path), 8).requests
+        for state in states
+    )
     return poll, cold

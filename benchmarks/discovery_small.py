@@ -67,7 +67,7 @@ def _line(
 
 
 def _poll(storage: Storage, progress: Progress, concurrency: int) -> tuple[int, int]:
-    found = scan(storage, progress, lambda _path: True, concurrency)
+    found = scan(storage, progress, lambda _file: True, concurrency)
     return found.requests, found.keys
 
 

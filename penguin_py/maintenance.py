@@ -93,7 +93,12 @@ class Maintenance:
         floor = lookback_floor(self._table.settings.partition_filter, now)
         everything = Progress(depth=progress.depth, floor=floor)
         try:
-            listed = scan(self._storage, everything, self._looks, self._list_concurrency).entries
+            listed = scan(
+                self._storage,
+                everything,
+                lambda entry: self._looks(entry.path),
+                self._list_concurrency,
+            ).entries
         except NotFound:
             if not self._table.is_local:
                 raise

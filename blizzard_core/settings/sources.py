@@ -6,6 +6,7 @@ with it before anything runs. This module checks their form.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -32,7 +33,7 @@ from blizzard_core.settings.notifications import (
 )
 from blizzard_core.settings.path_columns import PathColumnType, check_path_template
 from blizzard_core.settings.schema import OwnSchema
-from blizzard_core.settings.time_formats import check_template
+from blizzard_core.settings.time_formats import check_moment, check_template, moment_of
 from blizzard_core.storage.protocol import order_key
 
 SourceCompression = Literal["auto", "gzip", "zstd", "bzip2", "xz", "lz4", "snappy", "zip", "none"]
@@ -164,6 +165,7 @@ def _check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(patterns))
 
 
+Moment = Annotated[AsWritten, AfterValidator(check_moment)]
 PathPatterns = Annotated[tuple[str, ...], AfterValidator(_check_patterns)]
 
 
@@ -176,6 +178,10 @@ class SourceAdvanced(Settings):
         default=None, examples=["*/{tenant}"]
     )
     """The first folders, with names of `path_columns` where a folder has no key."""
+    modified_after: Moment | None = Field(default=None, examples=["2026-01-01T00:00:00Z"])
+    """Read files that were modified at this time or later, and pass older ones for good."""
+    modified_before: Moment | None = Field(default=None, examples=["2026-02-01T00:00:00Z"])
+    """Read files that were modified before this time, and pass newer ones for good."""
     partition_depth: int | None = Field(default=None, ge=0, le=16, examples=[2])
     """Leading folders in a partition; default: as in the template, or in the first file."""
     max_tracked_partitions: int = Field(default=64, ge=1)
@@ -191,6 +197,25 @@ class SourceAdvanced(Settings):
     """Time between full listings for late files; 0: never."""
     order_guard: Literal["warn", "fail", "off"] = "warn"
     """Reaction to names that do not sort by time."""
+
+    @property
+    def modified_between(self) -> tuple[float, float]:
+        """The modification times that are read, in epoch seconds: from the first, up to the second.
+
+        All times without either setting.
+        """
+        first, end = self.modified_after, self.modified_before
+        return (
+            -math.inf if first is None else moment_of(first),
+            math.inf if end is None else moment_of(end),
+        )
+
+    @model_validator(mode="after")
+    def _reads_some_time(self) -> Self:
+        first, end = self.modified_between
+        if first >= end:
+            raise ValueError("modified_after must be earlier than modified_before; exchange them")
+        return self
 
     @field_validator("compression", mode="before")
     @classmethod

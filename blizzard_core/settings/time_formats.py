@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -59,6 +60,26 @@ _JAVA_LIKE = re.compile(r"(?:yyyy|uuuu|yy|MM|dd|HH|mm|ss|[-_:. T'])+")
 # Codes that end up in directories. Others, such as `%D`, hold separators or depend on the locale.
 _DIRECTORY_CODES = "YmdFHjMSGVyUWbBaAuwIps%"
 _JAVA_CODE = re.compile(rf"'(?P<text>(?:[^']|'')*)'|(?P<fraction>S+)|{'|'.join(_JAVA)}")
+
+
+def moment_of(text: str) -> float:
+    """Return the epoch seconds of an ISO 8601 time with a zone. Raises `ValueError` for others."""
+    try:
+        found = dt.datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise ValueError(
+            f"{text!r} must be a time with its zone, such as 2026-01-31T00:00:00Z, and no age: that"
+            " is advanced.min_age"
+        )
+    return found.timestamp()
+
+
+def check_moment(text: str) -> str:
+    """Check a time as `moment_of` does, and return it as written."""
+    moment_of(text)
+    return text
 
 
 def spelled_out(form: str) -> str:

@@ -45,7 +45,7 @@ class Scan:
 def scan(
     storage: Listing,
     progress: Progress,
-    accept: Callable[[str], bool],
+    accept: Callable[[Entry], bool],
     concurrency: int,
     limit: int | None = None,
     behind: Behind | None = None,
@@ -67,7 +67,7 @@ def scan(
     files: set[str] = set()
 
     def wanted(entry: Entry) -> bool:
-        if is_hidden(entry.path) or not accept(entry.path):
+        if is_hidden(entry.path) or not accept(entry):
             return False
         if progress.depth is None and len(files) <= FLAT_KEYS:
             files.add(entry.path)

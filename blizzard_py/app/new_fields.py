@@ -19,7 +19,7 @@ from blizzard_py.job import FieldSpec, as_read
 from blizzard_py.schema.difference import Difference, difference
 from blizzard_py.schema.field_specs import field_document
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.file_names import accepts
+from blizzard_py.sources.files.file_names import accepts_file
 from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.sources.files.sampling import first_records
 from blizzard_py.state.checkpoint_file import read_state
@@ -37,7 +37,7 @@ def recent_files(parts: SourceContext, state: SourceState, most: int) -> list[En
     They are from the partitions whose names sort highest: those that the checkpoint knows, and
     later ones. If it knows none, they are from the first thousands of the listing.
     """
-    accept = accepts(parts.files)
+    accept = accepts_file(parts.files)
     named = sorted((name for name in state.position.progress.partitions if name), key=order_key)
     newest = named[: -_PARTITIONS - 1 : -1]
     places: list[tuple[str, str | None]] = [(f"{name}/", f"{name}0") for name in newest]
@@ -46,7 +46,7 @@ def recent_files(parts: SourceContext, state: SourceState, most: int) -> list[En
     found = [
         entry
         for entry in _listed(listing_of(parts), places or [("", None)])
-        if entry.size and accept(entry.path) and not is_hidden(entry.path)
+        if entry.size and accept(entry) and not is_hidden(entry.path)
     ]
     return sorted(found, key=lambda entry: (entry.modified, entry.path))[-most:]
 

@@ -25,7 +25,7 @@ from blizzard_py.ingest.inferred_schema import InferredSchema, StoredSchema
 from blizzard_py.job import IngestSettings
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.file_names import NameFilter
+from blizzard_py.sources.files.file_names import FileFilter
 from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.sources.files.small_samples import disorder
 
@@ -87,11 +87,11 @@ def _name_notes(parts: SourceContext) -> Iterator[str]:
 
     Raises `StorageError`.
     """
-    source, accept = parts.files, NameFilter(parts.files)
+    source, accept = parts.files, FileFilter(parts.files)
     found: list[Entry] = []
     pages = islice(listing_of(parts).list_range("", None), _PAGES)
     for page in pages:
-        found += [e for e in page.entries if not is_hidden(e.path) and accept(e.path)]
+        found += [e for e in page.entries if not is_hidden(e.path) and accept(e)]
         if len(found) >= _NAMES:
             break
     if accept.ignored.files:

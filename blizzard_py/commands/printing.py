@@ -281,7 +281,7 @@ def _count(number: int, word: str) -> str:
 def _not_read(lag: Mapping[str, Any]) -> Iterator[str]:
     if found := lag.get("ignored"):
         files = counted(found["files"], "file")
-        yield f"{files} ignored by name, such as {found['first']}: {found['reason']}"
+        yield f"{files} ignored, such as {found['first']}: {found['reason']}"
     if (skipped := lag.get("apart")) and skipped["files"]:
         yield (
             f"{counted(skipped['files'], 'file')} skipped, such as {skipped['first']}: partitions"

@@ -20,7 +20,7 @@ from blizzard_py.dead_letters.reasons import closed_ids
 from blizzard_py.requests.document import Request
 from blizzard_py.selection.letters import Candidate, LetterFiles
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.file_names import accepts
+from blizzard_py.sources.files.file_names import accepts_file
 from blizzard_py.state.record_names import is_of_records
 
 # Files of a page: the checkpoint lists them until they are done.
@@ -101,15 +101,15 @@ def _range(parts: SourceContext, ends: Sequence[str], cursor: str, most: int) ->
 
 
 def _listed(parts: SourceContext, first: str, last: str, cursor: str) -> Iterator[Entry]:
-    source, accept = parts.stores.source, accepts(parts.files)
-    if not cursor and accept(first):
+    source, accept = parts.stores.source, accepts_file(parts.files)
+    if not cursor:
         entry = source.stat(first)
-        if entry is not None:
+        if entry is not None and accept(entry):
             yield entry
     gap = Gap(cursor or first, f"{last}{LAST}")
     for page in source.list_range(gap.after, gap.until):
         for entry in page.entries:
-            if accept(entry.path) and not is_hidden(entry.path):
+            if accept(entry) and not is_hidden(entry.path):
                 yield entry
 
 

@@ -333,7 +333,7 @@ class SourceActivity(Activity):
             )
         ignored = self._ignored
         if ignored.files and not ignored.wanted:
-            what = f"{counted(ignored.files, 'file')} ignored by name, such as {ignored.first}"
+            what = f"{counted(ignored.files, 'file')} ignored, such as {ignored.first}"
             found.append(Notice("warn", clean_text(what), f"{ignored.reason}."))
         outputs, rows, newest, remedy = self._refused
         if not outputs:

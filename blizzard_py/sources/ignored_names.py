@@ -28,7 +28,7 @@ class IgnoredNames:
         remedy = "" if self.wanted else "; include reads other names"
         more = "at least " if self.files >= IGNORED_NAMES else ""
         files = counted(self.files, "file")
-        return f"{more}{files} ignored by name, such as {self.first}: {self.reason}{remedy}"
+        return f"{more}{files} ignored, such as {self.first}: {self.reason}{remedy}"
 
     def to_json(self) -> dict[str, Any] | None:
         """Return the same as a document; None if there are none."""

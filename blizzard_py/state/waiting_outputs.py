@@ -76,8 +76,8 @@ def newest_waiting(
     return None
 
 
-def _is_output(path: str) -> bool:
-    return OUTPUT_NAME.fullmatch(path.rpartition("/")[2]) is not None
+def _is_output(entry: Entry) -> bool:
+    return OUTPUT_NAME.fullmatch(entry.path.rpartition("/")[2]) is not None
 
 
 def _marks(sink: Storage, log: Mapping[str, int]) -> Progress:

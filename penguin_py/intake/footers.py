@@ -90,14 +90,15 @@ def accepts(file_pattern: str) -> Callable[[str], bool]:
 
 
 class Names:
-    """A filter of listed names that remembers the Parquet files that it turned away."""
+    """A filter of listed files by name that remembers the Parquet files that it turned away."""
 
     def __init__(self, accept: Callable[[str], bool]) -> None:
         self._accept = accept
         self.excluded: list[str] = []
 
-    def __call__(self, path: str) -> bool:
-        """Return whether the path is taken."""
+    def __call__(self, entry: Entry) -> bool:
+        """Return whether the file is taken."""
+        path = entry.path
         is_accepted = self._accept(path)
         if not is_accepted and path.endswith(".parquet") and not is_grouped(path):
             self.excluded.append(path)

@@ -199,7 +199,7 @@ def test_year_of_hours_with_two_files_each_needs_one_request(
     server.load("year", {f"raw/{path}": now for path in everything})
     server.reset()
     found = scan(
-        open_storage("s3://year/raw", server.options), progress, lambda _: True, concurrency=8
+        open_storage("s3://year/raw", server.options), progress, lambda _file: True, concurrency=8
     )
     counted = server.reset()
     assert [entry.path for entry in found.entries] == new

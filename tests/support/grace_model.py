@@ -66,7 +66,7 @@ class Model:
     def poll(self, batch: int, fails: Sequence[bool]) -> str | None:
         """Scan and run the batches; return where the scan was cut, if it was."""
         began = self.now
-        found = scan(self.storage, self.progress, lambda _path: True, 1, limit=self.limit)
+        found = scan(self.storage, self.progress, lambda _file: True, 1, limit=self.limit)
         self.wait(self.page_secs)
         paths = [entry.path for entry in found.entries]
         for path in paths:

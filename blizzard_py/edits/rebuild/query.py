@@ -29,7 +29,7 @@ from blizzard_py.edits.rebuild.decide import (
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.edits.rebuild.names import unfolded_without
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.file_names import accepts, can_count
+from blizzard_py.sources.files.file_names import accepts_file, can_count
 from blizzard_py.sources.stale import NO_OTHER_WAY, World, newer_work
 from blizzard_py.state.checkpoint_file import batches_in_journal, with_names
 from blizzard_py.state.composite_state import of_source, qualify_path, split_path, with_source
@@ -125,13 +125,14 @@ def _mended(
     parts: SourceContext, state: SourceState, evidence: Evidence, done_before: str | None
 ) -> _Mended:
     count = can_count(parts.files)
-    there = [
-        entry.path
+    entries = [
+        entry
         for page in parts.stores.source.list_range("", None)
         for entry in page.entries
         if count(entry.path)
     ]
-    listed = list(filter(accepts(parts.files), there))
+    there = [entry.path for entry in entries]
+    listed = [entry.path for entry in filter(accepts_file(parts.files), entries)]
     waits = set(under_way(state.work))
     flying = {batch.batch for batch in state.work.in_flight}
     gone = set(batches_in_journal(state.position)).difference(evidence.batches)

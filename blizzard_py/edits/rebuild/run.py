@@ -40,7 +40,7 @@ from blizzard_py.edits.rebuild.query import members_of, paths_of, rebuild_query
 from blizzard_py.sources.cold_start import other_names
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import check_tracking, starting_point
-from blizzard_py.sources.files.file_names import accepts, can_count
+from blizzard_py.sources.files.file_names import accepts_file, can_count
 from blizzard_py.sources.files.late_file_sweep import grace_of
 from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.sources.shared_files import check_ranges
@@ -64,7 +64,7 @@ class Rebuild:
         self._sink = parts.stores.sink
         self._path = checkpoint_path(parts.id)
         self._where = f"{self._sink.uri}/{self._path}"
-        self._accepts = accepts(parts.files)
+        self._accepts = accepts_file(parts.files)
         self._can_count = can_count(parts.files)
 
     def plan(self, done_before: str | None) -> Rebuilt:
@@ -240,7 +240,8 @@ class Rebuild:
         paths = list(there)
         whole = not evidence.lacks_batches()
         if not whole:
-            evidence.add_unknown(unmarked(old, evidence.unprocessed(list(listed)), self._accepts))
+            unsettled = evidence.unprocessed(list(listed))
+            evidence.add_unknown(unmarked(old, unsettled, lambda p: self._accepts(listed[p])))
         asked = {path for batch in flying if batch.request for path in _finished_paths(batch)}
         held = frozenset(e.path for batch in flying if not batch.request for e in batch.files)
         journaled = {
@@ -254,7 +255,8 @@ class Rebuild:
         settled = frozenset(journaled).union(set(paths).difference(evidence.unprocessed(paths)))
         history = frozenset(evidence.ledger.in_history(paths)) - settled
         done = dict.fromkeys(settled | history | asked, 0.0) | journaled
-        told = unrecorded_paths(old, list(filter(self._accepts, paths)), is_journal_whole=whole)
+        taken = [path for path, entry in there.items() if self._accepts(entry)]
+        told = unrecorded_paths(old, taken, is_journal_whole=whole)
         if done_before is not None:
             bound = bound_of(done_before, self._can_count)
             told |= {p for p in paths if order_key(p) < bound}
@@ -273,7 +275,7 @@ class Rebuild:
         )  # since a start over
         # What waits for another try is not to be passed either, whatever its ending.
         kept = held.union(done, old.work.retries)
-        counted = {p: e for p, e in there.items() if self._accepts(p) or p in kept}
+        counted = {p: e for p, e in there.items() if self._accepts(e) or p in kept}
         return KnownFiles(counted, done, held, history, requested, said)
 
     def _state(
@@ -335,10 +337,9 @@ class Rebuild:
     def _new(self, state: SourceState, known: KnownFiles) -> tuple[str, ...]:
         fresh = [
             path
-            for path in known.listed
-            if path not in known.processed and path not in known.in_flight
+            for path, entry in known.listed.items()
+            if path not in known.processed and path not in known.in_flight and self._accepts(entry)
         ]
-        fresh = [path for path in fresh if self._accepts(path)]
         if state.names.processed is None:
             fresh = [path for path in fresh if is_new(state.position.progress, path)]
         return tuple(sorted(fresh, key=order_key))

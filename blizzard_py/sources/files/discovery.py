@@ -22,7 +22,7 @@ from blizzard_core.watermark.partition_time import family_of, is_timed, lookback
 from blizzard_core.watermark.paths import partition_key, split
 from blizzard_core.watermark.progress import Progress, ScanTimes
 from blizzard_core.watermark.scan import scan
-from blizzard_py.sources.files.file_names import NameFilter, selection_of
+from blizzard_py.sources.files.file_names import FileFilter, accepts_file, selection_of
 from blizzard_py.sources.ignored_names import NONE_SKIPPED, SkippedItems
 from blizzard_py.sources.protocol import SourceScan
 from blizzard_py.state.processed_set import digests_of
@@ -159,7 +159,7 @@ def discover_unseen(
     what is done a page is in memory at a time, and 16 bytes a name.
     """
     began = clock()
-    accept = NameFilter(source)
+    accept = FileFilter(source)
     new: dict[str, Entry] = {}
     listed: list[Digests] = []
     requests = keys = 0
@@ -168,7 +168,7 @@ def discover_unseen(
         keys += page.keys
         entries = {e.path: e for e in page.entries if not is_hidden(e.path)}
         listed.append(digests_of(entries))
-        wanted = [path for path in entries if accept(path)]
+        wanted = [path for path, entry in entries.items() if accept(entry)]
         if len(new) < SCAN_FILES:  # the rest is for the next poll
             fresh = set(unseen(wanted))
             done = [entries[path] for path in wanted if path not in fresh]
@@ -203,7 +203,8 @@ def discover_named(
     """
     began = clock()
     with ThreadPool(min(concurrency, max(1, len(paths))), "stat") as pool:
-        found = [entry for entry in pool.map(storage.stat, paths) if entry is not None]
+        entries = [entry for entry in pool.map(storage.stat, paths) if entry is not None]
+    found = filter(accepts_file(source), entries)
     ranges = tuple(Gap(_just_below(path), f"{path}\0") for path in paths)
     scanned = ScanTimes(began, clock(), cover=Cover(ranges))
     ripe, young = _split_by_age(tuple(found), source, scanned, FirstSeen())
@@ -251,12 +252,12 @@ def discover(
     before and after the listing.
     """
     began = clock()
-    accept = NameFilter(source)
+    accept = FileFilter(source)
     places = PartitionSelector(progress, source, began)
 
-    def wanted(path: str) -> bool:
+    def wanted(entry: Entry) -> bool:
         # A bounded scan counts what is taken: the rest would fill it again and again.
-        return accept(path) and places.take(path)
+        return accept(entry) and places.take(entry.path)
 
     found = scan(storage, progress, wanted, concurrency, limit, cover=cover)
     now = clock()

@@ -1,4 +1,4 @@
-"""The names of a source's files: which polls take, and why they ignore the others. Pure."""
+"""The files that polls take, by names and times, and why they ignore the others. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from functools import lru_cache
 from blizzard_core.limits import IGNORED_NAMES
 from blizzard_core.settings.formats import FORMATS
 from blizzard_core.settings.sources import SourceCompression, SourceSettings
-from blizzard_core.storage.protocol import is_hidden
+from blizzard_core.storage.protocol import Entry, is_hidden
+from blizzard_core.text import iso
 from blizzard_core.watermark.selection import NameSelection
 from blizzard_py.lines.codecs.names import CODEC_ENDINGS, ZIP_ENDING
 from blizzard_py.sources.ignored_names import NONE_IGNORED, IgnoredNames
@@ -62,20 +63,27 @@ def accepts(
     return takes
 
 
-class NameFilter:
-    """`accepts` for one scan, which keeps the names that it ignores. From any thread."""
+def accepts_file(source: SourceSettings) -> Callable[[Entry], bool]:
+    """Return whether polls take a file, by its name and its modification time."""
+    accept = accepts(source)
+    first, end = source.advanced.modified_between
+    return lambda entry: accept(entry.path) and first <= entry.modified < end
+
+
+class FileFilter:
+    """`accepts_file` for one scan, which keeps the files that it ignores. From any thread."""
 
     def __init__(self, source: SourceSettings) -> None:
         self._source = source
-        self._accepts = accepts(source)
-        self._ignored: set[str] = set()
+        self._accepts = accepts_file(source)
+        self._ignored: dict[str, float] = {}
 
-    def __call__(self, path: str) -> bool:
-        """Return whether polls take a path that is not hidden."""
-        if self._accepts(path):
+    def __call__(self, entry: Entry) -> bool:
+        """Return whether polls take a file that is not hidden."""
+        if self._accepts(entry):
             return True
-        if not path.endswith(_FOLDERS) and len(self._ignored) < IGNORED_NAMES:
-            self._ignored.add(path)
+        if not entry.path.endswith(_FOLDERS) and len(self._ignored) < IGNORED_NAMES:
+            self._ignored[entry.path] = entry.modified
         return False
 
     @property
@@ -84,9 +92,18 @@ class NameFilter:
         first = min(self._ignored, default=None)
         if first is None:
             return NONE_IGNORED
-        reason = why_ignored(first, self._source) or ""
-        wanted = bool(selection_of(self._source))
+        reason = why_ignored(first, self._source, self._ignored[first]) or ""
+        wanted = bool(selection_of(self._source)) or is_timed(self._source)
         return IgnoredNames(len(self._ignored), first, reason, wanted)
+
+
+def _why_out_of_time(modified: float, source: SourceSettings) -> str | None:
+    first, end = source.advanced.modified_between
+    if modified < first:
+        return f"it was modified at {iso(modified)}, before modified_after ({iso(first)})"
+    if modified >= end:
+        return f"it was modified at {iso(modified)}, not before modified_before ({iso(end)})"
+    return None
 
 
 def _ends_with(endings: tuple[str, ...]) -> Callable[[str], bool]:
@@ -114,15 +131,24 @@ def can_count(source: SourceSettings) -> Callable[[str], bool]:
     return lambda path: not is_hidden(path) and (accept(path) or known(path))
 
 
-def why_ignored(path: str, source: SourceSettings) -> str | None:
-    """Return why a file below the root is not one of the source's, or None if it is."""
+def is_timed(source: SourceSettings) -> bool:
+    """Return whether the source reads files of some modification times only."""
+    limits = source.advanced
+    return limits.modified_after is not None or limits.modified_before is not None
+
+
+def why_ignored(path: str, source: SourceSettings, modified: float | None = None) -> str | None:
+    """Return why a file below the root is not one of the source's, or None if it is.
+
+    ``modified`` is when it was modified, if it is there.
+    """
     if not path:
         return "is the source's root, not a file"
     if is_hidden(path):
         part = next(part for part in path.split("/") if part.startswith(("_", ".")))
         return f"{part!r} starts with {part[0]!r}: hidden names are never data"
     if accepts(source)(path):
-        return None
+        return None if modified is None else _why_out_of_time(modified, source)
     selection = selection_of(source)
     if not selection.is_included(path):
         return f"no pattern of include matches it: {', '.join(source.include)}"

@@ -12,7 +12,7 @@ checkpoint has the position, and a restart continues from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blizzard_core.checkpoint.digests import Digests
@@ -23,7 +23,7 @@ from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
 from blizzard_core.watermark.paths import partition_key, split
 from blizzard_core.watermark.progress import Progress, is_new
 from blizzard_py.job import FinishedFile, Outcome
-from blizzard_py.sources.files.file_names import accepts, selection_of
+from blizzard_py.sources.files.file_names import accepts_file, selection_of
 from blizzard_py.state.lateness import auto_grace
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.source_state import SourceState, Sweep
@@ -119,7 +119,7 @@ class LateSweep:
         self._looks_for_late = sweeps(source)
         # What a selection hides from the listing may still be there, and be selected again.
         self._lists_all = selection_of(source).lists_all
-        self._accept: Callable[[str], bool] = accepts(source)
+        self._accept = accepts_file(source)
         # Digests of listed names take 80 bytes each. So a sweep collects them only if the sweep
         # before has found more names in the ledger than at the source.
         self._listed: list[Digests] | None = None
@@ -159,7 +159,7 @@ class LateSweep:
             self._files += len(entries)
         if self._listed is not None:
             self._listed.append(self._ledger.digests_listed([entry.path for entry in entries]))
-        wanted = [e for e in entries if self._accept(e.path) and not is_hidden(e.path)]
+        wanted = [e for e in entries if self._accept(e) and not is_hidden(e.path)]
         if not self._looks_for_late:
             return Slice((), (), (), cursor, tuple(wanted))
         return self._sorted(state, wanted, cursor)

@@ -139,7 +139,7 @@ class FileSource(ABC):
         folder = None
         with contextlib.suppress(PartitionError):  # the table was partitioned in another way then
             folder = self._folder(name) if self._parts.ingest.layout.partition_template else None
-        why = why_ignored(name, self._source)
+        why = why_ignored(name, self._source, None if entry is None else entry.modified)
         why = why or outside(self._parts.identity.range, name) or None
 
         def status_in(state: SourceState) -> ItemStatus:

@@ -23,7 +23,7 @@ from blizzard_py.sources.files.discovery import (
     nothing_scanned,
     starting_point,
 )
-from blizzard_py.sources.files.file_names import NameFilter
+from blizzard_py.sources.files.file_names import FileFilter
 from blizzard_py.sources.files.hint_pacing import HintedNames, HintedScans, NamesByWatermark
 from blizzard_py.sources.files.hint_schedule import cover_of
 from blizzard_py.sources.files.late_file_sweep import grace_of, is_under_way, start_sweep
@@ -49,7 +49,7 @@ REQUESTS = 200
 def backlog(
     storage: Listing,
     progress: Progress,
-    accept: Callable[[str], bool],
+    accept: Callable[[Entry], bool],
     places_of: Callable[[Progress], PartitionSelector],
     queued: Iterable[Entry],
 ) -> Backlog:
@@ -66,7 +66,7 @@ def backlog(
             break
         names = 0
         for page in storage.list_range(gap.after, gap.until):
-            found += (e for e in page.entries if not is_hidden(e.path) and accept(e.path))
+            found += (e for e in page.entries if not is_hidden(e.path) and accept(e))
             names += page.keys
             remaining -= page.requests
             # There may be nothing behind this page; then it says too much, and never too little.
@@ -180,7 +180,7 @@ class WatermarkFiles(Replacing):
     def backlog(self, state: SourceState) -> Backlog | None:
         now = self._clock()
         start = starting_point(state, self._source, now, self._where)
-        accept = NameFilter(self._source)
+        accept = FileFilter(self._source)
         found = backlog(
             self._listing,
             start,

@@ -416,4 +416,4 @@ def test_status_and_log_count_files_ignored_by_name(*, use_watermark: bool) -> N
     assert told["level"] == "warning"
     assert worker.activity.to_json()["ignored"]["first"] == "date=2025-06-15/b.log"
     texts = [each["text"] for each in worker.activity.to_json()["notices"]]
-    assert "1 file ignored by name, such as date=2025-06-15/b.log" in texts
+    assert "1 file ignored, such as date=2025-06-15/b.log" in texts

@@ -201,8 +201,8 @@ def test_a_failed_scan_loses_nothing_for_the_next_one(world: FaultyStoreHarness)
     progress = passed(Progress(depth=1), old)
     world.proxy.arm(from_on(2, 503))
     with pytest.raises(Unavailable):
-        scan(storage, progress, lambda _path: True, 4)
+        scan(storage, progress, lambda _file: True, 4)
     world.proxy.arm(lambda _number: None)
-    found = scan(storage, progress, lambda _path: True, 4)
+    found = scan(storage, progress, lambda _file: True, 4)
     assert [entry.path for entry in found.entries] == new
     assert found.requests == world.proxy.listings

@@ -33,7 +33,7 @@ def parts(draw: st.DrawFn) -> tuple[Progress, list[str], Cover]:
 
 
 def everything(storage: MemoryStorage, known: Progress, cover: Cover | None = None) -> set[str]:
-    return {e.path for e in scan(storage, known, lambda _path: True, 1, cover=cover).entries}
+    return {e.path for e in scan(storage, known, lambda _file: True, 1, cover=cover).entries}
 
 
 @settings(max_examples=60)

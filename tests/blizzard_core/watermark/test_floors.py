@@ -106,7 +106,7 @@ def test_poll_cost_is_independent_of_closed_partitions() -> None:
         progress = closed(passed(Progress(depth=2), paths), 2)
         storage = MemoryStorage()
         storage.objects = dict.fromkeys(paths, (b"", 0.0))
-        found = scan(storage, progress, lambda _path: True, 1)
+        found = scan(storage, progress, lambda _file: True, 1)
         assert found.entries == ()
         costs.append((found.requests, found.keys))
     assert costs[0] <= costs[1]  # neighbours share pages while little is closed
@@ -314,7 +314,7 @@ def test_listing_the_gaps_finds_what_looks_new_in_a_full_listing(
     progress = closed(passed(Progress(depth=2), paths), tracked)
     storage = MemoryStorage()
     storage.objects = dict.fromkeys(paths | more, (b"", 0.0))
-    found = scan(storage, progress, lambda _path: True, 1)
+    found = scan(storage, progress, lambda _file: True, 1)
     new = {path for path in storage.objects if is_new(progress, path)}
     assert {entry.path for entry in found.entries} == new
     assert found.requests <= len(progress.partitions) + 1 + len(new)

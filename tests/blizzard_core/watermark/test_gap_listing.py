@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blizzard_core.storage.opening import open_storage
-from blizzard_core.storage.protocol import ListingPage, Range, Storage, is_hidden, order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, Range, Storage, is_hidden, order_key
 from blizzard_core.watermark.cover import Gap
 from blizzard_core.watermark.gap_listing import visible_ranges
 from blizzard_core.watermark.progress import Progress, gaps, is_new
@@ -63,8 +63,8 @@ def test_pages_of_neighbours_find_what_each_gap_alone_finds(
     filled(storage, paths, page_keys)
     asked: list[str] = []
 
-    def accept(path: str) -> bool:
-        asked.append(path)
+    def accept(entry: Entry) -> bool:
+        asked.append(entry.path)
         return True
 
     found = scan(storage, progress, accept, concurrency)
@@ -107,7 +107,7 @@ def test_files_that_stay_are_found_whatever_arrives(
             del storage.objects[gone.pop()]
 
     storage.between_pages = change
-    found = scan(storage, progress, lambda _path: True, 1, limit)
+    found = scan(storage, progress, lambda _file: True, 1, limit)
     steady = [path for path in paths if path in storage.objects and not is_hidden(path)]
     listed = {entry.path for entry in found.entries}
     until = None if found.until is None else order_key(found.until)
@@ -129,7 +129,7 @@ def test_one_pass_finds_the_same_and_reads_each_directory_once(
             place = Path(root, path)
             place.parent.mkdir(parents=True, exist_ok=True)
             place.touch()
-        found = scan(open_storage(root, {}), progress, lambda _path: True, 8)
+        found = scan(open_storage(root, {}), progress, lambda _file: True, 8)
     assert [entry.path for entry in found.entries] == sorted(
         (path for path in paths if not is_hidden(path) and is_new(found.progress, path)),
         key=order_key,
@@ -197,7 +197,7 @@ def test_small_partitions_share_pages(partitions: int, files: int, most: int) ->
     progress = passed(Progress(depth=1), paths or tree(partitions, 1))
     storage.objects["partition=00000/99999"] = (b"", 0.0)
     storage.objects["z/1"] = (b"", 0.0)
-    found = scan(storage, progress, lambda _path: True, 8)
+    found = scan(storage, progress, lambda _file: True, 8)
     assert [entry.path for entry in found.entries] == ["partition=00000/99999", "z/1"]
     assert found.requests <= most
 
@@ -207,7 +207,7 @@ def test_large_partitions_after_small_ones_are_listed_singly() -> None:
     storage = Ordered()
     paths = [*tree(400, 1), *(f"{path}" for p in range(40) for path in large(p))]
     storage.objects = dict.fromkeys(paths, (b"", 0.0))
-    found = scan(storage, passed(Progress(depth=1), paths), lambda _path: True, 8)
+    found = scan(storage, passed(Progress(depth=1), paths), lambda _file: True, 8)
     assert found.entries == ()
     assert found.requests <= 2 + 41
     assert found.keys <= 400 + 2 * 1000 + 41 * 100
@@ -223,7 +223,7 @@ def test_many_new_files_behind_small_partitions_are_listed_once() -> None:
     paths = tree(500, 2)
     new = [f"z/{number:05}" for number in range(5000)]
     storage.objects = dict.fromkeys([*paths, *new], (b"", 0.0))
-    found = scan(storage, passed(Progress(depth=1), paths), lambda _path: True, 8)
+    found = scan(storage, passed(Progress(depth=1), paths), lambda _file: True, 8)
     assert len(found.entries) == 5000
     assert found.requests == 1 + 6  # a page of 100, and 5,900 keys in thousands
 
@@ -246,7 +246,7 @@ def test_a_poll_of_directories_lists_each_level_once(
         with storage.open_output(path):
             pass
     progress = passed(Progress(depth=1, floor=f"date={old:04}"), paths[-tracked:])
-    found = scan(storage, progress, lambda _path: True, 8)
+    found = scan(storage, progress, lambda _file: True, 8)
     assert [entry.path for entry in found.entries] == new
     assert found.requests <= tracked + 1
     assert found.keys <= tracked * 2 + old + tracked

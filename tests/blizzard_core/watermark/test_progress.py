@@ -241,7 +241,7 @@ def test_partitions_without_a_date_stay_open_below_a_floor(head: str) -> None:
     storage = MemoryStorage()
     names = ("backfill", "date=again", "zz", "date=1970-01-02", "date=1970-01-03")
     storage.objects = {f"{head}{name}/{file}": (b"", 0) for name in names for file in "abc"}
-    found = scan(storage, after, lambda _path: True, 1)
+    found = scan(storage, after, lambda _file: True, 1)
     assert [entry.path for entry in found.entries] == sorted(
         f"{head}{name}/c" for name in names if name != "date=1970-01-02"
     )
@@ -443,7 +443,7 @@ def test_a_poll_costs_tracked_partitions_plus_one() -> None:
             storage.objects[f"d=1/{number:05d}"] = (b"", 0)
             storage.objects[f"d=2/{number:05d}"] = (b"", 0)
         progress = passed(Progress(depth=1), [f"d={day}/{old - 1:05d}" for day in (1, 2)])
-        found = scan(storage, progress, lambda _path: True, 4)
+        found = scan(storage, progress, lambda _file: True, 4)
         assert found.entries == ()
         costs.append((found.requests, found.keys))
     assert costs[0][0] == costs[1][0] == 3
@@ -456,7 +456,7 @@ def test_a_listing_jumps_over_hidden_directories() -> None:
         storage.objects[f".git/{number:05d}"] = (b"", 0)
     storage.objects["date=1/a"] = (b"", 0)
     storage.objects["A/a"] = (b"", 0)
-    found = scan(storage, Progress(), lambda _path: True, 1)
+    found = scan(storage, Progress(), lambda _file: True, 1)
     assert [e.path for e in found.entries] == ["A/a", "date=1/a"]
     assert found.requests <= 6
 

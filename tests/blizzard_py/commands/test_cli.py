@@ -136,7 +136,7 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
     scenario.put("date=2024-01-01/hour=01/2.log", b"{}")
     for command in ("plan", "status", "validate"):
         shown = invoke(command, config).output
-        assert "events/main: 1 file ignored by name, such as date=2024-01-01/hour=01/2.log" in shown
+        assert "events/main: 1 file ignored, such as date=2024-01-01/hour=01/2.log" in shown
 
 
 def test_tables_are_printed_for_people(scenario: Scenario) -> None:

@@ -107,7 +107,7 @@ def test_polls_find_exactly_what_is_not_done(
     source = MemoryStorage()
     for path in listed:
         source.put_atomic(path, b"")
-    found = {entry.path for entry in scan(source, progress, lambda _path: True, 1).entries}
+    found = {entry.path for entry in scan(source, progress, lambda _file: True, 1).entries}
     expected = {
         path
         for path in listed - done.keys()

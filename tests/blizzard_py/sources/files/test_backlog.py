@@ -26,8 +26,8 @@ EVERYTHING = Progress()
 NOW = 1_750_000_000.0
 
 
-def is_data(path: str) -> bool:
-    return path.endswith(".json")
+def is_data(entry: Entry) -> bool:
+    return entry.path.endswith(".json")
 
 
 def backlog(storage: Storage, progress: Progress, *queued: Entry, **source: Any) -> Backlog:

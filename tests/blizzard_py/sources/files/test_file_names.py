@@ -9,8 +9,9 @@ from pydantic import ValidationError
 
 from blizzard_core.limits import IGNORED_NAMES
 from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.files import file_names
-from blizzard_py.sources.files.file_names import NameFilter, accepts, can_count, why_ignored
+from blizzard_py.sources.files.file_names import FileFilter, accepts, can_count, why_ignored
 from blizzard_py.sources.ignored_names import IgnoredNames
 
 
@@ -45,22 +46,22 @@ def test_names_follow_the_format(given: Any, taken: list[str], ignored: list[str
 
 
 def test_ignored_names_are_counted_with_an_example() -> None:
-    accept = NameFilter(source())
+    accept = FileFilter(source())
     paths = ["b.log", "a", "a", "1.ndjson", "d/", "2024_$folder$", "c.NDJSON"]
-    assert [path for path in paths if accept(path)] == ["1.ndjson", "c.NDJSON"]
+    assert [path for path in paths if accept(Entry(path, 1, 0.0))] == ["1.ndjson", "c.NDJSON"]
     found = accept.ignored
     assert (found.files, found.first, found.wanted) == (2, "a", False)
-    assert found.note.startswith("2 files ignored by name, such as a: its ending is not one that")
+    assert found.note.startswith("2 files ignored, such as a: its ending is not one that")
     assert found.note.endswith("; include reads other names")
-    assert NameFilter(source()).ignored.to_json() is None
-    chosen = NameFilter(source(include=["**/*.dat"]))
-    assert (chosen("a.csv"), chosen.ignored.wanted) == (False, True)
+    assert FileFilter(source()).ignored.to_json() is None
+    chosen = FileFilter(source(include=["**/*.dat"]))
+    assert (chosen(Entry("a.csv", 1, 0.0)), chosen.ignored.wanted) == (False, True)
 
 
 def test_ignored_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_names, "IGNORED_NAMES", 3)
-    accept = NameFilter(source())
-    assert not any(accept(f"{number}.log") for number in range(10))
+    accept = FileFilter(source())
+    assert not any(accept(Entry(f"{number}.log", 1, 0.0)) for number in range(10))
     assert accept.ignored.files == 3
 
 
@@ -104,3 +105,35 @@ def test_options_that_cannot_be_are_refused(given: Any, message: str) -> None:
     with pytest.raises(ValidationError) as caught:
         source(format=given)
     assert message in str(caught.value)
+
+
+def test_files_out_of_time_are_ignored_with_the_reason() -> None:
+    settings = source(modified_after="2026-01-01 00:00:00+01:00", modified_before="2026-01-02T00Z")
+    first, end = settings.advanced.modified_between
+    assert (first, end) == (1_767_222_000.0, 1_767_312_000.0)
+    accept = FileFilter(settings)
+    times = {"a": first - 0.5, "b": first, "c": end - 0.5, "d": end}
+    assert [n for n, at in times.items() if accept(Entry(f"{n}.ndjson", 1, at))] == ["b", "c"]
+    assert accept.ignored.files == 2
+    assert accept.ignored.wanted
+    assert accept.ignored.reason == (
+        "it was modified at 2025-12-31T22:59:59Z, before modified_after (2025-12-31T23:00:00Z)"
+    )
+    assert "not before modified_before" in (why_ignored("d.ndjson", settings, end) or "")
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"modified_after": "2026-01-01"}, "must be a time with its zone"),
+        ({"modified_after": "2026-01-01T00:00:00"}, "must be a time with its zone"),
+        ({"modified_after": "7d"}, "advanced.min_age"),
+        (
+            {"modified_after": "2026-01-02T00:00Z", "modified_before": "2026-01-02T00:00Z"},
+            "modified_after must be earlier",
+        ),
+    ],
+)
+def test_bad_times_are_refused(given: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        source(**given)

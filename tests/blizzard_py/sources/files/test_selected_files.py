@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from blizzard_core.storage.protocol import ListingPage, order_key
+from blizzard_core.text import iso
 from blizzard_py.sources.files.late_file_sweep import LateSweep
 from blizzard_py.state.ledger import Ledger
 from tests.support.pipeline_harness import PipelineHarness
@@ -108,3 +109,33 @@ def test_ledger_forgets_only_what_is_listed(include: list[str], forgets: bool) -
     sweep.next_slice(world.drain().load())
     sweep.over()
     assert sweep.has_outgrown is forgets
+
+
+@TRACKINGS
+def test_files_of_other_times_hold_nothing_and_come_back(use_watermark: bool) -> None:
+    """Old and young files are passed; a file that is modified again is a late one."""
+    begin, end = PipelineHarness.begins, PipelineHarness.begins + 1000
+    world = PipelineHarness(
+        grace_period="1s",
+        late_files="ingest",
+        late_sweep_interval="1h",
+        use_watermark=use_watermark,
+        modified_after=iso(begin),
+        modified_before=iso(end),
+    )
+    for number, at in enumerate((begin - 1, begin, end - 1, end)):
+        world.source.objects[f"d={number}/a.json"] = (f"{number}".encode(), at)
+        world.source.objects[f"d=2/{number}.json"] = (f"2/{number}".encode(), at)
+    worker = world.drain()
+    assert sorted(world.rows()) == ["1", "2", "2/1", "2/2"]
+    found = worker.discover(worker.load(), full=True)
+    assert (found.files, found.young, found.ignored.wanted) == ((), (), True)
+    polls(world, worker, 2)
+    assert len(world.rows()) == 4
+    shown = str(explained(world, "d=3/a.json"))
+    assert "ignored" in shown
+    assert "not before modified_before" in shown
+    world.source.objects["d=2/0.json"] = (b"again", begin + 5)
+    sweeps(world, worker)
+    assert sorted(world.rows()) == ["1", "2", "2/1", "2/2", "again"]
+    assert world.letters() == []

@@ -14,13 +14,13 @@ from itertools import islice
 from blizzard_core.errors import Unavailable
 from blizzard_core.storage.protocol import Entry, is_bare, is_hidden
 from blizzard_core.threads import ThreadPool
-from blizzard_core.watermark.cover import Gap
-from blizzard_core.watermark.name_range import LAST
+from blizzard_core.watermark.name_range import LAST, NameRange
 from blizzard_py.dead_letters.reasons import closed_ids
 from blizzard_py.requests.document import Request
 from blizzard_py.selection.letters import Candidate, LetterFiles
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.file_names import accepts_file
+from blizzard_py.sources.files.file_names import accepts_file, can_count, selection_of
+from blizzard_py.sources.files.listing import listing_within
 from blizzard_py.state.record_names import is_of_records
 
 # Files of a page: the checkpoint lists them until they are done.
@@ -101,13 +101,16 @@ def _range(parts: SourceContext, ends: Sequence[str], cursor: str, most: int) ->
 
 
 def _listed(parts: SourceContext, first: str, last: str, cursor: str) -> Iterator[Entry]:
-    source, accept = parts.stores.source, accepts_file(parts.files)
+    source, accept = parts.files, accepts_file(parts.files)
     if not cursor:
-        entry = source.stat(first)
+        entry = parts.stores.source.stat(first)
         if entry is not None and accept(entry):
             yield entry
-    gap = Gap(cursor or first, f"{last}{LAST}")
-    for page in source.list_range(gap.after, gap.until):
+    # Claims tell of files outside of the source's range, so they are listed, too.
+    listing = listing_within(
+        parts.stores.source, NameRange(), selection_of(source), can_count(source)
+    )
+    for page in listing.list_range(cursor or first, f"{last}{LAST}"):
         for entry in page.entries:
             if accept(entry) and not is_hidden(entry.path):
                 yield entry

@@ -42,9 +42,9 @@ def budget_document(
         return None
     seen = {p: max(known.done.values()) for p, known in progress.partitions.items() if known.done}
     found = {p: at for p, at in seen.items() if now - at < HOT_SECS}
-    hot = hot_partitions(progress, found) if progress.depth else {}
-    ranges = len(gaps(progress))
-    count = len(hot_cover(progress, found).ranges)
+    hot = hot_partitions(limits, progress, found) if progress.depth else {}
+    ranges = limits.lists(gaps(progress))
+    count = limits.lists(hot_cover(limits, progress, found).ranges)
     every = intervals(limits, ranges, count)
     polls = HOUR_SECS * ranges / MINUTE
     price, budget = source.advanced.list_price, limits.budget

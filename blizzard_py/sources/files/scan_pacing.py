@@ -16,6 +16,7 @@ from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import Discovery
+from blizzard_py.sources.files.file_names import selection_of
 from blizzard_py.sources.files.scan_schedule import (
     BESIDE_SHARE,
     HOUR_SECS,
@@ -49,6 +50,7 @@ def limits_of(source: SourceSettings) -> ScanLimits | None:
         source.poll_interval,
         source.full_scan_interval,
         source.advanced.max_tracked_partitions,
+        selection_of(source).ranges(),
     )
 
 

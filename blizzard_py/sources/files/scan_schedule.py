@@ -30,12 +30,12 @@ Times are of a clock that never jumps.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from blizzard_core.settings.list_budget import HOT_SHARE
-from blizzard_core.watermark.cover import Cover, choose_ranges, covers
+from blizzard_core.watermark.cover import Cover, Gap, choose_ranges, covers
 from blizzard_core.watermark.partition_time import family_of, head_of, is_timed
 from blizzard_core.watermark.paths import partition_key
 from blizzard_core.watermark.progress import Progress, gaps
@@ -55,13 +55,23 @@ class ScanLimits:
 
     ``budget`` is the LIST requests of an hour, None if they are not limited. ``pause`` is the least
     time between the beginnings of two scans, ``complete`` the configured time between complete
-    ones. A source tracks ``tracked`` partitions.
+    ones. A source tracks ``tracked`` partitions. Only what lies in ``selected`` is listed, None if
+    that is everything.
     """
 
     budget: float | None
     pause: float
     complete: float | None
     tracked: int
+    selected: Cover | None = None
+
+    def lists(self, ranges: Sequence[Gap]) -> int:
+        """Return the requests that a listing of ascending ranges takes at least."""
+        return len(ranges if self.selected is None else self.selected.within(ranges))
+
+    def may_select(self, partition: str) -> bool:
+        """Return whether names of a partition may be selected."""
+        return not partition or self.lists([Gap(f"{partition}/", f"{partition}0")]) > 0
 
     @property
     def pages(self) -> int | None:
@@ -167,11 +177,14 @@ class NextScan:
     is_late: bool = False
 
 
-def hot_partitions(progress: Progress, found: Mapping[str, float]) -> dict[str, float | None]:
+def hot_partitions(
+    limits: ScanLimits, progress: Progress, found: Mapping[str, float]
+) -> dict[str, float | None]:
     """Return the partitions whose ranges are hot: ``found`` ones with the time of the last find.
 
     None: it is the newest one of its line. A partition above the tracked depth has no range of its
-    own, so only complete scans cover it.
+    own, so only complete scans cover it. Those of an earlier selection are tracked for some time,
+    and are never hot.
     """
     newest: dict[tuple[str, str], str] = {}
     for partition in progress.partitions:
@@ -179,7 +192,8 @@ def hot_partitions(progress: Progress, found: Mapping[str, float]) -> dict[str, 
         if line is not None:
             known = newest.setdefault(line, partition)
             newest[line] = max(known, partition, key=partition_key)
-    return {**found, **dict.fromkeys(newest.values())}
+    hot = {**found, **dict.fromkeys(newest.values())}
+    return {partition: at for partition, at in hot.items() if limits.may_select(partition)}
 
 
 @lru_cache(maxsize=10_000)
@@ -194,14 +208,14 @@ def _has_depth(partition: str, depth: int | None) -> bool:
     return bool(partition) and partition.count("/") + 1 == depth
 
 
-def hot_cover(progress: Progress, found: Mapping[str, float]) -> Cover:
+def hot_cover(limits: ScanLimits, progress: Progress, found: Mapping[str, float]) -> Cover:
     """Return the hot ranges: all while no partition of the full depth is tracked."""
     known, depth = progress.partitions, progress.depth
     if not depth or not any(_has_depth(partition, depth) for partition in known):
         return Cover(gaps(progress))
     starts = (
         (partition, known[partition].before if partition in known else None)
-        for partition in hot_partitions(progress, found)
+        for partition in hot_partitions(limits, progress, found)
     )
     return choose_ranges(gaps(progress), starts)
 
@@ -210,17 +224,18 @@ def next_scan(
     schedule: Schedule, limits: ScanLimits, progress: Progress, now: float, *, is_sweeping: bool
 ) -> NextScan:
     """Return the next scan, and when it may begin."""
-    ranges = len(gaps(progress))
-    hot = hot_cover(progress, schedule.hot_at(now))
+    ranges = limits.lists(gaps(progress))
+    hot = hot_cover(limits, progress, schedule.hot_at(now))
+    hot_ranges = limits.lists(hot.ranges)
     debt = schedule.debt_at(limits, now)
-    usual = ranges + len(hot.ranges) + (limits.pages or 0)
+    usual = ranges + hot_ranges + (limits.pages or 0)
     share = BESIDE_SHARE if is_sweeping or debt > usual else 1.0
     if any(not _has_depth(partition, progress.depth) for partition in schedule.waiting):
         limits = replace(limits, complete=None)
-    every = intervals(limits, ranges, len(hot.ranges), share)
-    complete_at, hot_at = _due(schedule, limits, progress, every, ranges, len(hot.ranges), now)
+    every = intervals(limits, ranges, hot_ranges, share)
+    complete_at, hot_at = _due(schedule, limits, progress, every, ranges, hot_ranges, now)
     cover, at = (None, complete_at) if complete_at <= max(hot_at, now) else (hot, hot_at)
-    count = ranges if cover is None else len(cover.ranges)
+    count = ranges if cover is None else hot_ranges
     wait = 0.0
     if limits.budget is not None:
         wait = (debt - max(0.0, limits.budget - count)) * HOUR_SECS / limits.budget

@@ -94,3 +94,15 @@ def test_plan_prints_the_budget_below_its_table(capsys: pytest.CaptureFixture[st
     lines = capsys.readouterr().out.splitlines()
     assert "events/main: 5.00 USD/month = 1,389 LISTs an hour, 42 of them the sweep's" in lines
     assert lines[-1].startswith("  1.00 USD: ")
+
+
+def test_partitions_of_an_earlier_selection_cost_nothing() -> None:
+    """Of 50 tenants whose partitions are tracked one is left."""
+    known = passed(Progress(depth=2), [f"tenant={n:02}/date=2024-06-01/1" for n in range(50)])
+    every = document(0, known, list_requests_per_hour=1000)
+    assert (every["ranges"], every["hot_ranges"]) == (51, 50)
+    assert len(every["hot"]) == 50
+    found = document(0, known, list_requests_per_hour=1000, include=["tenant=17/**"])
+    assert (found["ranges"], found["hot_ranges"]) == (2, 1)
+    assert [each["partition"] for each in found["hot"]] == ["tenant=17/date=2024-06-01"]
+    assert found["all_secs"] < every["all_secs"] / 10

@@ -121,7 +121,7 @@ def test_hot_are_the_newest_of_each_line_and_finds() -> None:
         Progress(depth=2),
         [f"region={r}/date=2024-06-0{d}/1" for r in ("eu", "us") for d in (1, 2, 3)] + ["x/y/1"],
     )
-    hot = hot_partitions(known, {"x/y": 1000.0, "root": 990.0})
+    hot = hot_partitions(limits(None), known, {"x/y": 1000.0, "root": 990.0})
     newest = ["region=eu/date=2024-06-03", "region=us/date=2024-06-03"]
     assert hot == {"x/y": 1000.0, "root": 990.0, **dict.fromkeys(newest)}
 

@@ -9,11 +9,13 @@ import pytest
 
 from blizzard_core.storage.protocol import ListingPage, order_key
 from blizzard_core.text import iso
+from blizzard_py.selection.candidates import read_page
 from blizzard_py.sources.files.late_file_sweep import LateSweep
 from blizzard_py.state.ledger import Ledger
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.promise_scenarios import polls, sweeps
 from tests.support.request_harness import explained
+from tests.support.request_harness import made as submitted
 
 TRACKINGS = pytest.mark.parametrize("use_watermark", [True, False])
 FILES = ("tenant=1/a.json", "tenant=2/a.json", "tenant=2/tmp/b.json", "tenant=3/a.json")
@@ -139,3 +141,19 @@ def test_files_of_other_times_hold_nothing_and_come_back(use_watermark: bool) ->
     sweeps(world, worker)
     assert sorted(world.rows()) == ["1", "2", "2/1", "2/2", "again"]
     assert world.letters() == []
+
+
+def test_backfill_lists_what_is_selected_alone() -> None:
+    world = made(include=["tenant={2,3}/**"])
+    parts = world.parts()
+    calls: list[tuple[str, str | None]] = []
+    list_range = world.source.list_range
+
+    def recorded(after: str, until: str | None) -> Iterator[ListingPage]:
+        calls.append((after, until))
+        yield from list_range(after, until)
+
+    world.source.list_range = recorded  # type: ignore[method-assign]
+    page = read_page(parts, submitted(parts, {"range": ["tenant=1", "tenant=2"]}), "")
+    assert [each.path for each in page.candidates] == ["tenant=2/a.json", "tenant=2/tmp/b.json"]
+    assert [after for after, _ in calls] == ["tenant=2/"]

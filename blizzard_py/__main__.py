@@ -123,6 +123,10 @@ def run(
 
     admission = allow_takeover if take_over else refuse_if_running(person=sys.stdin.isatty())
     loaded = load_config(config)
+    if take_over and loaded.global_.replicas is not None:
+        from blizzard_py.app.replicas import check_replicas
+
+        check_replicas(loaded, take_over=take_over)
     return app.run_daemon(
         loaded,
         once=once,
@@ -164,6 +168,10 @@ def validate(config: Path, online: bool) -> int:
 
     loaded = load_config(config)
     check_extras(needed_extras(loaded))
+    if loaded.global_.replicas is not None:
+        from blizzard_py.app.replicas import check_replicas
+
+        check_replicas(loaded)
     notes = java_notes(loaded)
     notes += validate_query_sources(loaded)
     notes += validate_pipelines(loaded)

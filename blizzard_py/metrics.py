@@ -233,6 +233,21 @@ RESTORE_SECS = Histogram(
     buckets=WORK_SECS,
 )
 
+# Replicas.
+
+REPLICAS_ALIVE = Gauge(
+    "blizzard_replicas_alive",
+    "Replicas that this one sees alive, itself included; 0 without replicas.",
+)
+SOURCE_HELD = Gauge(
+    "blizzard_source_held", "1 while this replica has the source, 0 while it stands by.", ["target"]
+)
+HANDOVERS = Counter(
+    "blizzard_handovers_total",
+    "Sources that this replica took, gave up, or lost to another one.",
+    ["reason"],
+)
+
 # The checkpoint.
 
 CHECKPOINTS_SAVED = Counter(

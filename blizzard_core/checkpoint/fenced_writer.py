@@ -56,14 +56,21 @@ class FencedFile:
     """A state file with this process as its only writer, or the knowledge that it is not."""
 
     def __init__(
-        self, storage: Storage, path: str, admission: TakeoverPolicy = allow_takeover
+        self,
+        storage: Storage,
+        path: str,
+        admission: TakeoverPolicy = allow_takeover,
+        id_prefix: str = "",
     ) -> None:
-        """Set the file and the policy that is asked before a take-over from another process."""
+        """Set the file and the policy that is asked before a take-over from another process.
+
+        The writer's id begins with ``id_prefix``, by which others know whose writer it is.
+        """
         self._storage = storage
         self._admission = admission
         self._path = path
         self._where = f"{storage.uri}/{path}"
-        self._id = uuid.uuid4().hex
+        self._id = id_prefix + uuid.uuid4().hex[len(id_prefix) :]
         self._epoch: int | None = None
         self._version: str | None = None
         self._is_successor = False

@@ -95,6 +95,7 @@ class HintInbox:
         self._wanted = False
         self.problem: str | None = None
         self.messages: int | None = None
+        self.is_paused = False
 
     # -- for the thread that receives ----------------------------------------------
 
@@ -134,6 +135,17 @@ class HintInbox:
         with self._arrived:
             self._wanted = True
             self._arrived.notify_all()
+
+    def pause(self) -> None:
+        """Leave messages to another process, and those that are open to their next delivery."""
+        with self._arrived:
+            self.is_paused = True
+            self._new.clear()
+            self._open.clear()
+
+    def resume(self) -> None:
+        """Take messages again."""
+        self.is_paused = False
 
     # -- for the source ------------------------------------------------------------
 

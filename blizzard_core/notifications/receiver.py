@@ -100,6 +100,9 @@ class Receiver:
         if self._queue is None:
             self._queue = self._open()
         self._delete(self._queue)
+        if any(inbox.is_paused for inbox in self._inboxes):
+            stop.wait(_FULL_SECS)
+            return
         self._observe(self._queue)
         if any(inbox.is_full for inbox in self._inboxes):
             self._report()

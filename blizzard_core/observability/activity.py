@@ -193,6 +193,24 @@ class Activity:
             self.expects(math.inf)
         metrics.WORKER_UP.labels(self.name).set(int(exit_code == 0))
 
+    def stands_by(self, reason: str) -> None:
+        """Record why another replica has the target, which forgets its work; empty: this one has.
+
+        Every replica shows all targets, so what waits is shown by the one that has it.
+        """
+        with self._lock:
+            was_standing_by = bool(self._pulse.standby)
+            self._pulse = replace(self._pulse, standby=reason)
+            if was_standing_by and not reason:
+                # They come again with the heartbeat of the replica that had it meanwhile.
+                self._hours = TimeBuckets(HOUR_SECS, HOURS)
+            if was_standing_by or not reason:
+                return
+            self._pulse = replace(self._pulse, polls=0)
+            self._poll, self._backlog, self._folders = None, WaitingFiles(), WaitingFolders()
+            self._running.clear()
+            self._idle(self.clock())
+
     # Reported by the pipelines.
 
     def beat(self) -> None:

@@ -3,7 +3,7 @@
 *Alive* answers "would a restart help?": every loop gave a sign of life within the time that its
 work may take, and none crashed. *Ready* answers "does it do its work?": every loop has polled
 once, has not ended, does not fail, and does not wait for a store that has been silent for half a
-minute.
+minute. A loop that stands by for another replica is ready.
 
 A loop that ended on purpose (unreadable state, ``max_failures``) is alive and not ready: a
 restart would end the same way and would interrupt the other loops. A fenced loop ends the whole
@@ -42,7 +42,8 @@ class Pulse:
 
     ``since`` is the last sign, ``due`` the time of the next. ``error`` is the last cycle's failure,
     ``kind`` its class and ``remedy`` the advice; all are empty after a success. ``failures`` counts
-    failed cycles in a row, ``polls`` successful ones.
+    failed cycles in a row, ``polls`` successful ones. ``standby`` says why another replica has the
+    target; empty: this one works on it.
     """
 
     target: str
@@ -55,6 +56,7 @@ class Pulse:
     kind: str = ""
     remedy: str = ""
     exit_code: int | None = None
+    standby: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,8 @@ def _unready(pulse: Pulse, now: float) -> str:
         return f"ended: {pulse.kind}: {pulse.error}" if pulse.error else "ended"
     if pulse.error and (pulse.failures >= FAILURES_TO_UNREADY or not pulse.polls):
         return f"{pulse.failures} cycle(s) in a row failed: {pulse.error}"
+    if pulse.standby:
+        return ""
     if not pulse.polls:
         return "the first poll is not done"
     asks = pulse.phase == "working" and pulse.due - pulse.since <= QUIET_SECS  # and runs no job

@@ -112,7 +112,8 @@ def heartbeats(
     """Write heartbeats while the block runs; mark them at its end.
 
     A target's first beat follows its first poll: until then another daemon may own it. A target
-    that gives no sign of life has no beats. A run with ``once`` writes none, and deletes the beat
+    that gives no sign of life has no beats, and one that stands by for another replica has a last
+    one. A run with ``once`` writes none, and deletes the beat
     of a daemon that is down.
     """
     if once:
@@ -151,6 +152,8 @@ class _Beats:
 
     def _is_due(self, target: Beating) -> bool:
         name, pulse = target.activity.name, target.activity.pulse
+        if pulse.standby:
+            return name in self._last
         if not pulse.polls or name in self._ended:
             return False
         if pulse.phase == "ended":
@@ -166,6 +169,10 @@ class _Beats:
         if target.activity.pulse.phase == "ended":
             self._ended.add(name)
             self._mark_ended(target)
+            return
+        if target.activity.pulse.standby:
+            self._mark_ended(target)
+            del self._last[name]
             return
         found = _read(target.storage, target.path)
         if name not in self._last and found is not None:

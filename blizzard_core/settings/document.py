@@ -25,6 +25,7 @@ from blizzard_core.settings.http_sources import HttpSourceSettings
 from blizzard_core.settings.keyed import KeyedSettings
 from blizzard_core.settings.path_columns import PathColumnType
 from blizzard_core.settings.query_sources import TableSourceSettings
+from blizzard_core.settings.replicas import ReplicaSettings
 from blizzard_core.settings.schema import COLUMNS, FieldSettings, SchemaSettings
 from blizzard_core.settings.secret_files import SecretFiles
 from blizzard_core.settings.sources import OnBadRecord, SourceSettings
@@ -327,6 +328,8 @@ class GlobalSettings(Settings):
 
     shutdown_grace: Seconds = Field(default=25, ge=0)
     """Time for a batch to end after SIGTERM; keep it below the container's grace period."""
+    replicas: ReplicaSettings | None = None
+    """Share the sources among several Blizzards; default: one Blizzard has them all."""
     advanced: GlobalAdvanced = Field(default_factory=GlobalAdvanced)
     """Rarely needed."""
 

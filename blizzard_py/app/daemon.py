@@ -35,10 +35,13 @@ from blizzard_py.job import as_read
 from blizzard_py.schema.field_specs import field_document
 from blizzard_py.sources.context import SourceContext
 
-if TYPE_CHECKING:  # a daemon needs no page without an address, and no tables off a terminal
+if TYPE_CHECKING:
+    # Without an address a daemon needs no page, off a terminal no tables, and alone no replicas.
     from rich.console import Console
 
     from blizzard_core.observability.status import Posts
+    from blizzard_py.app.replica_worker import ReplicaWorker
+    from blizzard_py.app.replicas import Sharing
 
 
 def run_daemon(
@@ -73,6 +76,8 @@ def run_daemon(
         renewed=config.secrets.changed,
     )
     workers = build(config, engine, fresh=fresh, admission=admission, once=once)
+    sharing = _sharing(config, workers, once=once, fresh=fresh)
+    turning: Sequence[SourcePipeline | ReplicaWorker] = sharing.workers if sharing else workers
     configured = None if config.metrics is None else config.metrics.address
     notifications = Notifications([w.parts for w in workers if w.parts.hints is not None])
     watch = RefusedWatch(workers)
@@ -92,19 +97,22 @@ def run_daemon(
         notifications.receiving(),
         run_sinks(config, "blizzard") as sinks,
         heartbeats(beating, once=once),
+        sharing.membership.taking_part() if sharing else nullcontext(),
     ):
-        report_runs(workers, sinks)
+        report_runs(turning, sinks)
         log.info("started", sources=[p.name for w in workers for p in w.each], once=once)
+        if sharing and config.spark.idle_stop is None:
+            engine.start_in_background()  # a replica that stands by must take over soon
         try:
             with show_progress({w.name: w.meter for w in workers}, _terminal() if once else None):
-                code = run(workers, loop, stop)
-            for worker in workers:
+                code = run(turning, loop, stop)
+            for worker in turning:
                 _release(worker)
         finally:
-            for worker in workers:
+            for worker in turning:
                 worker.end_jobs()
             engine.stop()
-            for worker in workers:
+            for worker in turning:
                 worker.close()
         if once and not code:
             failing = [w.name for w in workers if w.source.is_failing]
@@ -113,6 +121,18 @@ def run_daemon(
             code = FAILING if failing else REFUSED if watch.look() else 0
         log.info("stopped", exit_code=code)
     return code
+
+
+def _sharing(
+    config: Config, workers: Sequence[SourcePipeline], *, once: bool, fresh: bool
+) -> Sharing | None:
+    """Return the share of this replica; None for a daemon that has all sources."""
+    if config.global_.replicas is None:
+        return None
+    from blizzard_py.app.replicas import check_replicas, share_sources  # noqa: PLC0415  # see above
+
+    check_replicas(config, once=once)
+    return share_sources(config.global_.replicas, workers, fresh=fresh)
 
 
 def _page(
@@ -144,7 +164,9 @@ def _with_untaken(config: Config, parts: SourceContext, found: Explanation) -> E
     return with_untaken(config, parts, found)
 
 
-def report_runs(workers: Sequence[SourcePipeline], sinks: Sequence[RunSink]) -> None:
+def report_runs(
+    workers: Sequence[SourcePipeline | ReplicaWorker], sinks: Sequence[RunSink]
+) -> None:
     """Let the activities report their batches to other systems."""
     for worker in workers:
         for each in worker.each:
@@ -153,19 +175,19 @@ def report_runs(workers: Sequence[SourcePipeline], sinks: Sequence[RunSink]) -> 
             (each.activity or worker.activity).runs = log
 
 
-def _columns(worker: SourcePipeline) -> Columns:
+def _columns(worker: SourcePipeline | ReplicaWorker) -> Columns:
     documents = map(field_document, as_read(worker.fields))
     return tuple((column["name"], column["type"]) for column in documents)
 
 
-def _release(worker: SourcePipeline) -> None:
+def _release(worker: SourcePipeline | ReplicaWorker) -> None:
     """Record that the source has no owner; if that fails, operators decide by themselves."""
     try:
         worker.release()
     except (StateError, StorageError) as error:
-        get_logger(pipeline=worker.pipeline, source=worker.source_name).warning(
-            "not_released", reason=str(error)
-        )
+        pipeline, _, source = worker.name.partition("/")
+        log = get_logger(pipeline=pipeline, source=source)
+        log.warning("not_released", reason=str(error))
 
 
 def _terminal() -> Console | None:

@@ -88,6 +88,7 @@ def source_pipeline(
     fresh: bool = False,
     admission: TakeoverPolicy = allow_takeover,
     requests_only: bool = False,
+    replica_id: str = "",
 ) -> SourcePipeline:
     """One source as its settings describe it."""
     return SourcePipeline(
@@ -98,6 +99,7 @@ def source_pipeline(
         jobs=_jobs_of(parts),
         requests_only=requests_only,
         effects=partial(_effects, parts),
+        replica_id=replica_id,
     )
 
 

@@ -84,6 +84,7 @@ class SourcePipeline(SourceView):
         jobs: Jobs | None = None,
         requests_only: bool = False,
         effects: Callable[[Source[Any]], RequestEffects] | None = None,
+        replica_id: str = "",
     ) -> None:
         """Create the pipeline: ``opens`` makes the source, ``fresh`` allows a cold start.
 
@@ -93,13 +94,14 @@ class SourcePipeline(SourceView):
 
         ``jobs`` make outputs of a batch's files; without them each batch is a job of the engine.
         ``effects`` executes requests of operators; without it no request is accepted.
+        ``replica_id`` is the id of the replica of which it is a writer.
         """
         self.meter = parts.meter
         self.activity = parts.activity or SourceActivity(
             parts.name, parts.stores.source.uri, parts.clock
         )
         self._clock = StoreClock(parts.clock, parts.monotonic)
-        self._file = FencedFile(parts.stores.sink, checkpoint_path(parts.id), admission)
+        self._file = FencedFile(parts.stores.sink, checkpoint_path(parts.id), admission, replica_id)
         self._fence = FenceFile(parts.stores.sink, parts.id, parts.identity.range)
         services = CheckpointServices(
             self._save,
@@ -166,6 +168,11 @@ class SourcePipeline(SourceView):
         """Wait; return whether a notification ends the pause, or the daemon."""
         hints = self.parts.hints
         return stop.wait(secs) if hints is None else hints.wait(secs, stop)
+
+    @property
+    def owns(self) -> bool:
+        """Return whether it has taken the checkpoint and not released it."""
+        return self._file.epoch > 0
 
     def release(self) -> None:
         """Give up the checkpoint, so that another process can take over at once.

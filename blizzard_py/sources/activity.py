@@ -108,6 +108,14 @@ class SourceActivity(Activity):
         ):
             metric.labels(name)
 
+    def stands_by(self, reason: str) -> None:
+        super().stands_by(reason)
+        metrics.SOURCE_HELD.labels(self.name).set(0 if reason else 1)
+        if reason:
+            with self._lock:
+                self._waiting, self._saved, self._list_budget = {}, None, None
+                self.knows(SourceState())
+
     def polled(
         self,
         secs: float,

@@ -14,6 +14,7 @@ from blizzard_core.settings.checks.keyed import keyed_problems
 from blizzard_core.settings.checks.list_budget import list_budget_problems
 from blizzard_core.settings.checks.notifications import notification_problems
 from blizzard_core.settings.checks.path_columns import path_column_problems
+from blizzard_core.settings.checks.replicas import replica_problems
 from blizzard_core.settings.checks.sources import query_problems, schema_problems
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.yaml_file import SettingProblem
@@ -35,4 +36,5 @@ CHECKS: tuple[Check, ...] = (
     keyed_problems,
     list_budget_problems,
     notification_problems,
+    replica_problems,
 )

@@ -51,6 +51,11 @@ class LeadActivity(SourceActivity):
         for other in self._others.values():
             other.cycle_failed(error)
 
+    def stands_by(self, reason: str) -> None:
+        super().stands_by(reason)
+        for other in self._others.values():
+            other.stands_by(reason)
+
     def ended(self, exit_code: int) -> None:
         super().ended(exit_code)
         for other in self._others.values():

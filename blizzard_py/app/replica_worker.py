@@ -1,0 +1,211 @@
+"""A source that replicas share, as a `Worker` of the poll loop.
+
+It takes the source when the view of leases allows it, works like any other source while it has it,
+and gives it up between two batches. A fenced replica does not end: it is a candidate again, with a
+new writer. So a view that was wrong costs a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from blizzard_core.checkpoint.writer_identity import TakeoverPolicy, Writer
+from blizzard_core.daemon import StopEvent
+from blizzard_core.errors import FencedError
+from blizzard_core.log import get_logger
+from blizzard_core.notifications.inbox import HintInbox
+from blizzard_py import metrics
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.job import FieldSpec
+from blizzard_py.replicas.assignment import Step
+from blizzard_py.replicas.membership import Membership
+from blizzard_py.sources.activity import SourceActivity
+from blizzard_py.sources.context import SourceContext
+
+# A waiting worker looks at its part this often: at the view in memory, not at a store.
+_CHECK_SECS = 1.0
+# Why a source changed hands, for `blizzard_handovers_total`.
+REASONS = ("taken", "taken_from_dead", "released", "fenced")
+
+
+@dataclass(frozen=True, slots=True)
+class _Until:
+    """The daemon's stop event, or the moment at which the source is given up."""
+
+    stop: StopEvent
+    is_given_up: Callable[[], bool]
+
+    def is_set(self) -> bool:
+        return self.stop.is_set() or self.is_given_up()
+
+    def set(self) -> None:
+        self.stop.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self.stop.wait(timeout) or self.is_given_up()
+
+
+class ReplicaWorker:
+    """One source in one replica. ``make`` returns its pipeline, with a writer of its own."""
+
+    def __init__(
+        self, make: Callable[[TakeoverPolicy], SourcePipeline], membership: Membership
+    ) -> None:
+        self._make = make
+        self._membership = membership
+        self.pipeline = make(self._admit)
+        self._found: Writer | None = None
+        self._refusal = ""
+        # When the checkpoint is read again, by the clock that never jumps.
+        self._again_at = 0.0
+        self._is_held = False
+        self._log = get_logger(pipeline=self.pipeline.pipeline, source=self.pipeline.source_name)
+        self._stand_by("the first view of leases is not there yet")
+
+    @property
+    def name(self) -> str:
+        """``pipeline/source``."""
+        return self.pipeline.name
+
+    @property
+    def activity(self) -> SourceActivity:
+        """Return the activity of the source."""
+        return self.pipeline.activity
+
+    @property
+    def poll_interval_secs(self) -> float:
+        """Return the source's; while it stands by `rest` ends a pause that is too long."""
+        return self.pipeline.poll_interval_secs
+
+    @property
+    def is_paced(self) -> bool:
+        """Return whether the source's scans follow a schedule."""
+        return self.pipeline.is_paced
+
+    @property
+    def each(self) -> tuple[SourceContext, ...]:
+        """The parts of every source that it is made of."""
+        return self.pipeline.each
+
+    @property
+    def fields(self) -> tuple[FieldSpec, ...]:
+        """The columns of records, as its last batch had them."""
+        return self.pipeline.fields
+
+    def cycle(self, stop: StopEvent) -> bool:
+        """Take, work, give up or stand by; return whether any file was done."""
+        step = self._step()
+        if step is Step.RELEASE:
+            self._release()
+            return False
+        if step is Step.STAND_BY:
+            self._stand_by(self._membership.wait_reason(self.name))
+            return False
+        if step is Step.TAKE and not self._has_turn():
+            return False
+        try:
+            return self._work(stop)
+        except FencedError as error:
+            self._lost(error)
+            return False
+
+    def _step(self) -> Step:
+        return self._membership.step(self.name, owns=self.pipeline.owns)
+
+    def _work(self, stop: StopEvent) -> bool:
+        if not self.pipeline.owns:
+            self._found, self._refusal = None, ""
+        try:
+            return self.pipeline.cycle(_Until(stop, self._is_given_up))
+        finally:
+            if self.pipeline.owns and not self._is_held:
+                self._took()
+
+    def _is_given_up(self) -> bool:
+        return self._step() is Step.RELEASE
+
+    def _took(self) -> None:
+        self._is_held = True
+        found = self._found
+        is_left = found is None or found.released
+        metrics.HANDOVERS.labels("taken" if is_left else "taken_from_dead").inc()
+        self._log.info("source_taken", before="" if found is None else str(found))
+        for each in self._inboxes():
+            each.resume()
+        self.activity.stands_by("")
+
+    def _release(self) -> None:
+        """Give the source to another replica. Raises `StorageError`; then it is tried again."""
+        self.pipeline.release()
+        metrics.HANDOVERS.labels("released").inc()
+        self._log.info("source_released", reason=self._membership.wait_reason(self.name))
+        self._begin_again(self._membership.wait_reason(self.name))
+
+    def _lost(self, error: FencedError) -> None:
+        if self._is_held:
+            metrics.HANDOVERS.labels("fenced").inc()
+            self._log.warning("source_lost", reason=str(error))
+            self._begin_again("another replica took it over")
+            return
+        if str(error) != self._refusal:
+            self._refusal = str(error)
+            self._log.info("source_awaited", reason=str(error))
+        self._begin_again(str(error))
+
+    def _begin_again(self, reason: str) -> None:
+        """Become a candidate: with a new writer, and nothing in memory."""
+        self.pipeline.end_jobs()
+        self.pipeline = self._make(self._admit)
+        self._is_held = False
+        self._again_at = self.pipeline.parts.monotonic() + self._membership.look_secs
+        self._stand_by(reason)
+
+    def _inboxes(self) -> Iterator[HintInbox]:
+        yield from (each.hints for each in self.each if each.hints is not None)
+
+    def _stand_by(self, reason: str) -> None:
+        for each in self._inboxes():
+            each.pause()
+        self.activity.stands_by(reason)
+
+    def _admit(self, found: Writer) -> None:
+        self._membership.admit(found)
+        self._found = found
+
+    def is_called(self) -> bool:
+        """Return whether a request waits for the source, or the source changes hands."""
+        return self._has_turn() or (self._is_held and self.pipeline.is_called())
+
+    def _has_turn(self) -> bool:
+        step = self._step()
+        if step is Step.TAKE:
+            return self.pipeline.parts.monotonic() >= self._again_at
+        return step is Step.RELEASE
+
+    def rest(self, secs: float, stop: StopEvent) -> bool:
+        """Wait; return whether a notification ends the pause, the daemon, or a change of hands."""
+        while secs > 0:
+            if self._has_turn():
+                return True
+            part = min(secs, _CHECK_SECS)
+            if self.pipeline.rest(part, stop) if self._is_held else stop.wait(part):
+                return True
+            secs -= part
+        return stop.is_set()
+
+    def cancel(self) -> None:
+        """End the running job; its batch runs again wherever the source is next."""
+        self.pipeline.cancel()
+
+    def release(self) -> None:
+        """Give up the checkpoint; see `SourcePipeline.release`."""
+        self.pipeline.release()
+
+    def end_jobs(self) -> None:
+        """Release the jobs' resources while the engine still runs."""
+        self.pipeline.end_jobs()
+
+    def close(self) -> None:
+        """Close the resources of the source and the jobs."""
+        self.pipeline.close()

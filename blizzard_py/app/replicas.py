@@ -1,0 +1,94 @@
+"""The replicas of a configuration: its group, its units, and what it refuses."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+
+from blizzard_core.checkpoint.writer_identity import TakeoverPolicy, this_process
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.replicas import ReplicaSettings
+from blizzard_core.storage.opening import open_storage
+from blizzard_py import metrics
+from blizzard_py.app.replica_worker import REASONS, ReplicaWorker
+from blizzard_py.app.request_effects import fingerprint_of
+from blizzard_py.app.workers import source_pipeline
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.replicas.assignment import units_of
+from blizzard_py.replicas.membership import Membership, new_replica
+from blizzard_py.sources.context import SourceContext
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """The membership of a process in a group, and its workers of sources."""
+
+    membership: Membership
+    workers: list[ReplicaWorker]
+
+
+def check_replicas(config: Config, *, once: bool = False, take_over: bool = False) -> None:
+    """Raise `ConfigError` where replicas would not be safe, or an option contradicts them."""
+    if config.global_.replicas is None:
+        return
+    problems = list(_stores_without_fence(config))
+    if once:
+        problems.append("--once ends by itself, so it shares nothing; run it without replicas")
+    if take_over:
+        problems.append("--take-over is not for replicas, which take over by themselves")
+    if problems:
+        raise ConfigError("global.replicas", problems)
+
+
+def _stores_without_fence(config: Config) -> Iterator[str]:
+    for name, pipeline in config.pipelines.items():
+        sink = pipeline.sink
+        if not open_storage(sink.table_uri, sink.storage_options).conditional_writes:
+            yield (
+                f"pipelines.{name}.sink.table_uri: {sink.table_uri} has no conditional writes, so"
+                " two replicas could write one checkpoint; use S3, GCS, Azure or a local disk"
+            )
+
+
+def share_sources(
+    settings: ReplicaSettings, workers: Sequence[SourcePipeline], *, fresh: bool
+) -> Sharing:
+    """Return workers that share the sources of ``workers`` with other replicas. Opens nothing."""
+    own = new_replica(this_process().host, _digest(workers))
+    units = units_of((worker.name, _queue_of(worker.parts)) for worker in workers)
+    storage = open_storage(settings.uri, settings.storage_options)
+    membership = Membership(storage, own, units, settings.lease)
+    for reason in REASONS:
+        metrics.HANDOVERS.labels(reason)
+    return Sharing(
+        membership,
+        [
+            ReplicaWorker(
+                partial(_pipeline, worker.parts, fresh=fresh, replica_id=own.id), membership
+            )
+            for worker in workers
+        ],
+    )
+
+
+def _pipeline(
+    parts: SourceContext, admission: TakeoverPolicy, *, fresh: bool, replica_id: str
+) -> SourcePipeline:
+    return source_pipeline(parts, fresh=fresh, admission=admission, replica_id=replica_id)
+
+
+def _queue_of(parts: SourceContext) -> str | None:
+    files = parts.source.as_files
+    return None if files is None or files.notifications is None else files.notifications.uri
+
+
+def _digest(workers: Sequence[SourcePipeline]) -> str:
+    """Return a digest of the release and of all that decides rows, and of no secret."""
+    found = sorted((each.id, fingerprint_of(each)) for worker in workers for each in worker.each)
+    document = json.dumps([version("blizzard-penguin"), found]).encode()
+    return hashlib.sha256(document).hexdigest()[:8]

@@ -1,0 +1,106 @@
+"""Leases of replicas, and which of them one replica sees alive. Pure.
+
+Times in a lease decide nothing, since clocks of machines differ. A replica is alive while its
+object changes, within the length of a lease by our own monotonic clock. Only time that we observed
+counts: while we were paused, or the store did not answer, the others may have renewed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+# Digits of a replica's id; the ids of its writers begin with them.
+ID_DIGITS = 12
+# Leases are renewed and looked at so often within their length.
+LOOKS = 3
+# A look that comes later than by half of its interval counts as one that came so late.
+_LATE_LOOK = 1.5
+# The clocks of waiting threads are not finer.
+_EDGE_SECS = 0.01
+_NAME = re.compile(r"(?P<host>.+)-(?P<id>[0-9a-f]{12})\.(?P<config>[0-9a-f]{8})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A running daemon: the host or pod, an id of its own, and a digest of its configuration.
+
+    The name of its lease says all of it, so a listing needs no further request.
+    """
+
+    host: str
+    id: str
+    config: str
+
+    @property
+    def object_name(self) -> str:
+        """Return the name of its lease."""
+        return f"{self.host}-{self.id}.{self.config}.json"
+
+    def __str__(self) -> str:
+        """Return the replica for people."""
+        return f"{self.host}-{self.id[:4]}"
+
+
+def replica_of(object_name: str) -> Replica | None:
+    """Return the replica whose lease has the name; None for an object that is no lease."""
+    found = _NAME.fullmatch(object_name)
+    return None if found is None else Replica(found["host"], found["id"], found["config"])
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """The last sight of a lease: the store's ``time`` of it, and for how long it stayed the same.
+
+    ``secs`` is observed time. ``is_listed`` is False once the object is gone, as after a clean end.
+    """
+
+    time: float
+    secs: float = 0.0
+    is_listed: bool = True
+
+
+Sights = Mapping[Replica, Sight]
+
+
+def observe(
+    seen: Sights, listed: Mapping[Replica, float], own: Replica, gap: float, lease: float
+) -> dict[Replica, Sight]:
+    """Return the sights after a listing, which has the store's times by replica.
+
+    ``gap`` is the time since the listing before. A lease that is first seen counts as dead if it is
+    older than ``own``, which was just written, by more than its length.
+    """
+    observed = observed_secs(gap, lease)
+    found = {}
+    for each, time in listed.items():
+        before = seen.get(each)
+        if before is None:
+            is_old = listed.get(own, time) - time > lease
+            found[each] = Sight(time, lease if is_old else 0.0)
+        elif before.time != time:
+            found[each] = Sight(time)
+        else:
+            found[each] = Sight(time, before.secs + observed)
+    for each, before in seen.items():
+        if each not in listed and before.secs + observed < lease:
+            found[each] = replace(before, secs=before.secs + observed, is_listed=False)
+    return found
+
+
+def observed_secs(gap: float, lease: float) -> float:
+    """Return how much of the time between two looks counts: in a long one much went unseen."""
+    return min(gap, lease / LOOKS * _LATE_LOOK)
+
+
+def is_alive(sight: Sight, lease: float) -> bool:
+    """Return whether a replica renewed its lease in time, as far as was observed."""
+    return sight.secs < lease - _EDGE_SECS
+
+
+def living(sights: Sights, lease: float) -> frozenset[Replica]:
+    """Return the replicas among which sources are shared out: alive, and not on their way out."""
+    return frozenset(
+        each for each, sight in sights.items() if sight.is_listed and is_alive(sight, lease)
+    )

@@ -1,0 +1,189 @@
+"""One replica's lease and its view of the others."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+
+from blizzard_core.checkpoint.writer_identity import Writer, is_running, this_process
+from blizzard_core.errors import BlizzardError, FencedError, StorageError
+from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import Storage, listed
+from blizzard_py import metrics
+from blizzard_py.replicas.assignment import Step, assign, next_step
+from blizzard_py.replicas.leases import (
+    ID_DIGITS,
+    LOOKS,
+    Replica,
+    Sights,
+    is_alive,
+    living,
+    observe,
+    observed_secs,
+    replica_of,
+)
+
+# A lease that was dead for so many lengths is removed; its replica would put it again.
+_KEPT_LEASES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One look at the leases, which began ``at`` (monotonic).
+
+    ``assigned`` has the id of the replica of each unit, ``elsewhere`` for how long one is not ours.
+    """
+
+    at: float = -math.inf
+    sights: Sights = field(default_factory=dict)
+    assigned: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: Mapping[str, float] = field(default_factory=dict)
+
+
+class Membership:
+    """The membership of this process in a group of replicas. Thread-safe.
+
+    One thread looks, the workers of sources read.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        own: Replica,
+        sources: Mapping[str, str],
+        lease_secs: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Join nothing yet. ``sources`` has the unit of each source, which stays together."""
+        self.own = own
+        self.lease_secs = lease_secs
+        self._storage = storage
+        self._unit = dict(sources)
+        self._weights = Counter(self._unit.values())
+        self._monotonic = monotonic
+        self._view = View()
+        self._log = get_logger(replica=str(own))
+
+    @property
+    def look_secs(self) -> float:
+        """Return the time between two looks."""
+        return self.lease_secs / LOOKS
+
+    def look(self) -> None:
+        """Renew the own lease and look at all others. Raises `StorageError`."""
+        before, began = self._view, self._monotonic()
+        # The name says what others need; the rest is for people.
+        body = {**asdict(this_process()), "release": version("blizzard-penguin")}
+        self._storage.put_atomic(self.own.object_name, json.dumps(body).encode())
+        found = ((replica_of(each.path), each.modified) for each in listed(self._storage, "", None))
+        times = {each: modified for each, modified in found if each is not None}
+        gap = began - before.at
+        sights = observe(before.sights, times, self.own, gap, self.lease_secs)
+        self._report(before.sights, sights)
+        mates = {each.id for each in living(sights, self.lease_secs) if self._is_mate(each)}
+        assigned = assign(self._weights, mates | {self.own.id})
+        secs = observed_secs(gap, self.lease_secs)
+        elsewhere = {
+            unit: before.elsewhere.get(unit, -secs) + secs
+            for unit, chosen in assigned.items()
+            if chosen != self.own.id
+        }
+        self._view = View(began, sights, assigned, elsewhere)
+        for each, sight in sights.items():
+            if sight.secs > _KEPT_LEASES * self.lease_secs:
+                self._storage.delete(each.object_name)
+
+    def _is_mate(self, other: Replica) -> bool:
+        """Return whether sources are shared with a replica: only with the same configuration."""
+        return other.config == self.own.config
+
+    def _report(self, before: Sights, sights: Sights) -> None:
+        then, now = (living(each, self.lease_secs) - {self.own} for each in (before, sights))
+        metrics.REPLICAS_ALIVE.set(len(now) + 1)
+        for each in sorted(now - then, key=str):
+            self._log.info("replica_came", other=str(each))
+            if not self._is_mate(each):
+                self._log.warning("replicas_differ", other=str(each))
+        for each in sorted(then - now, key=str):
+            self._log.warning("replica_gone", other=str(each))
+
+    def step(self, source: str, *, owns: bool) -> Step:
+        """Return what to do with a source now."""
+        unit, view = self._unit[source], self._view
+        return next_step(
+            owns=owns,
+            is_assigned=view.assigned.get(unit) == self.own.id,
+            # A process that was paused has an old view.
+            is_current=self._monotonic() - view.at <= self.lease_secs,
+            elsewhere_secs=view.elsewhere.get(unit, 0.0),
+            lease=self.lease_secs,
+        )
+
+    def wait_reason(self, source: str) -> str:
+        """Return why a source is not taken, for people."""
+        chosen = self._view.assigned.get(self._unit[source])
+        for each in self._view.sights:
+            if each.id == chosen and each != self.own:
+                return f"it is assigned to {each}"
+        return "the leases of replicas cannot be read"
+
+    def admit(self, found: Writer) -> None:
+        """Raise `FencedError` while the writer of a checkpoint is alive and has not released it.
+
+        A `TakeoverPolicy`. A writer without a lease is a daemon without replicas, or a command: it
+        counts as alive if its process runs on this machine.
+        """
+        owner = found.id[:ID_DIGITS]
+        if found.released or owner == self.own.id:
+            return
+        for each, sight in self._view.sights.items():
+            if each.id == owner:
+                if is_alive(sight, self.lease_secs):
+                    raise FencedError(f"{each} has it and has not released it")
+                return
+        if is_running(found):
+            raise FencedError(f"{found} works on it, and is no replica of this group; stop it")
+
+    @contextmanager
+    def taking_part(self) -> Iterator[None]:
+        """Renew the lease while the block runs. Remove it at the end, so that nobody waits."""
+        over = threading.Event()
+        first = self._monotonic()
+        self._try_look()
+
+        def turn() -> None:
+            began = first
+            while not over.wait(max(0.0, began + self.look_secs - self._monotonic())):
+                began = self._monotonic()
+                self._try_look()
+
+        thread = threading.Thread(target=turn, name="replicas", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join(self.look_secs)
+            with suppress(StorageError):
+                self._storage.delete(self.own.object_name)
+
+    def _try_look(self) -> None:
+        try:
+            self.look()
+        except BlizzardError as error:
+            self._log.warning("leases_unknown", error=str(error))
+
+
+def new_replica(host: str, config: str) -> Replica:
+    """Return a replica with a new id; ``config`` is a digest of what it would do."""
+    shown = re.sub(r"[^A-Za-z0-9_.-]", "-", host)[:100] or "host"
+    return Replica(shown, uuid.uuid4().hex[:ID_DIGITS], config)

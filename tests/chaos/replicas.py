@@ -83,7 +83,9 @@ class Fleet:
     def start(self) -> Daemon:
         number = next(self._number)
         log = self.folder / f"replica-{number}.log"
-        module = ["blizzard_py"] if self.spark else ["tests.chaos.blizzard.daemon", str(self.folder)]
+        module = (
+            ["blizzard_py"] if self.spark else ["tests.chaos.blizzard.daemon", str(self.folder)]
+        )
         command = [sys.executable, "-m", *module, "run", str(self.scenario.config)]
         with log.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out)
@@ -95,7 +97,9 @@ class Fleet:
         """Return new log lines of all replicas, each with its ``replica``."""
         found = [{**e, "replica": d.number} for d in self.daemons for e in d.events()]
         self.handovers.update(
-            e["event"] for e in found if e["event"] in ("source_taken", "source_released", "source_lost")
+            e["event"]
+            for e in found
+            if e["event"] in ("source_taken", "source_released", "source_lost")
         )
         self.events += found
         return found
@@ -149,7 +153,9 @@ def configured(scenario: Scenario, sources: int, lease: float) -> None:
     scenario.write_config()
 
 
-def hand_over(fleet: Fleet, chance: random.Random, *, pauses: bool, lease: float) -> dict[str, float]:
+def hand_over(
+    fleet: Fleet, chance: random.Random, *, pauses: bool, lease: float
+) -> dict[str, float]:
     """Kill or pause a replica that has sources; return how long its sources waited."""
     victim = chance.choice([d for d in fleet.daemons if d.held])
     lost, since = set(victim.held), time.time()

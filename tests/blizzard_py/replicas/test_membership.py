@@ -1,0 +1,180 @@
+"""The membership of replicas in a group, on a store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from blizzard_core.checkpoint.writer_identity import Process, Writer, this_process
+from blizzard_core.errors import FencedError, Unavailable
+from blizzard_py.replicas.assignment import Step
+from blizzard_py.replicas.leases import Replica
+from blizzard_py.replicas.membership import Membership, new_replica
+from tests.support.memory_store import MemoryStorage
+
+LEASE = 30.0
+SOURCES = {f"p/s{n}": f"p/s{n}" for n in range(4)}
+
+
+class Group:
+    """Replicas on one store; time passes by `pass_time`, in which those given look."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.storage = MemoryStorage("mem://leases", lambda: self.now)
+
+    def join(self, config: str = "0" * 8) -> Membership:
+        own = new_replica("pod", config)
+        return Membership(self.storage, own, SOURCES, LEASE, lambda: self.now)
+
+    def pass_time(self, secs: float, *looking: Membership) -> None:
+        for _ in range(round(secs / 10)):
+            self.now += 10
+            for each in looking:
+                each.look()
+
+
+def shares(*members: Membership) -> list[int]:
+    return [sum(m.step(s, owns=False) is Step.TAKE for s in SOURCES) for m in members]
+
+
+@pytest.fixture
+def group() -> Group:
+    return Group()
+
+
+def test_one_replica_takes_everything_at_once(group: Group) -> None:
+    alone = group.join()
+    assert shares(alone) == [0]
+    alone.look()
+    assert shares(alone) == [4]
+
+
+def test_replicas_share_out_without_asking(group: Group) -> None:
+    members = [group.join(), group.join()]
+    group.pass_time(20, *members)
+    assert shares(*members) == [2, 2]
+
+
+def test_a_source_is_given_up_after_a_whole_lease(group: Group) -> None:
+    first, second = group.join(), group.join()
+    first.look()
+    group.pass_time(20, first, second)
+    [given, _] = [s for s in SOURCES if second.step(s, owns=False) is Step.TAKE]
+    assert first.step(given, owns=True) is Step.WORK
+    group.pass_time(30, first, second)
+    assert first.step(given, owns=True) is Step.RELEASE
+
+
+def test_a_dead_replica_is_followed_and_its_lease_removed(group: Group) -> None:
+    first, second = group.join(), group.join()
+    group.pass_time(20, first, second)
+    group.pass_time(20, second)
+    assert shares(second) == [2]
+    group.pass_time(10, second)
+    assert shares(second) == [4]
+    assert len(group.storage.objects) == 2
+    group.pass_time(400, second)
+    assert len(group.storage.objects) == 1
+
+
+def writer_of(member: Membership, *, released: bool = False) -> Writer:
+    elsewhere = Process("pod", 1, 1.0, "another machine")
+    return Writer(member.own.id + "0" * 20, 3, elsewhere, released)
+
+
+def admits(member: Membership, found: Writer) -> bool:
+    try:
+        member.admit(found)
+    except FencedError:
+        return False
+    return True
+
+
+def test_only_released_or_dead_writers_are_replaced(group: Group) -> None:
+    first, second = group.join(), group.join()
+    group.pass_time(20, first, second)
+    assert not admits(second, writer_of(first))
+    assert admits(second, writer_of(first, released=True))
+    assert admits(second, writer_of(second))
+    group.pass_time(30, second)
+    assert admits(second, writer_of(first))
+
+
+def test_a_lease_removed_by_hand_gives_nothing_away(group: Group) -> None:
+    first, second = group.join(), group.join()
+    group.pass_time(20, first, second)
+    group.storage.delete(first.own.object_name)
+    second.look()
+    assert shares(second) == [4]
+    assert not admits(second, writer_of(first))
+    group.pass_time(10, first, second)
+    assert shares(second) == [2]
+
+
+def test_a_process_that_was_paused_takes_nothing(group: Group) -> None:
+    first, second = group.join(), group.join()
+    group.pass_time(20, first, second)
+    group.pass_time(100, first)
+    assert shares(second) == [0]
+    second.look()
+    assert shares(first, second) == [4, 2]
+    assert not admits(second, writer_of(first))
+
+
+def test_nobody_takes_anything_while_leases_cannot_be_read(group: Group) -> None:
+    first, second = group.join(), group.join()
+    group.pass_time(20, first, second)
+
+    def refuse(_operation: str, _path: str) -> None:
+        raise Unavailable("mem://leases: 503")
+
+    group.storage.before_mutation = refuse
+    for _ in range(10):
+        group.now += 10
+        with pytest.raises(Unavailable):
+            second.look()
+    assert shares(first, second) == [0, 0]
+    assert all(second.step(s, owns=True) is Step.WORK for s in SOURCES)
+    group.storage.before_mutation = lambda _operation, _path: None
+    second.look()
+    # Nobody could renew meanwhile, so nobody counts as dead.
+    assert not admits(second, writer_of(first))
+
+
+def test_other_configurations_share_out_among_themselves(group: Group) -> None:
+    old, new = group.join(), group.join("1" * 8)
+    group.pass_time(20, old, new)
+    assert shares(old, new) == [4, 4]
+    assert not admits(new, writer_of(old))
+
+
+def test_a_writer_without_a_lease_counts_by_its_process(group: Group) -> None:
+    member = group.join()
+    member.look()
+    elsewhere = Process("pod", 1, 1.0, "another machine")
+    assert admits(member, Writer("f" * 32, 3, elsewhere))
+    assert admits(member, Writer("f" * 32, 3, this_process()))
+
+
+def test_objects_of_others_are_no_leases(group: Group) -> None:
+    member = group.join()
+    group.storage.put_atomic("readme.txt", b"")
+    member.look()
+    assert shares(member) == [4]
+
+
+def test_leaving_removes_the_lease(group: Group) -> None:
+    member = group.join()
+    with member.taking_part():
+        assert shares(member) == [4]
+        assert list(group.storage.objects) == [member.own.object_name]
+    assert not group.storage.objects
+
+
+def test_hosts_become_names_of_objects() -> None:
+    assert new_replica("my host/ü", "0" * 8).host == "my-host--"
+    made: Callable[[], Replica] = lambda: new_replica("", "0" * 8)  # noqa: E731
+    assert made().host == "host"
+    assert made() != made()

@@ -23,6 +23,7 @@ from blizzard_core.storage.opening import normalize_uri
 from blizzard_core.threads import ThreadPool
 from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.event_time import stream_to_json, watch_to_json
+from blizzard_py.app.replica_status import holder_id, show_replicas
 from blizzard_py.app.request_listing import find_open_requests
 from blizzard_py.app.source_kinds import PlanOptions
 from blizzard_py.app.wiring import context_of, inferred_schema, kind_of, view_of, views
@@ -125,6 +126,11 @@ def status(config: Config) -> tuple[dict[str, Any], list[str]]:
             block = found["pipelines"][name]
             event_times = [source.pop("event_time", None) for source in block["sources"].values()]
             block["event_time"] = next(iter(event_times), None)
+    if config.global_.replicas is not None:
+        try:
+            found = {"replicas": show_replicas(config, found), **found}
+        except StorageError as error:
+            errors.append(f"global.replicas: {error}")
     return found, errors
 
 
@@ -186,6 +192,7 @@ def _status_of(config: Config, source: SourceView) -> dict[str, Any]:
         "dead_letters": _letters_of(source),
         "refused": refusals(refused_outputs(source.parts, refused), way_out(source.parts)),
         **_daemons_of(config, source, state, refused, error),
+        **({} if config.global_.replicas is None else {"replica": holder_id(source)}),
         "in_flight": [
             {
                 "batch": batch.batch,

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
-from blizzard_core.checkpoint.writer_identity import TakeoverPolicy, Writer
+from blizzard_core.checkpoint.writer_identity import Writer
 from blizzard_core.daemon import StopEvent
 from blizzard_core.errors import FencedError
 from blizzard_core.log import get_logger
@@ -18,7 +19,7 @@ from blizzard_core.notifications.inbox import HintInbox
 from blizzard_py import metrics
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FieldSpec
-from blizzard_py.replicas.assignment import Step
+from blizzard_py.replicas.assignment import NextStep
 from blizzard_py.replicas.membership import Membership
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.context import SourceContext
@@ -34,27 +35,29 @@ class _Until:
     """The daemon's stop event, or the moment at which the source is given up."""
 
     stop: StopEvent
-    is_given_up: Callable[[], bool]
+    must_release: Callable[[], bool]
 
     def is_set(self) -> bool:
-        return self.stop.is_set() or self.is_given_up()
+        return self.stop.is_set() or self.must_release()
 
     def set(self) -> None:
         self.stop.set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        return self.stop.wait(timeout) or self.is_given_up()
+        return self.stop.wait(timeout) or self.must_release()
 
 
 class ReplicaWorker:
-    """One source in one replica. ``make`` returns its pipeline, with a writer of its own."""
+    """One source in one replica.
 
-    def __init__(
-        self, make: Callable[[TakeoverPolicy], SourcePipeline], membership: Membership
-    ) -> None:
-        self._make = make
+    ``make`` returns its pipeline with a new writer: see ``admission`` and ``taken`` of
+    `SourcePipeline`.
+    """
+
+    def __init__(self, make: Callable[..., SourcePipeline], membership: Membership) -> None:
+        self._make = partial(make, admission=self._admit, taken=self._took)
         self._membership = membership
-        self.pipeline = make(self._admit)
+        self.pipeline = self._make()
         self._found: Writer | None = None
         self._refusal = ""
         # When the checkpoint is read again, by the clock that never jumps.
@@ -96,37 +99,30 @@ class ReplicaWorker:
     def cycle(self, stop: StopEvent) -> bool:
         """Take, work, give up or stand by; return whether any file was done."""
         step = self._step()
-        if step is Step.RELEASE:
+        if step is NextStep.RELEASE:
             self._release()
             return False
-        if step is Step.STAND_BY:
+        if step is NextStep.STAND_BY:
             self._stand_by(self._membership.wait_reason(self.name))
             return False
-        if step is Step.TAKE and not self._has_turn():
+        if step is NextStep.TAKE and not self._has_turn():
             return False
         try:
-            return self._work(stop)
+            return self.pipeline.cycle(_Until(stop, self._must_release))
         except FencedError as error:
             self._lost(error)
             return False
 
-    def _step(self) -> Step:
+    def _step(self) -> NextStep:
         return self._membership.step(self.name, owns=self.pipeline.owns)
 
-    def _work(self, stop: StopEvent) -> bool:
-        if not self.pipeline.owns:
-            self._found, self._refusal = None, ""
-        try:
-            return self.pipeline.cycle(_Until(stop, self._is_given_up))
-        finally:
-            if self.pipeline.owns and not self._is_held:
-                self._took()
-
-    def _is_given_up(self) -> bool:
-        return self._step() is Step.RELEASE
+    def _must_release(self) -> bool:
+        return self._step() is NextStep.RELEASE
 
     def _took(self) -> None:
-        self._is_held = True
+        if self._is_held:  # it takes its own checkpoint again after an error
+            return
+        self._is_held, self._refusal = True, ""
         found = self._found
         is_left = found is None or found.released
         metrics.HANDOVERS.labels("taken" if is_left else "taken_from_dead").inc()
@@ -156,8 +152,8 @@ class ReplicaWorker:
     def _begin_again(self, reason: str) -> None:
         """Become a candidate: with a new writer, and nothing in memory."""
         self.pipeline.end_jobs()
-        self.pipeline = self._make(self._admit)
-        self._is_held = False
+        self.pipeline = self._make()
+        self._is_held, self._found = False, None
         self._again_at = self.pipeline.parts.monotonic() + self._membership.look_secs
         self._stand_by(reason)
 
@@ -179,9 +175,9 @@ class ReplicaWorker:
 
     def _has_turn(self) -> bool:
         step = self._step()
-        if step is Step.TAKE:
+        if step is NextStep.TAKE:
             return self.pipeline.parts.monotonic() >= self._again_at
-        return step is Step.RELEASE
+        return step is NextStep.RELEASE
 
     def rest(self, secs: float, stop: StopEvent) -> bool:
         """Wait; return whether a notification ends the pause, the daemon, or a change of hands."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 
-from blizzard_core.checkpoint.writer_identity import TakeoverPolicy, this_process
+from blizzard_core.checkpoint.writer_identity import this_process
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.replicas import ReplicaSettings
@@ -69,17 +69,11 @@ def share_sources(
         membership,
         [
             ReplicaWorker(
-                partial(_pipeline, worker.parts, fresh=fresh, replica_id=own.id), membership
+                partial(source_pipeline, worker.parts, fresh=fresh, replica_id=own.id), membership
             )
             for worker in workers
         ],
     )
-
-
-def _pipeline(
-    parts: SourceContext, admission: TakeoverPolicy, *, fresh: bool, replica_id: str
-) -> SourcePipeline:
-    return source_pipeline(parts, fresh=fresh, admission=admission, replica_id=replica_id)
 
 
 def _queue_of(parts: SourceContext) -> str | None:

@@ -89,8 +89,9 @@ def source_pipeline(
     admission: TakeoverPolicy = allow_takeover,
     requests_only: bool = False,
     replica_id: str = "",
+    taken: Callable[[], None] = lambda: None,
 ) -> SourcePipeline:
-    """One source as its settings describe it."""
+    """One source as its settings describe it; see `SourcePipeline` for the options."""
     return SourcePipeline(
         parts,
         kind_of(parts).opener(parts),
@@ -100,6 +101,7 @@ def source_pipeline(
         requests_only=requests_only,
         effects=partial(_effects, parts),
         replica_id=replica_id,
+        taken=taken,
     )
 
 

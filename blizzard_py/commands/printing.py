@@ -168,6 +168,7 @@ def print_status(document: dict[str, Any]) -> None:
             for source, found in block["sources"].items()
         ),
     )
+    _print_replicas(document.get("replicas"))
     print_problems(
         {
             f"{pipeline}/{name}": found["problems"]
@@ -192,6 +193,17 @@ def print_status(document: dict[str, Any]) -> None:
             if found["refused"]["files"]:
                 click.echo(printable(_refused(f"{pipeline}/{source}", found["refused"])))
                 click.echo(f"  {found['refused']['remedy']}")
+
+
+def _print_replicas(found: Sequence[Mapping[str, Any]] | None) -> None:
+    if found is not None:
+        print_table(("replica", "renewed", "configuration", "sources"), map(_replica, found))
+
+
+def _replica(found: Mapping[str, Any]) -> tuple[str, ...]:
+    renewed = f"{found['renewed_secs']:.0f} s ago"
+    shown = renewed if found["alive"] else f"{renewed}: dead"
+    return found["name"], shown, found["config"], ", ".join(found["sources"]) or "none, stands by"
 
 
 def _request(found: Mapping[str, Any]) -> str:

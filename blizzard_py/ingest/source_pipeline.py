@@ -85,6 +85,7 @@ class SourcePipeline(SourceView):
         requests_only: bool = False,
         effects: Callable[[Source[Any]], RequestEffects] | None = None,
         replica_id: str = "",
+        taken: Callable[[], None] = lambda: None,
     ) -> None:
         """Create the pipeline: ``opens`` makes the source, ``fresh`` allows a cold start.
 
@@ -94,7 +95,8 @@ class SourcePipeline(SourceView):
 
         ``jobs`` make outputs of a batch's files; without them each batch is a job of the engine.
         ``effects`` executes requests of operators; without it no request is accepted.
-        ``replica_id`` is the id of the replica of which it is a writer.
+        ``replica_id`` is the id of the replica of which it is a writer. ``taken`` is called when it
+        has taken the checkpoint over, before it finishes what its predecessor left.
         """
         self.meter = parts.meter
         self.activity = parts.activity or SourceActivity(
@@ -113,6 +115,7 @@ class SourcePipeline(SourceView):
         )
         super().__init__(parts, opens(parts, services))
         self._requests_only = requests_only
+        self._taken = taken
         self._start = Start(parts, self.source, self._clock, fresh)
         self._requests = (
             None
@@ -338,6 +341,7 @@ class SourcePipeline(SourceView):
             self._start.first_document,
             (record or FenceRecord()).epoch,
         )
+        self._taken()
         # The previous owner may have published after the record was read above.
         record = self._fence.read()
         self._clock.set(self._file.now())

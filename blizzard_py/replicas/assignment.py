@@ -12,8 +12,8 @@ from enum import Enum
 from functools import partial
 
 
-class Step(Enum):
-    """What a replica does with a source next."""
+class NextStep(Enum):
+    """The next step of a replica with a source."""
 
     WORK = "work"
     TAKE = "take"
@@ -47,7 +47,7 @@ def _score(unit: str, replica: str) -> bytes:
 
 def next_step(
     *, owns: bool, is_assigned: bool, is_current: bool, elsewhere_secs: float, lease: float
-) -> Step:
+) -> NextStep:
     """Return what to do with a source.
 
     A source is given up only after it was assigned elsewhere for a whole lease, since views differ
@@ -55,8 +55,8 @@ def next_step(
     cannot be read, holders go on and nobody takes anything.
     """
     if owns:
-        return Step.RELEASE if elsewhere_secs >= lease else Step.WORK
-    return Step.TAKE if is_assigned and is_current else Step.STAND_BY
+        return NextStep.RELEASE if elsewhere_secs >= lease else NextStep.WORK
+    return NextStep.TAKE if is_assigned and is_current else NextStep.STAND_BY
 
 
 def units_of(shared: Iterable[tuple[str, str | None]]) -> dict[str, str]:

@@ -50,8 +50,8 @@ def replica_of(object_name: str) -> Replica | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """The last sight of a lease: the store's ``time`` of it, and for how long it stayed the same.
+class SeenLease:
+    """A lease at the last look: the store's ``time`` of it, and for how long it stayed the same.
 
     ``secs`` is observed time. ``is_listed`` is False once the object is gone, as after a clean end.
     """
@@ -61,13 +61,13 @@ class Sight:
     is_listed: bool = True
 
 
-Sights = Mapping[Replica, Sight]
+SeenLeases = Mapping[Replica, SeenLease]
 
 
 def observe(
-    seen: Sights, listed: Mapping[Replica, float], own: Replica, gap: float, lease: float
-) -> dict[Replica, Sight]:
-    """Return the sights after a listing, which has the store's times by replica.
+    seen: SeenLeases, listed: Mapping[Replica, float], own: Replica, gap: float, lease: float
+) -> dict[Replica, SeenLease]:
+    """Return the leases after a listing, which has the store's times by replica.
 
     ``gap`` is the time since the listing before. A lease that is first seen counts as dead if it is
     older than ``own``, which was just written, by more than its length.
@@ -78,11 +78,11 @@ def observe(
         before = seen.get(each)
         if before is None:
             is_old = listed.get(own, time) - time > lease
-            found[each] = Sight(time, lease if is_old else 0.0)
+            found[each] = SeenLease(time, lease if is_old else 0.0)
         elif before.time != time:
-            found[each] = Sight(time)
+            found[each] = SeenLease(time)
         else:
-            found[each] = Sight(time, before.secs + observed)
+            found[each] = SeenLease(time, before.secs + observed)
     for each, before in seen.items():
         if each not in listed and before.secs + observed < lease:
             found[each] = replace(before, secs=before.secs + observed, is_listed=False)
@@ -94,13 +94,13 @@ def observed_secs(gap: float, lease: float) -> float:
     return min(gap, lease / LOOKS * _LATE_LOOK)
 
 
-def is_alive(sight: Sight, lease: float) -> bool:
+def is_alive(state: SeenLease, lease: float) -> bool:
     """Return whether a replica renewed its lease in time, as far as was observed."""
-    return sight.secs < lease - _EDGE_SECS
+    return state.secs < lease - _EDGE_SECS
 
 
-def living(sights: Sights, lease: float) -> frozenset[Replica]:
+def living(leases: SeenLeases, lease: float) -> frozenset[Replica]:
     """Return the replicas among which sources are shared out: alive, and not on their way out."""
     return frozenset(
-        each for each, sight in sights.items() if sight.is_listed and is_alive(sight, lease)
+        each for each, state in leases.items() if state.is_listed and is_alive(state, lease)
     )

@@ -19,12 +19,12 @@ from blizzard_core.errors import BlizzardError, FencedError, StorageError
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Storage, listed
 from blizzard_py import metrics
-from blizzard_py.replicas.assignment import Step, assign, next_step
+from blizzard_py.replicas.assignment import NextStep, assign, next_step
 from blizzard_py.replicas.leases import (
     ID_DIGITS,
     LOOKS,
     Replica,
-    Sights,
+    SeenLeases,
     is_alive,
     living,
     observe,
@@ -44,7 +44,7 @@ class View:
     """
 
     at: float = -math.inf
-    sights: Sights = field(default_factory=dict)
+    leases: SeenLeases = field(default_factory=dict)
     assigned: Mapping[str, str] = field(default_factory=dict)
     elsewhere: Mapping[str, float] = field(default_factory=dict)
 
@@ -87,9 +87,9 @@ class Membership:
         found = ((replica_of(each.path), each.modified) for each in listed(self._storage, "", None))
         times = {each: modified for each, modified in found if each is not None}
         gap = began - before.at
-        sights = observe(before.sights, times, self.own, gap, self.lease_secs)
-        self._report(before.sights, sights)
-        mates = {each.id for each in living(sights, self.lease_secs) if self._is_mate(each)}
+        leases = observe(before.leases, times, self.own, gap, self.lease_secs)
+        self._report(before.leases, leases)
+        mates = {each.id for each in living(leases, self.lease_secs) if self._is_mate(each)}
         assigned = assign(self._weights, mates | {self.own.id})
         secs = observed_secs(gap, self.lease_secs)
         elsewhere = {
@@ -97,17 +97,17 @@ class Membership:
             for unit, chosen in assigned.items()
             if chosen != self.own.id
         }
-        self._view = View(began, sights, assigned, elsewhere)
-        for each, sight in sights.items():
-            if sight.secs > _KEPT_LEASES * self.lease_secs:
+        self._view = View(began, leases, assigned, elsewhere)
+        for each, state in leases.items():
+            if state.secs > _KEPT_LEASES * self.lease_secs:
                 self._storage.delete(each.object_name)
 
     def _is_mate(self, other: Replica) -> bool:
         """Return whether sources are shared with a replica: only with the same configuration."""
         return other.config == self.own.config
 
-    def _report(self, before: Sights, sights: Sights) -> None:
-        then, now = (living(each, self.lease_secs) - {self.own} for each in (before, sights))
+    def _report(self, before: SeenLeases, leases: SeenLeases) -> None:
+        then, now = (living(each, self.lease_secs) - {self.own} for each in (before, leases))
         metrics.REPLICAS_ALIVE.set(len(now) + 1)
         for each in sorted(now - then, key=str):
             self._log.info("replica_came", other=str(each))
@@ -116,7 +116,7 @@ class Membership:
         for each in sorted(then - now, key=str):
             self._log.warning("replica_gone", other=str(each))
 
-    def step(self, source: str, *, owns: bool) -> Step:
+    def step(self, source: str, *, owns: bool) -> NextStep:
         """Return what to do with a source now."""
         unit, view = self._unit[source], self._view
         return next_step(
@@ -131,7 +131,7 @@ class Membership:
     def wait_reason(self, source: str) -> str:
         """Return why a source is not taken, for people."""
         chosen = self._view.assigned.get(self._unit[source])
-        for each in self._view.sights:
+        for each in self._view.leases:
             if each.id == chosen and each != self.own:
                 return f"it is assigned to {each}"
         return "the leases of replicas cannot be read"
@@ -145,9 +145,9 @@ class Membership:
         owner = found.id[:ID_DIGITS]
         if found.released or owner == self.own.id:
             return
-        for each, sight in self._view.sights.items():
+        for each, state in self._view.leases.items():
             if each.id == owner:
-                if is_alive(sight, self.lease_secs):
+                if is_alive(state, self.lease_secs):
                     raise FencedError(f"{each} has it and has not released it")
                 return
         if is_running(found):

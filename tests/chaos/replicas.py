@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
-import os
 import random
 import signal
 import statistics
@@ -29,7 +28,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from blizzard_core.storage.opening import open_storage
 from tests.support.s3_server import s3_server
 from tests.support.scenario import Scenario, ndjson
 
@@ -153,9 +151,7 @@ def configured(scenario: Scenario, sources: int, lease: float) -> None:
     scenario.write_config()
 
 
-def hand_over(
-    fleet: Fleet, chance: random.Random, *, pauses: bool, lease: float
-) -> dict[str, float]:
+def hand_over(fleet: Fleet, chance: random.Random, *, pauses: bool) -> dict[str, float]:
     """Kill or pause a replica that has sources; return how long its sources waited."""
     victim = chance.choice([d for d in fleet.daemons if d.held])
     lost, since = set(victim.held), time.time()
@@ -194,7 +190,7 @@ def _time(event: dict[str, Any]) -> float:
     return dt.datetime.fromisoformat(event["timestamp"]).timestamp()
 
 
-def settled(fleet: Fleet, replicas: int) -> None:
+def wait_until_shared(fleet: Fleet, replicas: int) -> None:
     """Start replicas until there are enough, and wait until each has its share."""
     while len(fleet.daemons) < replicas:
         fleet.start()
@@ -239,14 +235,14 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         stack.callback(lambda: [d.process.kill() for d in fleet.daemons])
         found: list[dict[str, float]] = []
         with fleet.writing(options.pause):
-            settled(fleet, options.replicas)
+            wait_until_shared(fleet, options.replicas)
             for number in range(options.kills):
                 pauses = bool(options.pauses) and number % options.pauses == options.pauses - 1
-                measured = hand_over(fleet, chance, pauses=pauses, lease=options.lease)
+                measured = hand_over(fleet, chance, pauses=pauses)
                 print(json.dumps({"kill": number, "paused": pauses, **measured}), flush=True)
                 if not pauses:
                     found.append(measured)
-                settled(fleet, options.replicas)
+                wait_until_shared(fleet, options.replicas)
         drained(fleet)
         for each in fleet.daemons:
             each.process.send_signal(signal.SIGTERM)

@@ -46,6 +46,7 @@ function fold(key, open, level, count, title, ...children) {
 function doing(target, now) {
   const pulse = target.pulse;
   if (pulse.phase === "ended") return "ended";
+  if (pulse.standby) return `standing by: ${pulse.standby}`;
   if (target.running.length) return "working on a batch";
   if (pulse.phase === "waiting") return pulse.error ? "waiting before another try" : "waiting for the next poll";
   return pulse.phase === "starting" ? "starting" : "looking for files";

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from prometheus_client import REGISTRY
 
 from blizzard_core.daemon import StopEvent
@@ -20,10 +21,12 @@ from blizzard_core.observability.health import ready
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
+from blizzard_py.__main__ import main
+from blizzard_py.app import inspection
 from blizzard_py.app.replica_worker import ReplicaWorker
 from blizzard_py.app.replicas import check_replicas, share_sources
 from blizzard_py.app.workers import build, source_pipeline
-from blizzard_py.replicas.assignment import Step
+from blizzard_py.replicas.assignment import NextStep
 from blizzard_py.replicas.membership import Membership, new_replica
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import MemoryStorage
@@ -43,10 +46,7 @@ class Replica:
         parts = replace(view.parts, monotonic=group.monotonic, hints=self.hints)
         own = new_replica("pod", "0" * 8)
         self.membership = Membership(group.leases, own, {NAME: NAME}, LEASE, group.monotonic)
-
-        def make(admission: Any) -> Any:
-            return source_pipeline(parts, admission=admission, replica_id=own.id)
-
+        make = partial(source_pipeline, parts, replica_id=own.id)
         self.worker = ReplicaWorker(make, self.membership)
         self.stop = threading.Event()
         group.replicas.append(self)
@@ -211,7 +211,7 @@ def test_release_that_fails_is_tried_again(group: Group, monkeypatch: pytest.Mon
     first.cycle()
     with monkeypatch.context() as patch:
         patch.setattr(first.worker.pipeline, "release", partial(_refuse, "503"))
-        patch.setattr(first.membership, "step", lambda *_, **__: Step.RELEASE)
+        patch.setattr(first.membership, "step", lambda *_, **__: NextStep.RELEASE)
         with pytest.raises(Unavailable):
             first.cycle()
     assert first.owns
@@ -251,6 +251,25 @@ def test_pending_files_of_a_standby_are_forgotten(group: Group) -> None:
     first.cycle()
     brief = first.worker.activity.brief()
     assert (brief["poll"], brief["pending_files"], brief["lag_secs"]) == (None, 0, 0.0)
+
+
+def test_status_names_the_replica_of_each_source(group: Group) -> None:
+    first, second = group.holder()
+    group.put()
+    first.cycle()
+    place = group.scenario.place
+    for each in group.leases.objects:
+        open_storage(f"{place}/leases", {}).put_atomic(each, b"{}")
+    found, errors = inspection.status(shared(group.scenario))
+    assert not errors
+    shares = {each["name"]: each["sources"] for each in found["replicas"]}
+    own, other = str(first.membership.own), str(second.membership.own)
+    assert shares == {own: [NAME], other: []}
+    assert all(each["alive"] for each in found["replicas"])
+    assert found["pipelines"]["events"]["sources"]["main"]["replica"] == own
+    text = CliRunner().invoke(main, ["status", str(group.scenario.config)]).output
+    assert f"{other}  " in text
+    assert "none, stands by" in text
 
 
 # -- configuration ----------------------------------------------------------------------------
@@ -295,5 +314,5 @@ def test_store_without_conditional_writes_is_refused(
         return found
 
     monkeypatch.setattr("blizzard_py.app.replicas.open_storage", opened)
-    with pytest.raises(ConfigError, match="sink.table_uri.*no conditional writes"):
+    with pytest.raises(ConfigError, match=r"sink\.table_uri.*no conditional writes"):
         check_replicas(config)

@@ -8,7 +8,7 @@ import pytest
 
 from blizzard_core.checkpoint.writer_identity import Process, Writer, this_process
 from blizzard_core.errors import FencedError, Unavailable
-from blizzard_py.replicas.assignment import Step
+from blizzard_py.replicas.assignment import NextStep
 from blizzard_py.replicas.leases import Replica
 from blizzard_py.replicas.membership import Membership, new_replica
 from tests.support.memory_store import MemoryStorage
@@ -36,7 +36,7 @@ class Group:
 
 
 def shares(*members: Membership) -> list[int]:
-    return [sum(m.step(s, owns=False) is Step.TAKE for s in SOURCES) for m in members]
+    return [sum(m.step(s, owns=False) is NextStep.TAKE for s in SOURCES) for m in members]
 
 
 @pytest.fixture
@@ -61,10 +61,10 @@ def test_a_source_is_given_up_after_a_whole_lease(group: Group) -> None:
     first, second = group.join(), group.join()
     first.look()
     group.pass_time(20, first, second)
-    [given, _] = [s for s in SOURCES if second.step(s, owns=False) is Step.TAKE]
-    assert first.step(given, owns=True) is Step.WORK
+    [given, _] = [s for s in SOURCES if second.step(s, owns=False) is NextStep.TAKE]
+    assert first.step(given, owns=True) is NextStep.WORK
     group.pass_time(30, first, second)
-    assert first.step(given, owns=True) is Step.RELEASE
+    assert first.step(given, owns=True) is NextStep.RELEASE
 
 
 def test_a_dead_replica_is_followed_and_its_lease_removed(group: Group) -> None:
@@ -136,7 +136,7 @@ def test_nobody_takes_anything_while_leases_cannot_be_read(group: Group) -> None
         with pytest.raises(Unavailable):
             second.look()
     assert shares(first, second) == [0, 0]
-    assert all(second.step(s, owns=True) is Step.WORK for s in SOURCES)
+    assert all(second.step(s, owns=True) is NextStep.WORK for s in SOURCES)
     group.storage.before_mutation = lambda _operation, _path: None
     second.look()
     # Nobody could renew meanwhile, so nobody counts as dead.

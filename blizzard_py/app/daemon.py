@@ -102,7 +102,7 @@ def run_daemon(
         report_runs(turning, sinks)
         log.info("started", sources=[p.name for w in workers for p in w.each], once=once)
         if sharing and config.spark.idle_stop is None:
-            engine.start_in_background()  # a replica that stands by must take over soon
+            engine.start_in_background(warm=True)  # a replica that stands by takes over at once
         try:
             with show_progress({w.name: w.meter for w in workers}, _terminal() if once else None):
                 code = run(turning, loop, stop)

@@ -37,6 +37,12 @@ class StoppableEngine(Engine, HasSession, Protocol):
     def start(self) -> None:
         """Get ready for the first job. Raises `ConfigError`, `EngineError`."""
 
+    def warm_up(self) -> None:
+        """Start, and run a job without work, so that the first real one takes as long as others.
+
+        Raises `ConfigError`, `EngineError`.
+        """
+
     def ask(self, access: Access, statement: str) -> pa.Table:
         """Return the complete result of a query; for databases that only the engine can reach."""
 
@@ -95,17 +101,25 @@ class LazyEngine:
             del self._ended[job.output_prefix]
             ended.set()
 
-    def start_in_background(self) -> None:
-        """Start the engine in a thread, where a job is sure to follow; it meets a failure again."""
+    def start_in_background(self, *, warm: bool = False) -> None:
+        """Start the engine in a thread, where a job is sure to follow; it meets a failure again.
+
+        ``warm``: it may follow much later, and must not wait then.
+        """
         with self._making:
             if self._made is not None or self._starting is not None:
                 return
-            self._starting = threading.Thread(target=self._start, name="engine-start", daemon=True)
+            self._starting = threading.Thread(
+                target=self._start, args=(warm,), name="engine-start", daemon=True
+            )
             self._starting.start()
 
-    def _start(self) -> None:
+    def _start(self, warm: bool) -> None:  # a thread's argument
         with contextlib.suppress(BlizzardError), self._in_use() as engine:
-            engine.start()
+            if warm:
+                engine.warm_up()
+            else:
+                engine.start()
 
     def ask(self, access: Access, statement: str) -> pa.Table:
         """See `StoppableEngine.ask`."""

@@ -258,16 +258,15 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def drained(fleet: Fleet) -> None:
-    """Wait until no file waits any more: two empty polls of every source follow each other."""
-    until = time.monotonic() + _SILENCE
-    expected = fleet.rows
-    while time.monotonic() < until:
-        fleet.read()
-        if sum(e.get("rows", 0) for e in fleet.events if e["event"] == "batch_done") >= expected:
-            break
-        time.sleep(0.2)
-    time.sleep(3.0)
-    fleet.read()
+    """Wait until no file waits any more."""
+
+    def is_done(_found: list[dict[str, Any]]) -> bool:
+        time.sleep(1.0)
+        document = fleet.scenario.status("blizzard")
+        sources = document["pipelines"]["events"]["sources"].values()
+        return all(s["lag"]["files"] == 0 and not s["in_flight"] for s in sources)
+
+    fleet.wait(is_done, "everything is ingested")
 
 
 def main() -> None:

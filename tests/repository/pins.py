@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-OVERLAYS = ("local", "spark-on-kubernetes")
+OVERLAYS = ("local", "replicas", "spark-on-kubernetes")
 _DIGEST = re.compile(r".+@sha256:[0-9a-f]{64}")
 
 

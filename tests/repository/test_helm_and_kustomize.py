@@ -12,7 +12,9 @@ from tests.support.manifests import (
     CONFIG,
     DAEMONS,
     FOLDER,
+    VERSIONS,
     Objects,
+    assert_fits,
     needs_helm,
     of_chart,
     pod_of,
@@ -63,6 +65,28 @@ def test_pods_equal_those_of_kustomize(both: tuple[Objects, Objects], daemon: st
     labels = ours["spec"]["template"]["metadata"]["labels"]
     assert own_labels(labels) == theirs["spec"]["template"]["metadata"]["labels"]
     assert ours["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_replicas_equal_those_of_kustomize() -> None:
+    kustomize = rendered(FOLDER / "overlays/replicas")
+    config = yaml.safe_load((FOLDER / "overlays/replicas/config.yaml").read_text("utf-8"))
+    chart = of_chart({"config": config, "blizzard": {"replicas": 2}})
+    assert ("StatefulSet", "r-blizzard") not in chart
+    assert ("StatefulSet", "blizzard") not in kustomize
+    ours, theirs = chart["Deployment", "r-blizzard"], kustomize["Deployment", "blizzard"]
+    for found in (ours, theirs):
+        for version in VERSIONS:
+            assert_fits(found, version)
+    pods = neutral(pod_of(ours)), neutral(pod_of(theirs))
+    for pod in pods:
+        (spread,) = pod["topologySpreadConstraints"]
+        spread["labelSelector"]["matchLabels"].pop("app.kubernetes.io/instance", None)
+    assert pods[0] == pods[1]
+    assert (ours["spec"]["replicas"], ours["spec"]["strategy"]) == (
+        theirs["spec"]["replicas"],
+        theirs["spec"]["strategy"],
+    )
+    assert {key for key, _ in chart if key == "StatefulSet"} == {"StatefulSet"}
 
 
 @pytest.mark.parametrize("daemon", DAEMONS)

@@ -31,7 +31,7 @@ from tests.support.manifests import (
 )
 
 OVERLAYS = ("overlays/local", "overlays/spark-on-kubernetes")
-ALL = ("base", *OVERLAYS, "monitoring")
+ALL = ("base", *OVERLAYS, "overlays/replicas", "monitoring")
 SPARK = "overlays/spark-on-kubernetes"
 EXECUTORS = "blizzard-executors"
 CREDENTIALS = "/run/secrets/blizzard"
@@ -81,7 +81,9 @@ def test_every_object_fits_the_schema_of_kubernetes(name: str, version: str) -> 
     for found in rendered(FOLDER / name).values():
         assert_fits(found, version)
         kinds.append(found["kind"])
-    if name != "monitoring":
+    if name == "overlays/replicas":
+        assert (kinds.count("StatefulSet"), kinds.count("Deployment")) == (1, 1)
+    elif name != "monitoring":
         assert kinds.count("StatefulSet") == len(DAEMONS)
 
 
@@ -352,6 +354,15 @@ def test_local_spark_uses_the_requested_cores(tmp_path: Path) -> None:
     assert config_of(objects, tmp_path).spark.master == f"local[{cores}]"
 
 
+def test_replicas_are_configured_where_two_pods_run(tmp_path: Path) -> None:
+    objects = rendered(FOLDER / "overlays/replicas")
+    assert objects["Deployment", "blizzard"]["spec"]["replicas"] == 2
+    alone = rendered(FOLDER / "overlays/local")
+    found, base = config_of(objects, tmp_path), config_of(alone, tmp_path)
+    assert found.global_.replicas is not None
+    assert found.model_copy(update={"global_": base.global_}) == base
+
+
 def test_driver_has_only_the_pod_rights_of_spark(spark: Objects) -> None:
     (rule,) = spark["Role", "blizzard-driver"]["rules"]
     assert rule["apiGroups"] == [""]
@@ -468,7 +479,7 @@ def test_the_service_monitor_scrapes_both_daemons_once(objects: Objects) -> None
 def test_manifests_use_features_of_every_kustomize() -> None:
     known = {
         *("apiVersion", "kind", "namespace", "bases", "resources", "images"),
-        *("configMapGenerator", "patchesStrategicMerge"),
+        *("configMapGenerator", "patchesStrategicMerge", "patchesJson6902"),
     }
     files = sorted(FOLDER.rglob("kustomization.yaml"))
     assert len(files) == len(ALL)
@@ -487,4 +498,6 @@ def test_manifests_use_features_of_every_kustomize() -> None:
 def names_in(path: Path) -> list[str]:
     found = yaml.safe_load(path.read_text())
     generated = [name for each in found.get("configMapGenerator", []) for name in each["files"]]
-    return [*found.get("resources", []), *generated, *found.get("patchesStrategicMerge", [])]
+    patches = [each["path"] for each in found.get("patchesJson6902", [])]
+    patches += found.get("patchesStrategicMerge", [])
+    return [*found.get("resources", []), *generated, *patches]

@@ -81,6 +81,7 @@ def test_only_images_by_tag_are_reported(tmp_path: Path) -> None:
     image = "registry.example.com/blizzard-penguin:0.1.0"
     assert unpinned(tmp_path / "k") == [
         f"local: {image} has no digest",
+        f"replicas: {image} has no digest",
         f"spark-on-kubernetes: {image} has no digest",
     ]
     base = tmp_path / "k/base/kustomization.yaml"

@@ -68,5 +68,8 @@ class DirectEngine:
     def start(self) -> None:
         """Do nothing: a job needs no preparation."""
 
+    def warm_up(self) -> None:
+        """Nothing is warmed up."""
+
     def stop(self) -> None:
         """Do nothing: no job runs in the background."""

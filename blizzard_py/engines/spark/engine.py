@@ -154,6 +154,16 @@ class SparkEngine:
             running = self._running.get(output_prefix)
         return None if running is None else running.progress()
 
+    def warm_up(self) -> None:
+        """See `StoppableEngine.warm_up`."""
+        session = self._opened()
+        try:
+            # Without numbers there is no work, but each worker starts and imports what tasks need.
+            session.reports(functools.partial(run_partition, ()), 0, session.parallelism())
+        except FAILURES as error:
+            self._drop_if_dead(session)
+            raise EngineError(f"Spark runs no job: {reason_of(error)}") from None
+
     def stop(self) -> None:
         """Stop Spark; running jobs fail. A later job starts a new session."""
         with self._lock:

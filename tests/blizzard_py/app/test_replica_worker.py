@@ -127,6 +127,7 @@ def test_assigned_replica_works_and_the_other_stands_by(group: Group) -> None:
     group.check()
 
 
+@pytest.mark.promise("G-223")
 def test_dead_replica_is_followed_after_a_lease(group: Group) -> None:
     first, second = group.holder()
     group.put()
@@ -142,6 +143,7 @@ def test_dead_replica_is_followed_after_a_lease(group: Group) -> None:
     group.check()
 
 
+@pytest.mark.promise("G-224")
 def test_replica_that_lost_its_source_waits_for_a_release(group: Group) -> None:
     first, second = group.holder()
     group.put()

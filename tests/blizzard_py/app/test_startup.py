@@ -362,3 +362,12 @@ def test_a_driver_starts_quickly_and_user_options_win(
         '"-XX:TieredStopAtLevel=1"',
         '"-XX:TieredStopAtLevel=4"',
     ]
+
+
+class WarmEngine(ScriptedEngine):
+    """Notes that it was warmed up."""
+
+    warm = False
+
+    def warm_up(self) -> None:
+        self.warm = True

@@ -92,6 +92,7 @@ def admits(member: Membership, found: Writer) -> bool:
     return True
 
 
+@pytest.mark.promise("G-224")
 def test_only_released_or_dead_writers_are_replaced(group: Group) -> None:
     first, second = group.join(), group.join()
     group.pass_time(20, first, second)

@@ -7,6 +7,9 @@
 {{- if not (regexMatch "^(local\\[[0-9, ]+\\]|spark://.+|sc://.+)$" $master) }}
 {{- fail (printf "config.spark.master is %q: give local[N], spark://HOST:PORT or sc://HOST:PORT. Executors in pods need deploy/kubernetes/overlays/spark-on-kubernetes; local[*] would be the node's cores" $master) }}
 {{- end }}
+{{- if and (gt (int (default 1 .Values.blizzard.replicas)) 1) (not (dig "global" "replicas" "uri" "" .Values.config)) }}
+{{- fail (printf "blizzard.replicas is %d, and config.global.replicas is missing: give its uri, the folder of their leases" (int .Values.blizzard.replicas)) }}
+{{- end }}
 {{- if gt (len .Release.Name) 43 }}
 {{- fail (printf "the release name %q is too long: give one of 43 characters at most, so that the names of its pods fit a label" .Release.Name) }}
 {{- end }}

@@ -118,7 +118,11 @@ class Recording:
         self.stopped = 0
         self.released = 0
         self.started, self.may_start = threading.Event(), threading.Event()
+        self.warmed_up = threading.Event()
         self.failures: list[EngineError] = []
+
+    def warm_up(self) -> None:
+        self.warmed_up.set()
 
     def start(self) -> None:
         self.started.set()
@@ -184,6 +188,15 @@ def test_an_engine_starts_in_the_background_and_stops_afterwards() -> None:
     engine.may_start.set()
     stopping.join(60)
     assert (made, engine.stopped) == ([engine], 1)
+
+
+def test_an_engine_of_a_standby_is_warmed_up() -> None:
+    engine = Recording()
+    late = LazyEngine(lambda: engine)
+    late.start_in_background(warm=True)
+    assert engine.warmed_up.wait(60)
+    late.stop()
+    assert not engine.started.is_set()
 
 
 def test_an_engine_that_cannot_be_made_fails_that_job_only() -> None:
@@ -362,12 +375,3 @@ def test_a_driver_starts_quickly_and_user_options_win(
         '"-XX:TieredStopAtLevel=1"',
         '"-XX:TieredStopAtLevel=4"',
     ]
-
-
-class WarmEngine(ScriptedEngine):
-    """Notes that it was warmed up."""
-
-    warm = False
-
-    def warm_up(self) -> None:
-        self.warm = True

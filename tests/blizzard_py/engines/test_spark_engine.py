@@ -86,6 +86,13 @@ def test_a_signal_to_the_process_group_does_not_reach_the_jvm(
     assert os.getpgid(gateway.proc.pid) != os.getpgid(0)
 
 
+def test_a_warm_up_runs_a_job_without_work(spark_engine: SparkEngine) -> None:
+    spark_engine.warm_up()
+    tracker = spark_engine.session().sparkContext.statusTracker()
+    assert tracker.getJobIdsForGroup(None)
+    assert not tracker.getActiveJobsIds()
+
+
 def test_the_jvm_keeps_no_stream_of_the_caller_open(spark_engine: SparkEngine) -> None:
     gateway = spark_engine.session().sparkContext._gateway  # noqa: SLF001  # no public name
     streams, own = (

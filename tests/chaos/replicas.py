@@ -151,25 +151,22 @@ def configured(scenario: Scenario, sources: int, lease: float) -> None:
     scenario.write_config()
 
 
-def hand_over(fleet: Fleet, chance: random.Random, *, pauses: bool) -> dict[str, float]:
-    """Kill or pause a replica that has sources; return how long its sources waited."""
+def hand_over(fleet: Fleet, chance: random.Random) -> dict[str, float]:
+    """Kill a replica that has sources; return how long its sources waited."""
     victim = chance.choice([d for d in fleet.daemons if d.held])
     lost, since = set(victim.held), time.time()
     took: dict[str, float] = {}
     began: dict[str, float] = {}
     done: dict[str, float] = {}
-    if pauses:
-        victim.process.send_signal(signal.SIGSTOP)
-    else:
-        victim.process.kill()
-        victim.process.wait()
-        fleet.read()
-        fleet.daemons.remove(victim)
+    victim.process.kill()
+    victim.process.wait()
+    fleet.read()
+    fleet.daemons.remove(victim)
 
     def reached(found: list[dict[str, Any]]) -> bool:
         for each in found:
             source, at = each.get("source"), _time(each)
-            if source not in lost or each["replica"] == victim.number or at < since:
+            if source not in lost or at < since:
                 continue
             match each["event"]:
                 case "source_taken":
@@ -181,9 +178,18 @@ def hand_over(fleet: Fleet, chance: random.Random, *, pauses: bool) -> dict[str,
         return lost <= done.keys()
 
     fleet.wait(reached, "a source whose replica died is ingested again")
-    if pauses:
-        victim.process.send_signal(signal.SIGCONT)
     return {"taken": max(took.values()), "began": max(began.values()), "done": max(done.values())}
+
+
+def pause(fleet: Fleet, chance: random.Random, secs: float) -> None:
+    """Stop a replica that has sources, and wake it.
+
+    On a disk it may have stopped within a save, whose lock makes the others wait.
+    """
+    victim = chance.choice([d for d in fleet.daemons if d.held])
+    victim.process.send_signal(signal.SIGSTOP)
+    time.sleep(secs)
+    victim.process.send_signal(signal.SIGCONT)
 
 
 def _time(event: dict[str, Any]) -> float:
@@ -237,11 +243,10 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         with fleet.writing(options.pause):
             wait_until_shared(fleet, options.replicas)
             for number in range(options.kills):
-                pauses = bool(options.pauses) and number % options.pauses == options.pauses - 1
-                measured = hand_over(fleet, chance, pauses=pauses)
-                print(json.dumps({"kill": number, "paused": pauses, **measured}), flush=True)
-                if not pauses:
-                    found.append(measured)
+                if options.pauses and number % options.pauses == options.pauses - 1:
+                    pause(fleet, chance, 2 * options.lease)
+                found.append(hand_over(fleet, chance))
+                print(json.dumps({"kill": number, **found[-1]}), flush=True)
                 wait_until_shared(fleet, options.replicas)
         drained(fleet)
         for each in fleet.daemons:
@@ -273,7 +278,9 @@ def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--pauses", type=int, default=0, help="every so many, pause instead")
+    parser.add_argument(
+        "--pauses", type=int, default=0, help="before every so many kills, pause another"
+    )
     parser.add_argument("--replicas", type=int, default=2)
     parser.add_argument("--sources", type=int, default=4)
     parser.add_argument("--lease", type=float, default=5.0)

@@ -245,6 +245,7 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             for number in range(options.kills):
                 if options.pauses and number % options.pauses == options.pauses - 1:
                     pause(fleet, chance, 2 * options.lease)
+                    wait_until_shared(fleet, options.replicas)
                 found.append(hand_over(fleet, chance))
                 print(json.dumps({"kill": number, **found[-1]}), flush=True)
                 wait_until_shared(fleet, options.replicas)

@@ -23,6 +23,7 @@ from tests.simulation.plan import Plan
 from tests.simulation.run import Outcome, play
 from tests.simulation.shrink import TRIES, shrunk
 from tests.simulation.troubles.manual_changes import by_hand
+from tests.simulation.troubles.replicas import with_replicas
 
 # Seeds that a process takes at once.
 CHUNK = 50
@@ -38,12 +39,14 @@ class Played:
     secs: float
 
 
-def planned(seed: int, *, hands: bool) -> Plan:
-    """Return the plan of a seed; ``hands`` adds operators who undo and redo."""
+def planned(seed: int, *, hands: bool = False, replicas: bool = False) -> Plan:
+    """Return the plan of a seed; ``hands`` adds operators who undo and redo, or ``replicas``."""
+    if replicas:
+        return with_replicas(draw(seed), always=True)
     return by_hand(drawn(seed)) if hands else draw(seed)
 
 
-def played(seeds: Iterable[int], *, hands: bool = False) -> list[Played]:
+def played(seeds: Iterable[int], *, hands: bool = False, replicas: bool = False) -> list[Played]:
     """Violations and counts of some seeds."""
     silence()
     # A run leaves circles behind and little else: looking for them seldom is an eighth faster.
@@ -52,7 +55,7 @@ def played(seeds: Iterable[int], *, hands: bool = False) -> list[Played]:
     found = []
     for seed in seeds:
         began = time.process_time()
-        outcome = play(planned(seed, hands=hands))
+        outcome = play(planned(seed, hands=hands, replicas=replicas))
         secs = time.process_time() - began
         found.append(Played(seed, outcome.violations, outcome.counts, secs))
     return found
@@ -68,6 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tries", type=int, default=TRIES, help="how often a plan is shortened")
     parser.add_argument("--guards", action="store_true", help="remove guards one at a time")
     parser.add_argument("--hands", action="store_true", help="people undo and redo, too")
+    parser.add_argument("--replicas", action="store_true", help="in each plan, not in a few")
     parser.add_argument("--only", default="", help="guards whose name has this in it")
     chosen = parser.parse_args(arguments)
     silence()
@@ -87,7 +91,8 @@ def _simulate(chosen: argparse.Namespace) -> int:
     failed: list[int] = []
     kinds: Counter[str] = Counter()
     worked = 0.0
-    for run in _all(chosen.first, chosen.seeds, chosen.jobs, hands=chosen.hands):
+    ways = {"hands": chosen.hands, "replicas": chosen.replicas}
+    for run in _all(chosen.first, chosen.seeds, chosen.jobs, ways):
         counts += run.counts
         worked += run.secs
         if run.violations:
@@ -99,7 +104,7 @@ def _simulate(chosen: argparse.Namespace) -> int:
         print("\nviolations by kind:", ", ".join(f"{k} {n}" for k, n in kinds.most_common()))
         print("failing seeds:", " ".join(map(str, failed[:50])))
     for seed in failed[: chosen.shown]:
-        first: Outcome = play(planned(seed, hands=chosen.hands))
+        first: Outcome = play(planned(seed, **ways))
         print(f"\n{report.failure(first, shrunk(first, chosen.tries))}")
     return int(bool(failed))
 
@@ -113,8 +118,8 @@ def _hunt(chosen: argparse.Namespace) -> int:
     return int(bool(missed))
 
 
-def _all(first: int, count: int, jobs: int, *, hands: bool) -> Iterator[Played]:
-    play_some = partial(played, hands=hands)
+def _all(first: int, count: int, jobs: int, ways: dict[str, bool]) -> Iterator[Played]:
+    play_some = partial(played, **ways)
     seeds = iter(range(first, first + count))
     chunks = iter(lambda: list(islice(seeds, CHUNK)), [])
     if jobs == 1 or count <= CHUNK:

@@ -120,13 +120,13 @@ def source_parts(
 
 
 def source_pipeline(
-    parts: SourceContext, *, fresh: bool = False, requests_only: bool = False
+    parts: SourceContext, *, fresh: bool = False, requests_only: bool = False, **replica: Any
 ) -> SourcePipeline:
     """Build a source's worker of the poll loop, which also serves requests.
 
-    ``fresh`` insists on a cold start.
+    ``fresh`` insists on a cold start. ``replica`` is what makes it one of several that share it.
     """
-    return workers.source_pipeline(parts, fresh=fresh, requests_only=requests_only)
+    return workers.source_pipeline(parts, fresh=fresh, requests_only=requests_only, **replica)
 
 
 def table_settings(settings: Settings) -> Table:

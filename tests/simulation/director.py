@@ -40,6 +40,8 @@ class Director:
             self.apply(found)
         for kind in KINDS:
             self.start(kind)
+        if self.world.settings.replicas:
+            self.start("blizzard")
         later = [e for e in self.world.plan.events if e.at > 0]
 
         def play() -> None:
@@ -67,9 +69,10 @@ class Director:
         """Return the time until which nothing happens to a daemon by itself."""
         now = self.world.now
         alive = [p for p in self.processes[kind] if not p.is_over]
-        if alive:
+        wanted = 2 if kind == "blizzard" and self.world.settings.replicas else 1
+        if len(alive) >= wanted:
             return min(process.paused_until for process in alive)
-        last = self.processes[kind][-1]
+        last = next(p for p in reversed(self.processes[kind]) if p.is_over or not alive)
         secs, zombie = self.down.pop(kind, (RESTART_SECS, False))
         if not zombie:
             self.world.scheduler.kill(last.executors)
@@ -239,6 +242,25 @@ class Director:
         if not down and any(not p.is_over for p in self.processes[found["who"]]):
             self.world.counts["rival started"] += 1
             self.start(found["who"])
+
+    def on_replica_killed(self, found: Event) -> None:
+        self._replica(found).died()
+
+    def on_replica_paused(self, found: Event) -> None:
+        process = self._replica(found)
+        self.world.counts["replica paused"] += 1
+        self.world.note(f"{process.name} is paused for {found['secs']:.0f} s")
+        process.paused_until = self.world.now + found["secs"]
+
+    def on_replica_left(self, found: Event) -> None:
+        """End a replica as SIGTERM does."""
+        process = self._replica(found)
+        self.world.note(f"{process.name} is to end")
+        process.stop.set()
+
+    def _replica(self, found: Event) -> Process:
+        alive = [p for p in self.processes["blizzard"] if not p.is_over]
+        return (alive or self.processes["blizzard"])[found["who"] % max(1, len(alive))]
 
     def on_clock(self, found: Event) -> None:
         self.world.counts["clock jumps"] += 1

@@ -13,6 +13,7 @@ from tests.simulation.troubles.hints import with_hints
 from tests.simulation.troubles.losses import with_losses
 from tests.simulation.troubles.operators import commands
 from tests.simulation.troubles.processes import half_published
+from tests.simulation.troubles.replicas import with_replicas
 from tests.simulation.troubles.requests import with_requests
 from tests.simulation.troubles.tables import half_committed
 from tests.simulation.writers import write
@@ -20,7 +21,7 @@ from tests.simulation.writers import write
 
 def draw(seed: int) -> Plan:
     """Return the plan of a seed."""
-    plan = with_hints(with_covers(with_requests(with_losses(drawn(seed)))))
+    plan = with_replicas(with_hints(with_covers(with_requests(with_losses(drawn(seed))))))
     if any(map(_delays, plan.events)) and not plan.settings.reconcile:
         # What was drawn on top publishes late, which only sweeps find.
         plan = replace(plan, settings=replace(plan.settings, reconcile=400.0))

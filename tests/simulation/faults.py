@@ -18,6 +18,7 @@ PLACES: dict[str, tuple[frozenset[str], str]] = {
     "fence": (frozenset({"put_if", "read"}), "_blizzard_fence/"),
     "taken": (frozenset({"read"}), "_checkpoint.json"),
     "staging": (frozenset({"put", "delete", "stat", "list"}), "_blizzard/staging"),
+    "lease": (frozenset({"put"}), ".00000000.json"),
     "segments": (frozenset({"list", "delete"}), "_ledger/"),
     "copy": (frozenset({"copy"}), ""),
     "delete": (frozenset({"delete"}), ""),

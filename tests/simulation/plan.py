@@ -56,6 +56,8 @@ class Settings:
     budget: int | None = None
     # Whether messages say where new files are.
     hints: bool = False
+    # Whether two or more Blizzards share the sources.
+    replicas: bool = False
     # How long the log's entries are kept behind a log checkpoint: longer than any daemon is
     # paused, since one that sleeps longer could commit where an older entry has been.
     log_kept: float = 3600.0

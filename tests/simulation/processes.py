@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from blizzard_core.daemon import Loop, run_worker
-from blizzard_core.errors import FencedError
+from blizzard_core.errors import FencedError, StateError, StorageError
 from tests.simulation import adaptor
 from tests.simulation.engine import Engine
 from tests.simulation.faults import Faults
 from tests.simulation.hints import SimulatedInbox
 from tests.simulation.plan import Settings, source_uri
 from tests.simulation.quiet import Quiet
+from tests.simulation.replicas import Leases, WatchedWorker
 from tests.simulation.scheduler import Executor, Owner
 from tests.simulation.store import Client
 from tests.simulation.world import DLQ, SINK, SimulatedWorld
@@ -59,6 +61,8 @@ class Process(Owner):
         self.faults = self._faults(self)
         self.activities: list[Quiet] = []
         self.stop = Stop(world)
+        is_replica = kind == "blizzard" and world.settings.replicas
+        self.leases = Leases(self, number) if is_replica else None
 
     def _faults(self, owner: Owner) -> Faults:
         world = self.world
@@ -85,8 +89,12 @@ class Process(Owner):
             if self.kind == "blizzard"
             else [self._table()]
         )
-        for make in makers:
-            world.scheduler.spawn(self, partial(self._life, make))
+        workers = [world.scheduler.spawn(self, partial(self._life, make)) for make in makers]
+        if self.leases is not None:
+            leases = self.leases
+            world.scheduler.spawn(
+                self, lambda: leases.renew(lambda: not all(each.done for each in workers))
+            )
 
     def _life(self, make: Callable[[], int]) -> None:
         """Run a worker's thread, as the daemon's main thread does."""
@@ -100,8 +108,15 @@ class Process(Owner):
     def _source(self, number: int) -> Callable[[], Any]:
         def life() -> int:
             parts = self.parts(number)
-            worker = adaptor.source_pipeline(parts, fresh=number in self.world.fresh)
-            return self._worked(worker, parts.activity, number)
+            make = partial(adaptor.source_pipeline, parts, fresh=number in self.world.fresh)
+            if self.leases is None:
+                return self._worked(make(), parts.activity, number)
+            make = partial(make, replica_id=self.leases.membership.own.id)
+            worker = WatchedWorker(self, make, self.leases)
+            code = self._worked(worker, parts.activity, number)
+            with suppress(StateError, StorageError):
+                worker.release()
+            return code
 
         return life
 

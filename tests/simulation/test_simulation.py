@@ -6,10 +6,12 @@ Fresh seeds are for `make simulate`: a gate must not fall because of a seed that
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
 
 from blizzard_core.log import silence
+from tests.simulation.__main__ import planned
 from tests.simulation.draw import draw, drawn
 from tests.simulation.guard_search import hunted
 from tests.simulation.guards import GUARDS, Guard
@@ -80,6 +82,22 @@ def test_the_promise_holds_while_people_undo_and_redo() -> None:
     seeds = (*UNDONE, *HANDS)
     wrong = {seed: found for seed in seeds if (found := play(by_hand(drawn(seed))).violations)}
     assert not wrong
+
+
+@pytest.mark.promise("G-223", "G-224")
+def test_the_promise_holds_while_replicas_share_sources() -> None:
+    counts: Counter[str] = Counter()
+    for seed in (7, 1001, 1002):
+        outcome = play(planned(seed, replicas=True))
+        assert not outcome.violations, seed
+        counts += outcome.counts
+    assert counts["source taken from dead"] > 5
+    assert counts["source released"] > 5
+
+
+@pytest.mark.promise("G-224")
+def test_taking_a_source_without_its_release_is_noticed() -> None:
+    assert hunted(named("released_before_take_over"), 7, 1).seed is not None
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=[guard.name for guard in GUARDS])

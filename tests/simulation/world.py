@@ -16,6 +16,7 @@ from tests.simulation.store import Bucket
 
 if TYPE_CHECKING:
     from tests.simulation.losses import Copy
+    from tests.simulation.replicas import Leases
 
 SINK = "s3://lake/events"
 DLQ = "s3://lake-dlq"
@@ -148,6 +149,8 @@ class SimulatedWorld:
         self.again: Counter[tuple[str, str]] = Counter()
         # Whether any daemon is at work that reads the sources.
         self.has_reader: Callable[[], bool] = lambda: False
+        # The lease of each replica, by its id.
+        self.replicas: dict[str, Leases] = {}
         # So many outputs to come are of a type that the table does not take.
         self.spoiling = 0
         # What commands were given files, by the second at which they were given.

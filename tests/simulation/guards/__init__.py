@@ -4,7 +4,17 @@ A guard's removal is a patch of the product. If no seed finds it, either the sim
 fault or the guard is useless. ``tests/simulation/GUARDS.md`` lists every guard.
 """
 
-from tests.simulation.guards import commit, penguin, requests, scans, stale, state
+from tests.simulation.guards import commit, penguin, replicas, requests, scans, stale, state
 from tests.simulation.guards.registry import GUARDS, Guard
 
-__all__ = ["GUARDS", "Guard", "commit", "penguin", "requests", "scans", "stale", "state"]
+__all__ = [
+    "GUARDS",
+    "Guard",
+    "commit",
+    "penguin",
+    "replicas",
+    "requests",
+    "scans",
+    "stale",
+    "state",
+]

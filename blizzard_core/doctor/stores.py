@@ -37,7 +37,7 @@ from blizzard_core.storage.protocol import (
 from blizzard_core.text import counted
 from blizzard_core.threads import ThreadPool
 
-Use = Literal["source", "table", "dead letters"]
+Use = Literal["source", "table", "dead letters", "leases"]
 
 # A person waits.
 _PATIENCE = Patience(connect_secs=5, read_secs=10, retry_secs=1)
@@ -209,7 +209,12 @@ def _opened(used: UsedStore) -> Storage:
     uri = normalize_uri(used.uri)
     if "://" in uri:
         return open_storage(uri, used.options, _PATIENCE)
-    opens = {"source": open_source, "table": open_storage, "dead letters": open_private}
+    opens = {
+        "source": open_source,
+        "table": open_storage,
+        "dead letters": open_private,
+        "leases": open_storage,
+    }
     return opens[used.use](uri, used.options)
 
 

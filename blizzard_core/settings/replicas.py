@@ -10,7 +10,7 @@ from blizzard_core.settings.base import Options, Seconds, Settings, Uri
 class ReplicaSettings(Settings):
     """Several `blizzard run` that share the sources; docs/guides/replicas.md."""
 
-    uri: Uri = Field(examples=["s3://lake/_blizzard/replicas"])
+    uri: Uri = Field(examples=["s3://lake/tables/events/_blizzard/replicas"])
     """Folder of their leases, one object for each replica; another folder is another group."""
     lease: Seconds = Field(default=30, ge=5)
     """Time without a renewal after which a replica counts as dead. Each renews three times as

@@ -48,6 +48,9 @@ def stores_of(config: Config) -> Iterator[UsedStore]:
         if errors.dlq_path:
             options = errors.dlq_options(sink.storage_options)
             yield UsedStore("dead letters", errors.dlq_path, options)
+    replicas = config.global_.replicas
+    if replicas is not None:
+        yield UsedStore("leases", replicas.uri, replicas.storage_options)
 
 
 def _queries(config: Config, _found: Sequence[CheckResult]) -> Iterator[CheckResult]:

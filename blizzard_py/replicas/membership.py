@@ -181,6 +181,8 @@ class Membership:
             self.look()
         except BlizzardError as error:
             self._log.warning("leases_unknown", error=str(error))
+        except Exception:  # a bug must not end the thread: then this replica would count as dead
+            self._log.exception("leases_crashed")
 
 
 def new_replica(host: str, config: str) -> Replica:

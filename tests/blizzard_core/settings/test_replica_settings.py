@@ -26,7 +26,9 @@ def config(path: Path, replicas: dict[str, Any], **source: Any) -> Path:
 
 
 def test_a_lease_is_half_a_minute_by_default(tmp_path: Path) -> None:
-    found = load_config(config(tmp_path, {"uri": "s3://lake/_blizzard/replicas"})).global_.replicas
+    found = load_config(
+        config(tmp_path, {"uri": "s3://lake/events/_blizzard/replicas"})
+    ).global_.replicas
     assert found is not None
     assert found.lease == 30.0
 

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from prometheus_client import REGISTRY
 
 from blizzard_core.daemon import StopEvent
+from blizzard_core.doctor.stores import UsedStore
 from blizzard_core.errors import ConfigError, Unavailable
 from blizzard_core.notifications.inbox import HintInbox
 from blizzard_core.observability.health import ready
@@ -23,6 +24,7 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.__main__ import main
 from blizzard_py.app import inspection
+from blizzard_py.app.doctor import stores_of
 from blizzard_py.app.replica_worker import ReplicaWorker
 from blizzard_py.app.replicas import check_replicas, share_sources
 from blizzard_py.app.workers import build, source_pipeline
@@ -293,6 +295,11 @@ def test_replicas_of_one_configuration_share_sources(tmp_path: Path) -> None:
     other = shared(scenario)
     changed = share_sources(settings, build(other, DirectEngine()), fresh=False)
     assert changed.membership.own.config != made[0].membership.own.config
+
+
+def test_doctor_tries_the_folder_of_leases(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path / "place"))
+    assert UsedStore("leases", f"{scenario.place}/leases") in stores_of(shared(scenario))
 
 
 @pytest.mark.parametrize(("option", "said"), [("once", "--once"), ("take_over", "--take-over")])

@@ -300,6 +300,9 @@ class Engine(Protocol):
 # The stage of a file whose rows may be in or not: outputs of its batch are lost.
 ROWS_UNKNOWN = "rows_unknown"
 
+# The stage of an item that was left to another run, as its outcome says.
+LEFT_STAGE = "left"
+
 Outcome = Literal["ingested", "quarantined", "retry", "reported"]
 
 

@@ -138,6 +138,14 @@ class SourceRangeSettings(Settings):
         return self
 
 
+class CompleteSettings(Settings):
+    """Say when a partition is complete."""
+
+    after: Seconds = Field(gt=0, examples=["1h"])
+    """Time between the end of a partition's day or hour (UTC) and its certificate. Without a time
+    in the name it counts from the last new file."""
+
+
 class CommonSource(Settings):
     """Settings of every source."""
 
@@ -271,6 +279,8 @@ class SourceSettings(CommonSource):
     """Time in which files may still appear below the watermark; `auto`: measured."""
     late_files: Literal["report", "quarantine", "ingest"] = "quarantine"
     """Files after the grace period: report them, dead-letter them, or ingest them."""
+    complete: CompleteSettings | None = Field(default=None, examples=[{"after": "1h"}])
+    """Certify complete partitions; default: never."""
     units: FileUnits | None = Field(default=None, examples=[{"cooldown": "7d"}])
     """Re-read changed files and replace their rows."""
     event_time: SourceEventTime | None = Field(default=None, examples=[{"delay": "5 minutes"}])
@@ -345,6 +355,15 @@ class SourceSettings(CommonSource):
             raise ValueError(
                 "units needs use_watermark: false: files below a watermark are not checked for"
                 " changes"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _counts_partitions(self) -> Self:
+        if self.complete is not None and not self.use_watermark:
+            raise ValueError(
+                "complete needs use_watermark: true: without a watermark names belong to no"
+                " partition; leave complete out"
             )
         return self
 

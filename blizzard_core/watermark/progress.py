@@ -312,6 +312,12 @@ def _free(names: Iterable[str], waiting: bytes | None) -> list[str]:
     return [name for name in names if order_key(name) < waiting]
 
 
+def lists_all(scanned: ScanTimes, partition: str, before: str | None) -> bool:
+    """Return whether a scan lists all of a partition above its scan start."""
+    is_reached = _listed_up_to(partition, scanned.until) is None
+    return is_reached and covers(scanned.cover, partition, before)
+
+
 def _listed_up_to(partition: str, until: str | None) -> bytes | None:
     """Return up to which name a scan that ended at ``until`` listed a partition.
 

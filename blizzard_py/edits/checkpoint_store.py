@@ -127,7 +127,8 @@ class CheckpointStore:
         if seen.raw is not None:
             copy, is_new = self._keep(seen.raw, epoch - 1, note)
         try:
-            document = state_to_json(after, note.at)
+            # What was changed by hand is not counted, so no partition may stay claimed.
+            document = state_to_json(after.with_complete(None), note.at)
             FencedFile(self._sink, self.path).replace(document, seen.version, epoch)
         except FencedError as error:
             if copy is not None and is_new:

@@ -16,7 +16,7 @@ from blizzard_core.errors import NotFound, StateError
 from blizzard_core.handover.published import first_name
 from blizzard_core.storage.protocol import Storage, join, listed, read_each
 from blizzard_py.dead_letters.reader import DeadLetterObject, put_away, read
-from blizzard_py.sources.protocol import LEFT_STAGE
+from blizzard_py.job import LEFT_STAGE
 from blizzard_py.state.journal import REMEDY, BatchDocument, latest
 from blizzard_py.state.record_names import is_of_records, stem_of
 from blizzard_py.state.state_paths import StatePaths

@@ -52,9 +52,6 @@ from blizzard_py.state.source_state import SourceState
 if TYPE_CHECKING:  # commands that only look need no metrics
     from blizzard_py.sources.activity import SourceActivity
 
-# The stage of an item that was left to another run, as its outcome says.
-LEFT_STAGE = "left"
-
 
 @dataclass(frozen=True, slots=True)
 class SourceScan:

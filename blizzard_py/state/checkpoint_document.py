@@ -29,6 +29,7 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``last_output``: the highest name of an output; names rise whatever a clock says;
 * ``unfolded``: what the journal must hold (`blizzard_py.state.journal_tally`);
 * ``requests``: operators' requests and their progress (`blizzard_py.requests.progress`);
+* ``complete``: counts of partitions, and claims (`blizzard_py.state.completeness`);
 * ``former``: earlier places of the source's files, which rows may name;
 * ``totals``: counts since the pipeline's first batch.
 
@@ -63,6 +64,7 @@ from blizzard_py.requests.progress import RequestState
 from blizzard_py.slices.units.state import UnitsState, check_units, units_to_json
 from blizzard_py.state.batch import Batch, BatchResults, Phase, PlannedGroup, PlannedOutput
 from blizzard_py.state.column_state import ColumnState, columns_to_json
+from blizzard_py.state.completeness import Completeness
 from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.lateness import Lateness
 from blizzard_py.state.processed_set import Segment, segments_to_json
@@ -154,6 +156,7 @@ class CheckpointDocument(ProgressDocument):
     requests: dict[str, RequestState] | None = None
     ahead: tuple[str, ...] | None = None
     reached: str | None = None
+    complete: Completeness | None = None
 
 
 def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
@@ -180,6 +183,7 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "units": None if kind.units is None else units_to_json(kind.units),
         "stream": None if kind.stream is None else stream_to_json(kind.stream),
         "sources": {n: state_to_json(each, now) for n, each in kind.members.items()} or None,
+        "complete": None if state.complete is None else msgspec.to_builtins(state.complete),
         "former": list(state.former) or None,
         "committed": asdict(ids.committed) if ids.committed.number else None,
         "unfolded": None if state.names.unfolded is None else asdict(state.names.unfolded),
@@ -261,6 +265,7 @@ def state_from_json(document: Any, where: str) -> SourceState:
             last_update_ts=found.last_update_ts,
             unexpected=found.unexpected or (),
         ),
+        complete=found.complete,
     )
 
 

@@ -16,6 +16,7 @@ from blizzard_py.requests.progress import RequestState
 from blizzard_py.slices.units.state import UnitsState
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.column_state import ColumnState
+from blizzard_py.state.completeness import Completeness
 from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.lateness import Lateness
 from blizzard_py.state.processed_set import Segment
@@ -309,7 +310,8 @@ class SourceState:
 
     ``source`` says whose state this is, and ``former`` are earlier places of its files, which rows
     may name. Each other field is a group of values that are read and replaced together. A method
-    ``with_<group>`` returns the state with changed values of that group.
+    ``with_<group>`` returns the state with changed values of that group. ``complete`` counts
+    partitions, None if nobody asks whether they are complete.
     """
 
     source: Identity | None = None
@@ -321,6 +323,11 @@ class SourceState:
     late_files: LateFileState = LateFileState()
     kind: KindState = field(default_factory=KindState)
     summary: Summary = field(default_factory=Summary)
+    complete: Completeness | None = None
+
+    def with_complete(self, complete: Completeness | None) -> SourceState:
+        """Return the state with other counts of partitions."""
+        return replace(self, complete=complete)
 
     def with_position(self, **changes: Unpack[_Position]) -> SourceState:
         """Return the state with a changed position."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from blizzard_core.errors import NotFound
 from blizzard_core.handover import published
+from blizzard_core.handover.complete import claims_path
 from blizzard_core.storage.protocol import Storage
 
 # The folder of the table that all of Blizzard's own files are in.
@@ -47,6 +48,11 @@ class StatePaths:
     def row_digests(self) -> str:
         """The folder of digests of rows that a later window may read again."""
         return f"{STATE_FOLDER}/{self.id}_seen"
+
+    @property
+    def claims(self) -> str:
+        """The mirror of its complete partitions (`blizzard_core.handover.complete`)."""
+        return claims_path(self.id)
 
     @property
     def stream(self) -> str:

@@ -20,13 +20,20 @@ from blizzard_py.job import FinishedFile, StagedBadRecords, StagedOutput
 from blizzard_py.reading import ReadMarks
 from blizzard_py.requests.progress import RequestState, with_counts
 from blizzard_py.state.batch import Batch, PlannedGroup, PlannedOutput, Replaced
+from blizzard_py.state.completeness import with_begun, with_ended
 from blizzard_py.state.retries import RETRY_SECS, retries_after
 from blizzard_py.state.source_state import CommitPoint, PendingWork, SourceState, Totals
 from blizzard_py.state.stream_state import StreamState
 
 
 def begin_batch(state: SourceState, batch: Batch) -> SourceState:
-    """Return the state with a new batch, to be saved before the batch creates anything (step 1)."""
+    """Return the state with a new batch, to be saved before the batch creates anything (step 1).
+
+    Partitions of its files are not complete any more.
+    """
+    if state.complete is not None:
+        at = state.position
+        state = state.with_complete(with_begun(state.complete, batch, at.progress, at.ahead))
     # The highest id, not the newest: a clock may have been put back since.
     last = max(state.ids.last_batch, batch.batch)
     if batch.phase == "publishing":
@@ -178,6 +185,9 @@ def rename_outputs(
 
 def end_batch(state: SourceState, batch: Batch, now: float) -> SourceState:
     """Return the state without a finished batch and its files (step 5 for any source)."""
+    if state.complete is not None:
+        depth = state.position.progress.depth or 0
+        state = state.with_complete(with_ended(state.complete, batch, depth))
     work, tally = state.work, state.names.unfolded
     retries = retries_after(work.retries, batch, now)
     if batch.request:

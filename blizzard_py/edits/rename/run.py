@@ -26,6 +26,7 @@ from blizzard_py.edits.rename.documents import (
     unnumbered,
     without_batches,
 )
+from blizzard_py.ingest.claims_mirror import remove_certificates
 from blizzard_py.ingest.group_publishing import GroupManifests
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, state_from_json
@@ -121,6 +122,8 @@ class Rename:
             self._create(without_batches(document))
         self._require_new_writer()
         self._sink.delete_tree(StatePaths(self._old).staging)
+        if "complete" in document:
+            remove_certificates(self._sink, self._old)
         self._let_go()
 
     def _buried(self) -> dict[str, Any]:

@@ -17,14 +17,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.job import FinishedFile
+from blizzard_py.job import LEFT_STAGE, FinishedFile
 from blizzard_py.requests.progress import first_running
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.earlier_batches import Earlier, earlier_of
 from blizzard_py.sources.files.advance import FileWork, KeyedWork
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.files.source import FileSource
-from blizzard_py.sources.protocol import LEFT_STAGE, CheckpointServices, Requested, Withheld
+from blizzard_py.sources.protocol import CheckpointServices, Requested, Withheld
 from blizzard_py.state.batch import Batch, Replaced
 from blizzard_py.state.record_names import is_of_records, stem_of
 from blizzard_py.state.retries import waiting

@@ -15,7 +15,7 @@ from blizzard_core.storage.protocol import Entry, is_bare, order_key, root_exist
 from blizzard_core.text import counted
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Lowest
-from blizzard_py.job import FinishedFile, JobFile
+from blizzard_py.job import LEFT_STAGE, FinishedFile, JobFile
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.directories import PartitionError, partition_of
 from blizzard_py.sources.files.advance import (
@@ -45,7 +45,6 @@ from blizzard_py.sources.files.listing import listing_of, outside
 from blizzard_py.sources.files.scan_pacing import CountedListing, PacedScans, limits_of, timed
 from blizzard_py.sources.files.story import FileStory
 from blizzard_py.sources.protocol import (
-    LEFT_STAGE,
     Backlog,
     CheckpointServices,
     PollPlan,
@@ -56,6 +55,7 @@ from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import ItemStatus, Story
 from blizzard_py.state.batch import Batch, Replaced
 from blizzard_py.state.checkpoint_file import read_ledger
+from blizzard_py.state.completeness import resumed, with_claims
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import SourceState, checkpoint_path, under_way
@@ -159,6 +159,10 @@ class FileSource(ABC):
         self._late.load(epoch)
         if self._schedule is not None:
             self._schedule.start_over()
+        if self._source.complete is not None:
+            publishing = sum(batch.phase == "publishing" for batch in state.work.in_flight)
+            number = state.ids.committed.number
+            state = state.with_complete(resumed(state.complete, number, publishing, str(epoch)))
         # `check` let it pass, so the set is empty; left there it would be taken for one later.
         return state.with_names(processed=None) if self._source.use_watermark else state
 
@@ -178,6 +182,7 @@ class FileSource(ABC):
         passed = 0.0 if self._hinted is None else self._hinted.passed
         if is_due(state, self._source, ended, passed):
             state = self._sweep(state)
+        state = self._claimed(state, found)
         waits = waiting(state.work.retries, ended)
         requested = {entry.path for entry in state.work.queue if entry.request}
         queued = {entry.path for entry in state.work.queue}
@@ -193,6 +198,24 @@ class FileSource(ABC):
         return PollPlan(
             state, found, FileWork([*late, *fresh], len(late), held, state.position.progress.depth)
         )
+
+    def _claimed(self, state: SourceState, found: Discovery) -> SourceState:
+        """Return the state with claims for complete partitions, saved if there are new ones."""
+        if self._source.complete is None or state.complete is None or not found.has_listed:
+            return state
+        pending = [*(file.path for file in (*found.files, *found.young)), *under_way(state.work)]
+        after, known = self._source.complete.after, state.complete
+        progress = state.position.progress
+        complete = with_claims(known, progress, pending, found.scanned, after)
+        fresh = [
+            name
+            for name, each in complete.partitions.items()
+            if each.is_claimed and not known.partitions[name].is_claimed
+        ]
+        if not fresh:
+            return state
+        self._log.info("partitions_claimed", partitions=len(fresh), highest=max(fresh))
+        return self._upkeep.save(state.with_complete(complete))
 
     def _scan(self, state: SourceState) -> Discovery:
         """Scan what is due."""

@@ -1,0 +1,263 @@
+"""The counts of partitions, and the claims that they are complete. Pure.
+
+They begin with the first file of a partition: what was ingested before nobody counted, so such a
+partition is never claimed. A partition is any whose name has the depth of the source's partitions.
+
+Counts change with the save that ends a batch. A claim ends with the save that begins a batch with
+files of its partition, long before the batch publishes. See `blizzard_core.handover.complete`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from blizzard_core.handover.complete import (
+    REVOKED_SUFFIX,
+    Claim,
+    Claims,
+    Contents,
+    add_digest,
+    file_text,
+    partitions_of,
+)
+from blizzard_core.storage.protocol import order_key
+from blizzard_core.watermark.partition_time import span_of
+from blizzard_core.watermark.progress import Progress, ScanTimes, closed_by, lists_all
+from blizzard_py.job import LEFT_STAGE, FinishedFile
+from blizzard_py.state.batch import Batch
+from blizzard_py.state.record_names import is_of_records
+
+# Claimed partitions in a checkpoint, of some 600 bytes each. The markers of older ones stay.
+CLAIMED_KEPT = 100
+# Partitions without a claim; more begin a new era. Only a backfill of many years has as many.
+OPEN_KEPT = 1024
+# Names of dead-lettered files in the counts of a partition, which a replay may ingest.
+_BAD_FILES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A partition: its claim, and whether its counts began with its first file (``is_whole``).
+
+    ``found_ts`` is when a scan last found a file of it, ``bad_files`` are dead-lettered files.
+    """
+
+    claim: Claim = field(default_factory=Claim)
+    is_whole: bool = True
+    found_ts: float = 0.0
+    bad_files: tuple[str, ...] = ()
+
+    @property
+    def is_claimed(self) -> bool:
+        """Return whether it is claimed to be complete."""
+        return bool(self.claim.claimed_ts)
+
+
+@dataclass(frozen=True, slots=True)
+class Completeness:
+    """The counted partitions of a source.
+
+    ``commits`` is the number of the last commit point that they contain. If the checkpoint has
+    another one, it is a copy or was edited, and the counts begin anew, in another ``era``.
+    """
+
+    era: str
+    commits: int = 0
+    partitions: Mapping[str, Counted] = field(default_factory=dict)
+
+
+def resumed(
+    known: Completeness | None, commits: int, publishing: int, era: str
+) -> Completeness | None:
+    """Return the counts at a take-over: the ``known`` ones, or new ones if they are of other state.
+
+    ``commits`` is the number of the checkpoint's last commit point, ``publishing`` how many batches
+    are behind theirs and have not ended.
+    """
+    ended = commits - publishing
+    return known if known is not None and known.commits == ended else Completeness(era, ended)
+
+
+def with_begun(
+    known: Completeness, batch: Batch, progress: Progress, ahead: Collection[str]
+) -> Completeness:
+    """Return the counts with a batch that begins: its partitions are claimed no more.
+
+    ``ahead`` are files that requests took before scans reach them, so nobody counted them.
+    """
+    depth = progress.depth or 0
+    seen_before = partitions_of(ahead, depth).union(progress.partitions)
+    partitions = dict(known.partitions)
+    for partition, paths in _by_partition((e.path for e in batch.files), depth).items():
+        first = min(paths, key=order_key)
+        found = partitions.get(partition)
+        if found is None:
+            is_new = partition not in seen_before and closed_by(progress, first) is None
+            found = Counted(is_whole=is_new and not is_of_records(first))
+        claim = replace(found.claim, first=found.claim.first or batch.batch, claimed_ts=0.0)
+        if not found.is_whole or claim.seq:
+            claim = replace(claim, revoked_by=first, revoked_ts=batch.started_ts)
+        found_ts = max(found.found_ts, batch.seen_ts)
+        partitions[partition] = replace(found, claim=claim, found_ts=found_ts)
+    if len([each for each in partitions.values() if not each.is_claimed]) > OPEN_KEPT:
+        return Completeness(batch.batch, known.commits)
+    return replace(known, partitions=partitions)
+
+
+def with_ended(known: Completeness, batch: Batch, depth: int) -> Completeness:
+    """Return the counts with a batch that ends: its outputs are published."""
+    known = replace(known, commits=known.commits + 1)
+    entries = {entry.path: entry for entry in batch.files}
+    finished = {file.path: file for file in batch.results.finished if file.outcome != "retry"}
+    outputs = [output.output_id for output in batch.results.outputs]
+    partitions = dict(known.partitions)
+    for partition, paths in _by_partition(entries, depth).items():
+        if partition not in partitions:
+            continue  # its batch began before there were counts
+        found = partitions[partition]
+        for path in paths:
+            if path in finished:
+                size, is_requested = entries[path].size, bool(batch.request)
+                found = _with_file(found, finished[path], size, is_requested=is_requested)
+        counts = found.claim.contents
+        counts = replace(
+            counts,
+            outputs=counts.outputs + len(outputs),
+            outputs_digest=add_digest(counts.outputs_digest, *outputs),
+        )
+        claim = replace(found.claim, contents=counts, last=max(found.claim.last, batch.batch))
+        partitions[partition] = replace(found, claim=claim)
+    return replace(known, partitions=partitions)
+
+
+def _by_partition(paths: Iterable[str], depth: int) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        for partition in partitions_of([path], depth):
+            found.setdefault(partition, []).append(path)
+    return found
+
+
+def _with_file(found: Counted, file: FinishedFile, size: int, *, is_requested: bool) -> Counted:
+    counts, bad_files = found.claim.contents, found.bad_files
+    is_in = file.outcome == "ingested" or file.stage == LEFT_STAGE
+    counts = replace(counts, rows=counts.rows + file.rows)
+    if is_of_records(file.path):
+        # Records that are bad again were counted when they were bad first.
+        counts = replace(counts, bad_rows=max(0, counts.bad_rows - file.rows))
+    elif is_requested:
+        is_mended = is_in and file.path in bad_files
+        counts = replace(
+            counts,
+            requested=counts.requested + is_in,
+            bad_rows=counts.bad_rows + file.bad_rows,
+            quarantined=counts.quarantined - is_mended,
+        )
+        bad_files = tuple(path for path in bad_files if not (is_mended and path == file.path))
+    else:
+        counts = replace(
+            counts,
+            files=counts.files + 1,
+            bad_rows=counts.bad_rows + file.bad_rows,
+            quarantined=counts.quarantined + (not is_in),
+            bytes=counts.bytes + size,
+            digest=add_digest(counts.digest, file_text(file.path, size)),
+        )
+        if not is_in and len(bad_files) < _BAD_FILES:
+            bad_files = (*bad_files, file.path)
+    return replace(found, claim=replace(found.claim, contents=counts), bad_files=bad_files)
+
+
+def with_claims(
+    known: Completeness,
+    progress: Progress,
+    pending: Iterable[str],
+    scanned: ScanTimes,
+    after: float,
+) -> Completeness:
+    """Return the counts with claims for the partitions that a scan shows to be complete.
+
+    ``progress`` is that after the scan, ``pending`` all files that are found and not done.
+    """
+    waiting = partitions_of(pending, progress.depth or 0)
+    partitions = {
+        name: _claimed(found, scanned)
+        if why_open(name, found, progress, waiting, scanned, after) is None
+        else found
+        for name, found in known.partitions.items()
+    }
+    claimed = [name for name, found in partitions.items() if found.is_claimed]
+    claimed.sort(key=lambda name: partitions[name].claim.claimed_ts)
+    for name in claimed[: max(0, len(claimed) - CLAIMED_KEPT)]:
+        del partitions[name]
+    return known if partitions == known.partitions else replace(known, partitions=partitions)
+
+
+def _claimed(found: Counted, scanned: ScanTimes) -> Counted:
+    if found.is_claimed:
+        return found
+    claim = replace(
+        found.claim,
+        seq=found.claim.seq + 1,
+        claimed_ts=scanned.ended,
+        scan_ts=scanned.began,
+        revoked_by="",
+        revoked_ts=0.0,
+    )
+    return replace(found, claim=claim)
+
+
+def why_open(
+    name: str,
+    found: Counted,
+    progress: Progress,
+    waiting: Collection[str],
+    scanned: ScanTimes,
+    after: float,
+) -> str | None:
+    """Return why a scan does not show that a partition is complete; None if it does.
+
+    A partition that was claimed before and is closed by now needs no scan: the earlier claim's scan
+    saw all of it, and the late sweep finds what comes.
+    """
+    if not found.is_whole:
+        return "files of it were ingested before its files were counted"
+    if name.endswith(REVOKED_SUFFIX):
+        return f"its name ends with {REVOKED_SUFFIX}"
+    over = over_at(name, found, after)
+    if scanned.began < over:
+        return f"it is over at {dt.datetime.fromtimestamp(over, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+    if name in waiting:
+        return "files of it are found and not done"
+    return _why_unlisted(name, found, progress, scanned)
+
+
+def over_at(name: str, found: Counted, after: float) -> float:
+    """Return when a partition is over, in epoch seconds."""
+    span = span_of(name)
+    return (found.found_ts if span is None else span.end) + after
+
+
+def _why_unlisted(name: str, found: Counted, progress: Progress, scanned: ScanTimes) -> str | None:
+    tracked = progress.partitions.get(name)
+    if tracked is None and closed_by(progress, f"{name}/") is not None:
+        return None if found.claim.seq else "it was closed before it was claimed"
+    if tracked is not None and tracked.done:
+        return "names of it are in their grace period"
+    before = None if tracked is None else tracked.before
+    return None if lists_all(scanned, name, before) else "no scan has listed it since"
+
+
+def claims_of(known: Completeness, epoch: int) -> Claims:
+    """Return the mirror: full claims, and of other partitions that they are not complete."""
+    return Claims(
+        epoch,
+        known.era,
+        {
+            name: found.claim if found.is_claimed else replace(found.claim, contents=Contents())
+            for name, found in known.partitions.items()
+            if found.is_claimed or found.claim.revoked_by
+        },
+    )

@@ -69,6 +69,7 @@ class TableActivity(Activity):
             metrics.RECORDS_COMMITTED,
             metrics.BYTES_COMMITTED,
             metrics.SCHEMA_EVOLUTIONS,
+            metrics.CLAIMS_WAITING,
             metrics.GROUPS_APPLIED,
             metrics.ROWS_REPLACED,
             metrics.BYTES_REWRITTEN,
@@ -157,6 +158,10 @@ class TableActivity(Activity):
         """Record the progress of each source's groups."""
         with self._lock:
             self.groups = groups
+
+    def claims_wait(self, partitions: int) -> None:
+        """Record how many claimed partitions have no marker yet."""
+        metrics.CLAIMS_WAITING.labels(self.name).set(partitions)
 
     def blocked(self) -> float:
         """Return how many sources have a group that waits."""

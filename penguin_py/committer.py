@@ -17,6 +17,7 @@ from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import Progress, is_new, lowest_of, mark_done
 from penguin_py.activity import TableActivity
+from penguin_py.certificates import Certificates
 from penguin_py.delta.table import DeltaLog
 from penguin_py.delta.writer import Marks
 from penguin_py.intake.footers import Failure
@@ -49,6 +50,7 @@ class Committer:
         planner: BatchPlanner,
         clock: Callable[[], float],
         activity: TableActivity,
+        certificates: Certificates,
     ) -> None:
         self._table = table
         self._delta = log
@@ -57,6 +59,7 @@ class Committer:
         self._quarantine = quarantine
         self._clock = clock
         self._activity = activity
+        self._certificates = certificates
         self._log = get_logger(table=table.name)
         self._planner = planner
         self._foreign = ForeignFiles(planner.owners)
@@ -281,7 +284,10 @@ class Committer:
         )
         slim = replace(after, progress=self._view.stored(progress))
         document = commit_document(self._table.app_id, slim, now, ids)
+        self._certificates.revoke()
+        document |= self._certificates.news
         self._delta.commit(plan, Marks(txn_version, commit_id, document), now)
+        self._certificates.committed()
         self._log.info(
             "committed",
             files=len(plan.adds),

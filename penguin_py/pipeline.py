@@ -23,6 +23,7 @@ from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import Progress, mark_idle
 from penguin_py.activity import TableActivity
+from penguin_py.certificates import Certificates
 from penguin_py.committer import Committer
 from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.discard import DiscardResult
@@ -88,10 +89,23 @@ class TablePipeline(PolledWorker):
         self._view = TableView(table, storage, log, self._accept, clock, self.activity)
         self._poller = TablePoller(table, storage, self._view, self._accept, clock, self.activity)
         planner = BatchPlanner(table, storage, pool, owners)
-        self._committer = Committer(
-            table, log, self._view, self._poller, self._quarantine, planner, clock, self.activity
+        self._certificates = Certificates(
+            table, storage, self._view, self._quarantine, pool, clock, self.activity
         )
-        self._groups = GroupRunner(table, storage, log, pool, self._view, clock, self.activity)
+        self._committer = Committer(
+            table,
+            log,
+            self._view,
+            self._poller,
+            self._quarantine,
+            planner,
+            clock,
+            self.activity,
+            self._certificates,
+        )
+        self._groups = GroupRunner(
+            table, storage, log, pool, self._view, clock, self.activity, self._certificates
+        )
         self._published = PublishedOutputs(storage, pool)
         self._looked: float | None = None
         self._mended_look = -math.inf
@@ -125,7 +139,10 @@ class TablePipeline(PolledWorker):
                 return False
             did = self._cycle()
             # After the first poll: until then it is not certain which old files are done.
-            return (not stop.is_set() and self._groups.turn()) or did
+            did = (not stop.is_set() and self._groups.turn()) or did
+            if not (self._committer or stop.is_set()):
+                self._certificates.confirm()
+            return did
         except BaseException:
             self._forget()
             raise
@@ -360,6 +377,7 @@ class TablePipeline(PolledWorker):
 
     def _forget(self) -> None:
         self._view.forget()
+        self._certificates.forget()
         self._groups.forget()
         self._committer.clear()
         self._swept = None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from blizzard_core.handover.outputs import committer_app
 from blizzard_core.settings.checks.keyed import keyed_name, sequence_of
-from blizzard_core.settings.document import Config, PipelineSettings
+from blizzard_core.settings.document import AnySource, Config, PipelineSettings
 from blizzard_core.settings.keyed import DeleteCondition, KeyedSettings, parse_condition
 from blizzard_core.settings.needed_extras import check_extras, store_extras
 from blizzard_core.settings.tables import PartitionType, TableAdvanced, TableSettings
@@ -32,7 +32,8 @@ class Table:
     ``partition_types`` is None if the configuration has none. Then the table's own partitioning
     counts or, for a new table, the first file's path.
     ``source_ids`` name the sources of this configuration that feed the table, in its order.
-    ``replacing`` names those of them that replace their published rows without a command.
+    ``replacing`` names those of them that replace their published rows without a command, and
+    ``certified`` those whose partitions are certified.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Table:
     storage_options: StorageOptions = field(default_factory=dict, repr=False)
     source_ids: tuple[str, ...] = ()
     replacing: tuple[str, ...] = ()
+    certified: tuple[str, ...] = ()
 
     @property
     def uri(self) -> str:
@@ -106,11 +108,11 @@ def tables_of(config: Config) -> tuple[Table, ...]:
     feeding = {
         normalize_uri(pipeline.sink.table_uri): pipeline for pipeline in config.pipelines.values()
     }
-    sources: dict[str, dict[str, bool]] = {}
+    sources: dict[str, dict[str, AnySource]] = {}
     for pipeline_name, pipeline in config.pipelines.items():
         of_table = sources.setdefault(normalize_uri(pipeline.sink.table_uri), {})
         for source_name, source in pipeline.sources.items():
-            of_table[source.id or f"{pipeline_name}_{source_name}"] = source.replaces
+            of_table[source.id or f"{pipeline_name}_{source_name}"] = source
     chosen = config.tables or {
         name: TableSettings(table_uri=pipeline.sink.table_uri)
         for name, pipeline in config.pipelines.items()
@@ -119,7 +121,12 @@ def tables_of(config: Config) -> tuple[Table, ...]:
         replace(
             _table(name, table, feeding.get(uri)),
             source_ids=tuple(known),
-            replacing=tuple(source_id for source_id, replaces in known.items() if replaces),
+            replacing=tuple(name for name, source in known.items() if source.replaces),
+            certified=tuple(
+                name
+                for name, source in known.items()
+                if source.as_files is not None and source.as_files.complete is not None
+            ),
         )
         for name, table in chosen.items()
         for uri in [normalize_uri(table.table_uri)]

@@ -131,9 +131,10 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The state of a source's markers: their era, and the claims that wait for outputs."""
+    """The state of a source's markers: era and epoch of its claims, and those that wait."""
 
     era: str
+    epoch: int
     waiting: Mapping[str, Missing] = field(default_factory=dict)
 
 

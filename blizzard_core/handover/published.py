@@ -15,7 +15,7 @@ from typing import Any
 from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import NotFound
-from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.storage.protocol import Entry, Storage, listed
 
 JOURNAL_FOLDER = "_blizzard/journal"
 
@@ -68,14 +68,19 @@ def journal_objects(storage: Storage, since: float) -> Iterator[Entry]:
     Costs a LIST for each run, and for each thousand of its batches. Raises `StorageError`.
     """
     for run in runs_in(storage):
-        after = f"{JOURNAL_FOLDER}/{run}0"  # "0" follows "/"
-        newest: dict[str, Entry] = {}
-        for page in storage.list_range(f"{JOURNAL_FOLDER}/{run}/{first_name(since)}", after):
-            for entry in page.entries:
-                if entry.path.endswith(".json"):
-                    batch = entry.path.removesuffix(".json").partition("~")[0]
-                    newest[batch] = entry  # "~" sorts behind "."
-        yield from newest.values()
+        folder = f"{JOURNAL_FOLDER}/{run}"
+        # "0" follows "/".
+        yield from latest_objects(storage, f"{folder}/{first_name(since)}", f"{folder}0")
+
+
+def latest_objects(storage: Storage, after: str, until: str) -> Iterator[Entry]:
+    """Yield the valid object of each batch in a range of paths. Raises `StorageError`."""
+    newest: dict[str, Entry] = {}
+    for entry in listed(storage, after, until):
+        if entry.path.endswith(".json"):
+            batch = entry.path.removesuffix(".json").partition("~")[0]
+            newest[batch] = entry  # "~" sorts behind "."
+    yield from newest.values()
 
 
 def published_batch(storage: Storage, path: str) -> PublishedBatch | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from blizzard_core.log import get_logger
 from penguin_py.activity import TableActivity
+from penguin_py.certificates import Certificates
 from penguin_py.delta.output_ids import replaced_mark
 from penguin_py.delta.table import DeltaLog
 from penguin_py.delta.writer import Marks
@@ -43,12 +44,14 @@ class GroupCommits:
         view: TableView,
         clock: Callable[[], float],
         activity: TableActivity,
+        certificates: Certificates,
     ) -> None:
         self._table = table
         self._delta = log
         self._view = view
         self._clock = clock
         self._activity = activity
+        self._certificates = certificates
         self._log = get_logger(table=table.name)
 
     def land(self, snapshot: Snapshot, commit: GroupCommit) -> None:
@@ -74,8 +77,11 @@ class GroupCommits:
         files = [add.entry for add in plan.adds if add.entry.path not in made]
         evolves = snapshot.state is not None and bool(plan.changed)
         with self._activity.committing(files, commit.rows, plan, evolves=evolves):
+            self._certificates.revoke()
+            document |= self._certificates.news
             marks = Marks(after.txn_version, after.commit_id, document)
             self._delta.commit(plan, marks, now)
+            self._certificates.committed()
         version = 0 if snapshot.state is None else snapshot.state.version + 1
         self._view.committed(after, (), version, ids)
         rewritten = sum(add.entry.size for add in commit.rewritten)

@@ -19,6 +19,7 @@ from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.activity import TableActivity
+from penguin_py.certificates import Certificates
 from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.commits import GroupCommit, GroupCommits
 from penguin_py.groups.discard import Discarder, DiscardResult
@@ -57,6 +58,7 @@ class GroupRunner:
         view: TableView,
         clock: Callable[[], float],
         activity: TableActivity,
+        certificates: Certificates,
     ) -> None:
         self._table = table
         self._storage = storage
@@ -68,7 +70,7 @@ class GroupRunner:
         self._manifests = Manifests(storage, None if table.is_local else pool)
         self._planner = GroupPlanner(table, storage, log, pool)
         self._notes = RewriteNotes(storage, table.state_name, clock)
-        self._commits = GroupCommits(table, log, view, clock, activity)
+        self._commits = GroupCommits(table, log, view, clock, activity, certificates)
         # The listed manifests; None: not listed since the start.
         self._newest: dict[str, int] | None = None
         self._blocked: dict[str, str] = {}

@@ -1,0 +1,335 @@
+"""Markers of complete partitions: written when a claim's rows are in the table, and not before."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from blizzard_core.errors import CommitError, NotFound, Unavailable
+from blizzard_core.handover.complete import (
+    Claim,
+    Claims,
+    add_digest,
+    claims_path,
+    confirmed_path,
+    marker_path,
+    revoked_path,
+    to_json,
+)
+from penguin_py.delta.table import DeltaLog
+from penguin_py.pipeline import TablePipeline
+from tests.support.table_harness import TableHarness
+
+DAY = "date=2024-01-28"
+SOURCE = "events_main"
+
+
+@dataclass
+class Blizzard:
+    """What a Blizzard leaves for Penguin: outputs, journal and claims. It dies when told to."""
+
+    world: TableHarness
+    claims: Claims = field(default_factory=lambda: Claims(1, "1"))
+    batches: int = 0
+
+    def publish(self, *files: str, lost: bool = False, data: bytes | None = None) -> str:
+        """Publish an output of a batch of these files, and count it; return its id."""
+        self.batches += 1
+        batch = f"018d0000-0000-7000-8000-{self.batches:012d}"
+        output = f"events/main/{batch}/1/0"
+        path = f"{batch}.parquet"
+        record = {
+            "batch": batch,
+            "files": [{"path": each, "outcome": "ingested"} for each in files],
+            "outputs": [{"final": path, "rows": 1, "output_id": output}],
+        }
+        journal = f"_blizzard/journal/{SOURCE}/{batch}.json"
+        if not lost:
+            self.world.storage.put_atomic(journal, json.dumps(record).encode())
+        if data is None:
+            self.world.put(path, {"id": [self.batches]}, output_id=output)
+        else:
+            self.world.put(path, data)
+        for partition in {each.rpartition("/")[0] for each in files}:
+            self._count(partition, batch, output)
+        return path
+
+    def _count(self, partition: str, batch: str, output: str) -> None:
+        known = self.claims.partitions.get(partition, Claim())
+        digest = add_digest(known.contents.outputs_digest, output)
+        contents = replace(
+            known.contents, outputs=known.contents.outputs + 1, outputs_digest=digest, files=1
+        )
+        self._set(partition, first=known.first or batch, last=batch, contents=contents)
+
+    def _set(self, partition: str, **changes: Any) -> None:
+        claim = replace(self.claims.partitions.get(partition, Claim()), **changes)
+        partitions = {**self.claims.partitions, partition: claim}
+        self.claims = replace(self.claims, partitions=partitions)
+
+    def claim(self, partition: str = DAY, **changes: Any) -> None:
+        seq = self.claims.partitions[partition].seq + 1
+        self._set(partition, claimed_ts=9.0, scan_ts=8.0, seq=seq, **changes)
+        self.mirror()
+
+    def revoke(self, file: str = f"{DAY}/late") -> None:
+        self._set(DAY, claimed_ts=0.0, revoked_by=file, revoked_ts=10.0)
+        self.mirror()
+
+    def mirror(self) -> None:
+        document = json.dumps(to_json(self.claims)).encode()
+        self.world.storage.put_atomic(claims_path(SOURCE), document)
+
+
+@pytest.fixture
+def blizzard(world: TableHarness) -> Blizzard:
+    found = Blizzard(world)
+    found.mirror()
+    return found
+
+
+def penguin(world: TableHarness) -> TablePipeline:
+    table = replace(world.table(), certified=(SOURCE,))
+    return world.penguin_on(table, world.storage, DeltaLog(table, world.storage, world.pool))
+
+
+def run(world: TableHarness, worker: TablePipeline | None = None) -> None:
+    world.run(penguin(world) if worker is None else worker)
+
+
+def marker(world: TableHarness, partition: str = DAY) -> dict[str, Any] | None:
+    return read(world, marker_path(SOURCE, partition))
+
+
+def read(world: TableHarness, path: str) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(world.storage.read(path))
+    except NotFound:
+        return None
+    return found
+
+
+def waiting(world: TableHarness) -> Any:
+    found = read(world, confirmed_path(SOURCE))
+    assert found is not None
+    return found["waiting"]
+
+
+class TestConfirm:
+    def test_claim_gets_a_marker_when_its_rows_are_in(
+        self, world: TableHarness, blizzard: Blizzard
+    ) -> None:
+        blizzard.publish(f"{DAY}/a")
+        worker = penguin(world)
+        run(world, worker)
+        assert marker(world) is None
+        blizzard.claim()
+        run(world, worker)
+        found = marker(world)
+        assert found is not None
+        assert (found["version"], found["seq"], found["contents"]["outputs"]) == (0, 1, 1)
+        assert waiting(world) == {}
+
+    def test_claim_waits_for_an_output(self, world: TableHarness, blizzard: Blizzard) -> None:
+        path = blizzard.publish(f"{DAY}/a")
+        data = world.storage.read(path)
+        world.storage.delete(path)
+        blizzard.publish(f"{DAY}/b")
+        blizzard.claim()
+        worker = penguin(world)
+        run(world, worker)
+        assert marker(world) is None
+        assert waiting(world) == {DAY: {"outputs": 1, "refused": 0}}
+        world.put("z.parquet", data)
+        run(world, worker)
+        assert (marker(world) or {})["version"] == 1
+        assert waiting(world) == {}
+
+    def test_refused_output_is_counted(self, world: TableHarness, blizzard: Blizzard) -> None:
+        blizzard.publish(f"{DAY}/a")
+        blizzard.publish(f"{DAY}/b", data=b"no Parquet")
+        blizzard.claim()
+        run(world)
+        assert marker(world) is None
+        assert waiting(world) == {DAY: {"outputs": 1, "refused": 1}}
+
+    def test_lost_journal_object_blocks(self, world: TableHarness, blizzard: Blizzard) -> None:
+        blizzard.publish(f"{DAY}/a")
+        blizzard.publish(f"{DAY}/b", lost=True)
+        blizzard.claim()
+        run(world)
+        assert len(world.rows()) == 2
+        assert marker(world) is None
+
+    def test_rows_that_a_restore_removed_block(
+        self, world: TableHarness, blizzard: Blizzard
+    ) -> None:
+        blizzard.publish("date=2024-01-27/a")
+        run(world)
+        blizzard.publish(f"{DAY}/a")
+        worker = penguin(world)
+        run(world, worker)
+        world.delta().restore(0)
+        blizzard.claim()
+        run(world, worker)
+        assert marker(world) is None
+        assert waiting(world)[DAY]["outputs"] == 1
+
+    def test_claims_of_one_source_share_a_pass(
+        self, world: TableHarness, blizzard: Blizzard
+    ) -> None:
+        blizzard.publish(f"{DAY}/a", "date=2024-01-29/a")
+        blizzard.publish("date=2024-01-29/b")
+        blizzard.claim()
+        blizzard.claim("date=2024-01-29")
+        run(world)
+        assert marker(world) is not None
+        assert (marker(world, "date=2024-01-29") or {})["contents"]["outputs"] == 2
+
+    def test_marker_survives_a_start(self, world: TableHarness, blizzard: Blizzard) -> None:
+        blizzard.publish(f"{DAY}/a")
+        blizzard.claim()
+        run(world)
+        before = marker(world)
+        world.now += 60
+        run(world)
+        assert marker(world) == before
+
+    def test_start_writes_what_a_death_left_out(
+        self, world: TableHarness, blizzard: Blizzard
+    ) -> None:
+        blizzard.publish(f"{DAY}/a")
+        blizzard.claim()
+        dying = penguin(world)
+        dying.cycle(threading.Event())  # the commit, and then its marker
+        world.storage.delete(marker_path(SOURCE, DAY))
+        run(world)
+        assert (marker(world) or {})["version"] == 0
+
+
+class TestRevoke:
+    def test_marker_is_gone_before_late_rows_are_in(
+        self, world: TableHarness, blizzard: Blizzard, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        blizzard.publish(f"{DAY}/a")
+        blizzard.claim()
+        worker = penguin(world)
+        run(world, worker)
+        seen: list[Any] = []
+        real = DeltaLog.commit
+
+        def commit(self: Any, *arguments: Any) -> None:
+            seen.append(marker(world))
+            real(self, *arguments)
+
+        monkeypatch.setattr(DeltaLog, "commit", commit)
+        blizzard.revoke()
+        blizzard.publish(f"{DAY}/late")
+        run(world, worker)
+        assert seen == [None]
+        note = read(world, revoked_path(SOURCE, DAY))
+        assert note == {"revoked_ts": 10.0, "file": f"{DAY}/late", "seq": 1}
+        blizzard.claim()
+        run(world, worker)
+        assert (marker(world) or {})["seq"] == 2
+        assert read(world, revoked_path(SOURCE, DAY)) is None
+
+    def test_marker_of_an_earlier_claim_is_removed(
+        self, world: TableHarness, blizzard: Blizzard
+    ) -> None:
+        blizzard.publish(f"{DAY}/a")
+        blizzard.claim()
+        run(world)
+        blizzard.publish(f"{DAY}/late", lost=True)
+        blizzard.claim()  # revoked and claimed again while nobody looked
+        run(world)
+        assert marker(world) is None
+
+    def test_refused_commit_leaves_no_marker(
+        self, world: TableHarness, blizzard: Blizzard, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        blizzard.publish(f"{DAY}/a")
+        blizzard.claim()
+        run(world)
+        blizzard.revoke()
+        blizzard.publish(f"{DAY}/late")
+        with monkeypatch.context() as broken:
+            broken.setattr(DeltaLog, "commit", _conflicts)
+            with pytest.raises(CommitError):
+                run(world)
+        assert marker(world) is None
+        run(world)
+        assert len(world.rows()) == 2
+        assert marker(world) is None
+
+    def test_unreadable_store_stops_the_commit(
+        self, world: TableHarness, blizzard: Blizzard, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        blizzard.publish(f"{DAY}/a")
+        worker = penguin(world)
+        real = type(world.storage).read
+
+        def fail(self: Any, path: str) -> bytes:
+            if path == claims_path(SOURCE):
+                raise Unavailable("no answer")
+            return real(self, path)
+
+        with monkeypatch.context() as broken:
+            broken.setattr(type(world.storage), "read", fail)
+            with pytest.raises(Unavailable):
+                run(world, worker)
+        assert not world.storage.stat("_delta_log/00000000000000000000.json")
+
+    @pytest.mark.parametrize("case", ["era", "epoch", "damaged", "removed"])
+    def test_claims_that_do_not_count_have_no_markers(
+        self, world: TableHarness, blizzard: Blizzard, case: str
+    ) -> None:
+        blizzard.claims = replace(blizzard.claims, epoch=5)
+        blizzard.publish(f"{DAY}/a")
+        blizzard.claim()
+        worker = penguin(world)
+        run(world, worker)
+        assert marker(world) is not None
+        match case:
+            case "era":
+                blizzard.claims = Claims(6, "6")
+                blizzard.mirror()
+            case "epoch":
+                blizzard.claims = replace(blizzard.claims, epoch=4)
+                blizzard.mirror()
+            case "damaged":
+                world.storage.put_atomic(claims_path(SOURCE), b"{")
+            case _:
+                world.storage.delete(claims_path(SOURCE))
+        run(world, worker)
+        assert marker(world) is None
+
+    def test_commit_names_markers_since_the_last(
+        self, world: TableHarness, blizzard: Blizzard
+    ) -> None:
+        blizzard.publish(f"{DAY}/a")
+        blizzard.claim()
+        worker = penguin(world)
+        run(world, worker)
+        blizzard.publish("date=2024-01-29/a")
+        run(world, worker)
+        blizzard.revoke()
+        blizzard.publish(f"{DAY}/late")
+        run(world, worker)
+        told = [_info(world, version) for version in range(3)]
+        assert [each.get("complete") for each in told] == [None, {SOURCE: {DAY: 1}}, None]
+        assert [each.get("revoked") for each in told] == [None, None, {SOURCE: {DAY: 1}}]
+
+
+def _info(world: TableHarness, version: int) -> dict[str, Any]:
+    infos = (action.get("commitInfo") for action in world.actions(version))
+    found: dict[str, Any] = next(info for info in infos if info)["penguin"]
+    return found
+
+
+def _conflicts(*_arguments: Any) -> None:
+    raise CommitError("another commit came first")

@@ -390,7 +390,7 @@ class SourcePipeline(SourceView):
         files = self.parts.source.as_files
         if state.complete is not None and (files is None or files.complete is None):
             remove_certificates(self.sink, self.id)
-            state = state.with_complete(None)
+            state = self._save(state.with_complete(None))
         self._claims.take(state.complete, self._file.epoch)
         return state
 

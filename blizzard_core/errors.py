@@ -53,6 +53,9 @@ REFUSED = 5
 DIFFERS = 6
 # With --once: everything was done except work units that wait for another try.
 FAILING = 7
+# `wait`: the partition is not complete, or not clean although that was asked for.
+NOT_COMPLETE = 7
+NOT_CLEAN = 8
 # `status`: published rows are not committed, or Penguin is down.
 NOT_COMMITTING = 8
 # `status`: Blizzard is down, or only fails.

@@ -32,6 +32,7 @@ from blizzard_core.cli import (
 from blizzard_core.text import counted, printable
 from blizzard_py.commands import (
     backfill,
+    certificates,
     checkpoint,
     convert,
     demo,
@@ -347,6 +348,8 @@ main.add_command(notifications.notifications)
 main.add_command(watch)
 main.add_command(files)
 main.add_command(state)
+main.add_command(certificates.wait)
+main.add_command(certificates.verify)
 main.add_command(ingest)
 main.add_command(backfill)
 main.add_command(dlq)

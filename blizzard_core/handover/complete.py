@@ -189,6 +189,13 @@ def stands(marker: Marker | None, claims: Claims, partition: str) -> bool:
     )
 
 
+def holds(marker: Marker, claims: Claims | None) -> bool:
+    """Return whether a marker is true, also that of a claim that the mirror has dropped."""
+    if claims is None or marker.era != claims.era:
+        return False
+    return marker.partition not in claims.partitions or stands(marker, claims, marker.partition)
+
+
 def partitions_of(paths: Iterable[str], depth: int) -> set[str]:
     """Return the partitions of exactly this depth that paths lie in.
 

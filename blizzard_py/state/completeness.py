@@ -173,15 +173,14 @@ def _with_file(found: Counted, file: FinishedFile, size: int, *, is_requested: b
 def with_claims(
     known: Completeness,
     progress: Progress,
-    pending: Iterable[str],
+    waiting: Collection[str],
     scanned: ScanTimes,
     after: float,
 ) -> Completeness:
     """Return the counts with claims for the partitions that a scan shows to be complete.
 
-    ``progress`` is that after the scan, ``pending`` all files that are found and not done.
+    ``progress`` is that after the scan, ``waiting`` are partitions with files that are not done.
     """
-    waiting = partitions_of(pending, progress.depth or 0)
     partitions = {
         name: _claimed(found, scanned)
         if why_open(name, found, progress, waiting, scanned, after) is None

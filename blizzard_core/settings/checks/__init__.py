@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from blizzard_core.settings.checks.complete import complete_problems
 from blizzard_core.settings.checks.event_time import event_time_problems
 from blizzard_core.settings.checks.keyed import keyed_problems
 from blizzard_core.settings.checks.list_budget import list_budget_problems
@@ -37,4 +38,5 @@ CHECKS: tuple[Check, ...] = (
     list_budget_problems,
     notification_problems,
     replica_problems,
+    complete_problems,
 )

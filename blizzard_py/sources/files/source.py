@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 from blizzard_core.errors import StorageError, Unavailable
+from blizzard_core.handover.complete import partitions_of
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, is_bare, order_key, root_exists
 from blizzard_core.text import counted
@@ -203,10 +204,11 @@ class FileSource(ABC):
         """Return the state with claims for complete partitions, saved if there are new ones."""
         if self._source.complete is None or state.complete is None or not found.has_listed:
             return state
-        pending = [*(file.path for file in (*found.files, *found.young)), *under_way(state.work)]
         after, known = self._source.complete.after, state.complete
         progress = state.position.progress
-        complete = with_claims(known, progress, pending, found.scanned, after)
+        paths = [*(file.path for file in (*found.files, *found.young)), *under_way(state.work)]
+        waiting = partitions_of(paths, progress.depth or 0)
+        complete = with_claims(known, progress, waiting, found.scanned, after)
         fresh = [
             name
             for name, each in complete.partitions.items()

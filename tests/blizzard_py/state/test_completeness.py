@@ -51,7 +51,8 @@ def at_rest(*partitions: str) -> Progress:
 def claimed(known: Completeness, progress: Progress, **scan: Any) -> bool:
     times: Any = {"began": OVER + HOUR, "ended": OVER + HOUR + 1, **scan}
     pending = times.pop("pending", ())
-    found = with_claims(known, progress, pending, ScanTimes(**times), HOUR)
+    waiting = partitions_of(pending, 1)
+    found = with_claims(known, progress, waiting, ScanTimes(**times), HOUR)
     return all(each.is_claimed for each in found.partitions.values())
 
 

@@ -1,0 +1,203 @@
+"""The completeness of a partition, for people and schedulers. Writes nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from blizzard_core.checkpoint import document as checkpoint
+from blizzard_core.errors import ConfigError
+from blizzard_core.handover.complete import (
+    NO_DIGEST,
+    Contents,
+    Marker,
+    add_digest,
+    claims_from_json,
+    claims_path,
+    confirmed_from_json,
+    confirmed_path,
+    file_text,
+    holds,
+    marker_from_json,
+    marker_path,
+    partitions_of,
+)
+from blizzard_core.settings.document import Config
+from blizzard_core.storage.protocol import Storage, is_hidden
+from blizzard_core.text import counted
+from blizzard_core.watermark.progress import ScanTimes
+from blizzard_py.app.configuration import source_of
+from blizzard_py.app.operations import live_context, sources_of
+from blizzard_py.sources.context import SourceContext
+from blizzard_py.sources.files.file_names import accepts
+from blizzard_py.sources.files.listing import listing_of
+from blizzard_py.state.checkpoint_file import read_state
+from blizzard_py.state.completeness import Counted, why_open
+from blizzard_py.state.source_state import SourceState, under_way
+
+# Time between two looks of a command that waits.
+LOOK_SECS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionAnswer:
+    """The completeness of a partition in one source: its marker, or ``why`` there is none.
+
+    ``refused`` are outputs that Penguin refuses, which someone has to see to.
+    """
+
+    source: str
+    partition: str
+    marker: Marker | None
+    why: str = ""
+    refused: int = 0
+
+    @property
+    def is_clean(self) -> bool:
+        """Return whether nothing of it is a dead letter or refused, so far."""
+        return not self.refused and (self.marker is None or self.marker.contents.is_clean)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer for scripts."""
+        marker = None if self.marker is None else asdict(self.marker)
+        return {
+            "source": self.source,
+            "partition": self.partition,
+            "complete": marker is not None,
+            "clean": self.is_clean,
+            "why": self.why,
+            "refused": self.refused,
+            "marker": marker,
+        }
+
+
+def certified_sources(config: Config, pipeline: str, source: str | None) -> list[SourceContext]:
+    """Return the sources of a pipeline that certify partitions. Raises `ConfigError`."""
+    names = sources_of(config, pipeline, source)
+    certified = [
+        name
+        for name in names
+        if (files := source_of(config, name).as_files) is not None and files.complete is not None
+    ]
+    if not certified or (source is not None and certified != names):
+        where = "/".join(names[0])
+        raise ConfigError(
+            f"pipelines.{pipeline}.sources",
+            [f"{where} certifies no partition; give it `complete: {{after: 1h}}`"],
+        )
+    return [live_context(config, name) for name in certified]
+
+
+def wait_for(
+    parts: Sequence[SourceContext],
+    partition: str,
+    secs: float,
+    monotonic: Callable[[], float],
+    pause: Callable[[float], object],
+) -> list[PartitionAnswer]:
+    """Return the answers of all sources once each is complete or has refused outputs.
+
+    After ``secs`` return them as they are. Raises `StateError`, `StorageError`.
+    """
+    ends = monotonic() + secs
+    while True:
+        answers = [ask(each, partition) for each in parts]
+        rest = ends - monotonic()
+        if rest <= 0 or all(each.marker is not None or each.refused for each in answers):
+            return answers
+        pause(min(rest, LOOK_SECS))
+
+
+def ask(parts: SourceContext, partition: str) -> PartitionAnswer:
+    """Return whether a partition is complete now. Raises `StateError`, `StorageError`."""
+    sink = parts.stores.sink
+    # The marker before the claims: a claim that was revoked in between is not believed.
+    marker = checkpoint.load(sink, marker_path(parts.id, partition), marker_from_json)
+    claims = checkpoint.load(sink, claims_path(parts.id), claims_from_json)
+    if marker is not None and holds(marker, claims):
+        return PartitionAnswer(parts.name, partition, marker)
+    state = read_state(sink, parts.id)
+    found = None if state is None or state.complete is None else state.complete.partitions
+    if state is None or found is None:
+        return PartitionAnswer(parts.name, partition, None, "Blizzard has counted nothing yet")
+    if partition not in found:
+        why = "nothing of it was found since partitions are counted"
+        return PartitionAnswer(parts.name, partition, None, why)
+    known = found[partition]
+    if known.is_claimed:
+        return _unconfirmed(sink, parts, partition)
+    return PartitionAnswer(parts.name, partition, None, _why(parts, state, partition, known))
+
+
+def _why(parts: SourceContext, state: SourceState, partition: str, known: Counted) -> str:
+    """Return why a partition is not claimed."""
+    assert parts.files.complete is not None  # noqa: S101  # the caller has looked
+    now = parts.clock()
+    progress = state.position.progress
+    waiting = partitions_of(under_way(state.work), progress.depth or 0)
+    scanned, after = ScanTimes(now, now), parts.files.complete.after
+    why = why_open(partition, known, progress, waiting, scanned, after)
+    why = why or "the next complete scan may claim it"
+    if not (known.claim.revoked_by and known.is_whole):
+        return why
+    at = dt.datetime.fromtimestamp(known.claim.revoked_ts, dt.UTC)
+    return f"{known.claim.revoked_by} revoked it at {at:%Y-%m-%dT%H:%M:%SZ}; {why}"
+
+
+def _unconfirmed(sink: Storage, parts: SourceContext, partition: str) -> PartitionAnswer:
+    """Return what Penguin says of a claimed partition without a marker."""
+    confirmed = checkpoint.load(sink, confirmed_path(parts.id), confirmed_from_json)
+    missing = None if confirmed is None else confirmed.waiting.get(partition)
+    if missing is None:
+        why = "it is claimed; Penguin's next poll compares it with the table"
+        return PartitionAnswer(parts.name, partition, None, why)
+    why = f"{counted(missing.outputs, 'output')} of it not in the table"
+    if missing.refused:
+        why += f", {missing.refused} of them refused: see `blizzard status`"
+    return PartitionAnswer(parts.name, partition, None, why, missing.refused)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """A partition at its source compared with its counts.
+
+    ``listed`` and ``counted`` are numbers of files, ``requested`` those that requests ingested,
+    which the counts of polls leave out. ``why`` says why nothing can be compared.
+    """
+
+    source: str
+    partition: str
+    listed: int
+    counted: int | None
+    equal: bool
+    requested: int = 0
+    why: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the comparison for scripts."""
+        return asdict(self)
+
+
+def verify(parts: SourceContext, partition: str) -> Verification:
+    """List a partition at its source and compare number and digest with its counts.
+
+    Raises `StateError`, `StorageError`.
+    """
+    state = read_state(parts.stores.sink, parts.id)
+    known = None if state is None or state.complete is None else state.complete.partitions
+    found = None if known is None else known.get(partition)
+    accept, depth = accepts(parts.files), partition.count("/") + 1
+    listed, digest = 0, NO_DIGEST
+    for page in listing_of(parts).list_range(f"{partition}/", f"{partition}0"):  # after "/"
+        entries = [e for e in page.entries if not is_hidden(e.path) and accept(e.path)]
+        entries = [e for e in entries if partitions_of([e.path], depth)]
+        listed += len(entries)
+        digest = add_digest(digest, *(file_text(e.path, e.size) for e in entries))
+    counts = Contents() if found is None else found.claim.contents
+    if found is None or not found.is_whole:
+        why = "its counts did not begin with its first file"
+        return Verification(parts.name, partition, listed, None, equal=False, why=why)
+    equal = (listed, digest) == (counts.files, counts.digest)
+    return Verification(parts.name, partition, listed, counts.files, equal, counts.requested)

@@ -69,7 +69,7 @@ class TableActivity(Activity):
             metrics.RECORDS_COMMITTED,
             metrics.BYTES_COMMITTED,
             metrics.SCHEMA_EVOLUTIONS,
-            metrics.CLAIMS_WAITING,
+            metrics.COMPLETIONS_WAITING,
             metrics.GROUPS_APPLIED,
             metrics.ROWS_REPLACED,
             metrics.BYTES_REWRITTEN,
@@ -159,9 +159,9 @@ class TableActivity(Activity):
         with self._lock:
             self.groups = groups
 
-    def claims_wait(self, partitions: int) -> None:
-        """Record how many claimed partitions have no marker yet."""
-        metrics.CLAIMS_WAITING.labels(self.name).set(partitions)
+    def completions_wait(self, partitions: int) -> None:
+        """Record how many complete partitions have no marker yet."""
+        metrics.COMPLETIONS_WAITING.labels(self.name).set(partitions)
 
     def blocked(self) -> float:
         """Return how many sources have a group that waits."""

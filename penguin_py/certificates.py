@@ -1,16 +1,16 @@
-"""Certificates of complete partitions: markers for Blizzard's claims whose rows are in the table.
+"""Certificates of complete partitions: markers for completions whose rows are in the table.
 
 See `blizzard_core.handover.complete`. Two rules make a marker true:
 
-* **Claims after the table.** The claims are read after the version that they are confirmed for. A
-  late output in that version was published after its partition was revoked, so the claim is gone.
-  And a marker is written only if that version has every output of the claim. The journal names
-  them; number and sum of their ids prove that none of its objects is lost.
-* **Revocations before the commit.** Before each commit the claims are read again, and markers of
+* **Completions after the table.** They are read after the version that they are confirmed for. A
+  late output in that version was published after its partition was revoked, so its completion is
+  gone. And a marker is written only if that version has every output of the partition. The journal
+  names them; number and sum of their ids prove that none of its objects is lost.
+* **Revocations before the commit.** Before each commit completions are read again, and markers of
   revoked ones are removed. Whatever the commit brings was found before that.
 
 A death between two steps leaves a marker out, and the next poll writes it. A consumer reads the
-table at the marker's version; two committers at once may remove a marker one poll late.
+table at the marker's version; with two committers a marker may be removed one poll late.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from blizzard_core.errors import StateError
 from blizzard_core.handover.complete import (
     MARKERS_FOLDER,
     NO_DIGEST,
-    Claim,
-    Claims,
+    Completion,
+    Completions,
     Confirmed,
     Marker,
     Missing,
     add_digest,
-    claims_from_json,
-    claims_path,
+    completions_from_json,
+    completions_path,
     confirmed_from_json,
     confirmed_path,
     marker_from_json,
@@ -65,10 +65,10 @@ AT_ONCE = 256
 
 @dataclass(slots=True)
 class _Source:
-    """What this process knows of a source's certificates.
+    """A source's certificates, as far as this process knows them.
 
-    ``markers`` has the marker of each partition that was looked at, ``outputs`` those of claims
-    that wait, by partition, era and number.
+    ``markers`` has the marker of each partition that was looked at. ``outputs`` are those of
+    completions that wait, by partition, era and number.
     """
 
     confirmed: Confirmed | None
@@ -114,46 +114,52 @@ class Certificates:
         self._news = {}
 
     def revoke(self) -> None:
-        """Remove the markers whose claims do not hold. Call it before each commit.
+        """Remove the markers whose completions do not hold. Call it before each commit.
 
         Raises `StorageError`: then nothing may be committed.
         """
         for name in self._names:
-            self._revoked(name, self._claims(name))
+            self._revoked(name, self._completions(name))
 
     def confirm(self) -> None:
-        """Write markers for claims whose outputs are in the table. Raises `StorageError`."""
+        """Write markers for completions whose outputs are in the table. Raises `StorageError`."""
         waiting = 0
         for name in self._names:
-            claims = self._revoked(name, self._claims(name))
-            if claims is None:
+            completions = self._revoked(name, self._completions(name))
+            if completions is None:
                 continue
-            due = self._due(name, claims)
+            due = self._due(name, completions)
             if due:
-                # The table first, then its claims: see above.
+                # The table first, then its completions: see above.
                 snapshot = self._view.current()
-                claims = self._revoked(name, self._claims(name))
-                due = () if claims is None else self._due(name, claims)
-            missing = self._confirmed(name, claims, due, snapshot) if claims and due else {}
-            if claims is not None:
-                self._save(name, Confirmed(claims.era, claims.epoch, missing))
+                completions = self._revoked(name, self._completions(name))
+                due = () if completions is None else self._due(name, completions)
+            missing = (
+                self._confirmed(name, completions, due, snapshot) if completions and due else {}
+            )
+            if completions is not None:
+                self._save(name, Confirmed(completions.era, completions.epoch, missing))
             waiting += len(missing)
         if self._names:
-            self._activity.claims_wait(waiting)
+            self._activity.completions_wait(waiting)
 
-    def _claims(self, name: str) -> Claims | None:
-        """Return the claims of a source; None if there are none that can be trusted."""
+    def _completions(self, name: str) -> Completions | None:
+        """Return the completions of a source; None if there are none that can be trusted."""
         known = self._known(name).confirmed
         try:
-            claims = checkpoint.load(self._storage, claims_path(name), claims_from_json)
+            completions = checkpoint.load(
+                self._storage, completions_path(name), completions_from_json
+            )
         except StateError as error:
-            self._log.warning("claims_ignored", source=name, error=str(error))
+            self._log.warning("completions_ignored", source=name, error=str(error))
             return None
-        if claims is not None and known is not None and claims.epoch < known.epoch:
-            why = f"is of epoch {claims.epoch}, and epoch {known.epoch} was there before"
-            self._log.warning("claims_ignored", source=name, error=f"{claims_path(name)}: {why}")
+        if completions is not None and known is not None and completions.epoch < known.epoch:
+            why = f"is of epoch {completions.epoch}, and epoch {known.epoch} was there before"
+            self._log.warning(
+                "completions_ignored", source=name, error=f"{completions_path(name)}: {why}"
+            )
             return None
-        return claims
+        return completions
 
     def _known(self, name: str) -> _Source:
         if name not in self._sources:
@@ -164,25 +170,25 @@ class Certificates:
             self._sources[name] = _Source(found)
         return self._sources[name]
 
-    def _revoked(self, name: str, claims: Claims | None) -> Claims | None:
-        """Remove the markers of a source that its claims do not support; return the claims."""
+    def _revoked(self, name: str, completions: Completions | None) -> Completions | None:
+        """Remove the markers that are of no completion; return the completions."""
         known = self._known(name)
-        if claims is None:
+        if completions is None:
             if known.confirmed != _NONE:
                 self._remove_all(name)
                 known.confirmed = _NONE
             return None
-        if known.confirmed is None or known.confirmed.era != claims.era:
+        if known.confirmed is None or known.confirmed.era != completions.era:
             self._remove_all(name)
-            self._save(name, Confirmed(claims.era, claims.epoch))
-        unknown = [each for each in claims.partitions if each not in known.markers]
+            self._save(name, Confirmed(completions.era, completions.epoch))
+        unknown = [each for each in completions.partitions if each not in known.markers]
         found = self._pool.map(lambda partition: self._marker(name, partition), unknown)
         known.markers.update(zip(unknown, found, strict=True))
-        for partition, claim in claims.partitions.items():
+        for partition, completion in completions.partitions.items():
             marker = known.markers[partition]
-            if marker is not None and not stands(marker, claims, partition):
-                self._remove(name, partition, claim, marker)
-        return claims
+            if marker is not None and not stands(marker, completions, partition):
+                self._remove(name, partition, completion, marker)
+        return completions
 
     def _marker(self, name: str, partition: str) -> Marker | None:
         path = marker_path(name, partition)
@@ -198,77 +204,81 @@ class Certificates:
         known.markers.clear()
         known.outputs.clear()
 
-    def _remove(self, name: str, partition: str, claim: Claim, marker: Marker) -> None:
-        note = {"revoked_ts": claim.revoked_ts, "file": claim.revoked_by, "seq": marker.seq}
+    def _remove(self, name: str, partition: str, completion: Completion, marker: Marker) -> None:
+        note = {
+            "revoked_ts": completion.revoked_ts,
+            "file": completion.revoked_by,
+            "seq": marker.seq,
+        }
         checkpoint.save(self._storage, revoked_path(name, partition), note)
         self._storage.delete(marker_path(name, partition))
         self._known(name).markers[partition] = None
         self._news.setdefault("revoked", {}).setdefault(name, {})[partition] = marker.seq
         self._log.warning(
-            "partition_revoked", source=name, partition=partition, file=claim.revoked_by
+            "partition_revoked", source=name, partition=partition, file=completion.revoked_by
         )
 
-    def _due(self, name: str, claims: Claims) -> tuple[str, ...]:
-        """Return the claimed partitions without a marker."""
+    def _due(self, name: str, completions: Completions) -> tuple[str, ...]:
+        """Return the complete partitions without a marker."""
         markers = self._known(name).markers
         return tuple(
             partition
-            for partition, claim in claims.partitions.items()
-            if claim.claimed_ts and not stands(markers.get(partition), claims, partition)
+            for partition, completion in completions.partitions.items()
+            if completion.complete_ts and not stands(markers.get(partition), completions, partition)
         )
 
     def _confirmed(
-        self, name: str, claims: Claims, due: Sequence[str], snapshot: Snapshot
+        self, name: str, completions: Completions, due: Sequence[str], snapshot: Snapshot
     ) -> dict[str, Missing]:
         """Write the markers of these partitions; return what others of them wait for."""
         known = self._known(name)
-        keys = {partition: _key(partition, claims) for partition in due}
+        keys = {partition: _key(partition, completions) for partition in due}
         known.outputs = {k: v for k, v in known.outputs.items() if k in keys.values()}
-        unread = {p: claims.partitions[p] for p in due if keys[p] not in known.outputs}
+        unread = {p: completions.partitions[p] for p in due if keys[p] not in known.outputs}
         for partition, outputs in self._outputs(name, unread).items():
             known.outputs[keys[partition]] = outputs
         waiting: dict[str, Missing] = {}
         for partition in due:
             missing = self._missing(
-                known.outputs[keys[partition]], claims.partitions[partition], snapshot
+                known.outputs[keys[partition]], completions.partitions[partition], snapshot
             )
             if missing is not None:
                 waiting[partition] = missing
             elif snapshot.state is not None:
-                self._write(name, partition, claims, snapshot.state.version)
+                self._write(name, partition, completions, snapshot.state.version)
         return waiting
 
     def _outputs(
-        self, name: str, claims: Mapping[str, Claim]
+        self, name: str, completions: Mapping[str, Completion]
     ) -> dict[str, tuple[PublishedOutput, ...]]:
-        """Return the outputs of each claim that the journal names, in one pass."""
-        found: dict[str, list[PublishedOutput]] = {partition: [] for partition in claims}
-        if not claims:
+        """Return the outputs of each completion that the journal names, in one pass."""
+        found: dict[str, list[PublishedOutput]] = {partition: [] for partition in completions}
+        if not completions:
             return {}
-        first = min(claim.first for claim in claims.values())
-        last = max(claim.last for claim in claims.values())
+        first = min(completion.first for completion in completions.values())
+        last = max(completion.last for completion in completions.values())
         folder = f"{JOURNAL_FOLDER}/{name}"
         # "\x7f" follows "~".
         paths = [
             entry.path
             for entry in latest_objects(self._storage, f"{folder}/{first}", f"{folder}/{last}\x7f")
         ]
-        depth = next(iter(claims)).count("/") + 1
+        depth = next(iter(completions)).count("/") + 1
         for start in range(0, len(paths), AT_ONCE):
             some = paths[start : start + AT_ONCE]
             for batch in self._pool.map(lambda path: published_batch(self._storage, path), some):
-                for partition in _touched(batch, depth).intersection(claims):
-                    claim = claims[partition]
-                    if batch is not None and claim.first <= batch.batch <= claim.last:
+                for partition in _touched(batch, depth).intersection(completions):
+                    completion = completions[partition]
+                    if batch is not None and completion.first <= batch.batch <= completion.last:
                         found[partition] += batch.outputs
         return {partition: tuple(outputs) for partition, outputs in found.items()}
 
     def _missing(
-        self, outputs: Sequence[PublishedOutput], claim: Claim, snapshot: Snapshot
+        self, outputs: Sequence[PublishedOutput], completion: Completion, snapshot: Snapshot
     ) -> Missing | None:
-        """Return what a claim waits for in a version of the table; None if it has everything."""
-        if not is_whole(outputs, claim):
-            return Missing(max(1, claim.contents.outputs - len(outputs)))
+        """Return what a version of the table lacks of a completion; None if it has everything."""
+        if not has_all_outputs(outputs, completion):
+            return Missing(max(1, completion.contents.outputs - len(outputs)))
         if snapshot.state is None:
             return Missing(len(outputs)) if outputs else None
         ids = self._view.output_ids(snapshot.memory)
@@ -282,32 +292,32 @@ class Certificates:
         refused = sum(any(spelled(p) in records for p in each.places) for each in absent)
         return Missing(len(absent), refused)
 
-    def _write(self, name: str, partition: str, claims: Claims, version: int) -> None:
-        claim = claims.partitions[partition]
+    def _write(self, name: str, partition: str, completions: Completions, version: int) -> None:
+        completion = completions.partitions[partition]
         marker = Marker(
             name,
             partition,
             version,
-            claims.era,
-            claim.seq,
+            completions.era,
+            completion.seq,
             self._clock(),
-            claim.claimed_ts,
-            claim.scan_ts,
-            claim.contents,
+            completion.complete_ts,
+            completion.scan_ts,
+            completion.contents,
         )
         checkpoint.save(self._storage, marker_path(name, partition), to_json(marker))
         self._storage.delete(revoked_path(name, partition))
         known = self._known(name)
         known.markers[partition] = marker
-        del known.outputs[_key(partition, claims)]
-        self._news.setdefault("complete", {}).setdefault(name, {})[partition] = claim.seq
+        del known.outputs[_key(partition, completions)]
+        self._news.setdefault("complete", {}).setdefault(name, {})[partition] = completion.seq
         self._log.info(
             "partition_complete",
             source=name,
             partition=partition,
             version=version,
-            files=claim.contents.files,
-            rows=claim.contents.rows,
+            files=completion.contents.files,
+            rows=completion.contents.rows,
         )
 
     def _save(self, name: str, confirmed: Confirmed) -> None:
@@ -321,15 +331,15 @@ class Certificates:
 _NONE = Confirmed("", -1)
 
 
-def is_whole(outputs: Iterable[PublishedOutput], claim: Claim) -> bool:
-    """Return whether the journal has named every output of a claim, and nothing else."""
+def has_all_outputs(outputs: Iterable[PublishedOutput], completion: Completion) -> bool:
+    """Return whether the journal has named every output of a completion, and nothing else."""
     ids = [output.output_id for output in outputs]
-    counts = claim.contents
+    counts = completion.contents
     return (len(ids), add_digest(NO_DIGEST, *ids)) == (counts.outputs, counts.outputs_digest)
 
 
-def _key(partition: str, claims: Claims) -> tuple[str, str, int]:
-    return partition, claims.era, claims.partitions[partition].seq
+def _key(partition: str, completions: Completions) -> tuple[str, str, int]:
+    return partition, completions.era, completions.partitions[partition].seq
 
 
 def _touched(batch: PublishedBatch | None, depth: int) -> set[str]:

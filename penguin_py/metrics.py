@@ -94,9 +94,9 @@ KEYED_LAG_SECS = Gauge(
 KEYED_SHARE = Gauge(
     "penguin_keyed_rewritten_share", "Share of the table that the last merge rewrote.", ["target"]
 )
-CLAIMS_WAITING = Gauge(
-    "penguin_claims_waiting",
-    "Partitions that Blizzard claims to be complete and whose outputs are not all committed.",
+COMPLETIONS_WAITING = Gauge(
+    "penguin_completions_waiting",
+    "Partitions that Blizzard completions to be complete and whose outputs are not all committed.",
     ["target"],
 )
 BLOCKED_GROUPS = Gauge(

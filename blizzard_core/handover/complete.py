@@ -1,15 +1,15 @@
-"""Certificates of complete partitions: the claims of Blizzard, and the markers of Penguin. Pure.
+"""Certificates of complete partitions: Blizzard's completions, Penguin's markers. Pure.
 
-``_blizzard/complete/{source id}.json`` mirrors the claims of a source's checkpoint. A claim says:
+``_blizzard/complete/{source id}.json`` mirrors the completions in a source's checkpoint. One says:
 everything of a partition that lay at the source when a scan began is settled. The save of a batch
-with files of a claimed partition revokes the claim, and the mirror is written before any output of
-the batch is renamed. So a reader that has seen an output sees the revocation in the mirror.
+with files of the partition revokes it, and the mirror is written before any output of the batch is
+renamed. So a reader that has seen an output sees the revocation in the mirror.
 
 ``_penguin/complete/{source id}/{partition}.json`` is a marker. It exists only while the partition
-is claimed, and all its rows are in the version of the table that the marker names.
+is complete, and all its rows are in the version of the table that the marker names.
 
-``era`` changes whenever the counts of a source begin anew; claims and markers of another era do
-not count. ``seq`` is the number of the claim of a partition within its era.
+``era`` changes whenever the counts of a source begin anew; completions and markers of another era
+do not count. ``seq`` is the number of the completion of a partition within its era.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any
 
 from blizzard_core.checkpoint.decode import decode_document
 
-CLAIMS_FOLDER = "_blizzard/complete"
+COMPLETIONS_FOLDER = "_blizzard/complete"
 MARKERS_FOLDER = "_penguin/complete"
 
-# A marker that was removed leaves a note beside it: no partition with this ending is claimed.
+# A marker that was removed leaves a note beside it: no partition with this ending is complete.
 REVOKED_SUFFIX = ".revoked"
 
 _BYTES = 32
@@ -50,8 +50,8 @@ def file_text(path: str, size: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
-    """The counts of a partition, up to a claim.
+class PartitionCounts:
+    """The counts of a partition, up to a completion.
 
     ``files`` are those that polls settled, ``quarantined`` the ones of them without their rows in
     the table: dead-lettered or reported. ``bytes`` and ``digest`` are of all settled files.
@@ -76,34 +76,34 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Completion:
     """A partition as the mirror has it.
 
-    ``claimed_ts`` is when it was claimed, 0 if it is not complete. ``scan_ts`` is when the scan
+    ``complete_ts`` is since when it is complete, 0 if it is not. ``scan_ts`` is when the scan
     began that found nothing more. ``first`` and ``last`` are the first and the last batch with
-    files of it. ``revoked_by`` is the file that came behind a claim, at ``revoked_ts``.
+    files of it. ``revoked_by`` is the file that came later, at ``revoked_ts``.
     """
 
     seq: int = 0
-    claimed_ts: float = 0.0
+    complete_ts: float = 0.0
     scan_ts: float = 0.0
     first: str = ""
     last: str = ""
-    contents: Contents = Contents()
+    contents: PartitionCounts = PartitionCounts()
     revoked_by: str = ""
     revoked_ts: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
-    """The mirror: the claimed partitions, and those whose claims ended. ``epoch`` is its writer's.
+class Completions:
+    """The mirror: complete partitions, and revoked ones. ``epoch`` is that of its writer.
 
-    A claimed partition that is not listed was dropped because there are many; its marker stays.
+    A complete partition that is not listed was dropped because there are many; its marker stays.
     """
 
     epoch: int
     era: str
-    partitions: Mapping[str, Claim] = field(default_factory=dict)
+    partitions: Mapping[str, Completion] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +116,14 @@ class Marker:
     era: str
     seq: int
     confirmed_ts: float
-    claimed_ts: float
+    complete_ts: float
     scan_ts: float
-    contents: Contents
+    contents: PartitionCounts
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The outputs of a claim that are not in the table: all, and the ``refused`` of them."""
+    """The outputs of a completion that are not in the table: all, and the ``refused`` of them."""
 
     outputs: int = 0
     refused: int = 0
@@ -131,16 +131,16 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The state of a source's markers: era and epoch of its claims, and those that wait."""
+    """The state of a source's markers: era and epoch of its completions, and those that wait."""
 
     era: str
     epoch: int
     waiting: Mapping[str, Missing] = field(default_factory=dict)
 
 
-def claims_path(source_id: str) -> str:
-    """Return where the claims of a source are mirrored."""
-    return f"{CLAIMS_FOLDER}/{source_id}.json"
+def completions_path(source_id: str) -> str:
+    """Return where the completions of a source are mirrored."""
+    return f"{COMPLETIONS_FOLDER}/{source_id}.json"
 
 
 def confirmed_path(source_id: str) -> str:
@@ -158,9 +158,9 @@ def revoked_path(source_id: str, partition: str) -> str:
     return marker_path(source_id, f"{partition}{REVOKED_SUFFIX}")
 
 
-def claims_from_json(document: Any, where: str) -> Claims:
+def completions_from_json(document: Any, where: str) -> Completions:
     """Decode the mirror. Raises `StateError`."""
-    return decode_document(Claims, document, where, _REMEDY, open_=True)
+    return decode_document(Completions, document, where, _REMEDY, open_=True)
 
 
 def marker_from_json(document: Any, where: str) -> Marker:
@@ -173,27 +173,29 @@ def confirmed_from_json(document: Any, where: str) -> Confirmed:
     return decode_document(Confirmed, document, where, _REMEDY, open_=True)
 
 
-def to_json(found: Claims | Marker | Confirmed) -> dict[str, Any]:
+def to_json(found: Completions | Marker | Confirmed) -> dict[str, Any]:
     """Return the document of a mirror, a marker, or the state of markers."""
     return asdict(found)
 
 
-def stands(marker: Marker | None, claims: Claims, partition: str) -> bool:
-    """Return whether a marker is that of a claim that holds."""
-    claim = claims.partitions.get(partition)
+def stands(marker: Marker | None, completions: Completions, partition: str) -> bool:
+    """Return whether a marker is that of a completion that holds."""
+    completion = completions.partitions.get(partition)
     return (
         marker is not None
-        and claim is not None
-        and bool(claim.claimed_ts)
-        and (marker.era, marker.seq) == (claims.era, claim.seq)
+        and completion is not None
+        and bool(completion.complete_ts)
+        and (marker.era, marker.seq) == (completions.era, completion.seq)
     )
 
 
-def holds(marker: Marker, claims: Claims | None) -> bool:
-    """Return whether a marker is true, also that of a claim that the mirror has dropped."""
-    if claims is None or marker.era != claims.era:
+def holds(marker: Marker, completions: Completions | None) -> bool:
+    """Return whether a marker is true, also that of a completion that the mirror has dropped."""
+    if completions is None or marker.era != completions.era:
         return False
-    return marker.partition not in claims.partitions or stands(marker, claims, marker.partition)
+    return marker.partition not in completions.partitions or stands(
+        marker, completions, marker.partition
+    )
 
 
 def partitions_of(paths: Iterable[str], depth: int) -> set[str]:

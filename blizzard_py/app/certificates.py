@@ -11,11 +11,11 @@ from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.errors import ConfigError
 from blizzard_core.handover.complete import (
     NO_DIGEST,
-    Contents,
     Marker,
+    PartitionCounts,
     add_digest,
-    claims_from_json,
-    claims_path,
+    completions_from_json,
+    completions_path,
     confirmed_from_json,
     confirmed_path,
     file_text,
@@ -34,7 +34,7 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.file_names import accepts
 from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.state.checkpoint_file import read_state
-from blizzard_py.state.completeness import Counted, why_open
+from blizzard_py.state.completeness import CountedPartition, why_open
 from blizzard_py.state.source_state import SourceState, under_way
 
 # Time between two looks of a command that waits.
@@ -113,10 +113,10 @@ def wait_for(
 def ask(parts: SourceContext, partition: str) -> PartitionAnswer:
     """Return whether a partition is complete now. Raises `StateError`, `StorageError`."""
     sink = parts.stores.sink
-    # The marker before the claims: a claim that was revoked in between is not believed.
+    # The marker before the completions: a completion that was revoked in between is not believed.
     marker = checkpoint.load(sink, marker_path(parts.id, partition), marker_from_json)
-    claims = checkpoint.load(sink, claims_path(parts.id), claims_from_json)
-    if marker is not None and holds(marker, claims):
+    completions = checkpoint.load(sink, completions_path(parts.id), completions_from_json)
+    if marker is not None and holds(marker, completions):
         return PartitionAnswer(parts.name, partition, marker)
     state = read_state(sink, parts.id)
     found = None if state is None or state.complete is None else state.complete.partitions
@@ -126,32 +126,32 @@ def ask(parts: SourceContext, partition: str) -> PartitionAnswer:
         why = "nothing of it was found since partitions are counted"
         return PartitionAnswer(parts.name, partition, None, why)
     known = found[partition]
-    if known.is_claimed:
+    if known.is_complete:
         return _unconfirmed(sink, parts, partition)
     return PartitionAnswer(parts.name, partition, None, _why(parts, state, partition, known))
 
 
-def _why(parts: SourceContext, state: SourceState, partition: str, known: Counted) -> str:
-    """Return why a partition is not claimed."""
+def _why(parts: SourceContext, state: SourceState, partition: str, known: CountedPartition) -> str:
+    """Return why a partition is not complete."""
     assert parts.files.complete is not None  # noqa: S101  # the caller has looked
     now = parts.clock()
     progress = state.position.progress
     waiting = partitions_of(under_way(state.work), progress.depth or 0)
     scanned, after = ScanTimes(now, now), parts.files.complete.after
     why = why_open(partition, known, progress, waiting, scanned, after)
-    why = why or "the next complete scan may claim it"
-    if not (known.claim.revoked_by and known.is_whole):
+    why = why or "the next complete scan may completion it"
+    if not (known.completion.revoked_by and known.is_exact):
         return why
-    at = dt.datetime.fromtimestamp(known.claim.revoked_ts, dt.UTC)
-    return f"{known.claim.revoked_by} revoked it at {at:%Y-%m-%dT%H:%M:%SZ}; {why}"
+    at = dt.datetime.fromtimestamp(known.completion.revoked_ts, dt.UTC)
+    return f"{known.completion.revoked_by} revoked it at {at:%Y-%m-%dT%H:%M:%SZ}; {why}"
 
 
 def _unconfirmed(sink: Storage, parts: SourceContext, partition: str) -> PartitionAnswer:
-    """Return what Penguin says of a claimed partition without a marker."""
+    """Return what Penguin says of a complete partition without a marker."""
     confirmed = checkpoint.load(sink, confirmed_path(parts.id), confirmed_from_json)
     missing = None if confirmed is None else confirmed.waiting.get(partition)
     if missing is None:
-        why = "it is claimed; Penguin's next poll compares it with the table"
+        why = "all of it is published; Penguin's next poll compares it with the table"
         return PartitionAnswer(parts.name, partition, None, why)
     why = f"{counted(missing.outputs, 'output')} of it not in the table"
     if missing.refused:
@@ -195,8 +195,8 @@ def verify(parts: SourceContext, partition: str) -> Verification:
         entries = [e for e in entries if partitions_of([e.path], depth)]
         listed += len(entries)
         digest = add_digest(digest, *(file_text(e.path, e.size) for e in entries))
-    counts = Contents() if found is None else found.claim.contents
-    if found is None or not found.is_whole:
+    counts = PartitionCounts() if found is None else found.completion.contents
+    if found is None or not found.is_exact:
         why = "its counts did not begin with its first file"
         return Verification(parts.name, partition, listed, None, equal=False, why=why)
     equal = (listed, digest) == (counts.files, counts.digest)

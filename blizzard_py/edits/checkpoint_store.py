@@ -127,7 +127,7 @@ class CheckpointStore:
         if seen.raw is not None:
             copy, is_new = self._keep(seen.raw, epoch - 1, note)
         try:
-            # What was changed by hand is not counted, so no partition may stay claimed.
+            # What was changed by hand is not counted, so no partition may stay complete.
             document = state_to_json(after.with_complete(None), note.at)
             FencedFile(self._sink, self.path).replace(document, seen.version, epoch)
         except FencedError as error:

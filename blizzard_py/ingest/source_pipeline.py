@@ -44,7 +44,7 @@ from blizzard_core.log import get_logger
 from blizzard_core.storage.clock import StoreClock
 from blizzard_py.ingest.batch_loop import REFUSALS, BatchLoop
 from blizzard_py.ingest.batch_runner import BatchRunner
-from blizzard_py.ingest.claims_mirror import ClaimsMirror, remove_certificates
+from blizzard_py.ingest.completion_mirror import CompletionMirror, remove_certificates
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
 from blizzard_py.ingest.request_acceptance import RequestEffects, without_failing
 from blizzard_py.ingest.request_runner import RequestRunner
@@ -105,7 +105,7 @@ class SourcePipeline(SourceView):
         )
         self._clock = StoreClock(parts.clock, parts.monotonic)
         self._file = FencedFile(parts.stores.sink, checkpoint_path(parts.id), admission, replica_id)
-        self._claims = ClaimsMirror(parts.stores.sink, parts.id)
+        self._completions = CompletionMirror(parts.stores.sink, parts.id)
         self._fence = FenceFile(parts.stores.sink, parts.id, parts.identity.range)
         services = CheckpointServices(
             self._save,
@@ -332,7 +332,7 @@ class SourcePipeline(SourceView):
         if hints is not None:
             # See `blizzard_core.notifications.inbox`: no earlier, and not by a refused save.
             hints.saved(mark)
-        self._claims.write(state.complete, self._file.epoch)
+        self._completions.write(state.complete, self._file.epoch)
         self.activity.saved(state)
         return state
 
@@ -365,7 +365,7 @@ class SourcePipeline(SourceView):
         ):
             # Otherwise a copy made before the next save could come back unnoticed.
             self._save(state)
-        state = self._with_claims(state)
+        state = self._with_mirror(state)
         if not self._is_store_away:
             before, state = state, without_failing(state, self._clock())
             if state is not before:
@@ -382,16 +382,16 @@ class SourcePipeline(SourceView):
             checkpoint.sweep_temporaries(self.sink, self.checkpoint_path)
         return state
 
-    def _with_claims(self, state: SourceState) -> SourceState:
-        """Return the state after writing the mirror of its claims, before anything is published.
+    def _with_mirror(self, state: SourceState) -> SourceState:
+        """Return the state after writing the mirror of completions, before anything is published.
 
-        Without the setting claims and markers are removed, before the state forgets them.
+        Without the setting completions and markers are removed, before the state forgets them.
         """
         files = self.parts.source.as_files
         if state.complete is not None and (files is None or files.complete is None):
             remove_certificates(self.sink, self.id)
             state = self._save(state.with_complete(None))
-        self._claims.take(state.complete, self._file.epoch)
+        self._completions.take(state.complete, self._file.epoch)
         return state
 
     def _checked(self, state: SourceState) -> SourceState:

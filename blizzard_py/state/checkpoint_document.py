@@ -29,7 +29,7 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``last_output``: the highest name of an output; names rise whatever a clock says;
 * ``unfolded``: what the journal must hold (`blizzard_py.state.journal_tally`);
 * ``requests``: operators' requests and their progress (`blizzard_py.requests.progress`);
-* ``complete``: counts of partitions, and claims (`blizzard_py.state.completeness`);
+* ``complete``: counts of partitions, and completions (`blizzard_py.state.completeness`);
 * ``former``: earlier places of the source's files, which rows may name;
 * ``totals``: counts since the pipeline's first batch.
 

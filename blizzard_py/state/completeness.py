@@ -1,10 +1,11 @@
-"""The counts of partitions, and the claims that they are complete. Pure.
+"""The counts of partitions, and which of them are complete. Pure.
 
-They begin with the first file of a partition: what was ingested before nobody counted, so such a
-partition is never claimed. A partition is any whose name has the depth of the source's partitions.
+Counts begin with the first file of a partition. Earlier files are unknown, so a partition that had
+some is never complete. A partition is any whose name has the depth of the source's partitions.
 
-Counts change with the save that ends a batch. A claim ends with the save that begins a batch with
-files of its partition, long before the batch publishes. See `blizzard_core.handover.complete`.
+Counts change with the save that ends a batch. A completion is revoked by the save that begins a
+batch with files of its partition, long before the batch publishes. See
+`blizzard_core.handover.complete`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from dataclasses import dataclass, field, replace
 
 from blizzard_core.handover.complete import (
     REVOKED_SUFFIX,
-    Claim,
-    Claims,
-    Contents,
+    Completion,
+    Completions,
+    PartitionCounts,
     add_digest,
     file_text,
     partitions_of,
@@ -29,30 +30,30 @@ from blizzard_py.job import LEFT_STAGE, FinishedFile
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.record_names import is_of_records
 
-# Claimed partitions in a checkpoint, of some 600 bytes each. The markers of older ones stay.
-CLAIMED_KEPT = 100
-# Partitions without a claim; more begin a new era. Only a backfill of many years has as many.
+# Complete partitions in a checkpoint, of some 600 bytes each. The markers of older ones stay.
+COMPLETE_KEPT = 100
+# Partitions without a completion; more begin a new era. Only a backfill of many years has as many.
 OPEN_KEPT = 1024
 # Names of dead-lettered files in the counts of a partition, which a replay may ingest.
 _BAD_FILES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """A partition: its claim, and whether its counts began with its first file (``is_whole``).
+class CountedPartition:
+    """A partition: its completion, and whether its counts began with its first file (``is_exact``).
 
     ``found_ts`` is when a scan last found a file of it, ``bad_files`` are dead-lettered files.
     """
 
-    claim: Claim = field(default_factory=Claim)
-    is_whole: bool = True
+    completion: Completion = field(default_factory=Completion)
+    is_exact: bool = True
     found_ts: float = 0.0
     bad_files: tuple[str, ...] = ()
 
     @property
-    def is_claimed(self) -> bool:
-        """Return whether it is claimed to be complete."""
-        return bool(self.claim.claimed_ts)
+    def is_complete(self) -> bool:
+        """Return whether it is complete."""
+        return bool(self.completion.complete_ts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Completeness:
 
     era: str
     commits: int = 0
-    partitions: Mapping[str, Counted] = field(default_factory=dict)
+    partitions: Mapping[str, CountedPartition] = field(default_factory=dict)
 
 
 def resumed(
@@ -80,10 +81,10 @@ def resumed(
     return known if known is not None and known.commits == ended else Completeness(era, ended)
 
 
-def with_begun(
+def with_started(
     known: Completeness, batch: Batch, progress: Progress, ahead: Collection[str]
 ) -> Completeness:
-    """Return the counts with a batch that begins: its partitions are claimed no more.
+    """Return the counts with a batch that begins: its partitions are not complete.
 
     ``ahead`` are files that requests took before scans reach them, so nobody counted them.
     """
@@ -95,13 +96,15 @@ def with_begun(
         found = partitions.get(partition)
         if found is None:
             is_new = partition not in seen_before and closed_by(progress, first) is None
-            found = Counted(is_whole=is_new and not is_of_records(first))
-        claim = replace(found.claim, first=found.claim.first or batch.batch, claimed_ts=0.0)
-        if not found.is_whole or claim.seq:
-            claim = replace(claim, revoked_by=first, revoked_ts=batch.started_ts)
+            found = CountedPartition(is_exact=is_new and not is_of_records(first))
+        completion = replace(
+            found.completion, first=found.completion.first or batch.batch, complete_ts=0.0
+        )
+        if not found.is_exact or completion.seq:
+            completion = replace(completion, revoked_by=first, revoked_ts=batch.started_ts)
         found_ts = max(found.found_ts, batch.seen_ts)
-        partitions[partition] = replace(found, claim=claim, found_ts=found_ts)
-    if len([each for each in partitions.values() if not each.is_claimed]) > OPEN_KEPT:
+        partitions[partition] = replace(found, completion=completion, found_ts=found_ts)
+    if len([each for each in partitions.values() if not each.is_complete]) > OPEN_KEPT:
         return Completeness(batch.batch, known.commits)
     return replace(known, partitions=partitions)
 
@@ -121,14 +124,16 @@ def with_ended(known: Completeness, batch: Batch, depth: int) -> Completeness:
             if path in finished:
                 size, is_requested = entries[path].size, bool(batch.request)
                 found = _with_file(found, finished[path], size, is_requested=is_requested)
-        counts = found.claim.contents
+        counts = found.completion.contents
         counts = replace(
             counts,
             outputs=counts.outputs + len(outputs),
             outputs_digest=add_digest(counts.outputs_digest, *outputs),
         )
-        claim = replace(found.claim, contents=counts, last=max(found.claim.last, batch.batch))
-        partitions[partition] = replace(found, claim=claim)
+        completion = replace(
+            found.completion, contents=counts, last=max(found.completion.last, batch.batch)
+        )
+        partitions[partition] = replace(found, completion=completion)
     return replace(known, partitions=partitions)
 
 
@@ -140,8 +145,10 @@ def _by_partition(paths: Iterable[str], depth: int) -> dict[str, list[str]]:
     return found
 
 
-def _with_file(found: Counted, file: FinishedFile, size: int, *, is_requested: bool) -> Counted:
-    counts, bad_files = found.claim.contents, found.bad_files
+def _with_file(
+    found: CountedPartition, file: FinishedFile, size: int, *, is_requested: bool
+) -> CountedPartition:
+    counts, bad_files = found.completion.contents, found.bad_files
     is_in = file.outcome == "ingested" or file.stage == LEFT_STAGE
     counts = replace(counts, rows=counts.rows + file.rows)
     if is_of_records(file.path):
@@ -167,50 +174,52 @@ def _with_file(found: Counted, file: FinishedFile, size: int, *, is_requested: b
         )
         if not is_in and len(bad_files) < _BAD_FILES:
             bad_files = (*bad_files, file.path)
-    return replace(found, claim=replace(found.claim, contents=counts), bad_files=bad_files)
+    return replace(
+        found, completion=replace(found.completion, contents=counts), bad_files=bad_files
+    )
 
 
-def with_claims(
+def with_completions(
     known: Completeness,
     progress: Progress,
     waiting: Collection[str],
     scanned: ScanTimes,
     after: float,
 ) -> Completeness:
-    """Return the counts with claims for the partitions that a scan shows to be complete.
+    """Return the counts with completions for the partitions that a scan shows to be complete.
 
     ``progress`` is that after the scan, ``waiting`` are partitions with files that are not done.
     """
     partitions = {
-        name: _claimed(found, scanned)
+        name: _completed(found, scanned)
         if why_open(name, found, progress, waiting, scanned, after) is None
         else found
         for name, found in known.partitions.items()
     }
-    claimed = [name for name, found in partitions.items() if found.is_claimed]
-    claimed.sort(key=lambda name: partitions[name].claim.claimed_ts)
-    for name in claimed[: max(0, len(claimed) - CLAIMED_KEPT)]:
+    complete = [name for name, found in partitions.items() if found.is_complete]
+    complete.sort(key=lambda name: partitions[name].completion.complete_ts)
+    for name in complete[: max(0, len(complete) - COMPLETE_KEPT)]:
         del partitions[name]
     return known if partitions == known.partitions else replace(known, partitions=partitions)
 
 
-def _claimed(found: Counted, scanned: ScanTimes) -> Counted:
-    if found.is_claimed:
+def _completed(found: CountedPartition, scanned: ScanTimes) -> CountedPartition:
+    if found.is_complete:
         return found
-    claim = replace(
-        found.claim,
-        seq=found.claim.seq + 1,
-        claimed_ts=scanned.ended,
+    completion = replace(
+        found.completion,
+        seq=found.completion.seq + 1,
+        complete_ts=scanned.ended,
         scan_ts=scanned.began,
         revoked_by="",
         revoked_ts=0.0,
     )
-    return replace(found, claim=claim)
+    return replace(found, completion=completion)
 
 
 def why_open(
     name: str,
-    found: Counted,
+    found: CountedPartition,
     progress: Progress,
     waiting: Collection[str],
     scanned: ScanTimes,
@@ -218,10 +227,10 @@ def why_open(
 ) -> str | None:
     """Return why a scan does not show that a partition is complete; None if it does.
 
-    A partition that was claimed before and is closed by now needs no scan: the earlier claim's scan
-    saw all of it, and the late sweep finds what comes.
+    A partition that was complete before and is closed by now needs no scan: an earlier scan saw all
+    of it, and the late sweep finds what comes.
     """
-    if not found.is_whole:
+    if not found.is_exact:
         return "files of it were ingested before its files were counted"
     if name.endswith(REVOKED_SUFFIX):
         return f"its name ends with {REVOKED_SUFFIX}"
@@ -233,30 +242,34 @@ def why_open(
     return _why_unlisted(name, found, progress, scanned)
 
 
-def over_at(name: str, found: Counted, after: float) -> float:
+def over_at(name: str, found: CountedPartition, after: float) -> float:
     """Return when a partition is over, in epoch seconds."""
     span = span_of(name)
     return (found.found_ts if span is None else span.end) + after
 
 
-def _why_unlisted(name: str, found: Counted, progress: Progress, scanned: ScanTimes) -> str | None:
+def _why_unlisted(
+    name: str, found: CountedPartition, progress: Progress, scanned: ScanTimes
+) -> str | None:
     tracked = progress.partitions.get(name)
     if tracked is None and closed_by(progress, f"{name}/") is not None:
-        return None if found.claim.seq else "it was closed before it was claimed"
+        return None if found.completion.seq else "it was closed before it was complete"
     if tracked is not None and tracked.done:
         return "names of it are in their grace period"
     before = None if tracked is None else tracked.before
     return None if lists_all(scanned, name, before) else "no scan has listed it since"
 
 
-def claims_of(known: Completeness, epoch: int) -> Claims:
-    """Return the mirror: full claims, and of other partitions that they are not complete."""
-    return Claims(
+def completions_of(known: Completeness, epoch: int) -> Completions:
+    """Return the mirror: full completions, and of other partitions that they are not complete."""
+    return Completions(
         epoch,
         known.era,
         {
-            name: found.claim if found.is_claimed else replace(found.claim, contents=Contents())
+            name: found.completion
+            if found.is_complete
+            else replace(found.completion, contents=PartitionCounts())
             for name, found in known.partitions.items()
-            if found.is_claimed or found.claim.revoked_by
+            if found.is_complete or found.completion.revoked_by
         },
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from blizzard_core.errors import NotFound
 from blizzard_core.handover import published
-from blizzard_core.handover.complete import claims_path
+from blizzard_core.handover.complete import completions_path
 from blizzard_core.storage.protocol import Storage
 
 # The folder of the table that all of Blizzard's own files are in.
@@ -50,9 +50,9 @@ class StatePaths:
         return f"{STATE_FOLDER}/{self.id}_seen"
 
     @property
-    def claims(self) -> str:
+    def completions(self) -> str:
         """The mirror of its complete partitions (`blizzard_core.handover.complete`)."""
-        return claims_path(self.id)
+        return completions_path(self.id)
 
     @property
     def stream(self) -> str:

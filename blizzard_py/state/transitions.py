@@ -20,7 +20,7 @@ from blizzard_py.job import FinishedFile, StagedBadRecords, StagedOutput
 from blizzard_py.reading import ReadMarks
 from blizzard_py.requests.progress import RequestState, with_counts
 from blizzard_py.state.batch import Batch, PlannedGroup, PlannedOutput, Replaced
-from blizzard_py.state.completeness import with_begun, with_ended
+from blizzard_py.state.completeness import with_ended, with_started
 from blizzard_py.state.retries import RETRY_SECS, retries_after
 from blizzard_py.state.source_state import CommitPoint, PendingWork, SourceState, Totals
 from blizzard_py.state.stream_state import StreamState
@@ -33,7 +33,7 @@ def begin_batch(state: SourceState, batch: Batch) -> SourceState:
     """
     if state.complete is not None:
         at = state.position
-        state = state.with_complete(with_begun(state.complete, batch, at.progress, at.ahead))
+        state = state.with_complete(with_started(state.complete, batch, at.progress, at.ahead))
     # The highest id, not the newest: a clock may have been put back since.
     last = max(state.ids.last_batch, batch.batch)
     if batch.phase == "publishing":

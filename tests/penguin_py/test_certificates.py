@@ -1,4 +1,4 @@
-"""Markers of complete partitions: written when a claim's rows are in the table, and not before."""
+"""Markers of complete partitions: written when their rows are in the table, not before."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 
 from blizzard_core.errors import CommitError, NotFound, Unavailable
 from blizzard_core.handover.complete import (
-    Claim,
-    Claims,
+    Completion,
+    Completions,
     add_digest,
-    claims_path,
+    completions_path,
     confirmed_path,
     marker_path,
     revoked_path,
@@ -30,10 +30,10 @@ SOURCE = "events_main"
 
 @dataclass
 class Blizzard:
-    """What a Blizzard leaves for Penguin: outputs, journal and claims. It dies when told to."""
+    """Outputs, journal and completions, as Blizzard leaves them for Penguin."""
 
     world: TableHarness
-    claims: Claims = field(default_factory=lambda: Claims(1, "1"))
+    completions: Completions = field(default_factory=lambda: Completions(1, "1"))
     batches: int = 0
 
     def publish(self, *files: str, lost: bool = False, data: bytes | None = None) -> str:
@@ -59,7 +59,7 @@ class Blizzard:
         return path
 
     def _count(self, partition: str, batch: str, output: str) -> None:
-        known = self.claims.partitions.get(partition, Claim())
+        known = self.completions.partitions.get(partition, Completion())
         digest = add_digest(known.contents.outputs_digest, output)
         contents = replace(
             known.contents, outputs=known.contents.outputs + 1, outputs_digest=digest, files=1
@@ -67,22 +67,22 @@ class Blizzard:
         self._set(partition, first=known.first or batch, last=batch, contents=contents)
 
     def _set(self, partition: str, **changes: Any) -> None:
-        claim = replace(self.claims.partitions.get(partition, Claim()), **changes)
-        partitions = {**self.claims.partitions, partition: claim}
-        self.claims = replace(self.claims, partitions=partitions)
+        completion = replace(self.completions.partitions.get(partition, Completion()), **changes)
+        partitions = {**self.completions.partitions, partition: completion}
+        self.completions = replace(self.completions, partitions=partitions)
 
-    def claim(self, partition: str = DAY, **changes: Any) -> None:
-        seq = self.claims.partitions[partition].seq + 1
-        self._set(partition, claimed_ts=9.0, scan_ts=8.0, seq=seq, **changes)
+    def completion(self, partition: str = DAY, **changes: Any) -> None:
+        seq = self.completions.partitions[partition].seq + 1
+        self._set(partition, complete_ts=9.0, scan_ts=8.0, seq=seq, **changes)
         self.mirror()
 
     def revoke(self, file: str = f"{DAY}/late") -> None:
-        self._set(DAY, claimed_ts=0.0, revoked_by=file, revoked_ts=10.0)
+        self._set(DAY, complete_ts=0.0, revoked_by=file, revoked_ts=10.0)
         self.mirror()
 
     def mirror(self) -> None:
-        document = json.dumps(to_json(self.claims)).encode()
-        self.world.storage.put_atomic(claims_path(SOURCE), document)
+        document = json.dumps(to_json(self.completions)).encode()
+        self.world.storage.put_atomic(completions_path(SOURCE), document)
 
 
 @pytest.fixture
@@ -120,26 +120,27 @@ def waiting(world: TableHarness) -> Any:
 
 
 class TestConfirm:
-    def test_claim_gets_a_marker_when_its_rows_are_in(
+    def test_completion_gets_a_marker_when_its_rows_are_in(
         self, world: TableHarness, blizzard: Blizzard
     ) -> None:
         blizzard.publish(f"{DAY}/a")
         worker = penguin(world)
         run(world, worker)
         assert marker(world) is None
-        blizzard.claim()
+        blizzard.completion()
         run(world, worker)
         found = marker(world)
         assert found is not None
         assert (found["version"], found["seq"], found["contents"]["outputs"]) == (0, 1, 1)
         assert waiting(world) == {}
 
-    def test_claim_waits_for_an_output(self, world: TableHarness, blizzard: Blizzard) -> None:
+    @pytest.mark.promise("G-225")
+    def test_completion_waits_for_an_output(self, world: TableHarness, blizzard: Blizzard) -> None:
         path = blizzard.publish(f"{DAY}/a")
         data = world.storage.read(path)
         world.storage.delete(path)
         blizzard.publish(f"{DAY}/b")
-        blizzard.claim()
+        blizzard.completion()
         worker = penguin(world)
         run(world, worker)
         assert marker(world) is None
@@ -152,7 +153,7 @@ class TestConfirm:
     def test_refused_output_is_counted(self, world: TableHarness, blizzard: Blizzard) -> None:
         blizzard.publish(f"{DAY}/a")
         blizzard.publish(f"{DAY}/b", data=b"no Parquet")
-        blizzard.claim()
+        blizzard.completion()
         run(world)
         assert marker(world) is None
         assert waiting(world) == {DAY: {"outputs": 1, "refused": 1}}
@@ -160,7 +161,7 @@ class TestConfirm:
     def test_lost_journal_object_blocks(self, world: TableHarness, blizzard: Blizzard) -> None:
         blizzard.publish(f"{DAY}/a")
         blizzard.publish(f"{DAY}/b", lost=True)
-        blizzard.claim()
+        blizzard.completion()
         run(world)
         assert len(world.rows()) == 2
         assert marker(world) is None
@@ -174,25 +175,25 @@ class TestConfirm:
         worker = penguin(world)
         run(world, worker)
         world.delta().restore(0)
-        blizzard.claim()
+        blizzard.completion()
         run(world, worker)
         assert marker(world) is None
         assert waiting(world)[DAY]["outputs"] == 1
 
-    def test_claims_of_one_source_share_a_pass(
+    def test_completions_of_one_source_share_a_pass(
         self, world: TableHarness, blizzard: Blizzard
     ) -> None:
         blizzard.publish(f"{DAY}/a", "date=2024-01-29/a")
         blizzard.publish("date=2024-01-29/b")
-        blizzard.claim()
-        blizzard.claim("date=2024-01-29")
+        blizzard.completion()
+        blizzard.completion("date=2024-01-29")
         run(world)
         assert marker(world) is not None
         assert (marker(world, "date=2024-01-29") or {})["contents"]["outputs"] == 2
 
     def test_marker_survives_a_start(self, world: TableHarness, blizzard: Blizzard) -> None:
         blizzard.publish(f"{DAY}/a")
-        blizzard.claim()
+        blizzard.completion()
         run(world)
         before = marker(world)
         world.now += 60
@@ -203,7 +204,7 @@ class TestConfirm:
         self, world: TableHarness, blizzard: Blizzard
     ) -> None:
         blizzard.publish(f"{DAY}/a")
-        blizzard.claim()
+        blizzard.completion()
         dying = penguin(world)
         dying.cycle(threading.Event())  # the commit, and then its marker
         world.storage.delete(marker_path(SOURCE, DAY))
@@ -212,11 +213,12 @@ class TestConfirm:
 
 
 class TestRevoke:
+    @pytest.mark.promise("G-225")
     def test_marker_is_gone_before_late_rows_are_in(
         self, world: TableHarness, blizzard: Blizzard, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         blizzard.publish(f"{DAY}/a")
-        blizzard.claim()
+        blizzard.completion()
         worker = penguin(world)
         run(world, worker)
         seen: list[Any] = []
@@ -233,19 +235,19 @@ class TestRevoke:
         assert seen == [None]
         note = read(world, revoked_path(SOURCE, DAY))
         assert note == {"revoked_ts": 10.0, "file": f"{DAY}/late", "seq": 1}
-        blizzard.claim()
+        blizzard.completion()
         run(world, worker)
         assert (marker(world) or {})["seq"] == 2
         assert read(world, revoked_path(SOURCE, DAY)) is None
 
-    def test_marker_of_an_earlier_claim_is_removed(
+    def test_marker_of_an_earlier_completion_is_removed(
         self, world: TableHarness, blizzard: Blizzard
     ) -> None:
         blizzard.publish(f"{DAY}/a")
-        blizzard.claim()
+        blizzard.completion()
         run(world)
         blizzard.publish(f"{DAY}/late", lost=True)
-        blizzard.claim()  # revoked and claimed again while nobody looked
+        blizzard.completion()  # revoked and complete again while nobody looked
         run(world)
         assert marker(world) is None
 
@@ -253,7 +255,7 @@ class TestRevoke:
         self, world: TableHarness, blizzard: Blizzard, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         blizzard.publish(f"{DAY}/a")
-        blizzard.claim()
+        blizzard.completion()
         run(world)
         blizzard.revoke()
         blizzard.publish(f"{DAY}/late")
@@ -274,7 +276,7 @@ class TestRevoke:
         real = type(world.storage).read
 
         def fail(self: Any, path: str) -> bytes:
-            if path == claims_path(SOURCE):
+            if path == completions_path(SOURCE):
                 raise Unavailable("no answer")
             return real(self, path)
 
@@ -285,26 +287,26 @@ class TestRevoke:
         assert not world.storage.stat("_delta_log/00000000000000000000.json")
 
     @pytest.mark.parametrize("case", ["era", "epoch", "damaged", "removed"])
-    def test_claims_that_do_not_count_have_no_markers(
+    def test_completions_that_do_not_count_have_no_markers(
         self, world: TableHarness, blizzard: Blizzard, case: str
     ) -> None:
-        blizzard.claims = replace(blizzard.claims, epoch=5)
+        blizzard.completions = replace(blizzard.completions, epoch=5)
         blizzard.publish(f"{DAY}/a")
-        blizzard.claim()
+        blizzard.completion()
         worker = penguin(world)
         run(world, worker)
         assert marker(world) is not None
         match case:
             case "era":
-                blizzard.claims = Claims(6, "6")
+                blizzard.completions = Completions(6, "6")
                 blizzard.mirror()
             case "epoch":
-                blizzard.claims = replace(blizzard.claims, epoch=4)
+                blizzard.completions = replace(blizzard.completions, epoch=4)
                 blizzard.mirror()
             case "damaged":
-                world.storage.put_atomic(claims_path(SOURCE), b"{")
+                world.storage.put_atomic(completions_path(SOURCE), b"{")
             case _:
-                world.storage.delete(claims_path(SOURCE))
+                world.storage.delete(completions_path(SOURCE))
         run(world, worker)
         assert marker(world) is None
 
@@ -312,7 +314,7 @@ class TestRevoke:
         self, world: TableHarness, blizzard: Blizzard
     ) -> None:
         blizzard.publish(f"{DAY}/a")
-        blizzard.claim()
+        blizzard.completion()
         worker = penguin(world)
         run(world, worker)
         blizzard.publish("date=2024-01-29/a")

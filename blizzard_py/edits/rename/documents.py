@@ -47,7 +47,7 @@ def move_checkpoint(
     document: Mapping[str, Any], identity: Identity, former: Iterable[str | None]
 ) -> dict[str, Any]:
     """Return the checkpoint for a new source; ``former`` are places of its rows."""
-    left_out = {"writer", "complete"}  # claims are not those of another source
+    left_out = {"writer", "complete"}  # completions are not those of another source
     without_writer = {key: value for key, value in document.items() if key not in left_out}
     roots = dict.fromkeys([*document.get("former", ()), *former])
     known = [root for root in roots if root not in {None, identity.uri}]

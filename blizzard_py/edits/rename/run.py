@@ -26,7 +26,7 @@ from blizzard_py.edits.rename.documents import (
     unnumbered,
     without_batches,
 )
-from blizzard_py.ingest.claims_mirror import remove_certificates
+from blizzard_py.ingest.completion_mirror import remove_certificates
 from blizzard_py.ingest.group_publishing import GroupManifests
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, state_from_json

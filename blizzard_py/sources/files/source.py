@@ -56,7 +56,7 @@ from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import ItemStatus, Story
 from blizzard_py.state.batch import Batch, Replaced
 from blizzard_py.state.checkpoint_file import read_ledger
-from blizzard_py.state.completeness import resumed, with_claims
+from blizzard_py.state.completeness import resumed, with_completions
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import SourceState, checkpoint_path, under_way
@@ -183,7 +183,7 @@ class FileSource(ABC):
         passed = 0.0 if self._hinted is None else self._hinted.passed
         if is_due(state, self._source, ended, passed):
             state = self._sweep(state)
-        state = self._claimed(state, found)
+        state = self._completed(state, found)
         waits = waiting(state.work.retries, ended)
         requested = {entry.path for entry in state.work.queue if entry.request}
         queued = {entry.path for entry in state.work.queue}
@@ -200,23 +200,23 @@ class FileSource(ABC):
             state, found, FileWork([*late, *fresh], len(late), held, state.position.progress.depth)
         )
 
-    def _claimed(self, state: SourceState, found: Discovery) -> SourceState:
-        """Return the state with claims for complete partitions, saved if there are new ones."""
+    def _completed(self, state: SourceState, found: Discovery) -> SourceState:
+        """Return the state with its complete partitions, saved if there are new ones."""
         if self._source.complete is None or state.complete is None or not found.has_listed:
             return state
         after, known = self._source.complete.after, state.complete
         progress = state.position.progress
         paths = [*(file.path for file in (*found.files, *found.young)), *under_way(state.work)]
         waiting = partitions_of(paths, progress.depth or 0)
-        complete = with_claims(known, progress, waiting, found.scanned, after)
+        complete = with_completions(known, progress, waiting, found.scanned, after)
         fresh = [
             name
             for name, each in complete.partitions.items()
-            if each.is_claimed and not known.partitions[name].is_claimed
+            if each.is_complete and not known.partitions[name].is_complete
         ]
         if not fresh:
             return state
-        self._log.info("partitions_claimed", partitions=len(fresh), highest=max(fresh))
+        self._log.info("partitions_complete", partitions=len(fresh), highest=max(fresh))
         return self._upkeep.save(state.with_complete(complete))
 
     def _scan(self, state: SourceState) -> Discovery:

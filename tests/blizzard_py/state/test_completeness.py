@@ -1,4 +1,4 @@
-"""Counts of partitions and claims: when a partition is claimed, and what ends a claim."""
+"""Counts of partitions and completions: when a partition is complete, and what revokes it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from blizzard_core.watermark.progress import PartitionProgress, Progress, ScanTi
 from blizzard_py.job import FinishedFile
 from blizzard_py.state.batch import Batch, BatchResults, PlannedOutput
 from blizzard_py.state.completeness import (
-    CLAIMED_KEPT,
+    COMPLETE_KEPT,
     OPEN_KEPT,
     Completeness,
-    claims_of,
+    completions_of,
     resumed,
     why_open,
-    with_begun,
-    with_claims,
+    with_completions,
     with_ended,
+    with_started,
 )
 
 DAY = "date=2024-01-28"
@@ -40,7 +40,7 @@ def batch(*paths: str, number: int = 1, request: str = "", **outcome: Any) -> Ba
 
 
 def done(known: Completeness, progress: Progress, each: Batch) -> Completeness:
-    return with_ended(with_begun(known, each, progress, ()), each, progress.depth or 0)
+    return with_ended(with_started(known, each, progress, ()), each, progress.depth or 0)
 
 
 def at_rest(*partitions: str) -> Progress:
@@ -48,12 +48,12 @@ def at_rest(*partitions: str) -> Progress:
     return Progress("Active", "z", tracked, depth=1)
 
 
-def claimed(known: Completeness, progress: Progress, **scan: Any) -> bool:
+def is_complete(known: Completeness, progress: Progress, **scan: Any) -> bool:
     times: Any = {"began": OVER + HOUR, "ended": OVER + HOUR + 1, **scan}
     pending = times.pop("pending", ())
     waiting = partitions_of(pending, 1)
-    found = with_claims(known, progress, waiting, ScanTimes(**times), HOUR)
-    return all(each.is_claimed for each in found.partitions.values())
+    found = with_completions(known, progress, waiting, ScanTimes(**times), HOUR)
+    return all(each.is_complete for each in found.partitions.values())
 
 
 ONE = done(Completeness("1"), Progress(depth=1), batch(f"{DAY}/a", f"{DAY}/b", rows=3))
@@ -61,7 +61,7 @@ ONE = done(Completeness("1"), Progress(depth=1), batch(f"{DAY}/a", f"{DAY}/b", r
 
 class TestCounts:
     def test_batch_adds_files_rows_and_outputs(self) -> None:
-        found = ONE.partitions[DAY].claim
+        found = ONE.partitions[DAY].completion
         texts = [file_text(f"{DAY}/b", 10), file_text(f"{DAY}/a", 10)]
         assert (found.contents.files, found.contents.rows, found.contents.bytes) == (2, 6, 20)
         assert found.contents.digest == add_digest(NO_DIGEST, *texts)
@@ -70,15 +70,15 @@ class TestCounts:
 
     def test_retried_file_is_not_counted(self) -> None:
         found = done(Completeness("1"), Progress(depth=1), batch(f"{DAY}/a", outcome="retry"))
-        assert found.partitions[DAY].claim.contents.files == 0
+        assert found.partitions[DAY].completion.contents.files == 0
 
     def test_replayed_file_is_no_longer_dead_lettered(self) -> None:
         bad = done(Completeness("1"), Progress(depth=1), batch(f"{DAY}/a", outcome="quarantined"))
-        assert bad.partitions[DAY].claim.contents.quarantined == 1
+        assert bad.partitions[DAY].completion.contents.quarantined == 1
         other = done(bad, at_rest(DAY), batch(f"{DAY}/b", number=2, request="r"))
-        assert other.partitions[DAY].claim.contents.quarantined == 1
+        assert other.partitions[DAY].completion.contents.quarantined == 1
         again = done(other, at_rest(DAY), batch(f"{DAY}/a", number=3, request="r"))
-        contents = again.partitions[DAY].claim.contents
+        contents = again.partitions[DAY].completion.contents
         assert (contents.quarantined, contents.files, contents.requested) == (0, 1, 2)
         assert contents.digest == add_digest(NO_DIGEST, file_text(f"{DAY}/a", 10))
 
@@ -86,7 +86,7 @@ class TestCounts:
         bad = done(Completeness("1"), Progress(depth=1), batch(f"{DAY}/a", rows=3, bad_rows=2))
         records = f"//records/{DAY}/a.{batch().batch}.0.ndjson"
         found = done(bad, at_rest(DAY), batch(records, number=2, request="r", rows=2))
-        contents = found.partitions[DAY].claim.contents
+        contents = found.partitions[DAY].completion.contents
         assert (contents.rows, contents.bad_rows, contents.files) == (5, 0, 1)
 
     @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ class TestCounts:
         ids=["tracked", "closed", "requested"],
     )
     def test_counts_begin_with_the_first_file(self, progress: Progress, ahead: Any) -> None:
-        found = with_begun(Completeness("1"), batch(f"{DAY}/a"), progress, ahead)
-        assert not found.partitions[DAY].is_whole
-        assert not claimed(found, at_rest(DAY))
+        found = with_started(Completeness("1"), batch(f"{DAY}/a"), progress, ahead)
+        assert not found.partitions[DAY].is_exact
+        assert not is_complete(found, at_rest(DAY))
 
     def test_files_outside_of_partitions_are_left_out(self) -> None:
         assert partitions_of(["a", "x/b", "x/y/c", "x/y/z/d"], 2) == {"x/y"}
@@ -114,9 +114,9 @@ class TestCounts:
         assert resumed(None, 3, 1, "2") == Completeness("2", 2)
 
 
-class TestClaims:
-    def test_partition_at_rest_is_claimed(self) -> None:
-        assert claimed(ONE, at_rest(DAY))
+class TestCompletions:
+    def test_partition_at_rest_is_completed(self) -> None:
+        assert is_complete(ONE, at_rest(DAY))
 
     @pytest.mark.parametrize(
         "scan",
@@ -129,52 +129,56 @@ class TestClaims:
         ids=["too early", "not covered", "cut off", "pending"],
     )
     def test_scan_must_show_that_nothing_waits(self, scan: dict[str, Any]) -> None:
-        assert not claimed(ONE, at_rest(DAY), **scan)
+        assert not is_complete(ONE, at_rest(DAY), **scan)
 
     def test_names_in_grace_keep_a_partition_open(self) -> None:
         known = PartitionProgress("b", "a", {"b": OVER})
-        assert not claimed(ONE, Progress("Active", "z", {DAY: known}, depth=1))
+        assert not is_complete(ONE, Progress("Active", "z", {DAY: known}, depth=1))
 
     def test_name_without_time_is_over_after_the_last_file(self) -> None:
         known = done(Completeness("1"), Progress(depth=1), batch("tenant=a/x"))
-        assert not claimed(known, at_rest("tenant=a"), began=OVER + HOUR - 1)
-        assert claimed(known, at_rest("tenant=a"))
+        assert not is_complete(known, at_rest("tenant=a"), began=OVER + HOUR - 1)
+        assert is_complete(known, at_rest("tenant=a"))
 
-    def test_closed_partition_is_claimed_only_again(self) -> None:
+    def test_closed_partition_is_complete_only_again(self) -> None:
         closed = Progress("Active", "z", {}, 1, "date=2024-02-01")
-        assert not claimed(ONE, closed)
+        assert not is_complete(ONE, closed)
         scanned = ScanTimes(OVER + HOUR, OVER + HOUR)
-        before = with_claims(ONE, at_rest(DAY), (), scanned, HOUR)
+        before = with_completions(ONE, at_rest(DAY), (), scanned, HOUR)
         late = done(before, closed, batch(f"{DAY}/late", number=2))
-        assert not late.partitions[DAY].is_claimed
-        found = with_claims(late, closed, (), scanned, HOUR).partitions[DAY]
-        assert (found.is_claimed, found.claim.seq, found.claim.contents.files) == (True, 2, 3)
+        assert not late.partitions[DAY].is_complete
+        found = with_completions(late, closed, (), scanned, HOUR).partitions[DAY]
+        assert (found.is_complete, found.completion.seq, found.completion.contents.files) == (
+            True,
+            2,
+            3,
+        )
 
-    def test_batch_that_begins_ends_the_claim(self) -> None:
+    def test_batch_that_begins_ends_the_completion(self) -> None:
         scanned = ScanTimes(OVER + HOUR, OVER + HOUR)
-        known = with_claims(ONE, at_rest(DAY), (), scanned, HOUR)
-        assert claims_of(known, 5).partitions[DAY].contents.files == 2
-        begun = with_begun(known, batch(f"{DAY}/d", f"{DAY}/c", number=2), at_rest(DAY), ())
-        mirrored = claims_of(begun, 5).partitions[DAY]
-        assert (mirrored.claimed_ts, mirrored.revoked_by, mirrored.seq) == (0, f"{DAY}/c", 1)
+        known = with_completions(ONE, at_rest(DAY), (), scanned, HOUR)
+        assert completions_of(known, 5).partitions[DAY].contents.files == 2
+        begun = with_started(known, batch(f"{DAY}/d", f"{DAY}/c", number=2), at_rest(DAY), ())
+        mirrored = completions_of(begun, 5).partitions[DAY]
+        assert (mirrored.complete_ts, mirrored.revoked_by, mirrored.seq) == (0, f"{DAY}/c", 1)
 
     def test_open_partition_is_not_mirrored(self) -> None:
-        assert claims_of(ONE, 5).partitions == {}
+        assert completions_of(ONE, 5).partitions == {}
 
     def test_uncounted_partition_is_mirrored_as_open(self) -> None:
-        found = with_begun(Completeness("1"), batch(f"{DAY}/a"), at_rest(DAY), ())
-        assert claims_of(found, 5).partitions[DAY].revoked_by == f"{DAY}/a"
+        found = with_started(Completeness("1"), batch(f"{DAY}/a"), at_rest(DAY), ())
+        assert completions_of(found, 5).partitions[DAY].revoked_by == f"{DAY}/a"
 
-    def test_oldest_claims_leave_the_checkpoint(self) -> None:
+    def test_oldest_completions_leave_the_checkpoint(self) -> None:
         one = ONE.partitions[DAY]
-        many = {f"date=2023-{n:04d}": one for n in range(CLAIMED_KEPT + 2)}
+        many = {f"date=2023-{n:04d}": one for n in range(COMPLETE_KEPT + 2)}
         known = replace(ONE, partitions=many)
-        found = with_claims(known, at_rest(*many), (), ScanTimes(2e9, 2e9), HOUR)
-        assert len(found.partitions) == CLAIMED_KEPT
+        found = with_completions(known, at_rest(*many), (), ScanTimes(2e9, 2e9), HOUR)
+        assert len(found.partitions) == COMPLETE_KEPT
 
     def test_too_many_open_partitions_begin_a_new_era(self) -> None:
         paths = [f"date=2023-{n:05d}/a" for n in range(OPEN_KEPT + 1)]
-        found = with_begun(ONE, batch(*paths), Progress(depth=1), ())
+        found = with_started(ONE, batch(*paths), Progress(depth=1), ())
         assert (found.era, found.partitions) == (batch().batch, {})
 
     def test_reason_names_the_time(self) -> None:

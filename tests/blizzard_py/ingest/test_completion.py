@@ -1,4 +1,4 @@
-"""Claims through the real batch protocol, with deaths at every change."""
+"""Completions through the real batch protocol, with deaths at every change."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from typing import Any
 import pytest
 
 from blizzard_core.errors import FencedError, NotFound, Unfinished
-from blizzard_core.handover.complete import Claim, Claims, claims_from_json, marker_path
+from blizzard_core.handover.complete import (
+    Completion,
+    Completions,
+    completions_from_json,
+    marker_path,
+)
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.edits.checkpoint_edit import change, read_checkpoint, with_watermark
-from blizzard_py.ingest.claims_mirror import ClaimsMirror
+from blizzard_py.ingest.completion_mirror import CompletionMirror
 from blizzard_py.state.checkpoint_file import read_state
-from blizzard_py.state.completeness import Completeness, Counted
+from blizzard_py.state.completeness import Completeness, CountedPartition
 from tests.support.memory_store import Died, Dying, MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.request_harness import drain_requests, submit
@@ -26,8 +31,8 @@ MIRROR = "_blizzard/complete/events_main.json"
 DAY_SECS = 86_400.0
 
 
-class ClaimHarness(PipelineHarness):
-    """A source with claims. It objects to an output of a partition that is claimed."""
+class CompletionHarness(PipelineHarness):
+    """A source with completions. It objects to an output of a partition that is complete."""
 
     def __init__(self, **source: Any) -> None:
         super().__init__(complete={"after": "1h"}, late_files="ingest", **source)
@@ -36,16 +41,16 @@ class ClaimHarness(PipelineHarness):
     def object(self, _op: str, path: str) -> None:
         if path.endswith(".parquet") and path.startswith("date="):
             partition = path.rpartition("/")[0]
-            assert not self.claim(partition).claimed_ts
+            assert not self.completion(partition).complete_ts
 
-    def claims(self) -> Claims:
-        return claims_from_json(json.loads(self.sink.read(MIRROR)), MIRROR)
+    def completions(self) -> Completions:
+        return completions_from_json(json.loads(self.sink.read(MIRROR)), MIRROR)
 
-    def claim(self, partition: str = DAY) -> Claim:
+    def completion(self, partition: str = DAY) -> Completion:
         try:
-            return self.claims().partitions.get(partition, Claim())
+            return self.completions().partitions.get(partition, Completion())
         except NotFound:
-            return Claim()
+            return Completion()
 
     def rest(self) -> None:
         """Let the grace period pass, and poll."""
@@ -59,56 +64,56 @@ class ClaimHarness(PipelineHarness):
 
 
 @pytest.fixture
-def world() -> ClaimHarness:
-    found = ClaimHarness()
+def world() -> CompletionHarness:
+    found = CompletionHarness()
     found.template = "date=%Y-%m-%d"
     found.put(f"{DAY}/5.ndjson", "r1", "r2")
     found.rest()
     return found
 
 
-def counts(world: ClaimHarness) -> tuple[int, int, int, int]:
-    found = world.claim().contents
+def counts(world: CompletionHarness) -> tuple[int, int, int, int]:
+    found = world.completion().contents
     return found.files, found.rows, found.bad_rows, found.quarantined
 
 
-def test_partition_at_rest_is_claimed(world: ClaimHarness) -> None:
-    assert world.claim().claimed_ts
+def test_partition_at_rest_is_completed(world: CompletionHarness) -> None:
+    assert world.completion().complete_ts
     assert counts(world) == (1, 2, 0, 0)
     state = read_state(world.sink, "events_main")
     assert state is not None
     assert state.complete is not None
-    assert state.complete.partitions[DAY].claim == world.claim()
+    assert state.complete.partitions[DAY].completion == world.completion()
 
 
-def test_partition_of_today_is_not_claimed() -> None:
-    world = ClaimHarness()
+def test_partition_of_today_is_not_completed() -> None:
+    world = CompletionHarness()
     world.put("date=2025-06-15/1.ndjson", "r")
     world.rest()
-    assert not world.claim("date=2025-06-15").claimed_ts
+    assert not world.completion("date=2025-06-15").complete_ts
     world.now += DAY_SECS
     world.drain()
-    assert world.claim("date=2025-06-15").claimed_ts
+    assert world.completion("date=2025-06-15").complete_ts
 
 
-def test_late_file_revokes_and_is_claimed_again(world: ClaimHarness) -> None:
+def test_late_file_revokes_and_is_complete_again(world: CompletionHarness) -> None:
     world.come_late()
     world.drain()
-    assert (world.claim().seq, counts(world)) == (2, (2, 3, 0, 0))
+    assert (world.completion().seq, counts(world)) == (2, (2, 3, 0, 0))
 
 
 def test_reported_late_file_is_in_the_counts() -> None:
-    world = ClaimHarness()
+    world = CompletionHarness()
     world.settings["late_files"] = "report"
     world.put(f"{DAY}/5.ndjson", "r")
     world.rest()
     world.come_late()
     world.rest()
-    assert (world.claim().seq, counts(world)) == (2, (2, 1, 0, 1))
+    assert (world.completion().seq, counts(world)) == (2, (2, 1, 0, 1))
 
 
 def test_waiting_file_keeps_a_partition_open() -> None:
-    world = ClaimHarness()
+    world = CompletionHarness()
     world.engine.flaky[f"{DAY}/6.ndjson"] = 1
     world.put(f"{DAY}/5.ndjson", "r1")
     world.put(f"{DAY}/6.ndjson", "?", "r2")
@@ -116,23 +121,24 @@ def test_waiting_file_keeps_a_partition_open() -> None:
     world.now += 700
     with contextlib.suppress(Unfinished):
         world.pipeline().cycle(threading.Event())
-    assert not world.claim().claimed_ts
+    assert not world.completion().complete_ts
     world.rest()
     assert counts(world) == (2, 2, 1, 0)
 
 
-def test_request_revokes_and_is_claimed_again(world: ClaimHarness) -> None:
+def test_request_revokes_and_is_complete_again(world: CompletionHarness) -> None:
     submit(world.parts(), {"files": [f"{DAY}/5.ndjson"]}, mode="again")
     drain_requests(world.parts())
-    assert world.claim().revoked_by == f"{DAY}/5.ndjson"
+    assert world.completion().revoked_by == f"{DAY}/5.ndjson"
     world.rest()
-    found = world.claim().contents
-    assert (world.claim().seq, found.files, found.requested, found.rows) == (2, 1, 1, 4)
+    found = world.completion().contents
+    assert (world.completion().seq, found.files, found.requested, found.rows) == (2, 1, 1, 4)
 
 
-def test_every_death_keeps_late_rows_from_a_claim() -> None:
+@pytest.mark.promise("G-225")
+def test_every_death_keeps_late_rows_from_a_completion() -> None:
     for at in range(200):
-        world = ClaimHarness()
+        world = CompletionHarness()
         world.template = "date=%Y-%m-%d"
         world.put(f"{DAY}/5.ndjson", "r1")
         world.rest()
@@ -147,20 +153,20 @@ def test_every_death_keeps_late_rows_from_a_claim() -> None:
         else:
             break
         world.rest()
-        assert (world.claim().seq, counts(world)) == (2, (2, 2, 0, 0)), at
+        assert (world.completion().seq, counts(world)) == (2, (2, 2, 0, 0)), at
     assert at > 20
 
 
-def test_changed_checkpoint_begins_a_new_era(world: ClaimHarness) -> None:
-    era = world.claims().era
+def test_changed_checkpoint_begins_a_new_era(world: CompletionHarness) -> None:
+    era = world.completions().era
     view = world.pipeline()
     change(view, read_checkpoint(view), lambda s: with_watermark(s, DAY, "4.ndjson"), world.now)
     world.rest()
-    assert world.claims().era != era
-    assert not world.claim().claimed_ts
+    assert world.completions().era != era
+    assert not world.completion().complete_ts
 
 
-def test_without_the_setting_claims_and_markers_go(world: ClaimHarness) -> None:
+def test_without_the_setting_completions_and_markers_go(world: CompletionHarness) -> None:
     marker = marker_path("events_main", DAY)
     world.sink.put_atomic(marker, b"{}")
     del world.settings["complete"]
@@ -170,21 +176,21 @@ def test_without_the_setting_claims_and_markers_go(world: ClaimHarness) -> None:
     assert "complete" not in world.checkpoint()
     world.settings["complete"] = {"after": "1h"}
     world.rest()
-    assert world.claims().partitions == {}
+    assert world.completions().partitions == {}
 
 
-def test_partitions_from_before_the_setting_are_not_claimed() -> None:
-    world = ClaimHarness()
+def test_partitions_from_before_the_setting_are_not_completed() -> None:
+    world = CompletionHarness()
     del world.settings["complete"]
     world.put(f"{DAY}/5.ndjson", "r")
     world.rest()
     world.settings["complete"] = {"after": "1h"}
     world.put(f"{DAY}/6.ndjson", "r")
     world.rest()
-    assert not world.claim().claimed_ts
+    assert not world.completion().complete_ts
 
 
-def _both(dying: Dying, world: ClaimHarness) -> Callable[[str, str], None]:
+def _both(dying: Dying, world: CompletionHarness) -> Callable[[str, str], None]:
     step = dying.storages[0].before_mutation
 
     def before(op: str, path: str) -> None:
@@ -194,14 +200,14 @@ def _both(dying: Dying, world: ClaimHarness) -> Callable[[str, str], None]:
     return before
 
 
-def _revoked() -> Counted:
-    return Counted(Claim(revoked_by="p/x"))
+def _revoked() -> CountedPartition:
+    return CountedPartition(Completion(revoked_by="p/x"))
 
 
 class TestMirror:
     def test_late_write_of_a_replaced_daemon_is_refused(self) -> None:
         sink = MemoryStorage("mem://lake", lambda: 0.0)
-        old, new = ClaimsMirror(sink, "a"), ClaimsMirror(sink, "a")
+        old, new = CompletionMirror(sink, "a"), CompletionMirror(sink, "a")
         old.take(Completeness("1"), 1)
         new.take(Completeness("1"), 2)
         with pytest.raises(FencedError, match="epoch 2"):
@@ -209,7 +215,7 @@ class TestMirror:
 
     def test_lost_answer_is_written_again(self) -> None:
         sink = MemoryStorage("mem://lake", lambda: 0.0)
-        mirror = ClaimsMirror(sink, "a")
+        mirror = CompletionMirror(sink, "a")
         mirror.take(Completeness("1"), 1)
         sink.put_atomic("_blizzard/complete/a.json", sink.read("_blizzard/complete/a.json"))
         mirror.write(Completeness("1", 5, {"p": _revoked()}), 1)

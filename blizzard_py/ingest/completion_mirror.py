@@ -1,29 +1,29 @@
-"""The mirror of a source's claims, which Penguin reads. See `blizzard_core.handover.complete`.
+"""The mirror of a source's completions, which Penguin reads. See `blizzard_core.handover.complete`.
 
-It follows every save that changes claims, before anything is published. So an output of a late file
-appears only behind the revocation. A delayed write of a daemon that was replaced is refused, since
-its successor writes the mirror before it publishes.
+It follows every save that changes completions, before anything is published. So an output of a late
+file appears only behind the revocation. A delayed write of a daemon that was replaced is refused,
+since its successor writes the mirror before it publishes.
 """
 
 from __future__ import annotations
 
 from blizzard_core.checkpoint.document import encode, parsed
 from blizzard_core.errors import Conflict, FencedError, NotFound, StateError, Unavailable
-from blizzard_core.handover.complete import MARKERS_FOLDER, claims_from_json, to_json
+from blizzard_core.handover.complete import MARKERS_FOLDER, completions_from_json, to_json
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.state.completeness import Completeness, claims_of
+from blizzard_py.state.completeness import Completeness, completions_of
 from blizzard_py.state.state_paths import StatePaths
 
 # A write that is refused over a write of our own is made again this often at most.
 _TRIES = 5
 
 
-class ClaimsMirror:
+class CompletionMirror:
     """The mirror of one source, written by the owner of its checkpoint."""
 
     def __init__(self, sink: Storage, source_id: str) -> None:
         self._sink = sink
-        self._path = StatePaths(source_id).claims
+        self._path = StatePaths(source_id).completions
         self._where = f"{sink.uri}/{self._path}"
         self._version: str | None = None
         self._written = b""
@@ -36,13 +36,13 @@ class ClaimsMirror:
         self.write(complete, epoch)
 
     def write(self, complete: Completeness | None, epoch: int) -> None:
-        """Write the claims if they differ from the written ones.
+        """Write the completions if they differ from the written ones.
 
         Raises `FencedError` if a later owner has written, `StorageError`.
         """
         if complete is None:
             return
-        data = encode(to_json(claims_of(complete, epoch)))
+        data = encode(to_json(completions_of(complete, epoch)))
         if data == self._written:
             return
         for _ in range(_TRIES):
@@ -70,16 +70,16 @@ class ClaimsMirror:
         except NotFound:
             return 0, None
         try:
-            return claims_from_json(parsed(raw, self._where), self._where).epoch, version
+            return completions_from_json(parsed(raw, self._where), self._where).epoch, version
         except StateError:
             return 0, version
 
 
 def remove_certificates(sink: Storage, source_id: str) -> None:
-    """Remove a source's claims and markers. Raises `StorageError`.
+    """Remove a source's completions and markers. Raises `StorageError`.
 
-    Claims go first, so that no committer writes a marker again.
+    Completions go first, so that no committer writes a marker again.
     """
-    sink.delete(StatePaths(source_id).claims)
+    sink.delete(StatePaths(source_id).completions)
     sink.delete_tree(f"{MARKERS_FOLDER}/{source_id}")
     sink.delete(f"{MARKERS_FOLDER}/{source_id}.json")

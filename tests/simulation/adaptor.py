@@ -80,6 +80,7 @@ def source_settings(settings: Settings, number: int) -> SourceSettings:
         min_age=f"{settings.min_age}s",
         late_sweep_interval=f"{settings.sweep}s",
         late_files=settings.late_files,
+        complete=None if settings.complete is None else {"after": f"{settings.complete}s"},
         order_guard="off",
         checkpoint=CheckpointSettings(interval_files=settings.batch_files),
     )
@@ -133,6 +134,12 @@ def table_settings(settings: Settings) -> Table:
     """Return the table's block in the configuration."""
     template = TEMPLATES.get(settings.layout, "")
     columns = [part.partition("=")[0] for part in template.split("/")]
+    # Penguin is not started again for a new name, and some plans have no sweep.
+    names = tuple(
+        f"{PIPELINE}_{name}{number}"
+        for name in ("s", CARRIED)
+        for number in range(settings.sources)
+    )
     return Table(
         name="events",
         settings=TableSettings(
@@ -150,12 +157,8 @@ def table_settings(settings: Settings) -> Table:
             ),
         ),
         partition_types=dict.fromkeys(columns, "string") if settings.partitioned else {},
-        # Penguin is not started again for a new name, and some plans have no sweep.
-        source_ids=tuple(
-            f"{PIPELINE}_{name}{number}"
-            for name in ("s", CARRIED)
-            for number in range(settings.sources)
-        ),
+        source_ids=names,
+        certified=() if settings.complete is None else names,
     )
 
 

@@ -84,6 +84,8 @@ def violations(world: SimulatedWorld, director: Director) -> list[str]:
         wrong += _file(world, file, covers.of(file), found)
     wrong += _stuck(director)
     wrong += bounds.violations(world)
+    if world.certificates is not None:
+        wrong += [f"marker: {text}" for text in world.certificates.violations]
     if world.refused:
         # It says what is missing and does nothing more, which is right.
         wrong = [text for text in wrong if text.partition(":")[0] not in _STANDING_STILL]

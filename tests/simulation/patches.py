@@ -19,6 +19,7 @@ from blizzard_core.errors import NotFound, Unavailable
 from blizzard_py.app import submit
 from blizzard_py.sources.files import discovery
 from blizzard_py.sources.files.late_file_outcomes import LateFiles
+from blizzard_py.state import completeness
 from tests.simulation.plan import DAY, FLAT_KEYS
 from tests.simulation.processes import Process
 from tests.simulation.scheduler import Executor
@@ -72,6 +73,8 @@ def patched(world: SimulatedWorld) -> Iterator[None]:
     }
     with (
         mock.patch.object(uuid, "uuid4", uuid4),
+        # Runs are shorter than an hour or a day, so no name may say when a partition is over.
+        mock.patch.object(completeness, "span_of", return_value=None),
         mock.patch.object(delta_json, "_pieces", _pieces),
         # All processes of a run are one of the machine's, which tells nothing.
         mock.patch.object(submit, "is_running", running),

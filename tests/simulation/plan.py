@@ -58,6 +58,8 @@ class Settings:
     hints: bool = False
     # Whether two or more Blizzards share the sources.
     replicas: bool = False
+    # Seconds after the last new file of a partition until it may be complete; None: never.
+    complete: float | None = None
     # How long the log's entries are kept behind a log checkpoint: longer than any daemon is
     # paused, since one that sleeps longer could commit where an older entry has been.
     log_kept: float = 3600.0

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.certificates import CertificateWatch
 from tests.simulation.hints import HintSender
 from tests.simulation.plan import START, Plan, moment, source_uri
 from tests.simulation.scheduler import Owner, Scheduler
@@ -157,6 +158,9 @@ class SimulatedWorld:
         self.chosen: dict[float, list[str]] = {}
         for uri in (SINK, DLQ, *(source_uri(n) for n in range(plan.settings.sources))):
             self.bucket(uri)
+        self.certificates = (
+            None if plan.settings.complete is None else CertificateWatch(self, self.bucket(SINK))
+        )
 
     @property
     def now(self) -> float:

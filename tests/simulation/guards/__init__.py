@@ -4,12 +4,22 @@ A guard's removal is a patch of the product. If no seed finds it, either the sim
 fault or the guard is useless. ``tests/simulation/GUARDS.md`` lists every guard.
 """
 
-from tests.simulation.guards import commit, penguin, replicas, requests, scans, stale, state
+from tests.simulation.guards import (
+    certificates,
+    commit,
+    penguin,
+    replicas,
+    requests,
+    scans,
+    stale,
+    state,
+)
 from tests.simulation.guards.registry import GUARDS, Guard
 
 __all__ = [
     "GUARDS",
     "Guard",
+    "certificates",
     "commit",
     "penguin",
     "replicas",

@@ -94,7 +94,7 @@ class CertificateWatch:
                 mine = self._writers.get(path) is self._owner()
                 later = [i for i in fresh if _touches(outputs.get(i, []), marker.partition)]
                 if mine and later and version > marker.version:
-                    self._tell(f"{path} is there while version {version} brings {later[0]}")
+                    self._add(f"{path} is there while version {version} brings {later[0]}")
 
     def _look_at(self, source: str) -> None:
         held = self._bucket.objects.get(completions_path(source))
@@ -107,9 +107,9 @@ class CertificateWatch:
             for output, paths in self._outputs.get(source, {}).items():
                 at = self._committed.get(output)
                 if _touches(paths, marker.partition) and (at is None or at > marker.version):
-                    self._tell(f"{path} names version {marker.version}, {output} is in {at}")
+                    self._add(f"{path} names version {marker.version}, {output} is in {at}")
 
-    def _tell(self, violation: str) -> None:
+    def _add(self, violation: str) -> None:
         if violation not in self.violations:
             self.violations[violation] = None
             self._world.note(f"false marker: {violation}")

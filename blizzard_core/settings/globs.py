@@ -114,6 +114,39 @@ class Glob:
         return self._compiled.fullmatch(path) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class NameStarts:
+    """The ``starts`` of all names that patterns select; none is in one of the ``closed`` folders.
+
+    They tell too much and never too little.
+    """
+
+    starts: tuple[str, ...]
+    closed: tuple[str, ...] = ()
+
+    def is_disjoint_from(self, other: NameStarts) -> bool:
+        """Return whether no name can be selected by both."""
+        return all(
+            self._excludes(theirs) or other._excludes(ours)  # of the same kind
+            for ours in self.starts
+            for theirs in other.starts
+            if ours.startswith(theirs) or theirs.startswith(ours)
+        )
+
+    def _excludes(self, start: str) -> bool:
+        return start.startswith(self.closed)
+
+
+def starts_of(root: str, include: Iterable[str], exclude: Iterable[str]) -> NameStarts:
+    """Return how selected names below a root begin. Raises `ValueError` as `parse_globs` does."""
+    included = [glob for text in include for glob in parse_globs(text)]
+    folders = [glob.folder for text in exclude for glob in parse_globs(text)]
+    return NameStarts(
+        tuple(f"{root}{glob.start}" for glob in included) or (root,),
+        tuple(f"{root}{each.start}/" for each in folders if each is not None and each.is_fixed),
+    )
+
+
 def parse_globs(pattern: str) -> tuple[Glob, ...]:
     """Return the alternatives of a pattern. Raises `ValueError`, saying what to write instead."""
     _check_form(pattern)

@@ -10,6 +10,7 @@ from blizzard_py.app.keyed_merges import with_merge
 from blizzard_py.app.wiring import context_of, kind_of, view_of
 from blizzard_py.explain import Explanation, Located, explain_unmatched, locate
 from blizzard_py.sources.context import SourceContext
+from blizzard_py.sources.files.file_names import accepts
 
 
 def explain(config: Config, uri: str) -> Explanation:
@@ -25,16 +26,17 @@ def explain(config: Config, uri: str) -> Explanation:
                 parts = context_of(config, (name, source_name), NoEngine())
                 located = Located(uri, parts.name, task, "names it", ())
                 return with_merge(name, pipeline, explain_located(parts, located))
-    roots = {
-        f"{name}/{source_name}": source.source_uri
+    sources = {
+        f"{name}/{source_name}": source
         for name, pipeline in config.pipelines.items()
         for source_name, source in pipeline.file_sources.items()
     }
+    roots = {name: source.source_uri for name, source in sources.items()}
     # Only this command needs what decodes files; the status page imports this module, too.
     from blizzard_py.app.file_content import with_content  # noqa: PLC0415  # see above
     from blizzard_py.app.new_fields import with_untaken  # noqa: PLC0415  # see above
 
-    place = locate(uri, roots)
+    place = locate(uri, roots, lambda name, path: accepts(sources[name])(path))
     if place.source is None or place.path is None:
         return explain_unmatched(place)
     pipeline_name, _, source_name = place.source.partition("/")

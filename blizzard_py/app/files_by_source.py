@@ -10,6 +10,7 @@ from blizzard_py.app.configuration import source_of
 from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.operations import sources_of
 from blizzard_py.explain import locate
+from blizzard_py.sources.files.file_names import accepts
 
 
 def files_by_source(
@@ -19,11 +20,12 @@ def files_by_source(
 
     Raises `ConfigError` for a URI that lies below no source's root, or below several.
     """
-    roots = {
-        where: source.uri
+    sources = {
+        where: source
         for where in sources_of(config, *names)
         if (source := source_of(config, where).as_files) is not None
     }
+    roots = {where: source.uri for where, source in sources.items()}
     if not roots:
         raise ConfigError(
             "--pipeline, --source",
@@ -40,7 +42,8 @@ def files_by_source(
             for where, root in roots.items()
             if found.path and (place := locate(found.uri, {"/".join(where): root})).path
         }
-        match list(homes.items()):
+        takers = {where: path for where, path in homes.items() if accepts(sources[where])(path)}
+        match list((takers if len(takers) == 1 else homes).items()):
             case [(where, path)]:
                 chosen.setdefault(where, {})[path] = None
             case []:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from urllib.parse import unquote, urlsplit
@@ -50,34 +50,43 @@ class Located:
     checked: tuple[Checked, ...]
 
 
-def locate(uri: str, roots: Mapping[str, str]) -> Located:
+# Returns whether a source, by its name, takes a path.
+Takes = Callable[[str, str], bool]
+
+
+def locate(
+    uri: str, roots: Mapping[str, str], takes: Takes = lambda _source, _path: True
+) -> Located:
     """Find ``uri`` among source roots (name to URI). Raises `ConfigError` if it is no URI.
+
+    Of sources with one root it belongs to the one that ``takes`` its path.
 
     Names are used unchanged: ``%`` escapes are not decoded, and ``?`` and ``#`` have no meaning.
     Addresses in a browser (``https://BUCKET.s3.….amazonaws.com/KEY``) are the exception: they
     escape names. A relative path counts from here; if no source is there, from the end of a
     source's root, or from the root of the only source.
     """
-    found = _locate(_storage_uri(uri), roots)
+    found = _locate(_storage_uri(uri), roots, takes)
     if found.source is None and scheme_of(uri) == "" and not uri.startswith("/"):
         ends = [*_below_ends(uri, roots)]
         if len(ends) == 1:
-            return _locate(ends[0], roots)
+            return _locate(ends[0], roots, takes)
         if ends:
             reason = f"is below several sources: {', '.join(ends)}; give one of these"
             return Located(uri, None, None, reason, found.checked)
     return found
 
 
-def _locate(uri: str, roots: Mapping[str, str]) -> Located:
+def _locate(uri: str, roots: Mapping[str, str], takes: Takes) -> Located:
     place = _place(uri)
     checked = []
     found: tuple[str, str] | None = None
     for name, root in roots.items():
         top = _top(root).rstrip("/")
         matches = f"{place}/".startswith(f"{top}/") and _one_account(uri, root)
-        if matches:
-            found = (name, place[len(top) + 1 :])
+        path = place[len(top) + 1 :]
+        if matches and (found is None or takes(name, path)):
+            found = (name, path)
         reason = "lies below its root" if matches else "lies outside its root"
         checked.append(Checked(name, normalize_uri(root), matches, reason))
     shown = place if scheme_of(uri) in _LOCAL else uri

@@ -2,7 +2,9 @@
 
 Found in the raw data, before types are checked, so that one typo hides nothing:
 
-* two sources on one directory, or one inside the other: rows twice;
+* two sources on one directory, or one inside the other: rows twice. Sources of different tables
+  may share one if their patterns prove that they share no name. State and ledger are a table's, so
+  two of one table would need to know what the other has read under earlier patterns;
 * two tables on one directory, or one inside the other: Penguin commits every
   Parquet file below a table's root;
 * a table or dead letters inside a source, or a source inside them: dead letters are NDJSON
@@ -21,9 +23,10 @@ import os
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from blizzard_core.settings.globs import NameStarts, starts_of
 from blizzard_core.settings.yaml_file import Document, Key
 from blizzard_core.storage.opening import (
     azure_account,
@@ -75,12 +78,31 @@ def area_of(uri: str, options: StorageOptions) -> Area:
 
 
 @dataclass(frozen=True, slots=True)
+class _Names:
+    """The names that a source reads, and its table."""
+
+    starts: NameStarts
+    table: Area
+
+
+@dataclass(frozen=True, slots=True)
 class _Place:
-    """A URI of the configuration, normalised, and the key that has it, with its line."""
+    """A URI of the configuration, normalised, and the key that has it, with its line.
+
+    ``names`` are those of a source without a fault.
+    """
 
     where: str
     uri: str
     area: Area
+    names: _Names | None = None
+
+    def is_disjoint_from(self, other: _Place) -> bool:
+        """Return whether two sources share neither a name nor a table."""
+        mine, theirs = self.names, other.names
+        if mine is None or theirs is None or mine.table.overlaps(theirs.table):
+            return False
+        return mine.starts.is_disjoint_from(theirs.starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +192,10 @@ class _Found:
         for source, raw in _mapping(block.get("sources")).items():
             settings = _mapping(raw)
             path: Key = (*here, "sources", str(source))
-            self.add(path, settings, "path" if "path" in settings else "source_uri", self.sources)
+            key = "path" if "path" in settings else "source_uri"
+            place = self.add(path, settings, key, self.sources)
+            if place is not None and table is not None:
+                self.sources[-1] = replace(place, names=_names_of(place, settings, table))
             given = settings.get("id")
             where = self.document.locate(path if given is None else (*path, "id"))
             state_id = f"{name}_{source}" if given is None else str(given)
@@ -207,6 +232,14 @@ class _Found:
         return place
 
 
+def _names_of(source: _Place, settings: dict[Any, Any], table: _Place) -> _Names | None:
+    include, exclude = settings.get("include") or [], settings.get("exclude") or []
+    try:
+        return _Names(starts_of(source.area.root, include, exclude), table.area)
+    except (ValueError, TypeError):
+        return None  # reported with the types
+
+
 def _keyed_options(keyed: dict[Any, Any], sink: dict[Any, Any]) -> StorageOptions:
     return _options(_mapping(keyed.get("advanced"))) or _options(keyed) or _options(sink)
 
@@ -219,7 +252,11 @@ def _dlq_options(errors: dict[Any, Any], sink: dict[Any, Any]) -> StorageOptions
 
 def _overlaps(found: _Found) -> Iterator[str]:
     sources, sinks, tables = found.sources, found.sinks, found.tables
-    yield from _shared(sources, "is read by {other} as well")
+    yield from _shared(
+        sources,
+        "is read by {other} as well; sources of two tables may share a folder if the beginnings of"
+        " their include have no name in common",
+    )
     yield from _shared(sinks, "is written by {other} as well")
     yield from _shared(tables, "is the table of {other} as well")
     near_sinks, near_sources = _Map(sinks), _Map(sources)
@@ -254,7 +291,11 @@ def _shared(places: list[_Place], text: str) -> Iterator[str]:
     """Yield each place that an earlier one overlaps, with the first of these."""
     near = _Map(places)
     for number, place in enumerate(places):
-        earlier, other = near.overlapping(place.area)[0]
+        earlier, other = next(
+            (n, other)
+            for n, other in near.overlapping(place.area)
+            if n == number or not place.is_disjoint_from(other)
+        )
         if earlier < number and other.where == place.where:
             yield f"{place.where}: is one place for several blocks; give each its own"
         elif earlier < number:

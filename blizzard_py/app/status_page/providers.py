@@ -34,6 +34,7 @@ from blizzard_py.app.status_page.history import SourceHistory
 from blizzard_py.explain import Explanation, explain_unmatched, locate
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.context import SourceContext, Stores
+from blizzard_py.sources.files.file_names import accepts
 from blizzard_py.state.committers import committer_of, committer_states
 
 # Histories of which the batches and commits are kept that were read, besides the one shown.
@@ -145,7 +146,7 @@ class _Stories:
         roots = {
             name: parts.stores.source.uri for name, parts in self._parts.items() if parts.has_files
         }
-        place = locate(uri, roots)
+        place = locate(uri, roots, lambda name, path: accepts(self._parts[name].files)(path))
         if place.source is None or place.path is None:
             found = explain_unmatched(place)
         else:

@@ -316,3 +316,23 @@ def test_a_template_has_no_empty_components(tmp_path: Path, template: str) -> No
     source = {"source_uri": "/data/raw", "partition_filter": {"prefix_template": template}}
     [problem] = refused(tmp_path, events=pipeline({"main": source}))
     assert "must not begin or end with / or have two in a row" in problem
+
+
+def test_tables_share_a_folder_by_disjoint_patterns(tmp_path: Path) -> None:
+    one, two, rest = (
+        {"source_uri": "/data/raw", "include": ["tenant=1/**"]},
+        {"path": "/data/./raw", "include": ["tenant={2,3}/**"]},
+        {"source_uri": "/data/raw", "exclude": ["tenant={1,2,3}/**"]},
+    )
+    tables = {"a": one, "b": two, "c": rest}
+    assert (
+        refused(tmp_path, **{n: pipeline({"m": s}, f"/lake/{n}") for n, s in tables.items()}) == []
+    )
+    wider = {**two, "include": ["tenant=*/**"]}
+    [problem] = refused(
+        tmp_path, a=pipeline({"m": one}, "/lake/a"), b=pipeline({"m": wider}, "/lake/b")
+    )
+    assert "is read by pipelines.a.sources.m.source_uri" in problem
+    assert problem.endswith("if the beginnings of their include have no name in common")
+    [problem] = refused(tmp_path, a=pipeline({"m": one, "n": two}))
+    assert "is read by" in problem

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_core.settings.globs import Glob, parse_all, parse_globs
+from blizzard_core.settings.globs import Glob, parse_all, parse_globs, starts_of
+from blizzard_core.watermark.selection import NameSelection
 
 LETTERS = "ab.%é\n"
 NAMES = st.text(LETTERS, min_size=1, max_size=3)
@@ -117,3 +119,41 @@ def test_long_names_cost_no_search() -> None:
         for name in ("a" * 1000, "a/" * 500 + "a", ("a" * 30 + "/") * 30):
             assert not is_matched(parse_globs(pattern), name)
     assert time.process_time() - began < 5
+
+
+SELECTIONS = st.tuples(*[st.lists(PATTERNS, max_size=2)] * 2)
+
+
+@given(one=SELECTIONS, other=SELECTIONS, paths=st.lists(PATHS, max_size=9))
+def test_disjoint_selections_share_no_name(
+    one: tuple[list[Any], list[Any]], other: tuple[list[Any], list[Any]], paths: list[str]
+) -> None:
+    chosen = [
+        [["/".join("".join(t for t, _ in part) for part in p) for p in side] for side in each]
+        for each in (one, other)
+    ]
+    starts = [starts_of("r/", *each) for each in chosen]
+    selections = [NameSelection(tuple(include), tuple(exclude)) for include, exclude in chosen]
+    if starts[0].is_disjoint_from(starts[1]):
+        assert not any(selections[0].takes(p) and selections[1].takes(p) for p in paths)
+    assert starts[0].is_disjoint_from(starts[1]) == starts[1].is_disjoint_from(starts[0])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_disjoint"),
+    [
+        (["t=1/**"], ["t=2/**"], True),
+        (["t=1/**"], ["t=17/**"], True),
+        (["t=1*/**"], ["t=17/**"], False),
+        (["t={1,3}/**"], ["t={2,4}/*.json"], True),
+        (["t={1,2}/**"], ["t=2/**"], False),
+        (["*/a.json"], ["*/b.json"], False),
+        ([], ["t=2/**"], False),
+    ],
+)
+def test_beginnings_prove_that_no_name_is_shared(
+    one: list[str], other: list[str], is_disjoint: bool
+) -> None:
+    assert starts_of("r/", one, []).is_disjoint_from(starts_of("r/", other, [])) == is_disjoint
+    assert starts_of("r/", [], ["t=2/**"]).is_disjoint_from(starts_of("r/t=2/", [], []))
+    assert not starts_of("r/", [], ["t=2/*"]).is_disjoint_from(starts_of("r/t=2/", [], []))

@@ -199,7 +199,7 @@ def test_a_truth_is_no_number(tmp_path: Path, place: str, told: str) -> None:
             {"pipelines__events__sources__two": {"source_uri": "file:///data/./raw/"}},
             (
                 r"^pipelines\.events\.sources\.two\.source_uri \(line \d+\): is read by"
-                r" pipelines\.events\.sources\.main\.source_uri \(line \d+\) as well$"
+                r" pipelines\.events\.sources\.main\.source_uri \(line \d+\) as well; sources of"
             ),
         ),
         (

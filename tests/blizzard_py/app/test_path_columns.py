@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
 from blizzard_core.settings.load import load_config
 from blizzard_py.__main__ import main as blizzard
+from blizzard_py.app.files_by_source import files_by_source
 from blizzard_py.app.inspection import plan
 from tests.support.scenario import Scenario, ndjson
 
@@ -84,3 +87,22 @@ def sources(scenario: Scenario) -> dict[str, Any]:
     assert not errors
     found: dict[str, Any] = document["pipelines"]["events"]["sources"]["main"]
     return found
+
+
+def test_tables_share_a_source_folder_by_tenants(scenario: Scenario) -> None:
+    pipelines = scenario.document["pipelines"]
+    for tenant in ("eu", "us"):
+        pipelines[tenant] = copy.deepcopy(pipelines["events"])
+        pipelines[tenant]["sources"]["main"]["include"] = [f"region={tenant}/**"]
+        pipelines[tenant]["sink"]["table_uri"] = f"{scenario.place}/lake/{tenant}"
+        scenario.put(f"region={tenant}/day=2024-01-01/a.ndjson.gz", ndjson({"id": len(pipelines)}))
+    del pipelines["events"]
+    scenario.write_config()
+    scenario.ingest()
+    for tenant, count in (("eu", 2), ("us", 3)):
+        [output] = Path(scenario.place, "lake", tenant).glob("*/*.parquet")
+        assert pq.read_table(output)["id"].to_pylist() == [count]
+        uri = f"{scenario.place}/raw/region={tenant}/day=2024-01-01/a.ndjson.gz"
+        assert output_of(scenario, "explain", uri).startswith("ingested: 1 row in batch")
+        config = load_config(scenario.config)
+        assert [*files_by_source(config, [uri], (None, None))] == [(tenant, "main")]

@@ -861,3 +861,14 @@ def test_a_source_that_is_not_there_yet_has_no_files(tmp_path: Path) -> None:
     scenario = Scenario(tmp_path, str(tmp_path))
     found = answer(scenario, f"{tmp_path}/raw/date=2024-01-01/1.ndjson.gz")
     assert (found["verdict"], found["file"]) == ("missing", None)
+
+
+def test_source_of_a_shared_root_that_takes_a_path_has_it() -> None:
+    roots = {"a/main": "s3://raw/x", "b/main": "s3://raw/x", "c/main": "s3://raw/x"}
+
+    def takes(source: str, path: str) -> bool:
+        return path.startswith(f"tenant={source[0]}/")
+
+    for path in ("tenant=a/1", "tenant=b/1", "tenant=c/1"):
+        assert locate(f"s3://raw/x/{path}", roots, takes).source == f"{path[7]}/main"
+    assert locate("s3://raw/x/tenant=d/1", roots, takes).source == "a/main"

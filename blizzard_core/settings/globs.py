@@ -1,7 +1,7 @@
 """Patterns of paths, as ``include`` and ``exclude`` have them. Pure.
 
-``*`` and ``?`` stay within a folder, ``**`` stands for any number of folders or for everything
-below one, ``[0-9]`` is one character, ``{a,b}`` and ``{01..12}`` are alternatives, of which each
+``*`` and ``?`` stay within a folder, ``**`` stands for any number of folders (stores know ones
+without a name) or for everything below one, ``[0-9]`` is one character, ``{a,b}`` and ``{01..12}`` are alternatives, of which each
 makes a pattern of its own. ``[*]`` is a star itself. Capitals count, as in names of objects.
 """
 
@@ -14,6 +14,11 @@ from functools import cached_property
 
 # Alternatives of one list of patterns, in all.
 MOST_PATTERNS = 1000
+# Characters of an alternative, and of all of a pattern: longer ones take minutes to read, and no
+# name needs them.
+_MOST_CHARACTERS = 10_000
+_MOST_CHARACTERS_IN_ALL = 1_000_000
+_MOST_BRACES = 100
 _ANY_FOLDERS = "**"
 _NUMBERS = re.compile(r"(\d{1,9})\.\.(\d{1,9})")
 
@@ -101,9 +106,9 @@ class Glob:
         texts = ["/".join(each.expression for each in chunk) for chunk in chunks]
         if len(texts) == 1:
             return texts[0]
-        middle = "".join(f"(?>(?:[^/]+/)*?{text}/)" for text in texts[1:-1] if text)
+        middle = "".join(f"(?>(?:[^/]*/)*?{text}/)" for text in texts[1:-1] if text)
         first = f"{texts[0]}/" if texts[0] else ""
-        return first + middle + (f"(?:[^/]+/)*{texts[-1]}" if texts[-1] else ".+")
+        return first + middle + (f"(?:[^/]*/)*{texts[-1]}" if texts[-1] else ".+")
 
     @cached_property
     def _compiled(self) -> re.Pattern[str]:
@@ -151,10 +156,17 @@ def parse_globs(pattern: str) -> tuple[Glob, ...]:
     """Return the alternatives of a pattern. Raises `ValueError`, saying what to write instead."""
     _check_form(pattern)
     texts: list[str] = []
+    characters = 0
     for text in _alternatives(pattern, pattern):
         texts.append(text)
+        characters += len(text)
         if len(texts) > MOST_PATTERNS:
             raise ValueError(f"{pattern!r} has more than {MOST_PATTERNS:,} alternatives")
+        if len(text) > _MOST_CHARACTERS or characters > _MOST_CHARACTERS_IN_ALL:
+            raise ValueError(
+                f"{pattern[:40]!r}… has more than {_MOST_CHARACTERS:,} characters, or its"
+                f" alternatives more than {_MOST_CHARACTERS_IN_ALL:,}; write shorter ones"
+            )
     return tuple(_parse(text, pattern) for text in dict.fromkeys(texts))
 
 
@@ -171,6 +183,8 @@ def _check_form(pattern: str) -> None:
         raise ValueError(f"{pattern!r} must be relative to source_uri, without what comes before")
     if any("\ud800" <= character <= "\udfff" or character == "\0" for character in pattern):
         raise ValueError(f"{pattern!r} has a character that no name has")
+    if pattern.count("{") > _MOST_BRACES:
+        raise ValueError(f"{pattern[:40]!r}… has more than {_MOST_BRACES} braces; write a list")
 
 
 def _parse(text: str, pattern: str) -> Glob:
@@ -278,14 +292,14 @@ def _component(text: str, pattern: str) -> Component:
         )
     start = ""
     is_start = True
-    chunks = [""]
+    pieces: list[list[str]] = [[]]
     at = 0
     while at < len(text):
         character = text[at]
         expression = re.escape(character)
         literal: str | None = character
         if character == "*":
-            chunks.append("")
+            pieces.append([])
             is_start = False
             at += 1
             continue
@@ -299,8 +313,9 @@ def _component(text: str, pattern: str) -> Component:
             is_start = False
         elif is_start:
             start += literal
-        chunks[-1] += expression
+        pieces[-1].append(expression)
         at += 1
+    chunks = ["".join(each) for each in pieces]
     if len(chunks) == 1:
         return Component(text, start, chunks[0])
     middle = "".join(f"(?>[^/]*?{chunk})" for chunk in chunks[1:-1] if chunk)

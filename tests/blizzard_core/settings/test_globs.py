@@ -70,6 +70,8 @@ def test_pattern_matches_what_a_plain_search_finds(
         ("a{,.gz}", ["a", "a.gz"], ["a."]),
         ("**/tmp/**", ["tmp/a", "x/tmp/a", "x/y/tmp/z/a"], ["tmp", "x/tmp", "tmpx/a"]),
         ("**/**/a", ["a", "x/a", "x/y/a"], ["b"]),
+        ("**/a", ["/a", "x//a", "//x/a"], ["/b"]),
+        ("x/**/t/**/a", ["x//t/a", "x/t//a"], ["x/a"]),
         ("[*][?][[]", ["*?["], ["abc"]),
         ("[]]{a,b}", ["]a"], ["]"]),
         ("[!a-c]x", ["dx"], ["ax", "/x"]),
@@ -111,6 +113,17 @@ def test_wrong_pattern_is_named_with_a_remedy(pattern: str, message: str) -> Non
         parse_globs(pattern)
     with pytest.raises(ValueError, match="more than 1,000"):
         parse_all(["{1..600}", "a{1..600}"])
+
+
+def test_pattern_that_nobody_can_read_is_refused() -> None:
+    for pattern, message in (
+        ("{a,b}" * 5000, "more than 100 braces"),
+        ("{a," * 3000 + "b" + "}" * 3000, "more than 100 braces"),
+        ("a" * 20_000, "more than 10,000 characters"),
+        ("{1..999}" + "a" * 5000, "more than 1,000,000"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            parse_globs(pattern)
 
 
 def test_long_names_cost_no_search() -> None:

@@ -6,6 +6,7 @@ knows what a source file is called and where a cold start begins.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ from blizzard_core.errors import StateError
 from blizzard_core.limits import SCAN_FILES
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Listing, Storage, is_hidden
+from blizzard_core.storage.ranges import name_before
 from blizzard_core.threads import ThreadPool
 from blizzard_core.watermark.closed_partitions import untimed_partitions
 from blizzard_core.watermark.cover import Cover, Gap
@@ -32,6 +34,8 @@ from blizzard_py.state.source_state import SourceState, under_way
 _ANY_DEPTH = 99
 # A file that is dated further ahead than this was not written then; see `FirstSeen`.
 AHEAD_SLACK_SECS = 60.0
+# Printable ASCII without the backslash.
+_PLAIN = re.compile(r"[ -\[\]-~]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +196,7 @@ def discover_unseen(
 
 def discover_named(
     storage: Storage,
+    listing: Listing,
     source: SourceSettings,
     paths: Sequence[str],
     clock: Callable[[], float],
@@ -199,22 +204,39 @@ def discover_named(
 ) -> Discovery:
     """Ask for new files by name instead of a listing; those that are not there are left out.
 
-    Raises `StorageError`.
+    Stores take some spellings for another name: a disk ``a//b`` for ``a/b``, Azure a backslash for
+    a slash. A file would be ingested once more under such a name. So a name that is not plain is
+    looked for in a listing. Raises `StorageError`.
     """
     began = clock()
-    with ThreadPool(min(concurrency, max(1, len(paths))), "stat") as pool:
-        entries = [entry for entry in pool.map(storage.stat, paths) if entry is not None]
-    found = filter(accepts_file(source), entries)
-    ranges = tuple(Gap(_just_below(path), f"{path}\0") for path in paths)
+
+    def find(path: str) -> tuple[Entry | None, int, int]:
+        if _is_plain(path):
+            return storage.stat(path), 0, 1
+        pages = list(listing.list_range(name_before(path), f"{path}\0"))
+        entries = (entry for page in pages for entry in page.entries if entry.path == path)
+        return (
+            next(entries, None),
+            sum(page.requests for page in pages),
+            sum(page.keys for page in pages),
+        )
+
+    with ThreadPool(min(concurrency, max(1, len(paths))), "find") as pool:
+        found = list(pool.map(find, paths))
+    entries = tuple(
+        filter(accepts_file(source), (each[0] for each in found if each[0] is not None))
+    )
+    requests, keys = sum(each[1] for each in found), sum(each[2] for each in found)
+    ranges = tuple(Gap(name_before(path), f"{path}\0") for path in paths)
     scanned = ScanTimes(began, clock(), cover=Cover(ranges))
-    ripe, young = _split_by_age(tuple(found), source, scanned, FirstSeen())
-    return Discovery(ripe, young, 0, len(paths), scanned, NONE_SKIPPED, Progress(depth=0))
+    ripe, young = _split_by_age(entries, source, scanned, FirstSeen())
+    return Discovery(ripe, young, requests, keys, scanned, NONE_SKIPPED, Progress(depth=0))
 
 
-def _just_below(path: str) -> str:
-    """Return a name below the path with hardly another one between."""
-    head, last = path[:-1], path[-1]
-    return f"{head}{chr(ord(last) - 1)}\U0010ffff" if " " < last < "\x7f" else head
+def _is_plain(path: str) -> bool:
+    """Return whether every store takes a name for itself alone."""
+    parts = path.split("/")
+    return _PLAIN.fullmatch(path) is not None and not any(p == "" or p[-1] in ". " for p in parts)
 
 
 def _split_by_age(

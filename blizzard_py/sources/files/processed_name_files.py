@@ -103,7 +103,12 @@ class SetFiles(Replacing):
             paths = sorted(scan.parts)[:HINTED_FILES]
             scan = replace(scan, parts=frozenset(paths))
             found = discover_named(
-                self._storage, self._source, paths, self._clock, self._parts.concurrency
+                self._storage,
+                self._listing,
+                self._source,
+                paths,
+                self._clock,
+                self._parts.concurrency,
             )
             found = replace(found, progress=state.position.progress)
         self._hinted.scanned(scan, found, state)

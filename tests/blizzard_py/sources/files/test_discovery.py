@@ -15,11 +15,17 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.progress import Progress, mark_done
-from blizzard_py.sources.files.discovery import Discovery, FirstSeen, starting_point
+from blizzard_py.sources.files.discovery import (
+    Discovery,
+    FirstSeen,
+    discover_named,
+    starting_point,
+)
 from blizzard_py.sources.files.discovery import discover as discover_with
 from blizzard_py.sources.files.file_names import accepts
 from blizzard_py.sources.ignored_names import SkippedItems
 from blizzard_py.state.source_state import Position, SourceState
+from tests.support.azurite_server import AzuriteServer
 from tests.support.memory_store import MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.s3_server import S3Server
@@ -260,3 +266,19 @@ def test_closing_an_active_partition_is_logged() -> None:
     assert told["partitions_closed"]["partitions"] == 4
     assert told["active_partitions_closed"]["partitions"] == 4
     assert "max_tracked_partitions" in told["active_partitions_closed"]["remedy"]
+
+
+@pytest.mark.promise("G-222")
+def test_name_that_azure_takes_for_another_is_not_found(azurite: AzuriteServer) -> None:
+    container = azurite.new_container()
+    azurite.put(container, "d/a.ndjson", b"{}")
+    storage = open_storage(f"az://{container}", azurite.options)
+    found = discover_named(
+        storage,
+        storage,
+        SourceSettings(source_uri="x", use_watermark=False),
+        ["d/a.ndjson", "d\\a.ndjson"],
+        lambda: 0.0,
+        2,
+    )
+    assert [entry.path for entry in found.files] == ["d/a.ndjson"]

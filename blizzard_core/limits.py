@@ -427,7 +427,7 @@ Test: test_messages.py::test_content_beyond_limits_is_unreadable
 """
 OPEN_HINTS = 10_000
 """Hints of a source that no save or scan has acknowledged
-Beyond: no more messages are received until some are
+Beyond: its messages stay in the queue until some are; other sources go on
 Test: test_receiver.py::test_full_inbox_stops_receiving
 """
 WEBHOOK_MESSAGES = 1000

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from blizzard_core.limits import OPEN_HINTS
 from blizzard_core.notifications.messages import ObjectReference, path_below, place_of
+from blizzard_core.storage.environment import AZURE_SCHEMES
+from blizzard_core.storage.opening import scheme_of
 
 if TYPE_CHECKING:  # commands that look at a source need no loop
     from blizzard_core.daemon import StopEvent
@@ -32,6 +34,8 @@ HINT_KINDS: tuple[HintKind, ...] = (
     "foreign",
     "unreadable",
 )
+# Of object stores: in bytes, on Azure in characters.
+_LONGEST_NAME = 1024
 # How often a waiting source checks whether the daemon stops.
 _CHECK_SECS = 1.0
 
@@ -60,14 +64,14 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hint:
-    """A file's path below its source, and when its message was sent (epoch seconds).
+    """A file's path below its source, and when its message was sent; see `Message`.
 
     ``came`` is the time of its receipt by the clock that never jumps. Hints of an inbox are
     numbered as they come.
     """
 
     path: str
-    sent: float
+    sent: float | None
     came: float
     number: int
     delivery: Delivery
@@ -84,6 +88,7 @@ class HintInbox:
     ) -> None:
         """``uri`` is the source's; ``count`` counts hints and messages by kind."""
         self._place = place_of(uri)
+        self._is_azure = scheme_of(uri) in AZURE_SCHEMES
         self._monotonic = monotonic
         self.count = count
         self._arrived = threading.Condition()
@@ -100,8 +105,11 @@ class HintInbox:
     # -- for the thread that receives ----------------------------------------------
 
     def path_of(self, found: ObjectReference) -> str | None:
-        """Return the object's path below the source, None if it lies elsewhere."""
-        return path_below(self._place, found)
+        """Return the object's path below the source; None if it lies elsewhere, or nowhere."""
+        size = len(found.key if self._is_azure else found.key.encode())
+        # To ask for a name that the store cannot have would be an error.
+        is_possible = not found.bucket or size <= _LONGEST_NAME
+        return path_below(self._place, found) if is_possible else None
 
     def has_bucket(self, found: ObjectReference) -> bool:
         """Return whether the source is in the object's bucket."""
@@ -112,7 +120,7 @@ class HintInbox:
         """Return whether no message is to be received until others are acknowledged."""
         return len(self._open) >= OPEN_HINTS
 
-    def put(self, path: str, sent: float, delivery: Delivery) -> None:
+    def put(self, path: str, sent: float | None, delivery: Delivery) -> None:
         """Add a hint, and wake the source."""
         delivery.expect()
         with self._arrived:
@@ -187,10 +195,15 @@ class HintInbox:
         """Return whether a hint is not acknowledged."""
         return hint.number in self._open
 
-    def oldest_sent(self) -> float | None:
-        """Return when the oldest message that is not acknowledged was sent."""
+    def lag(self, now: float) -> float:
+        """Return the age of the oldest message that is not acknowledged; ``now`` is the time."""
+        elapsed = self._monotonic()
         with self._arrived:
-            return min((hint.sent for hint in self._open.values()), default=None)
+            ages = (
+                elapsed - hint.came if hint.sent is None else now - hint.sent
+                for hint in self._open.values()
+            )
+            return max(ages, default=0.0)
 
     def hold_until(self, at: float) -> None:
         """Let hints wake the source from ``at`` on, by the clock that never jumps."""

@@ -30,11 +30,15 @@ def refused(status: int, code: str) -> QueueError:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A received message: what deletes it, and when it was sent (epoch seconds)."""
+    """A received message: what deletes it, and when it was sent (epoch seconds).
+
+    Without a ``handle`` it does not come again. ``sent`` is by the clock of the store that sent it;
+    None: it was received at once, and only a machine of ours knows when.
+    """
 
     body: bytes
     handle: str
-    sent: float
+    sent: float | None
 
 
 class Queue(Protocol):

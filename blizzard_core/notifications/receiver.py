@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -32,7 +32,7 @@ _PURGE_SECS = 60.0
 # Foreign and unreadable messages are counted and logged by the hour.
 _WINDOW_SECS = 3600.0
 _FOREIGN_SHARE = 0.9
-_SHOWN_BYTES = 200
+_SHOWN_CHARACTERS = 200
 _STOP_SECS = 2.0
 _FULL_SECS = 0.5
 
@@ -104,13 +104,16 @@ class Receiver:
             stop.wait(_FULL_SECS)
             return
         self._observe(self._queue)
-        if any(inbox.is_full for inbox in self._inboxes):
-            self._report()
+        # A source that does nothing must not stop the others; its messages come again.
+        full = frozenset(inbox for inbox in self._inboxes if inbox.is_full)
+        if full:
             stop.wait(_FULL_SECS)
+        if len(full) == len(self._inboxes):
+            self._report()
             return
         messages = self._queue.receive(self._wait_secs)
         for message in messages:
-            self._deliver(message)
+            self._deliver(message, full)
         self._report()
         self._delete(self._queue)
 
@@ -118,13 +121,9 @@ class Receiver:
         with self._lock:
             handles, self._acknowledged = self._acknowledged, []
         if handles:
-            try:
-                queue.delete(handles)
-            except QueueError:
-                # They come again, as doubles.
-                with self._lock:
-                    self._acknowledged += handles
-                raise
+            # Those of a request that fails come again, as doubles. To keep them would stop the
+            # queue for good where it refuses one of them.
+            queue.delete(handles)
 
     def _observe(self, queue: Queue) -> None:
         """Ask for the queue's length now and then; empty a long one of ours at the start."""
@@ -141,10 +140,11 @@ class Receiver:
             inbox.messages = count
         if is_first and self._owns and count is not None and count > PURGED_MESSAGES:
             self._log.warning("queue_emptied", messages=count)
+            self._purged_at = now  # also if its answer is lost
             queue.purge()
-            self._purged_at = now
 
-    def _deliver(self, message: Message) -> None:
+    def _deliver(self, message: Message, full: Collection[HintInbox]) -> None:
+        """Give hints to sources whose inbox is not full."""
         self._turn_window()
         self._window.messages += 1
         try:
@@ -164,10 +164,14 @@ class Receiver:
             self._strange("foreign", message, "names objects of no source", keep=bool(hints))
         elif not hints:  # of a test, a removal, or an object that is not whole
             self._count("ignored")
-        is_kept = bool(others) and not self._owns
+        is_left = any(inbox in full for inbox, _ in hints)
+        is_kept = is_left or (bool(others) and not self._owns)
         delivery = Delivery(lambda: None if is_kept else self._delete_later(message.handle))
         for inbox, path in hints:
-            inbox.put(path, message.sent, delivery)
+            if inbox not in full:
+                inbox.put(path, message.sent, delivery)
+            elif not message.handle:
+                inbox.want_scan()
         delivery.acknowledge()
 
     def _is_of_source(self, found: ObjectReference) -> bool:
@@ -183,10 +187,10 @@ class Receiver:
         self._window.foreign += not keep
         if kind not in self._window.told:
             self._window.told.add(kind)
-            shown = message.body[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
-            self._log.warning(
-                "message_ignored", kind=kind, reason=reason, message=clean_text(redacted(shown))
-            )
+            # Cut after the redaction: a part of a secret would not be known as one.
+            shown = clean_text(message.body.decode("utf-8", "backslashreplace"))
+            shown = shown[:_SHOWN_CHARACTERS]
+            self._log.warning("message_ignored", kind=kind, reason=reason, message=shown)
         if self._owns and not keep and kind == "unreadable":
             self._delete_later(message.handle)
 

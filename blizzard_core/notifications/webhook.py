@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 import queue
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from blizzard_core.limits import WEBHOOK_MESSAGES
 from blizzard_core.notifications.protocol import Message
@@ -25,9 +25,8 @@ def has_token(authorization: str, token: str) -> bool:
 class WebhookQueue:
     """Messages that were posted with a token. Thread-safe. A `Queue`."""
 
-    def __init__(self, token: str, clock: Callable[[], float]) -> None:
+    def __init__(self, token: str) -> None:
         self._token = token
-        self._clock = clock
         self._waiting: queue.Queue[Message] = queue.Queue(WEBHOOK_MESSAGES)
 
     def admits(self, authorization: str) -> bool:
@@ -37,7 +36,7 @@ class WebhookQueue:
     def post(self, body: bytes) -> bool:
         """Add a message; return whether there is room for it."""
         try:
-            self._waiting.put_nowait(Message(body, "", self._clock()))
+            self._waiting.put_nowait(Message(body, "", None))
         except queue.Full:
             return False
         return True

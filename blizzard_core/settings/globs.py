@@ -1,8 +1,9 @@
 """Patterns of paths, as ``include`` and ``exclude`` have them. Pure.
 
-``*`` and ``?`` stay within a folder, ``**`` stands for any number of folders (stores know ones
-without a name) or for everything below one, ``[0-9]`` is one character, ``{a,b}`` and ``{01..12}`` are alternatives, of which each
-makes a pattern of its own. ``[*]`` is a star itself. Capitals count, as in names of objects.
+``*`` and ``?`` stay within a folder, ``**`` stands for any number of folders (in stores some have
+no name) or for everything below one, ``[0-9]`` is one character, ``{a,b}`` and ``{01..12}`` are
+alternatives, of which each makes a pattern of its own. ``[*]`` is a star itself. Capitals count, as
+in names of objects.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -40,7 +39,7 @@ class Notifications:
         receivers: list[Receiver] = []
         for settings, source, inboxes in _by_queue(sources):
             if settings.uri == WEBHOOK:
-                queue = WebhookQueue(settings.token or "", time.time)
+                queue = WebhookQueue(settings.token or "")
                 webhooks.append(queue)
                 opens = partial(_same, queue)
             else:

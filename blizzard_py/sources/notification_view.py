@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from blizzard_core.notifications.inbox import HINT_KINDS, HintInbox, HintKind
-from blizzard_core.observability.activity import age
 from blizzard_core.observability.notices import Notice
 from blizzard_py import metrics
 
@@ -82,5 +81,5 @@ class NotificationView:
         }
 
     def _lag(self) -> float:
-        oldest = None if self._inbox is None else self._inbox.oldest_sent()
-        return 0.0 if oldest is None else age(self._clock(), oldest)
+        # Clocks may disagree.
+        return 0.0 if self._inbox is None else max(0.0, self._inbox.lag(self._clock()))

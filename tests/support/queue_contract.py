@@ -43,6 +43,7 @@ class QueueContract(ABC):
         with self.opened([b'{"paths": []}']) as queue:
             (message,) = received(queue, 1)
             assert message.body == b'{"paths": []}'
+            assert message.sent is not None
             assert message.sent > 1_500_000_000
             assert not queue.receive(0)
 

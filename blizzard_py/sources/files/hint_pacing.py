@@ -5,6 +5,7 @@ All of it is in memory. A start scans everything.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -269,7 +270,8 @@ class HintedScans:
             return "ignored"
         if outside(self._parts.identity.range, hint.path):
             return "ignored"
-        if self._covered is not None and hint.sent < self._covered - _COVERED_SECS:
+        covered = -math.inf if self._covered is None else self._covered - _COVERED_SECS
+        if hint.sent is not None and hint.sent < covered:
             return "covered"
         return names.kind_without_scan(hint.path)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +14,11 @@ from blizzard_core.limits import FOREIGN_MESSAGES, OPEN_HINTS
 from blizzard_core.log import configure
 from blizzard_core.notifications import receiver as receivers
 from blizzard_core.notifications.inbox import HintInbox
+from blizzard_core.notifications.messages import ObjectReference
+from blizzard_core.notifications.protocol import QueueError
 from blizzard_core.notifications.receiver import Receiver
+from blizzard_core.notifications.webhook import WebhookQueue
+from blizzard_core.redact import learn_values
 from tests.support.memory_queue import MemoryQueue, receiver_of
 
 STOP = threading.Event()
@@ -129,11 +134,12 @@ def test_full_inbox_stops_receiving(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = QueueHarness()
     assert OPEN_HINTS > 5
     for number in range(25):
-        desk.queue.send_paths(f"s3://raw/a/{number}.gz")
+        desk.queue.send_paths(f"s3://raw/a/{number}.gz", f"s3://raw/b/{number}.gz")
     for _ in range(5):
         desk.turn()
     assert len(desk.a.take()) == 10
     desk.a.saved(desk.a.mark())
+    desk.b.saved(desk.b.mark())
     desk.turn()
     assert len(desk.a.take()) == 10
 
@@ -231,3 +237,95 @@ def test_hint_wakes_a_source_when_the_pause_is_over() -> None:
     stopped = threading.Event()
     stopped.set()
     assert inbox.wait(60.0, stopped)
+
+
+def test_source_that_does_nothing_leaves_the_queue_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("blizzard_core.notifications.inbox.OPEN_HINTS", 5)
+    monkeypatch.setattr(receivers, "_FULL_SECS", 0)
+    desk = QueueHarness()
+    for number in range(15):
+        desk.queue.send_paths(f"s3://raw/a/{number}.gz")
+    desk.queue.send_paths("s3://raw/a/x.gz", "s3://raw/b/x.gz")
+    desk.queue.send_paths("s3://raw/b/1.gz")
+    for _ in range(2):
+        desk.turn()
+    assert [hint.path for hint in desk.b.take()] == ["x.gz", "1.gz"]
+    desk.b.saved(desk.b.mark())
+    desk.turn()
+    assert len(desk.queue.bodies) == 16  # those of the source that does nothing stay
+    desk.a.saved(desk.a.mark())
+    desk.now += 301
+    for _ in range(3):
+        desk.turn()
+        desk.a.saved(desk.a.mark())
+        desk.b.saved(desk.b.mark())
+    desk.turn()
+    assert not desk.queue.bodies
+
+
+def test_posted_message_for_a_full_inbox_wants_a_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blizzard_core.notifications.inbox.OPEN_HINTS", 1)
+    monkeypatch.setattr(receivers, "_FULL_SECS", 0)
+    a, b = (HintInbox(f"s3://raw/{name}", lambda: 0.0) for name in "ab")
+    queue = WebhookQueue("sesame-sesame-sesame")
+    receiver = Receiver("w", lambda: queue, [a, b], owns_queue=True, wait_secs=0)
+    for number in range(2):
+        queue.post(json.dumps({"paths": [f"s3://raw/a/{number}.gz"]}).encode())
+        receiver.turn(STOP)
+    assert len(a.take()) == 1
+    assert a.take_wanted()
+    assert not b.take_wanted()
+
+
+def test_refused_deletion_does_not_stop_a_queue() -> None:
+    desk = QueueHarness()
+    desk.queue.send_paths("s3://raw/a/1.gz")
+    desk.turn()
+    desk.a.saved(desk.a.mark())
+    delete = desk.queue.delete
+
+    def refuse(handles: Sequence[str]) -> None:
+        raise QueueError(f"400 INVALID_ARGUMENT: {len(handles)} ids have expired")
+
+    desk.queue.delete = refuse  # type: ignore[method-assign]  # an id that is never taken
+    with pytest.raises(QueueError):
+        desk.turn()
+    desk.queue.send_paths("s3://raw/a/2.gz")
+    desk.turn()
+    assert [hint.path for hint in desk.a.take()] == ["1.gz", "2.gz"]
+    desk.queue.delete = delete  # type: ignore[method-assign]
+    desk.now += 301
+    desk.turn()
+    desk.a.saved(desk.a.mark())
+    desk.turn()
+    assert not desk.queue.bodies
+
+
+def test_shown_message_has_no_part_of_a_secret() -> None:
+    text = io.StringIO()
+    configure("INFO", text)
+    secret = "sesame-sesame-sesame-sesame"
+    learn_values([secret])
+    desk = QueueHarness()
+    desk.queue.send(b"x" * 185 + b" " + secret.encode())
+    desk.turn()
+    assert "message_ignored" in text.getvalue()
+    assert "sesame" not in text.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("uri", "key", "is_possible"),
+    [
+        ("s3://raw", "k" * 1024, True),
+        ("s3://raw", "k" * 1025, False),
+        ("gs://raw", "ä" * 513, False),
+        ("az://raw", "ä" * 1024, True),
+        ("az://raw", "ä" * 1025, False),
+        ("/data", f"/data/{'k' * 2000}", True),
+    ],
+)
+def test_name_that_no_store_has_is_no_hint(uri: str, key: str, is_possible: bool) -> None:
+    found = ObjectReference("" if uri.startswith("/") else "raw", key)
+    assert (HintInbox(uri, lambda: 0.0).path_of(found) is not None) is is_possible

@@ -17,12 +17,12 @@ TOKEN = "sesame-sesame-sesame"
 
 @pytest.fixture
 def queue() -> WebhookQueue:
-    return WebhookQueue(TOKEN, lambda: 7.0)
+    return WebhookQueue(TOKEN)
 
 
 @pytest.fixture
 def port(queue: WebhookQueue) -> Iterator[int]:
-    other = WebhookQueue("another-token-of-others", lambda: 7.0)
+    other = WebhookQueue("another-token-of-others")
     with Server(
         "127.0.0.1:0", Panel("blizzard", [], lambda: 0.0, posts=Webhooks([queue, other]))
     ) as server:
@@ -42,7 +42,7 @@ def post(port: int, body: bytes, token: str | None = TOKEN, method: str = "POST"
 def test_posted_message_is_received(port: int, queue: WebhookQueue) -> None:
     assert post(port, b"x" * 100_000) == 202
     (message,) = queue.receive(0)
-    assert (message.body, message.sent) == (b"x" * 100_000, 7.0)
+    assert (message.body, message.sent) == (b"x" * 100_000, None)
     assert not queue.receive(0)
 
 

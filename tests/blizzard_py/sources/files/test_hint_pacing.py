@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from blizzard_core.errors import FencedError, Unfinished
 from blizzard_core.limits import HINTED_FILES
+from blizzard_core.notifications.receiver import Receiver
+from blizzard_core.notifications.webhook import WebhookQueue
 from blizzard_py.app.notifications import with_inbox
 from blizzard_py.app.workers import source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.activity import SourceActivity
+from tests.fuzz.targets.notifications import s3
 from tests.support.memory_queue import MemoryQueue, receiver_of
 from tests.support.pipeline_harness import PipelineHarness
+from tests.support.promise_scenarios import disk
 
 OLD, NEWEST = "date=2025-06-14", "date=2025-06-15"
 STOP = threading.Event()
@@ -423,3 +430,54 @@ def test_complete_scan_without_a_watermark_comes_once_a_day() -> None:
     world.now += 86_400
     world.poll(worker)
     assert "a.ndjson" in world.rows()
+
+
+@pytest.mark.promise("G-222")
+def test_hint_that_spells_a_name_otherwise_doubles_nothing(tmp_path: Path) -> None:
+    world = HintedHarness(use_watermark=False)
+    copied = disk(world, tmp_path)
+    copied("d=1/a.ndjson", 10.0)
+    worker = world.hinted()
+    world.poll(worker)
+    for name in ("d=1//a.ndjson", "/d=1/a.ndjson", "d=1///a.ndjson"):
+        world.queue.send(json.dumps(s3(quote(name))).encode())
+    world.turn()
+    world.now += 20
+    worker.cycle(STOP)  # it fails nothing either
+    world.turn()
+    assert world.rows() == ["d=1/a.ndjson"]
+    assert not world.queue.bodies
+
+
+def test_hint_of_an_odd_name_finds_the_file() -> None:
+    world = HintedHarness(use_watermark=False)
+    worker = world.started("z.ndjson")
+    odd = ("d//a.ndjson", "d/ä.ndjson", "/a.ndjson", "d./a.ndjson")
+    for name in odd:
+        world.arrive(name, told=False)
+        world.queue.send(json.dumps(s3(quote(name))).encode())
+    world.turn()
+    world.poll(worker)
+    world.turn()
+    assert world.rows() == sorted(["z.ndjson", *odd])
+    assert world.lists == len(odd)
+    assert not world.queue.bodies
+
+
+def test_posted_message_counts_whatever_clocks_say() -> None:
+    world = HintedHarness()
+    worker = world.started()
+    posted = WebhookQueue("sesame-sesame-sesame")
+    receiver = Receiver(
+        "webhook:",
+        lambda: posted,
+        [world.inbox],
+        owns_queue=True,
+        monotonic=lambda: world.now,
+        wait_secs=0,
+    )
+    world.arrive(f"{OLD}/2.ndjson", told=False)
+    posted.post(json.dumps({"paths": [f"s3://raw/{OLD}/2.ndjson"]}).encode())
+    receiver.turn(STOP)
+    world.poll(worker)
+    assert f"{OLD}/2.ndjson" in world.rows()

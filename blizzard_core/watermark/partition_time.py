@@ -12,8 +12,10 @@ from __future__ import annotations
 import datetime as dt
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from blizzard_core.settings.sources import PartitionFilter
+if TYPE_CHECKING:  # each Python worker of Spark would load the settings of sources for it
+    from blizzard_core.settings.sources import PartitionFilter
 
 _KEY = r"(?:[A-Za-z][\w.]*=)?"
 _DAY = re.compile(rf"{_KEY}(\d{{4}})-?(\d{{2}})-?(\d{{2}})(?:[T_ -]?(\d{{2}})(?:[:_-]?\d{{2}})*)?")

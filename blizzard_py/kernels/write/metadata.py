@@ -8,16 +8,19 @@ file and on the begin of its batch, so a row has the same values in every attemp
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from blizzard_core.handover.groups import UNIT_COLUMN
-from blizzard_core.settings.sources import MetadataColumn
 from blizzard_py.formats.path_columns import path_values
 from blizzard_py.job import AddedColumns, source_file_text
 from blizzard_py.schema.types import arrow_type
+
+if TYPE_CHECKING:  # a worker needs no settings of sources
+    from blizzard_core.settings.sources import MetadataColumn
 
 _MICROS = 1_000_000
 

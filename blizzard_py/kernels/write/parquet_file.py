@@ -5,19 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from blizzard_core.handover.outputs import NAN_COLUMNS_KEY, OUTPUT_ID_KEY
-from blizzard_core.settings.tables import ParquetCompression
 from blizzard_core.storage.file_sink import FileSink
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.extent import leaves
 from blizzard_py.formats.nested_arrays import nan_leaves
 from blizzard_py.job import OutputLayout, SortKey
+
+if TYPE_CHECKING:  # a worker needs no settings of tables
+    from blizzard_core.settings.tables import ParquetCompression
 
 # Enough to distinguish a column of some thousand values from one that never repeats.
 _SAMPLE_ROWS = 1 << 14

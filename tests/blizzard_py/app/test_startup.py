@@ -98,6 +98,14 @@ def test_planning_processes_of_spark_load_no_settings() -> None:
     assert not loaded & {"pydantic", "fsspec", "structlog", "pandas"}
 
 
+def test_workers_of_spark_load_no_settings_but_of_formats() -> None:
+    """Each batch may begin with new workers."""
+    loaded = loaded_by("blizzard_py.engines.spark.worker")
+    settings = {name.split(".")[2] for name in loaded if name.startswith("blizzard_core.settings.")}
+    assert "formats" in settings
+    assert not settings & {"document", "event_time", "notifications", "sources", "tables"}
+
+
 def test_what_a_first_batch_imports_loads_no_pandas() -> None:
     """pyarrow loads it with the first array that is made of Python's values."""
     loaded = loaded_by("blizzard_py.app.table_check", "blizzard_py.engines.spark.engine")

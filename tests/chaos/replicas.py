@@ -44,6 +44,7 @@ class Daemon:
     log: Path
     process: subprocess.Popen[bytes]
     held: set[str] = field(default_factory=set)
+    has_started: bool = False
     _at: int = 0
 
     def events(self) -> list[dict[str, Any]]:
@@ -56,6 +57,8 @@ class Daemon:
         found = [json.loads(line) for line in whole.splitlines() if line.startswith(b"{")]
         for each in found:
             match each["event"]:
+                case "started":
+                    self.has_started = True
                 case "source_taken":
                     self.held.add(each["source"])
                 case "source_released" | "source_lost":
@@ -206,6 +209,8 @@ def wait_until_shared(fleet: Fleet, replicas: int) -> None:
             assert each.process.poll() is None, each.log.read_text()[-3000:]
         share = -(-len(fleet.sources) // len(fleet.daemons))
         held = [source for each in fleet.daemons for source in each.held]
+        if not all(each.has_started for each in fleet.daemons):
+            return False
         return sorted(held) == fleet.sources and max(len(d.held) for d in fleet.daemons) <= share
 
     fleet.wait(is_shared, "sources are shared")
@@ -249,6 +254,8 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
                 found.append(hand_over(fleet, chance))
                 print(json.dumps({"kill": number, **found[-1]}), flush=True)
                 wait_until_shared(fleet, options.replicas)
+                time.sleep(options.rest)
+                wait_until_shared(fleet, options.replicas)  # it may have changed hands meanwhile
         drained(fleet)
         for each in fleet.daemons:
             each.process.send_signal(signal.SIGTERM)
@@ -286,6 +293,7 @@ def main() -> None:
     parser.add_argument("--sources", type=int, default=4)
     parser.add_argument("--lease", type=float, default=5.0)
     parser.add_argument("--pause", type=float, default=0.2, help="seconds between files")
+    parser.add_argument("--rest", type=float, default=0, help="seconds in which Spark may warm up")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--spark", action="store_true")
     parser.add_argument("--s3", action="store_true")

@@ -219,6 +219,6 @@ class HintInbox:
                 is_called = bool(self._new) or self._wanted or (self.problem is None) != was_up
                 until = min(due, max(self._not_before, now)) if is_called else due
                 if now >= until:
-                    return is_called
+                    return is_called and now >= self._not_before
                 self._arrived.wait(min(until - now, _CHECK_SECS))
         return True

@@ -37,6 +37,8 @@ from blizzard_py.state.source_state import SourceState
 _COVERED_SECS = 60.0
 # A file that is older when a complete scan finds it should have had a hint.
 _UNHINTED_SECS = 120.0
+# The least time between two wake-ups by hints that need no scan.
+_USELESS_SECS = 1.0
 
 
 def hint_limits(source: SourceSettings) -> HintLimits | None:
@@ -154,11 +156,19 @@ class HintedScans:
 
     def due(self, state: SourceState) -> HintedScan | None:
         """Return the scan that is due; None if none is."""
-        self._sort(self._inbox.take(), self._names_of(state))
+        hints = self._inbox.take()
+        self._sort(hints, self._names_of(state))
         self._wants_all = self._inbox.take_wanted() or self._wants_all
         now = self._monotonic()
         following = self._next(state, now)
-        return replace(following, at=now) if following.at <= now else None
+        if following.at <= now:
+            return replace(following, at=now)
+        if hints:
+            # They need no scan. Each cycle reads whether there are requests, so more of them are
+            # not to wake the source at once.
+            allowed_at = self._schedule.latest + self._limits.pause
+            self._inbox.hold_until(max(allowed_at, now + _USELESS_SECS))
+        return None
 
     def scanned(self, scan: HintedScan, found: Discovery, state: SourceState) -> None:
         """Record the scan that was due. ``state`` is the one that it began with."""

@@ -481,3 +481,21 @@ def test_posted_message_counts_whatever_clocks_say() -> None:
     receiver.turn(STOP)
     world.poll(worker)
     assert f"{OLD}/2.ndjson" in world.rows()
+
+
+def test_hints_that_need_no_scan_wake_a_source_once_a_second() -> None:
+    world = HintedHarness()
+    worker = world.started()
+    world.now += 30
+    cycles = 0
+    for _ in range(200):
+        world.queue.send_paths(f"s3://raw/{NEWEST}/1.ndjson")
+        world.turn()
+        if world.inbox.wait(0.0, STOP):
+            cycles += 1
+            world.poll(worker)
+        world.now += 0.01
+    assert cycles <= 3
+    world.now += 1
+    assert world.inbox.wait(0.0, STOP)
+    assert world.lists == 0

@@ -126,10 +126,13 @@ class PageHandlers:
         if posts is None or not posts.admits(authorization):
             return _error_response(401, "the token of notifications is required")
         body = bytearray()
-        async for chunk in request.content.iter_any():
-            body += chunk
-            if len(body) > MESSAGE_BYTES:
-                return _error_response(413, f"a message has at most {MESSAGE_BYTES:,} bytes")
+        try:
+            async for chunk in request.content.iter_any():
+                body += chunk
+                if len(body) > MESSAGE_BYTES:
+                    return _error_response(413, f"a message has at most {MESSAGE_BYTES:,} bytes")
+        except web.RequestPayloadError:
+            return _error_response(400, "the body is not compressed as its header says")
         if not posts.post(authorization, bytes(body)):
             return _error_response(503, "too many messages wait; send it again")
         return web.Response(status=202)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import io
 from collections.abc import Iterator
 
 import pytest
 
 from blizzard_core.limits import MESSAGE_BYTES, WEBHOOK_MESSAGES
+from blizzard_core.log import configure
 from blizzard_core.notifications.webhook import WebhookQueue, Webhooks
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import Server
@@ -77,3 +79,15 @@ def test_reading_the_path_is_no_request_of_it(port: int) -> None:
 def test_page_without_webhook_takes_no_post() -> None:
     with Server("127.0.0.1:0", Panel("blizzard", [], lambda: 0.0)) as server:
         assert post(server.port, b"{}") == 404
+
+
+def test_body_that_cannot_be_decompressed_is_refused(port: int, queue: WebhookQueue) -> None:
+    text = io.StringIO()
+    configure("INFO", text)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Encoding": "gzip"}
+    connection.request("POST", "/notify", b"no gzip", headers)
+    assert connection.getresponse().status == 400
+    connection.close()
+    assert not queue.receive(0)
+    assert not text.getvalue()

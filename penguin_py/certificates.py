@@ -68,12 +68,14 @@ class _Source:
     """A source's certificates, as far as this process knows them.
 
     ``markers`` has the marker of each partition that was looked at. ``outputs`` are those of
-    completions that wait, by partition, era and number.
+    completions that wait, by partition, era and number. ``is_cleared`` means that all markers were
+    removed, since no list of completions counts.
     """
 
     confirmed: Confirmed | None
     markers: dict[str, Marker | None] = field(default_factory=dict)
     outputs: dict[tuple[str, str, int], tuple[PublishedOutput, ...]] = field(default_factory=dict)
+    is_cleared: bool = False
 
 
 class Certificates:
@@ -174,10 +176,11 @@ class Certificates:
         """Remove the markers that are of no completion; return the completions."""
         known = self._known(name)
         if completions is None:
-            if known.confirmed != _NONE:
+            if not known.is_cleared:
                 self._remove_all(name)
-                known.confirmed = _NONE
+                known.is_cleared = True
             return None
+        known.is_cleared = False
         if known.confirmed is None or known.confirmed.era != completions.era:
             self._remove_all(name)
             self._save(name, Confirmed(completions.era, completions.epoch))
@@ -325,10 +328,6 @@ class Certificates:
         if known.confirmed != confirmed:
             checkpoint.save(self._storage, confirmed_path(name), to_json(confirmed))
             known.confirmed = confirmed
-
-
-# Known to have no marker: nothing has to be removed.
-_NONE = Confirmed("", -1)
 
 
 def has_all_outputs(outputs: Iterable[PublishedOutput], completion: Completion) -> bool:

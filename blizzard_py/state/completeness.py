@@ -24,6 +24,7 @@ from blizzard_core.handover.complete import (
     partitions_of,
 )
 from blizzard_core.storage.protocol import order_key
+from blizzard_core.text import counted
 from blizzard_core.watermark.partition_time import span_of
 from blizzard_core.watermark.progress import Progress, ScanTimes, closed_by, lists_all
 from blizzard_py.job import LEFT_STAGE, FinishedFile
@@ -273,3 +274,25 @@ def completions_of(known: Completeness, epoch: int) -> Completions:
             if found.is_complete or found.completion.revoked_by
         },
     )
+
+
+def completeness_notes(known: Completeness | None) -> list[str]:
+    """Return notes for people on complete and revoked partitions."""
+    partitions = {} if known is None else known.partitions
+    complete = [name for name, found in partitions.items() if found.is_complete]
+    revoked = {
+        name: found.completion.revoked_by
+        for name, found in partitions.items()
+        if found.completion.seq and not found.is_complete
+    }
+    notes = []
+    if complete:
+        newest = max(complete, key=order_key)
+        notes.append(f"{counted(len(complete), 'partition')} complete, the highest is {newest}")
+    if revoked:
+        name = max(revoked, key=order_key)
+        notes.append(
+            f"{counted(len(revoked), 'partition')} not complete any more, such as {name}:"
+            f" {revoked[name]} came later"
+        )
+    return notes

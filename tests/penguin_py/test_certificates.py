@@ -71,7 +71,7 @@ class Blizzard:
         partitions = {**self.completions.partitions, partition: completion}
         self.completions = replace(self.completions, partitions=partitions)
 
-    def completion(self, partition: str = DAY, **changes: Any) -> None:
+    def complete(self, partition: str = DAY, **changes: Any) -> None:
         seq = self.completions.partitions[partition].seq + 1
         self._set(partition, complete_ts=9.0, scan_ts=8.0, seq=seq, **changes)
         self.mirror()
@@ -127,7 +127,7 @@ class TestConfirm:
         worker = penguin(world)
         run(world, worker)
         assert marker(world) is None
-        blizzard.completion()
+        blizzard.complete()
         run(world, worker)
         found = marker(world)
         assert found is not None
@@ -140,7 +140,7 @@ class TestConfirm:
         data = world.storage.read(path)
         world.storage.delete(path)
         blizzard.publish(f"{DAY}/b")
-        blizzard.completion()
+        blizzard.complete()
         worker = penguin(world)
         run(world, worker)
         assert marker(world) is None
@@ -153,7 +153,7 @@ class TestConfirm:
     def test_refused_output_is_counted(self, world: TableHarness, blizzard: Blizzard) -> None:
         blizzard.publish(f"{DAY}/a")
         blizzard.publish(f"{DAY}/b", data=b"no Parquet")
-        blizzard.completion()
+        blizzard.complete()
         run(world)
         assert marker(world) is None
         assert waiting(world) == {DAY: {"outputs": 1, "refused": 1}}
@@ -161,7 +161,7 @@ class TestConfirm:
     def test_lost_journal_object_blocks(self, world: TableHarness, blizzard: Blizzard) -> None:
         blizzard.publish(f"{DAY}/a")
         blizzard.publish(f"{DAY}/b", lost=True)
-        blizzard.completion()
+        blizzard.complete()
         run(world)
         assert len(world.rows()) == 2
         assert marker(world) is None
@@ -175,7 +175,7 @@ class TestConfirm:
         worker = penguin(world)
         run(world, worker)
         world.delta().restore(0)
-        blizzard.completion()
+        blizzard.complete()
         run(world, worker)
         assert marker(world) is None
         assert waiting(world)[DAY]["outputs"] == 1
@@ -185,15 +185,15 @@ class TestConfirm:
     ) -> None:
         blizzard.publish(f"{DAY}/a", "date=2024-01-29/a")
         blizzard.publish("date=2024-01-29/b")
-        blizzard.completion()
-        blizzard.completion("date=2024-01-29")
+        blizzard.complete()
+        blizzard.complete("date=2024-01-29")
         run(world)
         assert marker(world) is not None
         assert (marker(world, "date=2024-01-29") or {})["contents"]["outputs"] == 2
 
     def test_marker_survives_a_start(self, world: TableHarness, blizzard: Blizzard) -> None:
         blizzard.publish(f"{DAY}/a")
-        blizzard.completion()
+        blizzard.complete()
         run(world)
         before = marker(world)
         world.now += 60
@@ -204,7 +204,7 @@ class TestConfirm:
         self, world: TableHarness, blizzard: Blizzard
     ) -> None:
         blizzard.publish(f"{DAY}/a")
-        blizzard.completion()
+        blizzard.complete()
         dying = penguin(world)
         dying.cycle(threading.Event())  # the commit, and then its marker
         world.storage.delete(marker_path(SOURCE, DAY))
@@ -218,7 +218,7 @@ class TestRevoke:
         self, world: TableHarness, blizzard: Blizzard, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         blizzard.publish(f"{DAY}/a")
-        blizzard.completion()
+        blizzard.complete()
         worker = penguin(world)
         run(world, worker)
         seen: list[Any] = []
@@ -235,7 +235,7 @@ class TestRevoke:
         assert seen == [None]
         note = read(world, revoked_path(SOURCE, DAY))
         assert note == {"revoked_ts": 10.0, "file": f"{DAY}/late", "seq": 1}
-        blizzard.completion()
+        blizzard.complete()
         run(world, worker)
         assert (marker(world) or {})["seq"] == 2
         assert read(world, revoked_path(SOURCE, DAY)) is None
@@ -244,10 +244,10 @@ class TestRevoke:
         self, world: TableHarness, blizzard: Blizzard
     ) -> None:
         blizzard.publish(f"{DAY}/a")
-        blizzard.completion()
+        blizzard.complete()
         run(world)
         blizzard.publish(f"{DAY}/late", lost=True)
-        blizzard.completion()  # revoked and complete again while nobody looked
+        blizzard.complete()  # revoked and complete again while nobody looked
         run(world)
         assert marker(world) is None
 
@@ -255,7 +255,7 @@ class TestRevoke:
         self, world: TableHarness, blizzard: Blizzard, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         blizzard.publish(f"{DAY}/a")
-        blizzard.completion()
+        blizzard.complete()
         run(world)
         blizzard.revoke()
         blizzard.publish(f"{DAY}/late")
@@ -292,7 +292,7 @@ class TestRevoke:
     ) -> None:
         blizzard.completions = replace(blizzard.completions, epoch=5)
         blizzard.publish(f"{DAY}/a")
-        blizzard.completion()
+        blizzard.complete()
         worker = penguin(world)
         run(world, worker)
         assert marker(world) is not None
@@ -308,13 +308,29 @@ class TestRevoke:
             case _:
                 world.storage.delete(completions_path(SOURCE))
         run(world, worker)
+        run(world, worker)
+        run(world)
         assert marker(world) is None
+
+    def test_list_that_comes_back_has_its_markers_again(
+        self, world: TableHarness, blizzard: Blizzard
+    ) -> None:
+        blizzard.publish(f"{DAY}/a")
+        blizzard.complete()
+        worker = penguin(world)
+        run(world, worker)
+        world.storage.put_atomic(completions_path(SOURCE), b"{")
+        run(world, worker)
+        blizzard.completions = replace(blizzard.completions, epoch=2)
+        blizzard.mirror()
+        run(world, worker)
+        assert marker(world) is not None
 
     def test_commit_names_markers_since_the_last(
         self, world: TableHarness, blizzard: Blizzard
     ) -> None:
         blizzard.publish(f"{DAY}/a")
-        blizzard.completion()
+        blizzard.complete()
         worker = penguin(world)
         run(world, worker)
         blizzard.publish("date=2024-01-29/a")

@@ -10,7 +10,6 @@ from itertools import chain
 from typing import Any, Protocol
 
 from blizzard_core.errors import StorageError, Unavailable
-from blizzard_core.handover.complete import partitions_of
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, is_bare, order_key, root_exists
 from blizzard_core.text import counted
@@ -26,6 +25,7 @@ from blizzard_py.sources.files.advance import (
     with_reached,
     with_waiting,
 )
+from blizzard_py.sources.files.completion import complete_partitions, resume_counts
 from blizzard_py.sources.files.discovery import (
     Discovery,
     FirstSeen,
@@ -56,7 +56,7 @@ from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import ItemStatus, Story
 from blizzard_py.state.batch import Batch, Replaced
 from blizzard_py.state.checkpoint_file import read_ledger
-from blizzard_py.state.completeness import resumed, with_completions
+from blizzard_py.state.completeness import completeness_notes
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import SourceState, checkpoint_path, under_way
@@ -132,7 +132,12 @@ class FileSource(ABC):
                 if partition and known.watermark is not None
             },
             "grace_period_secs": grace_of(self._source, state, now),
-            "notes": [*notes_of(self._source, progress), *_changed(state), *scans],
+            "notes": [
+                *notes_of(self._source, progress),
+                *_changed(state),
+                *completeness_notes(state.complete),
+                *scans,
+            ],
         }
 
     def explain(self, name: str) -> Story:
@@ -160,10 +165,7 @@ class FileSource(ABC):
         self._late.load(epoch)
         if self._schedule is not None:
             self._schedule.start_over()
-        if self._source.complete is not None:
-            publishing = sum(batch.phase == "publishing" for batch in state.work.in_flight)
-            number = state.ids.committed.number
-            state = state.with_complete(resumed(state.complete, number, publishing, str(epoch)))
+        state = resume_counts(self._source, state, epoch)
         # `check` let it pass, so the set is empty; left there it would be taken for one later.
         return state.with_names(processed=None) if self._source.use_watermark else state
 
@@ -183,7 +185,11 @@ class FileSource(ABC):
         passed = 0.0 if self._hinted is None else self._hinted.passed
         if is_due(state, self._source, ended, passed):
             state = self._sweep(state)
-        state = self._completed(state, found)
+        state, complete = complete_partitions(self._source, state, found)
+        if complete:
+            highest = max(complete, key=order_key)
+            self._log.info("partitions_complete", partitions=len(complete), highest=highest)
+            state = self._upkeep.save(state)
         waits = waiting(state.work.retries, ended)
         requested = {entry.path for entry in state.work.queue if entry.request}
         queued = {entry.path for entry in state.work.queue}
@@ -199,25 +205,6 @@ class FileSource(ABC):
         return PollPlan(
             state, found, FileWork([*late, *fresh], len(late), held, state.position.progress.depth)
         )
-
-    def _completed(self, state: SourceState, found: Discovery) -> SourceState:
-        """Return the state with its complete partitions, saved if there are new ones."""
-        if self._source.complete is None or state.complete is None or not found.has_listed:
-            return state
-        after, known = self._source.complete.after, state.complete
-        progress = state.position.progress
-        paths = [*(file.path for file in (*found.files, *found.young)), *under_way(state.work)]
-        waiting = partitions_of(paths, progress.depth or 0)
-        complete = with_completions(known, progress, waiting, found.scanned, after)
-        fresh = [
-            name
-            for name, each in complete.partitions.items()
-            if each.is_complete and not known.partitions[name].is_complete
-        ]
-        if not fresh:
-            return state
-        self._log.info("partitions_complete", partitions=len(fresh), highest=max(fresh))
-        return self._upkeep.save(state.with_complete(complete))
 
     def _scan(self, state: SourceState) -> Discovery:
         """Scan what is due."""

@@ -17,6 +17,7 @@ from blizzard_py.state.completeness import (
     COMPLETE_KEPT,
     OPEN_KEPT,
     Completeness,
+    completeness_notes,
     completions_of,
     resumed,
     why_open,
@@ -184,3 +185,11 @@ class TestCompletions:
     def test_reason_names_the_time(self) -> None:
         why = why_open(DAY, ONE.partitions[DAY], at_rest(DAY), set(), ScanTimes(OVER, OVER), HOUR)
         assert why == "it is over at 2024-01-29T01:00:00Z"
+
+    def test_notes_name_complete_and_revoked_partitions(self) -> None:
+        known = with_completions(ONE, at_rest(DAY), (), ScanTimes(OVER + HOUR, OVER + HOUR), HOUR)
+        assert completeness_notes(known) == [f"1 partition complete, the highest is {DAY}"]
+        late = with_started(known, batch(f"{DAY}/c", number=2), at_rest(DAY), ())
+        (note,) = completeness_notes(late)
+        assert note.endswith(f"such as {DAY}: {DAY}/c came later")
+        assert completeness_notes(ONE) == completeness_notes(None) == []

@@ -1,0 +1,40 @@
+"""Complete partitions of a source of files: from the settings and scans to the state. Pure."""
+
+from __future__ import annotations
+
+from blizzard_core.handover.complete import partitions_of
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_py.sources.files.discovery import Discovery
+from blizzard_py.state.completeness import resumed, with_completions
+from blizzard_py.state.source_state import SourceState, under_way
+
+
+def resume_counts(settings: SourceSettings, state: SourceState, epoch: int) -> SourceState:
+    """Return the state with its counts at a take-over, new ones if they are of other state.
+
+    Without the setting they stay, and the owner removes them with their mirror.
+    """
+    if settings.complete is None:
+        return state
+    publishing = sum(batch.phase == "publishing" for batch in state.work.in_flight)
+    number = state.ids.committed.number
+    return state.with_complete(resumed(state.complete, number, publishing, str(epoch)))
+
+
+def complete_partitions(
+    settings: SourceSettings, state: SourceState, found: Discovery
+) -> tuple[SourceState, list[str]]:
+    """Return the state after a scan, and the partitions that it shows to be complete."""
+    known = state.complete
+    if settings.complete is None or known is None or not found.has_listed:
+        return state, []
+    progress = state.position.progress
+    paths = [*(file.path for file in (*found.files, *found.young)), *under_way(state.work)]
+    waiting = partitions_of(paths, progress.depth or 0)
+    complete = with_completions(known, progress, waiting, found.scanned, settings.complete.after)
+    fresh = [
+        name
+        for name, each in complete.partitions.items()
+        if each.is_complete and not known.partitions[name].is_complete
+    ]
+    return state.with_complete(complete), fresh

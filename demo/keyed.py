@@ -180,8 +180,9 @@ def run(place: Path, console: Console) -> bool:
         ):
             stepped = partial(step, console)
             for number in range(ROUNDS + 1):
-                text = f"round {number}" if number else "the first rows, after Spark's start"
-                with stepped(f"{text}: written, ingested, merged"):
+                text = f"round {number}" if number else "the first rows"
+                start = "" if number else ", after Spark's start"
+                with stepped(f"{text}{start}: written, ingested, merged"):
                     if number:
                         change_orders(server, number)
                         customers.change()

@@ -106,7 +106,7 @@ def _line(candidate: Candidate, claims: Claims, mode: Mode, *, insist: bool) -> 
         return ReportLine(path, "refused", _NO_FILE)
     if candidate.entry is None and not candidate.letter:
         return ReportLine(path, "missing", _GONE)
-    claim = claims.claim_on(path)
+    claim = claims.claim_on(path, candidate.entry)
     if claim.standing == "waits":
         return ReportLine(path, "left", claim.reason)
     state, reason = _DECIDE[mode](candidate, claim, insist)

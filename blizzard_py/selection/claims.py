@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Literal
 
 from blizzard_core.settings.sources import SourceSettings
-from blizzard_core.storage.protocol import is_hidden
+from blizzard_core.storage.protocol import Entry, is_hidden
 from blizzard_core.watermark.progress import is_new
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.file_names import accepts
+from blizzard_py.sources.files.file_names import accepts, accepts_file
 from blizzard_py.sources.files.late_file_sweep import sweeps
 from blizzard_py.sources.files.listing import outside
 from blizzard_py.sources.files.source import NameLookup
@@ -92,12 +92,12 @@ class Claims:
         """Return whether the source can read a file of that name, if it is there."""
         return self._source is not None or is_of_records(path)
 
-    def claim_on(self, path: str) -> Claim:
-        """Return the claim on a file."""
+    def claim_on(self, path: str, entry: Entry | None = None) -> Claim:
+        """Return the claim on a file; ``entry`` is what is there now."""
         if elsewhere := self._elsewhere(path):
             return Claim("waits", elsewhere)
         settled = self._ledger.outcome_of(path)
-        waits = self._waits_for(path, settled)
+        waits = self._waits_for(path, entry, settled)
         if waits:
             return Claim("waits", waits)
         if settled == "rows" or path in self._replaced:
@@ -115,42 +115,43 @@ class Claims:
         others = (f"{name} reads it ({its})" for its, name in self._others if its.holds(path))
         return outside(self._names, path) or next(others, "")
 
-    def _waits_for(self, path: str, settled: Settled | None) -> str:
+    def _waits_for(self, path: str, entry: Entry | None, settled: Settled | None) -> str:
         """Return what the source has still to do with the file; empty if nothing."""
         if path in self._under_way:
             return "it is queued, in a batch, or waits for another try"
         # Polls leave a file that a request has claimed, also where its batch was lost.
-        if settled != "unknown" and self._finds(path):
+        if settled != "unknown" and self._finds(path, entry):
             return "polls have still to do it"
-        if settled != "rows" and self._sweep_takes(path):
+        if settled != "rows" and self._sweep_takes(path, entry):
             return "the next late sweep ingests it (late_files: ingest)"
         return ""
 
     def is_ahead(self, path: str) -> bool:
         """Return whether polls that ignore a file of that name now may find it later.
 
-        They may once its partition is read, or once its ending is accepted.
+        They may once its partition is read, once its ending is accepted, or if it is written again.
         """
         source = self._source
         if source is None or not source.use_watermark or is_of_records(path) or is_hidden(path):
             return False
         return is_new(self._state.position.progress, path)
 
-    def _source_of(self, path: str) -> SourceSettings | None:
-        """Return the settings of the source whose listings take such a name, None if none do."""
+    def _source_of(self, path: str, entry: Entry | None = None) -> SourceSettings | None:
+        """Return the settings of the source if its listings take such a file, else None."""
         source = self._source
         if source is None or is_of_records(path) or is_hidden(path):
             return None
-        return source if accepts(source)(path) else None
+        is_taken = accepts(source)(path) if entry is None else accepts_file(source)(entry)
+        return source if is_taken else None
 
-    def _finds(self, path: str) -> bool:
+    def _finds(self, path: str, entry: Entry | None) -> bool:
         """Return whether polls will find the file."""
         known = self._known
-        return known is not None and self._source_of(path) is not None and known.finds(path)
+        return known is not None and self._source_of(path, entry) is not None and known.finds(path)
 
-    def _sweep_takes(self, path: str) -> bool:
+    def _sweep_takes(self, path: str, entry: Entry | None) -> bool:
         """Return whether the late sweep would ingest the file, which no poll finds."""
-        source, state = self._source_of(path), self._state
+        source, state = self._source_of(path, entry), self._state
         if source is None or source.late_files != "ingest" or not sweeps(source):
             return False
         # What is new is no sweep's, also where polls do not look yet.

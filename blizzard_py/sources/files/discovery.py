@@ -96,6 +96,8 @@ def notes_of(source: SourceSettings, progress: Progress, paths: Iterable[str] = 
         " may match; begin it with names, such as {a,b}, if they are known"
         for pattern in selection_of(source).broadest()
     ]
+    if source.advanced.modified_before is not None:
+        notes.append("modified_before is a fixed time: what is modified later is passed for good")
     if not source.use_watermark or len(open_ones := untimed_partitions(progress, paths)) <= limit:
         return notes
     note = (

@@ -14,7 +14,7 @@ from blizzard_py.sources.files.late_file_sweep import LateSweep
 from blizzard_py.state.ledger import Ledger
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.promise_scenarios import polls, sweeps
-from tests.support.request_harness import explained
+from tests.support.request_harness import explained, ingest_files
 from tests.support.request_harness import made as submitted
 
 TRACKINGS = pytest.mark.parametrize("use_watermark", [True, False])
@@ -52,11 +52,12 @@ def test_source_reads_what_is_selected(use_watermark: bool) -> None:
     assert world.letters() == []
 
 
-def test_broad_patterns_are_noted() -> None:
-    world = made(include=["tenant=2/**", "*/a.json", "**/b.json"])
+def test_broad_patterns_and_fixed_ends_are_noted() -> None:
+    world = made(include=["tenant=2/**", "*/a.json", "**/b.json"], modified_before="2026-01-01T00Z")
     worker = world.pipeline()
-    [note] = worker.source.status_fields(worker.load())["notes"]
-    assert note.startswith("include '*/a.json' begins with a wildcard, so a poll costs a LIST")
+    broad, fixed = worker.source.status_fields(worker.load())["notes"]
+    assert broad.startswith("include '*/a.json' begins with a wildcard, so a poll costs a LIST")
+    assert fixed.startswith("modified_before is a fixed time")
 
 
 def test_explain_names_the_pattern() -> None:
@@ -157,3 +158,19 @@ def test_backfill_lists_what_is_selected_alone() -> None:
     page = read_page(parts, submitted(parts, {"range": ["tenant=1", "tenant=2"]}), "")
     assert [each.path for each in page.candidates] == ["tenant=2/a.json", "tenant=2/tmp/b.json"]
     assert [after for after, _ in calls] == ["tenant=2/"]
+
+
+@TRACKINGS
+def test_request_reads_a_file_of_another_time_once(use_watermark: bool) -> None:
+    """It comes by request, and is written again at a time that polls take."""
+    world = PipelineHarness(use_watermark=use_watermark, modified_after=iso(PipelineHarness.begins))
+    world.source.objects["d=1/a.json"] = (b"old", world.now - 5)
+    world.source.objects["d=1/0.json"] = (b"new", world.now)
+    world.drain()
+    world.source.objects["d=2/b.json"] = (b"older", world.now - 9)
+    paths = ("d=1/a.json", "d=2/b.json", "d=1/0.json")
+    assert ingest_files(world.parts(), *paths) == ["ingested", "ingested", "present"]
+    assert sorted(world.rows()) == ["new", "old", "older"]
+    world.source.objects["d=2/b.json"] = (b"older", world.now + 9)
+    sweeps(world)
+    assert sorted(world.rows()) == ["new", "old", "older"]

@@ -33,7 +33,6 @@ from blizzard_core.observability.uncommitted import (
     waiting_groups,
     waiting_of,
 )
-from blizzard_core.observability.web import served
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
 from blizzard_core.signals import stop_on_signals
@@ -160,6 +159,9 @@ def run_daemon(
         metrics = config.metrics
         page_address = address or (metrics and (metrics.penguin_address or metrics.address))
         if page_address:
+            # Its server brings asyncio along.
+            from blizzard_core.observability.web import served  # noqa: PLC0415  # see above
+
             stack.enter_context(served(page_address, _panel(config, workers, where)))
         stack.enter_context(heartbeats(_beating(tables, workers), once=once))
         report_runs(workers, sinks)

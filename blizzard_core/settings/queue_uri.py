@@ -28,7 +28,10 @@ _FORMS = (
 
 
 def check_queue_uri(uri: str) -> str:
-    """Return the URI. Raises `ValueError`, without quoting it."""
+    """Return the one spelling of the URI: sources that name a queue in two would be two readers.
+
+    Raises `ValueError`, without quoting it.
+    """
     if uri == WEBHOOK or _PUBSUB.fullmatch(uri):
         return uri
     parts = urlsplit(uri)
@@ -38,7 +41,8 @@ def check_queue_uri(uri: str) -> str:
         raise ValueError("must not carry credentials; the source's storage_options have them")
     if len(parts.path) < 2 or parts.path.endswith("/"):
         raise ValueError(_FORMS)
-    return uri
+    host = parts.netloc.lower().removesuffix(":443" if parts.scheme == "https" else ":80")
+    return f"{parts.scheme}://{host}{parts.path}"
 
 
 def kind_of(uri: str, source_uri: str) -> QueueKind:

@@ -329,3 +329,21 @@ def test_shown_message_has_no_part_of_a_secret() -> None:
 def test_name_that_no_store_has_is_no_hint(uri: str, key: str, is_possible: bool) -> None:
     found = ObjectReference("" if uri.startswith("/") else "raw", key)
     assert (HintInbox(uri, lambda: 0.0).path_of(found) is not None) is is_possible
+
+
+def test_purge_without_an_answer_wants_a_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receivers, "PURGED_MESSAGES", 0)
+    desk = QueueHarness(owns_queue=True)
+    desk.queue.send_paths("s3://raw/a/1.gz")
+    purge = desk.queue.purge
+
+    def purge_without_answer() -> None:
+        purge()
+        raise QueueError("no answer")
+
+    desk.queue.purge = purge_without_answer  # type: ignore[method-assign]  # to lose it
+    with pytest.raises(QueueError):
+        desk.turn()
+    desk.now += 61
+    desk.turn()
+    assert desk.a.take_wanted()

@@ -137,3 +137,9 @@ def test_token_is_masked_in_every_text(tmp_path: Path) -> None:
     config = load_config(path)
     assert TOKEN not in redacted(f"the header was Bearer {TOKEN}")
     assert TOKEN not in repr(config)
+
+
+def test_spellings_of_a_queue_are_one_queue() -> None:
+    found = "https://sqs.eu-central-1.amazonaws.com/1/Raw"
+    for uri in (found, "HTTPS://SQS.eu-central-1.amazonaws.com:443/1/Raw"):
+        assert NotificationSettings(uri=uri).uri == found

@@ -27,7 +27,7 @@ from blizzard_core.handover.complete import (
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.protocol import Storage, is_hidden
 from blizzard_core.text import counted
-from blizzard_core.watermark.progress import ScanTimes
+from blizzard_core.watermark.progress import ScanTimes, closed_by
 from blizzard_py.app.configuration import source_of
 from blizzard_py.app.operations import live_context, sources_of
 from blizzard_py.sources.context import SourceContext
@@ -123,7 +123,12 @@ def ask(parts: SourceContext, partition: str) -> PartitionAnswer:
     if state is None or found is None:
         return PartitionAnswer(parts.name, partition, None, "Blizzard has counted nothing yet")
     if partition not in found:
-        why = "nothing of it was found since partitions are counted"
+        is_closed = closed_by(state.position.progress, f"{partition}/") is not None
+        why = (
+            "it was closed before it was complete; see advanced.max_tracked_partitions"
+            if is_closed
+            else "nothing of it was found since partitions are counted"
+        )
         return PartitionAnswer(parts.name, partition, None, why)
     known = found[partition]
     if known.is_complete:

@@ -31,10 +31,14 @@ from blizzard_py.job import LEFT_STAGE, FinishedFile
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.record_names import is_of_records
 
-# Complete partitions in a checkpoint, of some 600 bytes each. The markers of older ones stay.
+# Complete partitions in a checkpoint, of some 600 bytes each, and all of the last day, for which
+# Penguin may still have to write a marker. The markers of older ones stay.
 COMPLETE_KEPT = 100
-# Partitions without a completion; more begin a new era. Only a backfill of many years has as many.
-OPEN_KEPT = 1024
+COMPLETE_SECS = 86_400.0
+# Partitions that were not counted from their first file are kept so long, for a Penguin that is
+# down. More of them, as from a backfill of many years, begin a new era.
+UNCOUNTED_KEPT = 1024
+UNCOUNTED_SECS = 30 * 86_400.0
 # Names of dead-lettered files in the counts of a partition, which a replay may ingest.
 _BAD_FILES = 100
 
@@ -105,7 +109,8 @@ def with_started(
             completion = replace(completion, revoked_by=first, revoked_ts=batch.started_ts)
         found_ts = max(found.found_ts, batch.seen_ts)
         partitions[partition] = replace(found, completion=completion, found_ts=found_ts)
-    if len([each for each in partitions.values() if not each.is_complete]) > OPEN_KEPT:
+    uncounted = (name for name, each in partitions.items() if not each.is_exact)
+    if len([name for name in uncounted if name not in progress.partitions]) > UNCOUNTED_KEPT:
         return Completeness(batch.batch, known.commits)
     return replace(known, partitions=partitions)
 
@@ -197,11 +202,32 @@ def with_completions(
         else found
         for name, found in known.partitions.items()
     }
-    complete = [name for name, found in partitions.items() if found.is_complete]
-    complete.sort(key=lambda name: partitions[name].completion.complete_ts)
-    for name in complete[: max(0, len(complete) - COMPLETE_KEPT)]:
+    for name in _outdated(partitions, progress, waiting, scanned.began):
         del partitions[name]
     return known if partitions == known.partitions else replace(known, partitions=partitions)
+
+
+def _outdated(
+    partitions: Mapping[str, CountedPartition],
+    progress: Progress,
+    waiting: Collection[str],
+    now: float,
+) -> list[str]:
+    """Return the partitions that the state need not have: complete, lost or uncounted for long."""
+    complete = [name for name, found in partitions.items() if found.is_complete]
+    complete.sort(key=lambda name: partitions[name].completion.complete_ts)
+    older = complete[: max(0, len(complete) - COMPLETE_KEPT)]
+    outdated = [
+        name for name in older if partitions[name].completion.complete_ts < now - COMPLETE_SECS
+    ]
+    for name, found in partitions.items():
+        if found.is_complete or found.completion.seq or name in waiting:
+            continue
+        is_open = name in progress.partitions or closed_by(progress, f"{name}/") is None
+        is_old = found.completion.revoked_ts < now - UNCOUNTED_SECS
+        if not is_open and (found.is_exact or is_old):
+            outdated.append(name)  # it was closed before it was complete
+    return outdated
 
 
 def _completed(found: CountedPartition, scanned: ScanTimes) -> CountedPartition:

@@ -15,7 +15,9 @@ from blizzard_py.job import FinishedFile
 from blizzard_py.state.batch import Batch, BatchResults, PlannedOutput
 from blizzard_py.state.completeness import (
     COMPLETE_KEPT,
-    OPEN_KEPT,
+    COMPLETE_SECS,
+    UNCOUNTED_KEPT,
+    UNCOUNTED_SECS,
     Completeness,
     completeness_notes,
     completions_of,
@@ -54,7 +56,7 @@ def is_complete(known: Completeness, progress: Progress, **scan: Any) -> bool:
     pending = times.pop("pending", ())
     waiting = partitions_of(pending, 1)
     found = with_completions(known, progress, waiting, ScanTimes(**times), HOUR)
-    return all(each.is_complete for each in found.partitions.values())
+    return bool(found.partitions) and all(each.is_complete for each in found.partitions.values())
 
 
 ONE = done(Completeness("1"), Progress(depth=1), batch(f"{DAY}/a", f"{DAY}/b", rows=3))
@@ -170,16 +172,36 @@ class TestCompletions:
         found = with_started(Completeness("1"), batch(f"{DAY}/a"), at_rest(DAY), ())
         assert completions_of(found, 5).partitions[DAY].revoked_by == f"{DAY}/a"
 
-    def test_oldest_completions_leave_the_checkpoint(self) -> None:
+    def test_oldest_completions_leave_the_checkpoint_after_a_day(self) -> None:
         one = ONE.partitions[DAY]
         many = {f"date=2023-{n:04d}": one for n in range(COMPLETE_KEPT + 2)}
         known = replace(ONE, partitions=many)
         found = with_completions(known, at_rest(*many), (), ScanTimes(2e9, 2e9), HOUR)
+        assert len(found.partitions) == COMPLETE_KEPT + 2
+        later = ScanTimes(2e9 + COMPLETE_SECS + 1, 2e9 + COMPLETE_SECS + 1)
+        found = with_completions(found, at_rest(*many), (), later, HOUR)
         assert len(found.partitions) == COMPLETE_KEPT
 
-    def test_too_many_open_partitions_begin_a_new_era(self) -> None:
-        paths = [f"date=2023-{n:05d}/a" for n in range(OPEN_KEPT + 1)]
-        found = with_started(ONE, batch(*paths), Progress(depth=1), ())
+    def test_partition_closed_too_early_leaves_the_checkpoint(self) -> None:
+        closed = Progress("Active", "z", {}, 1, "date=2024-02-01")
+        scanned = ScanTimes(OVER, OVER)
+        assert with_completions(ONE, closed, {DAY}, scanned, HOUR).partitions
+        assert not with_completions(ONE, closed, (), scanned, HOUR).partitions
+
+    def test_uncounted_partition_stays_for_a_month(self) -> None:
+        closed = Progress("Active", "z", {}, 1, "date=2024-02-01")
+        known = with_started(Completeness("1"), batch(f"{DAY}/a"), closed, ())
+        scanned = ScanTimes(OVER + UNCOUNTED_SECS, OVER + UNCOUNTED_SECS)
+        assert with_completions(known, closed, (), scanned, HOUR) == known
+        scanned = replace(scanned, began=scanned.began + 1)
+        assert not with_completions(known, closed, (), scanned, HOUR).partitions
+
+    def test_too_many_uncounted_partitions_begin_a_new_era(self) -> None:
+        paths = [f"date=2023-{n:05d}/a" for n in range(UNCOUNTED_KEPT + 1)]
+        many = with_started(ONE, batch(*paths), Progress(depth=1), ())
+        assert len(many.partitions) == UNCOUNTED_KEPT + 2
+        closed = Progress("Active", "z", {}, 1, "date=2024-02-01")
+        found = with_started(ONE, batch(*paths), closed, ())
         assert (found.era, found.partitions) == (batch().batch, {})
 
     def test_reason_names_the_time(self) -> None:

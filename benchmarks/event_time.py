@@ -13,9 +13,6 @@ import os
 import statistics
 import tempfile
 from pathlib import Path
-from typing import Any
-
-import structlog
 
 from benchmarks import event_time_rows, event_time_settling
 from benchmarks.event_time_rows import Rates
@@ -157,19 +154,11 @@ def measured(*, quick: bool) -> str:
     return report(settled, rates, above, held)
 
 
-def _dropped(_logger: Any, _name: str, _line: Any) -> Any:
-    raise structlog.DropEvent
-
-
 def main() -> None:
     """Print the report."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="few rows and batches, minutes")
     options = parser.parse_args()
-    # What pipelines say is looked at where it is measured, and not printed.
-    structlog.configure(
-        processors=[_dropped], wrapper_class=structlog.make_filtering_bound_logger(20)
-    )
     print(measured(quick=options.quick))
 
 

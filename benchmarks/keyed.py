@@ -30,7 +30,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import structlog
 from deltalake import (
     CommitProperties,
     DeltaTable,
@@ -292,7 +291,6 @@ def check_cases(folder: Path, contender: str) -> None:
 
 def main() -> None:
     """Measure all shapes, and check the cases."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--folder", type=Path, default=Path(".bench/keyed"))

@@ -39,7 +39,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import structlog
 import yaml
 
 from blizzard_core.settings.load import load_config
@@ -165,7 +164,6 @@ def command(daemon: str, *arguments: str | Path) -> list[str]:
 
 def drain(config: Path) -> None:
     """Ingest and commit what is there, in this process and without Spark, which is not measured."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     loaded, stop = load_config(config), threading.Event()
     sources = build(loaded, DirectEngine())
     with tables_of(loaded) as tables:

@@ -34,7 +34,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import structlog
 from deltalake import DeltaTable
 
 from benchmarks.penguin_parts import measured
@@ -249,7 +248,6 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small tables, seconds")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     if options.quick:
         report([1_000, 10_000], [1, 100], 3, 100)
         starts_on_the_wire(100)

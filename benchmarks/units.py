@@ -14,8 +14,6 @@ import statistics
 import tempfile
 from pathlib import Path
 
-import structlog
-
 from benchmarks import units_commits, units_planning, units_polls, units_rewriting
 from benchmarks.units_commits import Pairs
 from benchmarks.units_planning import Timed
@@ -141,7 +139,6 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small tables, seconds")
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     print(measured(quick=options.quick, rounds=3 if options.quick else options.rounds))
 
 

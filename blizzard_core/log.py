@@ -30,7 +30,10 @@ _DIRECTORIES = frozenset({"PWD", "OLDPWD"})
 
 
 class _Output:
-    """The stream of a log and its lowest level; without a stream nothing is printed."""
+    """The stream of a log and its lowest level; without a stream nothing is printed.
+
+    structlog takes 0.05 s to load, so it waits for an event.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -39,18 +42,20 @@ class _Output:
         self._lines: EventLines | None = None
 
     def set(self, lowest: int, out: TextIO | _Stderr | None) -> None:
-        lines = None if out is None else EventLines(is_terminal=out.isatty())
         with self._lock:
-            self._lowest, self._out, self._lines = lowest, out, lines
+            self._lowest, self._out, self._lines = lowest, out, None
 
     def write(self, number: int, event: dict[str, Any]) -> None:
-        if self._lines is not None and number >= self._lowest:
-            with self._lock:
-                _print(self._lines.of(_LEVELS[number], event), self._out)
+        if self._out is None or number < self._lowest:
+            return
+        with self._lock:
+            if self._lines is None:
+                self._lines = EventLines(is_terminal=self._out.isatty())
+            _print(self._lines.of(_LEVELS[number], event), self._out)
 
     def flush(self) -> None:
-        if self._lines is not None:
-            with self._lock:
+        with self._lock:
+            if self._lines is not None:
                 _print(self._lines.flush(), self._out)
 
 

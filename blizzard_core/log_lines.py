@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import re
 import sys
 import threading
 import time
-import traceback
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,6 +26,9 @@ _PASSING = frozenset({"timestamp", "batch", "attempt"})
 _FUZZY = frozenset({"error", "problem", "line", "message", "exception"})
 _VARYING = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
 
+# What of rich structlog imports first; without it structlog leaves rich out.
+_RICH = "rich.console"
+
 Event = dict[str, Any]
 Render = Callable[[Event], str]
 
@@ -36,13 +37,20 @@ class EventLines:
     """The lines of a log's events: columns on a terminal, JSON elsewhere."""
 
     def __init__(self, *, is_terminal: bool) -> None:
-        self._repeats = RepeatFilter(_Columns() if is_terminal else _json_line, time.monotonic)
+        """Load structlog, so create it for the first event."""
+        structlog = _structlog(with_colours=is_terminal)
+        self._steps = (
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+        )
+        render = _Columns(structlog.dev.ConsoleRenderer()) if is_terminal else _json_line
+        self._repeats = RepeatFilter(render, time.monotonic)
 
     def of(self, level: str, event: Event) -> str:
         """Return what is to be printed after an event; it may be nothing."""
-        event = _with_trace(event)
-        event["level"] = level
-        event["timestamp"] = dt.datetime.now(dt.UTC).isoformat().replace("+00:00", "Z")
+        for step in self._steps:
+            event = step(None, level, event)
         return self._repeats(mask_secrets(event))
 
     def flush(self) -> str:
@@ -50,14 +58,17 @@ class EventLines:
         return self._repeats.flush()
 
 
-def _with_trace(event: Event) -> Event:
-    """Return the event with the trace of the error in ``exc_info``: a tuple, or True for now."""
-    given = event.pop("exc_info", None)
-    if given:
-        kind, error, trace = sys.exc_info() if given is True else given
-        lines = traceback.format_exception(kind, error, trace)
-        event["exception"] = "".join(lines).rstrip("\n")
-    return event
+def _structlog(*, with_colours: bool) -> Any:
+    """Import structlog. It loads rich for its colours, which takes as long as all else of it."""
+    is_hidden = not with_colours and _RICH not in sys.modules
+    if is_hidden:
+        sys.modules[_RICH] = None  # type: ignore[assignment]  # so an import of it fails
+    try:
+        import structlog  # noqa: PLC0415  # see `EventLines`
+    finally:
+        if is_hidden:
+            del sys.modules[_RICH]
+    return structlog
 
 
 def _json_line(event: Event) -> str:
@@ -67,15 +78,10 @@ def _json_line(event: Event) -> str:
 class _Columns:
     """For people: columns and colours around text that cannot add its own."""
 
-    def __init__(self) -> None:
-        self._render: Any = None
+    def __init__(self, render: Callable[[Any, str, Event], str]) -> None:
+        self._render = render
 
     def __call__(self, event: Event) -> str:
-        if self._render is None:
-            # It takes 0.1 s, for terminals only.
-            from structlog.dev import ConsoleRenderer  # noqa: PLC0415  # see above
-
-            self._render = ConsoleRenderer()
         shown = {
             printable(str(key)): printable_lines(value)
             if key == "exception"
@@ -84,7 +90,7 @@ class _Columns:
             else value
             for key, value in event.items()
         }
-        return str(self._render(None, event["level"], shown))
+        return self._render(None, event["level"], shown)
 
 
 def mask_secrets(event: Event) -> Event:

@@ -159,7 +159,7 @@ def run_daemon(
         metrics = config.metrics
         page_address = address or (metrics and (metrics.penguin_address or metrics.address))
         if page_address:
-            # Its server brings asyncio along.
+            # A daemon without an address needs no server.
             from blizzard_core.observability.web import served  # noqa: PLC0415  # see above
 
             stack.enter_context(served(page_address, _panel(config, workers, where)))

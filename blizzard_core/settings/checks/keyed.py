@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.keyed import KeyedSettings
+from blizzard_core.settings.schema import FieldSettings
 from blizzard_core.settings.yaml_file import Key, SettingProblem
 from blizzard_core.storage.opening import normalize_uri
 
@@ -104,14 +105,24 @@ def _of_columns(pipeline: PipelineSettings, keyed: KeyedSettings) -> Iterator[tu
     if keyed.condition is not None:
         others.append(("deletes", keyed.condition.column))
     for key, name in (*ordered, *others):
-        if name in added:
-            continue
-        field = fields.get(name)
-        if field is None and ((key, name) in ordered or name not in pipeline.path_types):
-            yield key, f"{name!r} is no column of the table"
-        elif field is not None and (key, name) in ordered:
-            if field.type.startswith(_UNORDERED):
-                yield key, f"{name!r} is {field.type}, which identifies and orders no rows"
-            elif field.nullable:
-                text = f"{name!r} may be null; declare it with nullable: false in schema.fields"
+        if name not in added:
+            must_order = (key, name) in ordered
+            text = _wrong_column(name, fields.get(name), pipeline, must_order=must_order)
+            if text:
                 yield key, text
+
+
+def _wrong_column(
+    name: str, field: FieldSettings | None, pipeline: PipelineSettings, *, must_order: bool
+) -> str:
+    """Return why a column cannot be used, empty if it can."""
+    if name in pipeline.path_types:
+        comes = f"{name!r} comes from paths, and may be null there; use a field"
+        return comes if must_order else ""
+    if field is None:
+        return f"{name!r} is no column of the table"
+    if must_order and field.type.startswith(_UNORDERED):
+        return f"{name!r} is {field.type}, which identifies and orders no rows"
+    if must_order and field.nullable:
+        return f"{name!r} may be null; declare it with nullable: false in schema.fields"
+    return ""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from blizzard_core.checkpoint import document as checkpoint
@@ -41,6 +41,7 @@ from blizzard_core.handover.complete import (
     revoked_path,
     stands,
     to_json,
+    why_unmarkable,
 )
 from blizzard_core.handover.published import (
     JOURNAL_FOLDER,
@@ -149,19 +150,21 @@ class Certificates:
         """Return the completions of a source; None if there are none that can be trusted."""
         known = self._known(name).confirmed
         try:
-            completions = checkpoint.load(
-                self._storage, completions_path(name), completions_from_json
-            )
+            found = checkpoint.load(self._storage, completions_path(name), completions_from_json)
         except StateError as error:
             self._log.warning("completions_ignored", source=name, error=str(error))
             return None
-        if completions is not None and known is not None and completions.epoch < known.epoch:
-            why = f"is of epoch {completions.epoch}, and epoch {known.epoch} was there before"
+        if found is None:
+            return None
+        if known is not None and found.epoch < known.epoch:
+            why = f"is of epoch {found.epoch}, and epoch {known.epoch} was there before"
             self._log.warning(
                 "completions_ignored", source=name, error=f"{completions_path(name)}: {why}"
             )
             return None
-        return completions
+        # Damaged names, or ones that an older Blizzard let through, must not stop commits.
+        fit = {p: c for p, c in found.partitions.items() if why_unmarkable(p) is None}
+        return replace(found, partitions=fit)
 
     def _known(self, name: str) -> _Source:
         if name not in self._sources:

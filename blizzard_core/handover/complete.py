@@ -27,6 +27,10 @@ MARKERS_FOLDER = "_penguin/complete"
 # A marker that was removed leaves a note beside it: no partition with this ending is complete.
 REVOKED_SUFFIX = ".revoked"
 
+# A marker is a file with the partition's name and an ending; stores of all kinds take names of
+# such a length. Counted in bytes: of each folder, and of the whole.
+_LONGEST_FOLDER, _LONGEST_NAME = 200, 600
+
 _BYTES = 32
 NO_DIGEST = f"{0:064x}"
 _REMEDY = "delete it: the daemon that wrote it writes it again"
@@ -156,6 +160,21 @@ def marker_path(source_id: str, partition: str) -> str:
 def revoked_path(source_id: str, partition: str) -> str:
     """Return where the note about a removed marker is."""
     return marker_path(source_id, f"{partition}{REVOKED_SUFFIX}")
+
+
+def why_unmarkable(partition: str) -> str | None:
+    """Return why no store can keep a marker of a partition by its name; None if it can."""
+    try:
+        folders = [len(folder.encode()) for folder in partition.split("/")]
+    except UnicodeEncodeError:
+        return "its name is not valid UTF-8"
+    if partition.endswith(REVOKED_SUFFIX):
+        return f"its name ends with {REVOKED_SUFFIX}"
+    if not all(folders) or {".", ".."}.intersection(partition.split("/")):
+        return "a folder of its name is empty, . or .."
+    if max(folders) > _LONGEST_FOLDER or sum(folders) > _LONGEST_NAME:
+        return f"a folder of its name is longer than {_LONGEST_FOLDER} bytes, or all are too long"
+    return None
 
 
 def completions_from_json(document: Any, where: str) -> Completions:

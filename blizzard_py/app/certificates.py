@@ -23,6 +23,7 @@ from blizzard_core.handover.complete import (
     marker_from_json,
     marker_path,
     partitions_of,
+    why_unmarkable,
 )
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.protocol import Storage, is_hidden
@@ -31,7 +32,7 @@ from blizzard_core.watermark.progress import ScanTimes, closed_by
 from blizzard_py.app.configuration import source_of
 from blizzard_py.app.operations import live_context, sources_of
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.file_names import accepts
+from blizzard_py.sources.files.file_names import accepts_file
 from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.completeness import CountedPartition, why_open
@@ -113,10 +114,13 @@ def wait_for(
 def ask(parts: SourceContext, partition: str) -> PartitionAnswer:
     """Return whether a partition is complete now. Raises `StateError`, `StorageError`."""
     sink = parts.stores.sink
+    why = why_unmarkable(partition)
+    if why is not None:
+        return PartitionAnswer(parts.name, partition, None, why)
     # The marker before the completions: a completion that was revoked in between is not believed.
     marker = checkpoint.load(sink, marker_path(parts.id, partition), marker_from_json)
     completions = checkpoint.load(sink, completions_path(parts.id), completions_from_json)
-    if marker is not None and holds(marker, completions):
+    if marker is not None and marker.partition == partition and holds(marker, completions):
         return PartitionAnswer(parts.name, partition, marker)
     state = read_state(sink, parts.id)
     found = None if state is None or state.complete is None else state.complete.partitions
@@ -144,7 +148,7 @@ def _why(parts: SourceContext, state: SourceState, partition: str, known: Counte
     waiting = partitions_of(under_way(state.work), progress.depth or 0)
     scanned, after = ScanTimes(now, now), parts.files.complete.after
     why = why_open(partition, known, progress, waiting, scanned, after)
-    why = why or "the next complete scan may completion it"
+    why = why or "the next complete scan may find it complete"
     if not (known.completion.revoked_by and known.is_exact):
         return why
     at = dt.datetime.fromtimestamp(known.completion.revoked_ts, dt.UTC)
@@ -193,10 +197,10 @@ def verify(parts: SourceContext, partition: str) -> Verification:
     state = read_state(parts.stores.sink, parts.id)
     known = None if state is None or state.complete is None else state.complete.partitions
     found = None if known is None else known.get(partition)
-    accept, depth = accepts(parts.files), partition.count("/") + 1
+    accept, depth = accepts_file(parts.files), partition.count("/") + 1
     listed, digest = 0, NO_DIGEST
     for page in listing_of(parts).list_range(f"{partition}/", f"{partition}0"):  # after "/"
-        entries = [e for e in page.entries if not is_hidden(e.path) and accept(e.path)]
+        entries = [e for e in page.entries if not is_hidden(e.path) and accept(e)]
         entries = [e for e in entries if partitions_of([e.path], depth)]
         listed += len(entries)
         digest = add_digest(digest, *(file_text(e.path, e.size) for e in entries))

@@ -15,13 +15,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from blizzard_core.handover.complete import (
-    REVOKED_SUFFIX,
     Completion,
     Completions,
     PartitionCounts,
     add_digest,
     file_text,
     partitions_of,
+    why_unmarkable,
 )
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.text import counted
@@ -259,8 +259,9 @@ def why_open(
     """
     if not found.is_exact:
         return "files of it were ingested before its files were counted"
-    if name.endswith(REVOKED_SUFFIX):
-        return f"its name ends with {REVOKED_SUFFIX}"
+    unmarkable = why_unmarkable(name)
+    if unmarkable is not None:
+        return unmarkable
     over = over_at(name, found, after)
     if scanned.began < over:
         return f"it is over at {dt.datetime.fromtimestamp(over, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -326,6 +326,20 @@ class TestRevoke:
         run(world, worker)
         assert marker(world) is not None
 
+    @pytest.mark.parametrize("name", ["date=\udcff", f"date={'x' * 250}", "..", "a//b"])
+    def test_name_of_no_marker_does_not_stop_commits(
+        self, world: TableHarness, blizzard: Blizzard, name: str
+    ) -> None:
+        blizzard.publish(f"{name}/a")
+        blizzard.complete(name)
+        worker = penguin(world)
+        run(world, worker)
+        blizzard.publish(f"{DAY}/a")
+        blizzard.complete()
+        run(world, worker)
+        assert len(world.rows()) == 2
+        assert marker(world) is not None
+
     def test_commit_names_markers_since_the_last(
         self, world: TableHarness, blizzard: Blizzard
     ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from blizzard_core.handover.complete import partitions_of
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.sources.files.discovery import Discovery
@@ -22,15 +24,18 @@ def resume_counts(settings: SourceSettings, state: SourceState, epoch: int) -> S
 
 
 def complete_partitions(
-    settings: SourceSettings, state: SourceState, found: Discovery
+    settings: SourceSettings, state: SourceState, found: Discovery, late: Collection[str] = ()
 ) -> tuple[SourceState, list[str]]:
-    """Return the state after a scan, and the partitions that it shows to be complete."""
+    """Return the state after a scan, and the partitions that it shows to be complete.
+
+    ``late`` are partitions with late files, which scans do not show.
+    """
     known = state.complete
     if settings.complete is None or known is None or not found.has_listed:
         return state, []
     progress = state.position.progress
     paths = [*(file.path for file in (*found.files, *found.young)), *under_way(state.work)]
-    waiting = partitions_of(paths, progress.depth or 0)
+    waiting = partitions_of(paths, progress.depth or 0).union(late)
     complete = with_completions(known, progress, waiting, found.scanned, settings.complete.after)
     fresh = [
         name

@@ -8,7 +8,7 @@ reported once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from uuid_utils import uuid7
@@ -16,14 +16,23 @@ from uuid_utils import uuid7
 from blizzard_core.checkpoint.digests import Digests, among
 from blizzard_core.checkpoint.lazy_numpy import np
 from blizzard_core.errors import StorageError
+from blizzard_core.handover.complete import (
+    NO_DIGEST,
+    PartitionCounts,
+    add_digest,
+    file_text,
+    partitions_of,
+)
 from blizzard_core.handover.published import first_name
 from blizzard_core.log import get_logger
-from blizzard_core.storage.protocol import Entry, Listing
+from blizzard_core.storage.protocol import Entry, Listing, is_hidden
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import NOTHING
 from blizzard_py.sources.files.discovery import AHEAD_SLACK_SECS
+from blizzard_py.sources.files.file_names import accepts_file
 from blizzard_py.sources.files.late_file_sweep import (
+    LATE_AT_ONCE,
     LateSweep,
     Slice,
     grace_of,
@@ -139,6 +148,7 @@ class LateFiles:
         self._sink = parts.stores.sink
         self._ledger = Ledger(self._sink, parts.id, parts.concurrency)
         self._changed = ChangedFiles(parts)
+        self._listing = listing
         self._sweep = LateSweep(listing, parts.files, self._ledger)
         self._epoch = 0
         self._loaded = False
@@ -163,15 +173,12 @@ class LateFiles:
         now = self._upkeep.clock()
         if not self._sweep.may_go_on(now):
             return state
-        if not self._loaded:
-            self._ledger.load(state.names.ledger, self._epoch)
-            self._loaded = True
+        self._read_ledger(state)
         sweep = state.late_files.sweep
         if sweep.cursor is None:
             sweep = replace(sweep, began=now, before=sweep.began, cursor="")
             state = state.with_late_files(sweep=sweep)
-        state = self._noted(state, self._ledger.fold(state.names.unfolded))
-        state = state.with_names(unfolded=JournalTally())
+        state = self._folded(state)
         if not lists(self._source):
             state = state.with_late_files(sweep=replace(sweep, cursor=None))
             return self._dealt_with(state, ())
@@ -196,6 +203,47 @@ class LateFiles:
         state = self._noted(state, self._ledger.note(found.unrecorded))
         state = self._moved_on(state, found)
         return self._dealt_with(state, found.late)
+
+    def find_late(
+        self, state: SourceState, partition: str, counts: PartitionCounts
+    ) -> tuple[SourceState, bool]:
+        """List a partition and act on its late files; return whether there are any.
+
+        Scans list what sorts above a partition's scan start, and a sweep may come much later. The
+        ledger is asked only if other files lie there than the ``counts`` have. Raises
+        `StorageError`, and what saving raises.
+        """
+        listed, digest = 0, NO_DIGEST
+        for entries in self._listed_in(partition):
+            listed += len(entries)
+            digest = add_digest(digest, *(file_text(e.path, e.size) for e in entries))
+        if (listed, digest) == (counts.files, counts.digest):
+            return state, False
+        self._read_ledger(state)
+        state = self._folded(state)
+        late: list[Entry] = []
+        for entries in self._listed_in(partition):
+            late += self._sweep.late_among(state, entries)
+            if len(late) > LATE_AT_ONCE:
+                break  # the rest is found when these are settled
+        return self._dealt_with(state, late[:LATE_AT_ONCE]), bool(late)
+
+    def _listed_in(self, partition: str) -> Iterator[list[Entry]]:
+        """Yield the source's files of a partition, a page at a time."""
+        accept = accepts_file(self._source)
+        for page in self._listing.list_range(f"{partition}/", f"{partition}0"):  # "0" follows "/"
+            found = [e for e in page.entries if not is_hidden(e.path) and accept(e)]
+            yield [e for e in found if partitions_of([e.path], partition.count("/") + 1)]
+
+    def _read_ledger(self, state: SourceState) -> None:
+        if not self._loaded:
+            self._ledger.load(state.names.ledger, self._epoch)
+            self._loaded = True
+
+    def _folded(self, state: SourceState) -> SourceState:
+        """Return the state with everything of the journal in its ledger."""
+        state = self._noted(state, self._ledger.fold(state.names.unfolded))
+        return state.with_names(unfolded=JournalTally())
 
     def _noted(self, state: SourceState, segments: tuple[Segment, ...] | None) -> SourceState:
         return state if segments is None else state.with_names(ledger=segments)

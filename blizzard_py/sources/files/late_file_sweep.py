@@ -178,13 +178,29 @@ class LateSweep:
         """Return whether the sweep that is over found that the ledger outgrows the source."""
         return self._forgetting
 
-    def _sorted(self, state: SourceState, wanted: Sequence[Entry], cursor: str | None) -> Slice:
+    def late_among(self, state: SourceState, entries: Sequence[Entry]) -> list[Entry]:
+        """Return the files that no scan would find, that nobody processed and that are no history.
+
+        The ledger must have everything of the journal.
+        """
+        passed = self._passed(state, [e for e in entries if self._accept(e)])
+        return [
+            passed[path]
+            for path in self._ledger.unprocessed(list(passed))
+            if not is_below_origin(state.position.origin, path)
+        ]
+
+    def _passed(self, state: SourceState, wanted: Sequence[Entry]) -> dict[str, Entry]:
+        """Return the files that no scan would find and that are not queued, by path."""
         queued = {entry.path for entry in state.work.queue}
-        passed = {
+        return {
             entry.path: entry
             for entry in wanted
             if entry.path not in queued and is_passed(state, entry.path)
         }
+
+    def _sorted(self, state: SourceState, wanted: Sequence[Entry], cursor: str | None) -> Slice:
+        passed = self._passed(state, wanted)
         unsettled = self._ledger.unprocessed(list(passed))
         below = [path for path in unsettled if is_below_origin(state.position.origin, path)]
         late = [path for path in unsettled if not is_below_origin(state.position.origin, path)]

@@ -185,11 +185,7 @@ class FileSource(ABC):
         passed = 0.0 if self._hinted is None else self._hinted.passed
         if is_due(state, self._source, ended, passed):
             state = self._sweep(state)
-        state, complete = complete_partitions(self._source, state, found)
-        if complete:
-            highest = max(complete, key=order_key)
-            self._log.info("partitions_complete", partitions=len(complete), highest=highest)
-            state = self._upkeep.save(state)
+        state = self._completed(state, found)
         waits = waiting(state.work.retries, ended)
         requested = {entry.path for entry in state.work.queue if entry.request}
         queued = {entry.path for entry in state.work.queue}
@@ -205,6 +201,23 @@ class FileSource(ABC):
         return PollPlan(
             state, found, FileWork([*late, *fresh], len(late), held, state.position.progress.depth)
         )
+
+    def _completed(self, state: SourceState, found: Discovery) -> SourceState:
+        """Return the state with its complete partitions, saved if there are new ones."""
+        shown, complete = complete_partitions(self._source, state, found)
+        counted, late = {} if shown.complete is None else shown.complete.partitions, set()
+        for name in complete:
+            counts = counted[name].completion.contents
+            state, has_late = self._late.find_late(state, name, counts)
+            if has_late:
+                late.add(name)
+        if complete:  # the state may have changed since
+            shown, complete = complete_partitions(self._source, state, found, late)
+        if not complete:
+            return shown
+        highest = max(complete, key=order_key)
+        self._log.info("partitions_complete", partitions=len(complete), highest=highest)
+        return self._upkeep.save(shown)
 
     def _scan(self, state: SourceState) -> Discovery:
         """Scan what is due."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from concurrent.futures import Executor
@@ -72,8 +73,8 @@ class Lake:
         log = DeltaLog(table, storage, self.pool)
         return TablePipeline(table, storage, log, self.pool, time.time)
 
-    def put(self, name: str, *rows: str) -> None:
-        path = self.home / "raw" / DAY / name
+    def put(self, name: str, *rows: str, partition: str = DAY) -> None:
+        path = self.home / "raw" / partition / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{row}\n" for row in rows))
 
@@ -135,6 +136,60 @@ def test_dead_letters_are_not_clean(lake: Lake) -> None:
     found = lake.ask("wait", "--timeout", "0", "--clean")
     assert found.exit_code == 8
     assert "1 bad record, 0 files not ingested" in found.output
+
+
+def test_file_below_the_scan_start_is_found_first(lake: Lake) -> None:
+    """It came before the scan that shows its partition to be complete, which does not list it."""
+    odd = "tenant=a"
+    lake.put("5.ndjson", '{"a": "x"}', partition=odd)
+    lake.ingest()
+    lake.ingest()
+    lake.put("0.ndjson", '{"a": "late"}', partition=odd)
+    lake.skipped += 3700
+    lake.ingest()
+    lake.commit()
+    assert lake.ask("wait", "--timeout", "0", partition=odd).exit_code == 7
+    lake.skipped += 3700
+    lake.ingest()
+    lake.commit()
+    found = lake.ask("wait", "--timeout", "0", partition=odd)
+    assert found.output.endswith("complete in version 0, 2 files, 2 rows\n")
+
+
+def test_removed_file_does_not_keep_it_open(lake: Lake) -> None:
+    lake.put("5.ndjson", '{"a": "x"}')
+    lake.put("6.ndjson", '{"a": "x"}')
+    while lake.worker.cycle(threading.Event()):
+        pass
+    (lake.home / "raw" / DAY / "5.ndjson").unlink()
+    lake.skipped += 1000
+    lake.ingest()
+    lake.commit()
+    assert "2 files, 2 rows" in lake.ask("wait", "--timeout", "0").output
+
+
+def test_partition_that_no_marker_can_name_stays_open(lake: Lake) -> None:
+    long = f"tenant={'x' * 240}"
+    lake.put("1.ndjson", '{"a": "x"}', partition=long)
+    lake.ingest()
+    lake.skipped += 3700
+    lake.ingest()
+    lake.commit()
+    found = lake.ask("wait", "--timeout", "0", partition=long)
+    assert found.exit_code == 7
+    assert "longer than 200 bytes" in found.output
+
+
+def test_verify_leaves_out_files_of_other_times(lake: Lake) -> None:
+    lake.put("1.ndjson", '{"a": "x"}')
+    lake.ingest()
+    lake.put("0.ndjson", '{"a": "old"}')
+    os.utime(lake.home / "raw" / DAY / "0.ndjson", (1e9, 1e9))
+    document = yaml.safe_load(lake.config.read_text())
+    main = document["pipelines"]["events"]["sources"]["main"]
+    main["advanced"]["modified_after"] = "2020-01-01T00:00:00Z"
+    lake.config.write_text(yaml.safe_dump(document))
+    assert lake.ask("verify").exit_code == 0
 
 
 def test_verify_says_what_differs(lake: Lake) -> None:

@@ -134,6 +134,11 @@ class TestCompletions:
     def test_scan_must_show_that_nothing_waits(self, scan: dict[str, Any]) -> None:
         assert not is_complete(ONE, at_rest(DAY), **scan)
 
+    @pytest.mark.parametrize("name", ["k=a.revoked", "k=\udcff", "..", ".", "", f"k={'ü' * 100}"])
+    def test_name_must_be_one_of_a_marker(self, name: str) -> None:
+        known = done(Completeness("1"), Progress(depth=1), batch(f"{name}/x"))
+        assert not is_complete(known, at_rest(name))
+
     def test_names_in_grace_keep_a_partition_open(self) -> None:
         known = PartitionProgress("b", "a", {"b": OVER})
         assert not is_complete(ONE, Progress("Active", "z", {DAY: known}, depth=1))

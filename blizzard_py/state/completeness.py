@@ -270,6 +270,17 @@ def why_open(
     return _why_unlisted(name, found, progress, scanned)
 
 
+def clamp_found(known: Completeness | None, now: float) -> Completeness | None:
+    """Return the counts with no file found after ``now``: a wrong clock would keep them open."""
+    if known is None or all(each.found_ts <= now for each in known.partitions.values()):
+        return known
+    partitions = {
+        name: replace(each, found_ts=min(each.found_ts, now))
+        for name, each in known.partitions.items()
+    }
+    return replace(known, partitions=partitions)
+
+
 def over_at(name: str, found: CountedPartition, after: float) -> float:
     """Return when a partition is over, in epoch seconds."""
     span = span_of(name)

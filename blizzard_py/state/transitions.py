@@ -20,7 +20,7 @@ from blizzard_py.job import FinishedFile, StagedBadRecords, StagedOutput
 from blizzard_py.reading import ReadMarks
 from blizzard_py.requests.progress import RequestState, with_counts
 from blizzard_py.state.batch import Batch, PlannedGroup, PlannedOutput, Replaced
-from blizzard_py.state.completeness import with_ended, with_started
+from blizzard_py.state.completeness import clamp_found, with_ended, with_started
 from blizzard_py.state.retries import RETRY_SECS, retries_after
 from blizzard_py.state.source_state import CommitPoint, PendingWork, SourceState, Totals
 from blizzard_py.state.stream_state import StreamState
@@ -295,6 +295,7 @@ def clamp_times(state: SourceState, now: float) -> SourceState:
     }
     sweep = state.late_files.sweep
     sweep = replace(sweep, began=min(sweep.began, now))
+    state = state.with_complete(clamp_found(state.complete, now))
     return state.with_work(retries=retries).with_late_files(sweep=sweep)
 
 

@@ -27,6 +27,8 @@ from blizzard_py.state.completeness import (
     with_ended,
     with_started,
 )
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.transitions import clamp_times
 
 DAY = "date=2024-01-28"
 OVER = 1_706_486_400.0  # the end of that day
@@ -147,6 +149,11 @@ class TestCompletions:
         known = done(Completeness("1"), Progress(depth=1), batch("tenant=a/x"))
         assert not is_complete(known, at_rest("tenant=a"), began=OVER + HOUR - 1)
         assert is_complete(known, at_rest("tenant=a"))
+
+    def test_wrong_clock_does_not_keep_it_open(self) -> None:
+        known = done(Completeness("1"), Progress(depth=1), batch("tenant=a/x"))
+        state = clamp_times(SourceState().with_complete(known), OVER - HOUR)
+        assert is_complete(state.complete or known, at_rest("tenant=a"), began=OVER)
 
     def test_closed_partition_is_complete_only_again(self) -> None:
         closed = Progress("Active", "z", {}, 1, "date=2024-02-01")

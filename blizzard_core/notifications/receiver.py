@@ -100,12 +100,14 @@ class Receiver:
         if self._queue is None:
             self._queue = self._open()
         self._delete(self._queue)
-        if any(inbox.is_paused for inbox in self._inboxes):
+        paused = [inbox for inbox in self._inboxes if inbox.is_paused]
+        if len(paused) == len(self._inboxes):
             stop.wait(_FULL_SECS)
             return
-        self._observe(self._queue)
+        if not paused:  # it may empty the queue, which others read as well then
+            self._observe(self._queue)
         # A source that does nothing must not stop the others; its messages come again.
-        full = frozenset(inbox for inbox in self._inboxes if inbox.is_full)
+        full = frozenset(inbox for inbox in self._inboxes if inbox.is_full).union(paused)
         if full:
             stop.wait(_FULL_SECS)
         if len(full) == len(self._inboxes):

@@ -123,6 +123,7 @@ class ReplicaWorker:
         if self._is_held:  # it takes its own checkpoint again after an error
             return
         self._is_held, self._refusal = True, ""
+        self._forbid_fresh()
         found = self._found
         is_left = found is None or found.released
         metrics.HANDOVERS.labels("taken" if is_left else "taken_from_dead").inc()
@@ -150,8 +151,8 @@ class ReplicaWorker:
         self._begin_again(str(error))
 
     def _begin_again(self, reason: str) -> None:
-        """Become a candidate: with a new writer, and nothing in memory."""
-        self.pipeline.end_jobs()
+        """Become a candidate: with a new writer, nothing in memory, and no open connection."""
+        self.pipeline.close()
         self.pipeline = self._make()
         self._is_held, self._found = False, None
         self._again_at = self.pipeline.parts.monotonic() + self._membership.look_secs
@@ -166,8 +167,13 @@ class ReplicaWorker:
         self.activity.stands_by(reason)
 
     def _admit(self, found: Writer) -> None:
+        self._forbid_fresh()
         self._membership.admit(found)
         self._found = found
+
+    def _forbid_fresh(self) -> None:
+        """Let no later take begin anew: the checkpoint was there, so one that is gone is lost."""
+        self._make = partial(self._make, fresh=False)
 
     def is_called(self) -> bool:
         """Return whether a request waits for the source, or the source changes hands."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -59,8 +59,8 @@ def share_sources(
     settings: ReplicaSettings, workers: Sequence[SourcePipeline], *, fresh: bool
 ) -> Sharing:
     """Return workers that share the sources of ``workers`` with other replicas. Opens nothing."""
-    own = new_replica(this_process().host, _digest(workers))
     units = units_of((worker.name, _queue_of(worker.parts)) for worker in workers)
+    own = new_replica(this_process().host, _digest(workers, units, settings.lease))
     storage = open_storage(settings.uri, settings.storage_options)
     membership = Membership(storage, own, units, settings.lease)
     for reason in REASONS:
@@ -81,8 +81,18 @@ def _queue_of(parts: SourceContext) -> str | None:
     return None if files is None or files.notifications is None else files.notifications.uri
 
 
-def _digest(workers: Sequence[SourcePipeline]) -> str:
-    """Return a digest of the release and of all that decides rows, and of no secret."""
-    found = sorted((each.id, fingerprint_of(each)) for worker in workers for each in worker.each)
-    document = json.dumps([version("blizzard-penguin"), found]).encode()
+def _digest(workers: Sequence[SourcePipeline], units: Mapping[str, str], lease: float) -> str:
+    """Return a digest of the release and of all that decides rows or who works; of no secret.
+
+    Replicas with the same digest must agree on the assignment: a source that each of two assigns to
+    the other one would be nobody's. So names, units, places and the lease belong to it.
+    """
+    found = sorted(
+        (each.name, each.id, fingerprint_of(each), each.stores.source.uri, each.stores.sink.uri)
+        for worker in workers
+        for each in worker.each
+    )
+    document = json.dumps(
+        [version("blizzard-penguin"), lease, sorted(units.items()), found]
+    ).encode()
     return hashlib.sha256(document).hexdigest()[:8]

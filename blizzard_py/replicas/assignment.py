@@ -50,9 +50,9 @@ def next_step(
 ) -> NextStep:
     """Return what to do with a source.
 
-    A source is given up only after it was assigned elsewhere for a whole lease, since views differ
-    while replicas come and go. It is taken at once, but only if the view is current: while leases
-    cannot be read, holders go on and nobody takes anything.
+    A source is given up only after it was assigned to the same other replica for a whole lease,
+    since views differ while replicas come and go. It is taken at once, but only if the view is
+    current: while leases cannot be read, holders go on and nobody takes anything.
     """
     if owns:
         return NextStep.RELEASE if elsewhere_secs >= lease else NextStep.WORK

@@ -19,7 +19,9 @@ LOOKS = 3
 _LATE_LOOK = 1.5
 # The clocks of waiting threads are not finer.
 _EDGE_SECS = 0.01
-_NAME = re.compile(r"(?P<host>.+)-(?P<id>[0-9a-f]{12})\.(?P<config>[0-9a-f]{8})\.json")
+_NAME = re.compile(
+    r"(?P<host>[A-Za-z0-9_.-]{1,100})-(?P<id>[0-9a-f]{12})\.(?P<config>[0-9a-f]{8})\.json"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,8 @@ _KEPT_LEASES = 10
 class View:
     """One look at the leases, which began ``at`` (monotonic).
 
-    ``assigned`` has the id of the replica of each unit, ``elsewhere`` for how long one is not ours.
+    ``assigned`` has the id of the replica of each unit, ``elsewhere`` for how long another one has
+    had the same unit.
     """
 
     at: float = -math.inf
@@ -71,6 +72,7 @@ class Membership:
         self._weights = Counter(self._unit.values())
         self._monotonic = monotonic
         self._view = View()
+        self._has_come = False
         self._log = get_logger(replica=str(own))
 
     @property
@@ -79,11 +81,16 @@ class Membership:
         return self.lease_secs / LOOKS
 
     def look(self) -> None:
-        """Renew the own lease and look at all others. Raises `StorageError`."""
+        """Look at all leases and renew the own one. Raises `StorageError`.
+
+        A replica that cannot see the others takes nothing, so it must not renew: they would leave
+        sources to it. Only the first lease comes before the look, which compares others with it.
+        """
         before, began = self._view, self._monotonic()
-        # The name says what others need; the rest is for people.
-        body = {**asdict(this_process()), "release": version("blizzard-penguin")}
-        self._storage.put_atomic(self.own.object_name, json.dumps(body).encode())
+        is_first = not self._has_come
+        if is_first:
+            self._renew()
+            self._has_come = True
         found = ((replica_of(each.path), each.modified) for each in listed(self._storage, "", None))
         times = {each: modified for each, modified in found if each is not None}
         gap = began - before.at
@@ -93,14 +100,22 @@ class Membership:
         assigned = assign(self._weights, mates | {self.own.id})
         secs = observed_secs(gap, self.lease_secs)
         elsewhere = {
-            unit: before.elsewhere.get(unit, -secs) + secs
+            # One that crashes again and again comes with a new id each time, and gets nothing.
+            unit: before.elsewhere[unit] + secs if before.assigned.get(unit) == chosen else 0.0
             for unit, chosen in assigned.items()
             if chosen != self.own.id
         }
+        if not is_first:
+            self._renew()
         self._view = View(began, leases, assigned, elsewhere)
         for each, state in leases.items():
             if state.secs > _KEPT_LEASES * self.lease_secs:
                 self._storage.delete(each.object_name)
+
+    def _renew(self) -> None:
+        # The name says what others need; the rest is for people.
+        body = {**asdict(this_process()), "release": version("blizzard-penguin")}
+        self._storage.put_atomic(self.own.object_name, json.dumps(body).encode())
 
     def _is_mate(self, other: Replica) -> bool:
         """Return whether sources are shared with a replica: only with the same configuration."""
@@ -145,12 +160,11 @@ class Membership:
         owner = found.id[:ID_DIGITS]
         if found.released or owner == self.own.id:
             return
-        for each, state in self._view.leases.items():
-            if each.id == owner:
-                if is_alive(state, self.lease_secs):
-                    raise FencedError(f"{each} has it and has not released it")
-                return
-        if is_running(found):
+        leases = {each: s for each, s in self._view.leases.items() if each.id == owner}
+        for each, state in leases.items():
+            if is_alive(state, self.lease_secs):
+                raise FencedError(f"{each} has it and has not released it")
+        if not leases and is_running(found):
             raise FencedError(f"{found} works on it, and is no replica of this group; stop it")
 
     @contextmanager

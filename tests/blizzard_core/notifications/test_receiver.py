@@ -72,6 +72,18 @@ def test_message_waits_for_every_source_that_it_names() -> None:
     assert not desk.queue.bodies
 
 
+def test_paused_source_does_not_stop_the_others() -> None:
+    desk = QueueHarness(owns_queue=True)
+    desk.b.pause()
+    desk.queue.send_paths("s3://raw/a/1.gz")
+    desk.queue.send_paths("s3://raw/b/1.gz")
+    desk.turn()
+    desk.a.acknowledge(desk.a.take())
+    desk.turn()
+    assert len(desk.queue.bodies) == 1
+    assert not desk.b.take()
+
+
 def test_message_that_nobody_settles_comes_again() -> None:
     desk = QueueHarness()
     desk.queue.send_paths("s3://raw/a/1.gz")

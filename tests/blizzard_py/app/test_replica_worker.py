@@ -16,7 +16,7 @@ from prometheus_client import REGISTRY
 
 from blizzard_core.daemon import StopEvent
 from blizzard_core.doctor.stores import UsedStore
-from blizzard_core.errors import ConfigError, Unavailable
+from blizzard_core.errors import ColdStartRefused, ConfigError, Unavailable
 from blizzard_core.notifications.inbox import HintInbox
 from blizzard_core.observability.health import ready
 from blizzard_core.settings.load import load_config
@@ -295,6 +295,60 @@ def test_replicas_of_one_configuration_share_sources(tmp_path: Path) -> None:
     other = shared(scenario)
     changed = share_sources(settings, build(other, DirectEngine()), fresh=False)
     assert changed.membership.own.config != made[0].membership.own.config
+
+
+def _later_lease(document: dict[str, Any]) -> None:
+    document["global"]["replicas"]["lease"] = "300s"
+
+
+def _other_table(document: dict[str, Any]) -> None:
+    document["pipelines"]["events"]["sink"]["table_uri"] += "2"
+
+
+def _other_name(document: dict[str, Any]) -> None:
+    sources = document["pipelines"]["events"]["sources"]
+    sources["other"] = {**sources.pop("main"), "id": "events_main"}
+
+
+@pytest.mark.parametrize("change", [_later_lease, _other_table, _other_name])
+def test_replicas_that_would_not_agree_are_two_groups(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path / "place"))
+
+    def group_of(config: Any) -> str:
+        made = share_sources(config.global_.replicas, build(config, DirectEngine()), fresh=False)
+        return made.membership.own.config
+
+    before = group_of(shared(scenario))
+    change(scenario.document)
+    scenario.write_config()
+    assert group_of(load_config(scenario.config)) != before
+
+
+def test_fresh_begins_no_source_anew_that_was_there(group: Group) -> None:
+    first, _ = group.holder()
+    first.worker._make = partial(first.worker._make, fresh=True)
+    first.worker.pipeline = first.worker._make()
+    group.put()
+    first.cycle()
+    group.scenario.table.delete("_blizzard/events_main_checkpoint.json")
+    group.put()
+    assert not first.cycle()
+    group.pass_time(20, first)
+    with pytest.raises(ColdStartRefused):
+        first.cycle()
+
+
+def test_standby_has_no_open_connection(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, _ = group.holder()
+    group.put()
+    first.cycle()
+    closed: list[str] = []
+    monkeypatch.setattr(first.worker.pipeline.source, "close", lambda: closed.append(NAME))
+    monkeypatch.setattr(first.membership, "step", lambda *_, **__: NextStep.RELEASE)
+    first.cycle()
+    assert closed == [NAME]
 
 
 def test_doctor_tries_the_folder_of_leases(tmp_path: Path) -> None:

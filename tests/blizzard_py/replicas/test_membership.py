@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from blizzard_core.checkpoint.writer_identity import Process, Writer, this_process
-from blizzard_core.errors import FencedError, Unavailable
+from blizzard_core.errors import FencedError, StorageError, Unavailable
 from blizzard_py.replicas.assignment import NextStep
-from blizzard_py.replicas.leases import Replica
+from blizzard_py.replicas.leases import Replica, replica_of
 from blizzard_py.replicas.membership import Membership, new_replica
 from tests.support.memory_store import MemoryStorage
 
@@ -142,6 +143,49 @@ def test_nobody_takes_anything_while_leases_cannot_be_read(group: Group) -> None
     second.look()
     # Nobody could renew meanwhile, so nobody counts as dead.
     assert not admits(second, writer_of(first))
+
+
+def test_a_replica_that_cannot_list_does_not_renew(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = group.join(), group.join()
+    group.pass_time(20, first, second)
+    assert shares(first, second) == [2, 2]
+
+    def denied(*_arguments: object) -> None:
+        raise StorageError("mem://leases: 403")
+
+    for _ in range(4):
+        group.pass_time(10, first)
+        with monkeypatch.context() as patch:
+            patch.setattr(group.storage, "list_range", denied)
+            with pytest.raises(StorageError):
+                second.look()
+    # Else the first one would give up what the other one never takes.
+    assert shares(first, second) == [4, 0]
+
+
+def test_a_crash_loop_is_given_no_source(group: Group) -> None:
+    first = group.join()
+    first.look()
+    for _ in range(20):
+        group.join().look()  # and crashes: nobody renews or removes its lease
+        for _ in range(2):
+            group.pass_time(10, first)
+            assert all(first.step(each, owns=True) is NextStep.WORK for each in SOURCES)
+
+
+def test_another_lease_with_the_id_gives_nothing_away(group: Group) -> None:
+    first, second = group.join(), group.join()
+    forged = replace(first.own, host="a")
+    group.storage.put_atomic(forged.object_name, b"")
+    group.pass_time(60, first, second)
+    assert not admits(second, writer_of(first))
+
+
+@pytest.mark.parametrize("host", ["copies/pod", "pod\x1b[2J", "p" * 101])
+def test_a_host_that_no_replica_has_is_no_lease(host: str) -> None:
+    assert replica_of(f"{host}-{'a' * 12}.{'0' * 8}.json") is None
 
 
 def test_other_configurations_share_out_among_themselves(group: Group) -> None:

@@ -97,17 +97,19 @@ def run_daemon(
         notifications.receiving(),
         run_sinks(config, "blizzard") as sinks,
         heartbeats(beating, once=once),
-        sharing.membership.taking_part() if sharing else nullcontext(),
     ):
         report_runs(turning, sinks)
         log.info("started", sources=[p.name for w in workers for p in w.each], once=once)
         if sharing and config.spark.idle_stop is None:
             engine.start_in_background(warm=True)  # a replica that stands by takes over at once
         try:
-            with show_progress({w.name: w.meter for w in workers}, _terminal() if once else None):
-                code = run(turning, loop, stop)
-            for worker in turning:
-                _release(worker)
+            # The lease goes before the engine, whose end may take longer than a lease.
+            with sharing.membership.taking_part() if sharing else nullcontext():
+                shown = {w.name: w.meter for w in workers}
+                with show_progress(shown, _terminal() if once else None):
+                    code = run(turning, loop, stop)
+                for worker in turning:
+                    _release(worker)
         finally:
             for worker in turning:
                 worker.end_jobs()

@@ -21,9 +21,9 @@ from blizzard_core.notifications.inbox import HintInbox
 from blizzard_core.observability.health import ready
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.opening import open_storage
-from blizzard_core.storage.protocol import Storage
+from blizzard_core.storage.protocol import Storage, listed
 from blizzard_py.__main__ import main
-from blizzard_py.app import inspection
+from blizzard_py.app import daemon, inspection
 from blizzard_py.app.doctor import stores_of
 from blizzard_py.app.replica_worker import ReplicaWorker
 from blizzard_py.app.replicas import check_replicas, share_sources
@@ -349,6 +349,23 @@ def test_standby_has_no_open_connection(group: Group, monkeypatch: pytest.Monkey
     monkeypatch.setattr(first.membership, "step", lambda *_, **__: NextStep.RELEASE)
     first.cycle()
     assert closed == [NAME]
+
+
+def test_lease_ends_before_the_engine_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = shared(Scenario(tmp_path, str(tmp_path / "place")))
+    leases = open_storage(config.global_.replicas.uri, {})
+    seen: list[int] = []
+
+    def count(*_arguments: object, **_options: object) -> int:
+        seen.append(len(list(listed(leases, "", None))))
+        return 0
+
+    monkeypatch.setattr(daemon, "run", count)
+    monkeypatch.setattr(daemon.LazyEngine, "start_in_background", lambda *_, **__: None)
+    monkeypatch.setattr(daemon.LazyEngine, "stop", count)
+    assert daemon.run_daemon(config, once=False) == 0
+    # Else the others leave its released sources to it until Spark has ended.
+    assert seen == [1, 0]
 
 
 def test_doctor_tries_the_folder_of_leases(tmp_path: Path) -> None:

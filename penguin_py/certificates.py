@@ -157,7 +157,10 @@ class Certificates:
         if found is None:
             return None
         if known is not None and found.epoch < known.epoch:
-            why = f"is of epoch {found.epoch}, and epoch {known.epoch} was there before"
+            why = (
+                f"is of epoch {found.epoch}, and epoch {known.epoch} was there before; if the"
+                f" source's state was deleted meanwhile, delete {confirmed_path(name)}"
+            )
             self._log.warning(
                 "completions_ignored", source=name, error=f"{completions_path(name)}: {why}"
             )

@@ -57,10 +57,11 @@ class S3Server:
             client.put_object(Bucket=bucket, Key=name, Body=data, **more)
 
     def drop_bucket(self, name: str) -> None:
-        """Remove the bucket with all that is in it (of at most 1,000 objects)."""
+        """Remove the bucket with all that is in it."""
         with self._client() as client:
-            for item in client.list_objects_v2(Bucket=name).get("Contents", ()):
-                client.delete_object(Bucket=name, Key=item["Key"])
+            for page in client.get_paginator("list_objects_v2").paginate(Bucket=name):
+                for item in page.get("Contents", ()):
+                    client.delete_object(Bucket=name, Key=item["Key"])
             client.delete_bucket(Bucket=name)
 
     @contextmanager

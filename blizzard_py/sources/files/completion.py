@@ -11,16 +11,20 @@ from blizzard_py.state.completeness import resumed, with_completions
 from blizzard_py.state.source_state import SourceState, under_way
 
 
-def resume_counts(settings: SourceSettings, state: SourceState, epoch: int) -> SourceState:
+def resume_counts(
+    settings: SourceSettings, state: SourceState, epoch: int, now: float
+) -> SourceState:
     """Return the state with its counts at a take-over, new ones if they are of other state.
 
-    Without the setting they stay, and the owner removes them with their mirror.
+    Without the setting they stay, and the owner removes them with their mirror. Epochs begin at 1
+    again once all state was deleted, so the time is part of a new era's name.
     """
     if settings.complete is None:
         return state
     publishing = sum(batch.phase == "publishing" for batch in state.work.in_flight)
     number = state.ids.committed.number
-    return state.with_complete(resumed(state.complete, number, publishing, str(epoch)))
+    era = f"{epoch}-{int(now)}"
+    return state.with_complete(resumed(state.complete, number, publishing, era))
 
 
 def complete_partitions(

@@ -165,7 +165,7 @@ class FileSource(ABC):
         self._late.load(epoch)
         if self._schedule is not None:
             self._schedule.start_over()
-        state = resume_counts(self._source, state, epoch)
+        state = resume_counts(self._source, state, epoch, self._clock())
         # `check` let it pass, so the set is empty; left there it would be taken for one later.
         return state.with_names(processed=None) if self._source.use_watermark else state
 

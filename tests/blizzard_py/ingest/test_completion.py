@@ -166,6 +166,17 @@ def test_changed_checkpoint_begins_a_new_era(world: CompletionHarness) -> None:
     assert not world.completion().complete_ts
 
 
+def test_deleted_state_begins_a_new_era(world: CompletionHarness) -> None:
+    # Epochs begin anew, too: a marker of before is not to be taken for one of now.
+    era = world.completions().era
+    for folder in ("_blizzard", "_blizzard_fence"):
+        world.sink.delete_tree(folder)
+    world.now += 10
+    world.rest()
+    assert world.completions().era != era
+    assert world.completion().seq == 1
+
+
 def test_without_the_setting_completions_and_markers_go(world: CompletionHarness) -> None:
     marker = marker_path("events_main", DAY)
     world.sink.put_atomic(marker, b"{}")

@@ -72,6 +72,8 @@ class Membership:
         self._weights = Counter(self._unit.values())
         self._monotonic = monotonic
         self._view = View()
+        # When writers without a lease were met first, by the start of their ids.
+        self._met: dict[str, float] = {}
         self._has_come = False
         self._log = get_logger(replica=str(own))
 
@@ -155,12 +157,19 @@ class Membership:
         """Raise `FencedError` while the writer of a checkpoint is alive and has not released it.
 
         A `TakeoverPolicy`. A writer without a lease is a daemon without replicas, or a command: it
-        counts as alive if its process runs on this machine.
+        counts as alive if its process runs on this machine. A replica may have come, and have
+        released or taken the source, since the last look: so the view must be younger than the
+        first meeting with a writer without a lease, and no older than a lease.
         """
         owner = found.id[:ID_DIGITS]
         if found.released or owner == self.own.id:
             return
-        leases = {each: s for each, s in self._view.leases.items() if each.id == owner}
+        now, view = self._monotonic(), self._view
+        leases = {each: s for each, s in view.leases.items() if each.id == owner}
+        met = now if leases else self._met.setdefault(owner, now)
+        if now - view.at > self.lease_secs or (not leases and view.at <= met):
+            raise FencedError(f"{found} may hold a lease that the next look shows")
+        self._met.pop(owner, None)
         for each, state in leases.items():
             if is_alive(state, self.lease_secs):
                 raise FencedError(f"{each} has it and has not released it")

@@ -104,6 +104,24 @@ def test_only_released_or_dead_writers_are_replaced(group: Group) -> None:
     assert admits(second, writer_of(first))
 
 
+def test_a_replica_that_came_since_a_look_keeps_its_source(group: Group) -> None:
+    first, second = group.join(), group.join()
+    first.look()
+    second.look()  # and takes a source
+    assert not admits(first, writer_of(second))
+    group.pass_time(10, first, second)
+    assert not admits(first, writer_of(second))
+
+
+def test_a_view_from_before_a_pause_takes_nothing_from_the_dead(group: Group) -> None:
+    first, second = group.join(), group.join()
+    group.pass_time(20, first, second)
+    group.pass_time(40, first)
+    assert admits(first, writer_of(second))
+    group.pass_time(40, second)  # it had a pause of its own, and is back
+    assert not admits(first, writer_of(second))
+
+
 def test_a_lease_removed_by_hand_gives_nothing_away(group: Group) -> None:
     first, second = group.join(), group.join()
     group.pass_time(20, first, second)
@@ -199,8 +217,11 @@ def test_a_writer_without_a_lease_counts_by_its_process(group: Group) -> None:
     member = group.join()
     member.look()
     elsewhere = Process("pod", 1, 1.0, "another machine")
-    assert admits(member, Writer("f" * 32, 3, elsewhere))
-    assert admits(member, Writer("f" * 32, 3, this_process()))
+    for process in (elsewhere, this_process()):
+        found = Writer("f" * 32, 3, process)
+        assert not admits(member, found)
+        group.pass_time(10, member)
+        assert admits(member, found)
 
 
 def test_objects_of_others_are_no_leases(group: Group) -> None:

@@ -50,8 +50,11 @@ class PubSubQueue:
     def receive(self, wait_secs: float) -> Sequence[Message]:  # noqa: ARG002  # the service decides
         try:
             answer = self._ask("pull", maxMessages=_AT_ONCE)
-        except _NoAnswer:
-            return ()
+        except QueueError as error:
+            # Of an empty subscription that is usual.
+            if isinstance(error.__cause__, requests.exceptions.ReadTimeout):
+                return ()
+            raise
         try:
             found = [_message(each) for each in answer.get("receivedMessages", ())]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -82,8 +85,6 @@ class PubSubQueue:
             answer = self._session.post(
                 url, json=body, timeout=(CONNECT_SECS, READ_SECS), allow_redirects=False
             )
-        except requests.exceptions.ReadTimeout as error:
-            raise _NoAnswer("no answer within 40 s") from error
         # Of credentials, of a proxy, of TLS: each library has its own.
         except Exception as error:
             raise QueueError(f"{type(error).__name__}: {redacted(str(error))}") from error
@@ -95,10 +96,6 @@ class PubSubQueue:
         if not answer.ok:
             raise refused(answer.status_code, code or answer.reason)
         return document if isinstance(document, dict) else {}
-
-
-class _NoAnswer(QueueError):
-    """A request had no answer in time. Of an empty subscription that is usual."""
 
 
 def _message(received: Mapping[str, Any]) -> Message:

@@ -77,6 +77,6 @@ class WebConnection(web.RequestHandler):
         return answer
 
     def log_exception(self, *arguments: Any, **named: Any) -> None:
-        """Log no malformed requests: thousands may arrive per second."""
-        if not isinstance(named.get("exc_info"), HttpProcessingError):
+        """Log no malformed requests and bodies: thousands may arrive per second."""
+        if not isinstance(named.get("exc_info"), HttpProcessingError | web.RequestPayloadError):
             super().log_exception(*arguments, **named)

@@ -28,11 +28,17 @@ class CompletionMirror:
         self._version: str | None = None
         self._written = b""
 
+    def look(self) -> None:
+        """Note what is there, before a take-over. Raises `StorageError`.
+
+        Whatever it is, it may be replaced: its epoch may be higher, if the state of the source was
+        deleted. What a later owner writes has another version, and is not replaced.
+        """
+        _, self._version = self._read()
+
     def take(self, complete: Completeness | None, epoch: int) -> None:
-        """Write the mirror at a take-over, whatever it holds. Raises as `write`."""
+        """Write the mirror after a take-over, whatever it was before. Raises as `write`."""
         self._written = b""
-        if complete is not None:
-            _, self._version = self._read()
         self.write(complete, epoch)
 
     def write(self, complete: Completeness | None, epoch: int) -> None:

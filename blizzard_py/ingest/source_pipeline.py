@@ -106,6 +106,7 @@ class SourcePipeline(SourceView):
         self._clock = StoreClock(parts.clock, parts.monotonic)
         self._file = FencedFile(parts.stores.sink, checkpoint_path(parts.id), admission, replica_id)
         self._completions = CompletionMirror(parts.stores.sink, parts.id)
+        self._certifies = bool((files := parts.source.as_files) and files.complete)
         self._fence = FenceFile(parts.stores.sink, parts.id, parts.identity.range)
         services = CheckpointServices(
             self._save,
@@ -338,6 +339,8 @@ class SourcePipeline(SourceView):
 
     def _recover(self) -> SourceState:
         """Return the stored state after finishing the batches that a crash left behind."""
+        if self._certifies:
+            self._completions.look()
         record = self._fence.read()
         found = self._file.take(
             lambda document, where: self._checked(state_from_json(document, where)),
@@ -383,12 +386,8 @@ class SourcePipeline(SourceView):
         return state
 
     def _with_mirror(self, state: SourceState) -> SourceState:
-        """Return the state after writing the mirror of completions, before anything is published.
-
-        Without the setting completions and markers are removed, before the state forgets them.
-        """
-        files = self.parts.source.as_files
-        if state.complete is not None and (files is None or files.complete is None):
+        """Return the state after writing its completions, or removing them without the setting."""
+        if state.complete is not None and not self._certifies:
             remove_certificates(self.sink, self.id)
             state = self._save(state.with_complete(None))
         self._completions.take(state.complete, self._file.epoch)

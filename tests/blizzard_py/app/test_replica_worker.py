@@ -183,7 +183,7 @@ class Releasing(DirectEngine):
         return super().ingest(job)
 
 
-def test_source_is_given_up_between_two_batches(
+def test_source_is_released_between_two_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"{__name__}.DirectEngine", Releasing)
@@ -326,7 +326,7 @@ def test_replicas_that_would_not_agree_are_two_groups(
     assert group_of(load_config(scenario.config)) != before
 
 
-def test_fresh_begins_no_source_anew_that_was_there(group: Group) -> None:
+def test_fresh_ends_once_a_source_was_there(group: Group) -> None:
     first, _ = group.holder()
     first.worker._make = partial(first.worker._make, fresh=True)
     first.worker.pipeline = first.worker._make()

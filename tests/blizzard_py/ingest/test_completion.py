@@ -166,6 +166,23 @@ def test_changed_checkpoint_begins_a_new_era(world: CompletionHarness) -> None:
     assert not world.completion().complete_ts
 
 
+@pytest.mark.promise("G-225")
+def test_replaced_daemon_brings_no_revoked_completion_back(world: CompletionHarness) -> None:
+    replaced = world.pipeline()
+    fence = replaced._fence  # noqa: SLF001  # between two requests of a take-over
+    takes = fence.take
+
+    def paused(*arguments: Any) -> None:
+        takes(*arguments)
+        world.come_late()
+        world.drain(world.pipeline())
+
+    fence.take = paused  # type: ignore[method-assign]  # the pause
+    with pytest.raises(FencedError):
+        replaced.cycle(threading.Event())
+    assert (world.completion().seq, counts(world)) == (2, (2, 3, 0, 0))
+
+
 def test_deleted_state_begins_a_new_era(world: CompletionHarness) -> None:
     # Epochs begin anew, too: a marker of before is not to be taken for one of now.
     era = world.completions().era

@@ -58,7 +58,7 @@ def test_replicas_share_out_without_asking(group: Group) -> None:
     assert shares(*members) == [2, 2]
 
 
-def test_a_source_is_given_up_after_a_whole_lease(group: Group) -> None:
+def test_a_source_is_released_after_a_whole_lease(group: Group) -> None:
     first, second = group.join(), group.join()
     first.look()
     group.pass_time(20, first, second)
@@ -183,7 +183,7 @@ def test_a_replica_that_cannot_list_does_not_renew(
     assert shares(first, second) == [4, 0]
 
 
-def test_a_crash_loop_is_given_no_source(group: Group) -> None:
+def test_a_crash_loop_gets_no_source(group: Group) -> None:
     first = group.join()
     first.look()
     for _ in range(20):

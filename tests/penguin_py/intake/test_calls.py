@@ -101,7 +101,7 @@ def test_call_without_a_table_is_for_each_of_the_token(
     assert is_called(table, clock)
 
 
-def test_calls_begin_polls_at_least_so_far_apart(table: TableCalls, clock: Clock) -> None:
+def test_calls_begin_polls_after_a_least_pause(table: TableCalls, clock: Clock) -> None:
     stop = InstantStop()
     table.call(URI)
     assert table.wait(60.0, stop)
@@ -184,4 +184,4 @@ def test_setting_holds_no_credentials() -> None:
     for uri in ("ftp://x/notify", "http:///notify", "http://user:secret@x/notify", "penguin:9090"):
         with pytest.raises(ValueError, match="HOST:PORT") as caught:
             CallSettings(uri=uri, token=TOKEN)
-        assert "secret@" not in str(caught.value.errors()[0]["msg"])  # type: ignore[attr-defined]
+        assert "secret@" not in str(caught.value.errors()[0]["msg"])  # type: ignore[attr-defined]  # of pydantic

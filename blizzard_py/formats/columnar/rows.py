@@ -65,7 +65,7 @@ class StoredFile:
 
 
 class ReaderEnded(Exception):
-    """The process ended before it had answered."""
+    """The process ended before it had answered; the text says how."""
 
 
 class RowReader:
@@ -95,14 +95,21 @@ class RowReader:
         try:
             self._line.send(process.GIVEN, content)
         except OSError as error:
-            raise ReaderEnded from error
+            raise self._ended() from error
 
     def receive(self) -> tuple[bytes, bytes]:
         """Return the kind of an answer and its content."""
         try:
             return self._line.receive()
         except (EOFError, OSError) as error:
-            raise ReaderEnded from error
+            raise self._ended() from error
+
+    def _ended(self) -> ReaderEnded:
+        try:  # a connection may end shortly before its process does
+            code = self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            return ReaderEnded("and closed the connection")
+        return ReaderEnded(f"with signal {-code}" if code < 0 else f"with exit code {code}")
 
     def kill(self) -> None:
         """End the process."""
@@ -131,7 +138,7 @@ def decoded(file: StoredFile, order: process.DecodeCommand) -> Iterator[pa.Recor
         yield from answers(file, order)
     except ReaderEnded as error:
         raise SourceError(
-            f"{file.where}: the process that read it ended, probably because"
+            f"{file.where}: the process that read it ended {error}, probably because"
             f" {order.allowed >> 20} MiB of memory are not available; rewrite the file with smaller"
             " row groups and pages, or read fewer columns"
         ) from error

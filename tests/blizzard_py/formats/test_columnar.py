@@ -852,7 +852,7 @@ def test_a_file_whose_decoder_is_ended_once_is_read(
     if deaths == 1:
         assert world.ids(report) == list(range(count))
     else:
-        assert "the process that read it ended" in reasons(report)[f"a.{kind}"]
+        assert "the process that read it ended with signal 9" in reasons(report)[f"a.{kind}"]
 
 
 def test_a_decoder_that_ends_behind_an_orc_schema_is_replaced(

@@ -12,6 +12,7 @@ from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, w
 from yarl import URL
 
 from blizzard_core.limits import OTHER_PAGE_BYTES
+from blizzard_core.observability.address import WebAddress
 
 PREFIX = "/penguin/"
 # Tells the page that the other daemon's page is one level up.
@@ -20,15 +21,13 @@ _PATHS = re.compile(
     r"(?:overview|status)\.json|targets/[^?#]+/(?:status|past)\.json|metrics|health|ready"
 )
 _TIMEOUT = ClientTimeout(total=9.0)
-_WILDCARDS = frozenset({"0.0.0.0", "[::]", ""})  # noqa: S104  # addresses that are read, not bound
 
 
 class OtherPage:
     """The other daemon's page, by its address."""
 
     def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self._origin = f"http://{'127.0.0.1' if host in _WILDCARDS else host}:{port}"
+        self._origin = f"http://{WebAddress.parse(address).local}"
         self._session: ClientSession | None = None
 
     async def answer(self, request: web.Request) -> web.StreamResponse:

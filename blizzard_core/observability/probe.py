@@ -12,11 +12,10 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 from blizzard_core.errors import BlizzardError
+from blizzard_core.observability.address import WebAddress
 from blizzard_core.settings.load import load_config
 
 TIMEOUT_SECS = 5
-# To listen on every address is to listen on this one.
-_EVERYWHERE = {"0.0.0.0": "127.0.0.1"}  # noqa: S104  # compared with, not listened on
 _SHOWN_BYTES = 2000
 
 
@@ -35,8 +34,8 @@ def probe(config: Path) -> tuple[bool, str]:
 
 
 def _query_health(address: str) -> tuple[bool, str]:
-    host, _, port = address.rpartition(":")
-    connection = HTTPConnection(_EVERYWHERE.get(host, host), int(port), timeout=TIMEOUT_SECS)
+    host, port = WebAddress.parse(address).local
+    connection = HTTPConnection(host, port, timeout=TIMEOUT_SECS)
     try:
         connection.request("GET", "/health")
         answer = connection.getresponse()

@@ -20,6 +20,7 @@ from ipaddress import ip_address
 from typing import Self
 
 from blizzard_core.errors import ConfigError
+from blizzard_core.observability.address import WebAddress
 from blizzard_core.observability.status import Panel
 
 # Prometheus scrapes about every 15 seconds; slower clients open a new connection.
@@ -37,29 +38,15 @@ def served(address: str, panel: Panel) -> Iterator[None]:
         yield
 
 
-def is_loopback(address: str) -> bool:
-    """Return whether only this machine reaches an address; as far as the address itself says."""
-    host = address.rpartition(":")[0].strip("[]").lower()
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 class Server:
     """The server, from entering to leaving. ``port`` is the one it got."""
 
     def __init__(self, address: str, panel: Panel) -> None:
         self._panel = panel
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal():
-            what = f"{address!r} is no address; give host and port, as in `127.0.0.1:9090`"
-            raise ConfigError("metrics", [what])
-        self._hosts = frozenset({"localhost", host.lower()})
+        where = WebAddress.parse(address)
+        self._hosts = frozenset({"localhost", where.host.lower()})
         try:
-            self._socket = socket.create_server((host, int(port)), backlog=QUEUE)
+            self._socket = where.listen(QUEUE)
         except (OSError, OverflowError) as error:
             number = getattr(error, "errno", None) or 0
             reason = os.strerror(number) if number > 0 else str(error)  # names are not resolved

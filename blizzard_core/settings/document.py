@@ -334,15 +334,18 @@ class GlobalSettings(Settings):
     """Rarely needed."""
 
 
-# Host and port; port 0 is any free one.
-ADDRESS = r"^[^:\s]+:(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])$"
+# Host and port; port 0 is any free one. An IPv6 address stands in brackets.
+ADDRESS = (
+    r"^(?:[^:\s\[\]]+|\[[0-9A-Fa-f:.]+\]):"
+    r"(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])$"
+)
 
 
 class MetricsSettings(Settings):
     """HTTP address of the status page, `/metrics`, `/health` and `/ready`."""
 
     address: str = Field(pattern=ADDRESS, examples=["0.0.0.0:9090"])
-    """`host:port`."""
+    """`host:port`; `[::]:9090` for IPv6 as well."""
     penguin_address: str | None = Field(default=None, pattern=ADDRESS, examples=["0.0.0.0:9091"])
     """Penguin's address if both daemons run on one machine; default: `address`."""
 

@@ -148,12 +148,16 @@ def _page(
     """Serve the page; without an address its modules are not imported."""
     if address is None:
         return nullcontext()
+    from blizzard_core.observability.address import WebAddress  # noqa: PLC0415  # see above
     from blizzard_core.observability.status import Panel  # noqa: PLC0415  # see above
-    from blizzard_core.observability.web import is_loopback, served  # noqa: PLC0415  # see above
+    from blizzard_core.observability.web import served  # noqa: PLC0415  # see above
     from blizzard_py.app.status_page.providers import page_providers  # noqa: PLC0415  # see above
 
     providers = page_providers(
-        workers, where, partial(_with_untaken, config), samples=is_loopback(address)
+        workers,
+        where,
+        partial(_with_untaken, config),
+        samples=WebAddress.parse(address).is_loopback,
     )
     views = [each.activity or w.activity for w in workers for each in w.each]
     return served(address, Panel("blizzard", views, time.time, providers, penguin_page, posts))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import click
 
 from blizzard_core.cli import LOG_LEVELS, GuidedCommand, command, config_argument
 from blizzard_core.errors import ConfigError
+from blizzard_core.observability.address import WebAddress
 from blizzard_core.signals import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -90,8 +90,7 @@ def page_addresses(metrics: MetricsSettings | None) -> dict[str, str]:
     """Return where the pages are served: as configured, or on free ports of this machine."""
     if metrics is None:
         return {name: _free_address(_HOST, port) for name, port in _PORTS.items()}
-    host, _, text = metrics.address.rpartition(":")
-    port = int(text)
+    host, port = WebAddress.parse(metrics.address)
     blizzard = metrics.address if port else _free_address(host, 0)
     penguin = metrics.penguin_address or _free_address(host, port + 1 if port else 0)
     return {"blizzard": blizzard, "penguin": penguin}
@@ -175,6 +174,6 @@ def _start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
 def _free_address(host: str, port: int) -> str:
     """Return the address with this port, or with a free one if it is taken."""
     for wanted in (port, 0):
-        with suppress(OSError, OverflowError), socket.create_server((host, wanted)) as found:
-            return f"{host}:{found.getsockname()[1]}"
+        with suppress(OSError, OverflowError), WebAddress(host, wanted).listen() as found:
+            return str(WebAddress(host, found.getsockname()[1]))
     raise ConfigError("metrics", [f"cannot listen on {host}; give another `address`"])

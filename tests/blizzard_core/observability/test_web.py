@@ -22,9 +22,11 @@ from blizzard_core.daemon import Loop, run_worker
 from blizzard_core.errors import ConfigError, FencedError, Unavailable
 from blizzard_core.limits import CONNECTIONS
 from blizzard_core.observability import status_page
+from blizzard_core.observability.address import WebAddress
 from blizzard_core.observability.page_file import page as page_and_policy
+from blizzard_core.observability.probe import probe
 from blizzard_core.observability.status import Panel
-from blizzard_core.observability.web import Server, is_loopback, served
+from blizzard_core.observability.web import Server, served
 from blizzard_core.text import printable
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FinishedFile
@@ -297,7 +299,7 @@ def test_invalid_requests_reveal_nothing_about_the_server(
     ],
 )
 def test_records_are_shown_on_loopback_only(address: str, *, expected: bool) -> None:
-    assert is_loopback(address) == expected
+    assert WebAddress.parse(address).is_loopback == expected
 
 
 @pytest.mark.parametrize(
@@ -322,11 +324,33 @@ def test_on_this_machine_alone_other_names_are_refused(
         assert Answer(server.port, "/status.json", Host=host).status == 200
 
 
-@pytest.mark.parametrize("address", ["9090", ":9090", "localhost", "localhost:http", "h:-1", ""])
+@pytest.mark.parametrize(
+    "address",
+    ["9090", ":9090", "localhost", "localhost:http", "h:-1", "", "::1:9090", "[]:1"],
+)
 def test_an_address_without_host_or_port_is_refused(address: str) -> None:
     """No host would mean every interface of the machine."""
     with pytest.raises(ConfigError, match="is no address; give host and port"):
         Server(address, Panel("blizzard", [], lambda: 0.0))
+
+
+@pytest.mark.parametrize(
+    ("address", "hosts"), [("[::]:0", ("::1", "127.0.0.1")), ("[::1]:0", ("::1",))]
+)
+def test_an_address_of_ipv6_is_served(
+    world: PipelineHarness, tmp_path: Path, address: str, hosts: tuple[str, ...]
+) -> None:
+    with Server(address, Panel("blizzard", [], lambda: world.now)) as server:
+        for host in hosts:
+            client = http.client.HTTPConnection(host, server.port, timeout=10)
+            with contextlib.closing(client):
+                client.request("GET", "/health")
+                assert client.getresponse().status == 200
+        config = tmp_path / "blizzard.yaml"
+        listening = address.replace(":0", f":{server.port}")
+        tables = f'"tables": {{"t": {{"table_uri": "{tmp_path}"}}}}'
+        config.write_text(f'{{"metrics": {{"address": "{listening}"}}, {tables}}}')
+        assert probe(config)[0]
 
 
 def test_an_address_in_use_is_reported_at_once(

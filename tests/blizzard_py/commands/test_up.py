@@ -162,5 +162,7 @@ def test_pages_have_the_configured_addresses_or_free_ports() -> None:
     assert beside["penguin"] not in (beside["blizzard"], "127.0.0.1:0")
     chosen = page_addresses(MetricsSettings(address="127.0.0.1:0"))
     assert min(int(each.rpartition(":")[2]) for each in chosen.values()) > 1023
+    ipv6 = page_addresses(MetricsSettings(address="[::1]:0"))
+    assert all(address.startswith("[::1]:") for address in ipv6.values())
     free = page_addresses(None)
     assert all(address.startswith("127.0.0.1:") for address in free.values())

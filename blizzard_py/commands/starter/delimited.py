@@ -111,8 +111,14 @@ def _with_columns(
         names = tables[0].rows[0]
         rows = [row for table in tables for row in table.below if table.rows[0] == names]
         names = [name.strip() for name in names]
-        if len({name.lower() for name in names if name}) < sum(map(bool, names)):
-            options |= _by_position(tables, doubts)
+        is_twice = len({name.lower() for name in names if name}) < sum(map(bool, names))
+        if is_twice or any(map(_unnamed, tables)):  # without a name a column would be lost
+            what = "a name twice" if is_twice else "a column without a name"
+            doubts.append(
+                f"the header has {what}, so columns go by position; files with another order need"
+                " their own source"
+            )
+            options |= _by_position(tables)
             names = options["columns"]
     else:
         names = [f"column_{n}" for n in range(1, len(tables[0].rows[0]) + 1)]
@@ -163,18 +169,14 @@ def _has_total(table: _Table) -> bool:
     )
 
 
-def _by_position(tables: Sequence[_Table], doubts: list[str]) -> dict[str, Any]:
-    """Return the options for a header with a name twice: the header is skipped, if it can be."""
+def _by_position(tables: Sequence[_Table]) -> dict[str, Any]:
+    """Return the options for columns by position: the header is skipped, if it can be."""
     names: list[str] = []
     for place, name in enumerate(map(str.strip, tables[0].rows[0]), 1):
         used = {each.lower() for each in names}
         free = name or f"column_{place}"
         names.append(free if free.lower() not in used else f"{free}_{place}")
     lines = {table.line + 1 for table in tables}
-    doubts.append(
-        "the header has a name twice, so columns go by position; files with another order need"
-        " their own source"
-    )
     is_one_line = not any("\n" in name for name in tables[0].rows[0])
     is_same = all(table.rows[0] == tables[0].rows[0] for table in tables)
     skip = {"skip_rows": lines.pop()} if len(lines) == 1 and is_one_line and is_same else {}
@@ -197,10 +199,9 @@ def _verdict(table: _Table) -> _Verdict:
     """Return what the first record is, as far as the types of the values tell it."""
     first, below = [name.strip() for name in table.rows[0]], table.below
     columns = list(zip(*below, strict=True)) or [()] * len(first)
-    if any(
-        not name and any(map(str.strip, texts)) for name, texts in zip(first, columns, strict=True)
-    ):
-        return "record"  # without a name the column would be lost
+    unnamed = _unnamed(table)
+    if len(unnamed) > 1:
+        return "record"
     if _is_series(first, below):
         return "header"
     forms = [common_form(texts) for texts in columns]
@@ -211,9 +212,21 @@ def _verdict(table: _Table) -> _Verdict:
         return "record"
     if any(name == "text" and form not in {"text", ""} for name, form in typed):
         return "header"
+    if unnamed:
+        return "record"
     is_unlike = any(name not in {"text", ""} for name, _ in typed)
     is_twice = len(set(filter(None, first))) < len([name for name in first if name])
     return "record" if is_unlike or is_twice else ""
+
+
+def _unnamed(table: _Table) -> list[int]:
+    """Return the places of columns with values whose first record has none, like an index's."""
+    columns = zip(*table.rows, strict=True)
+    return [
+        place
+        for place, (name, *texts) in enumerate(columns, 1)
+        if not name.strip() and any(map(str.strip, texts))
+    ]
 
 
 def _is_series(first: Sequence[str], below: Rows) -> bool:

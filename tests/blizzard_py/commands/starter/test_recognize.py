@@ -69,6 +69,8 @@ CSV: dict[str, tuple[str, bytes, int]] = {
     "names without text": ("a.csv", b"Kunde;Betrag;;\nA;1;;\nB;2;;\n", 2),
     "blanks in names": ("a.csv", b"Order ID,Net Amount\n1,2.5\n2,3.5\n", 2),
     "a name twice": ("a.csv", b"id,v,v\n1,x,y\n2,z,w\n", 2),
+    "an index without a name": ("a.csv", b",id,v\n0,1,x\n1,2,y\n", 2),
+    "a first value missing": ("a.csv", b",1,x\n5,2,y\n", 2),
     "utf-16-be without a mark": ("a.csv", "id,name\n1,aaaa\n2,bbbb\n".encode("utf-16-be"), 2),
     "no delimiter": ("a.txt", b"10.0.0.1 - GET / 200\n10.0.0.2 - GET /a 200\n", 2),
     "lines of an array": ("a.json", b'{"total": 2, "items": [{"id": 1}, {"id": 2}]}', 2),
@@ -288,6 +290,14 @@ def test_real_shapes_are_read_without_losing_a_row(tmp_path: Path, shape: str) -
         ("years as names", {}),
         ("blanks in names", {}),
         ("a name twice", {"header": False, "columns": ["id", "v", "v_3"], "skip_rows": 1}),
+        (
+            "an index without a name",
+            {"header": False, "columns": ["column_1", "id", "v"], "skip_rows": 1},
+        ),
+        (
+            "a first value missing",
+            {"header": False, "columns": ["column_1", "column_2", "column_3"]},
+        ),
         ("american dates", {"date_format": ["%m/%d/%Y"]}),
         ("cp1252 export", {"delimiter": ";", "encoding": "cp1252"}),
     ],

@@ -1,7 +1,7 @@
 """Rows of active files: counting of replaced rows, and rewriting of the remaining ones.
 
 One row group is in memory at a time. A rewritten file keeps the order of rows, the codec, the
-dictionaries and the key-value metadata of its original, and has statistics of all columns.
+key-value metadata and the useful dictionaries of its original, and has statistics of all columns.
 """
 
 from __future__ import annotations
@@ -78,15 +78,15 @@ def rewrite_rows(
         schema = _without_view_columns(file.schema_arrow)
         # In a footer that contradicts itself, reading rows raises an error, but accessing
         # column chunks crashes the process. So rows are read first.
-        first = file.read_row_group(0)
+        first = file.read_row_group(0).cast(schema)
 
         def remaining() -> Iterator[pa.Table]:
             for number in range(file.num_row_groups):
-                rows = (file.read_row_group(number) if number else first).cast(schema)
+                rows = file.read_row_group(number).cast(schema) if number else first
                 going = leaving(rows)
                 yield rows.filter(pc.invert(going)) if pc.any(going).as_py() else rows
 
-        return write_rows(storage, target, schema, remaining(), **_settings_of(file))
+        return write_rows(storage, target, schema, remaining(), **_settings_of(file, first))
 
 
 def write_rows(
@@ -159,17 +159,33 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _settings_of(file: pq.ParquetFile) -> dict[str, Any]:
-    """Return the settings of a writer by the file that is read."""
+def _settings_of(file: pq.ParquetFile, rows: pa.Table) -> dict[str, Any]:
+    """Return the settings of a writer by the file that is read, and rows of its first row group.
+
+    A dictionary of values that hardly repeat costs a third of the time, and makes a larger file.
+    """
     group = file.metadata.row_group(0)
     columns = [group.column(index) for index in range(group.num_columns)]
     codecs = [str(column.compression) for column in columns]
     codec = max(set(codecs), key=codecs.count) if codecs else "ZSTD"
     return {
         "compression": _CODECS.get(codec, codec.lower()),
-        "use_dictionary": [c.path_in_schema for c in columns if c.has_dictionary_page],
+        "use_dictionary": [
+            column.path_in_schema
+            for column in columns
+            if column.has_dictionary_page and _is_smaller(column, rows)
+        ],
         "sorting_columns": group.sorting_columns or None,
     }
+
+
+def _is_smaller(column: pq.ColumnChunkMetaData, rows: pa.Table) -> bool:
+    """Return whether a dictionary makes the column smaller than its values, or nobody knows."""
+    name = column.path_in_schema
+    if name not in rows.column_names:
+        return True  # a leaf of a nested column
+    # No value of a file takes less than four bytes, but those that have no dictionary.
+    return bool(column.total_uncompressed_size < max(rows[name].nbytes, 4 * rows.num_rows))
 
 
 @contextlib.contextmanager

@@ -28,6 +28,8 @@ from penguin_py.model import Remove
 ROWS_AT_ONCE = 500_000
 # So many rows are merged by one commit, one version at least.
 ROWS_A_COMMIT = 10_000_000
+# So many rows are decoded at once.
+_BATCH_ROWS = 1 << 16
 # Entries of versions that are read at the same time.
 _AT_ONCE = 16
 _WANTED = ("add.path", "add.size", "add.partitionValues", "add.dataChange", "add.stats")
@@ -165,12 +167,14 @@ def read_rows(
 
     Raises `SchemaMismatch` for a file that cannot be read so.
     """
-    places = range(parquet.num_row_groups) if groups is None else groups
-    there = set(parquet.schema_arrow.names)
-    names = [name for name in schema.names if name in there]
-    # By a name with a dot Arrow finds fields of structs, too.
-    wanted = None if not names or any("." in name for name in names) else names
-    return fitted(parquet.read_row_groups(list(places), columns=wanted), file, schema)
+    there = parquet.schema_arrow
+    names = [name for name in schema.names if name in there.names]
+    if not names or any("." in name for name in names):
+        names = there.names  # by a name with a dot Arrow finds fields of structs, too
+    # One row group after the other in the same memory: new memory costs as much as decoding.
+    batches = parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=names)
+    found = pa.Table.from_batches(batches, pa.schema([there.field(name) for name in names]))
+    return fitted(found, file, schema)
 
 
 def fitted(rows: pa.Table, file: TableFile, schema: pa.Schema) -> pa.Table:

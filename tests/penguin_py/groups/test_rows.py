@@ -65,6 +65,21 @@ def test_remaining_rows_keep_order_codec_groups_and_metadata(tmp_path: Path) -> 
     assert '"maxValues":{"id":5,"_unit":"a"}' in told
 
 
+def test_a_dictionary_of_values_that_differ_is_no_more(tmp_path: Path) -> None:
+    count = 3000
+    columns = {"_unit": ["a"] * count, "id": range(count), "text": map(str, range(count))}
+    columns["few"] = [n % 3 for n in range(count)]
+    rows = pa.table({name: list(values) for name, values in columns.items()})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    size = (tmp_path / "a.parquet").stat().st_size
+    made = rewrite(open_storage(str(tmp_path), {}), "a.parquet", size, "b.parquet", WANTED)
+    assert pq.read_table(tmp_path / "b.parquet").equals(rows)
+    group = made.metadata.row_group(0)
+    found = [group.column(place).has_dictionary_page for place in range(4)]
+    assert found == [True, False, False, True]
+    assert made.size < size
+
+
 def test_rewrite_reads_files_that_delta_rs_wrote_as_views(tmp_path: Path) -> None:
     write_deltalake(tmp_path, table())
     found = DeltaTable(tmp_path)

@@ -131,5 +131,8 @@ class Metered:
     def delete(self, path: str) -> None:
         self._timed("delete", lambda: self._storage.delete(path))
 
+    def delete_if(self, path: str, version: str) -> bool:
+        return self._timed("delete_if", lambda: self._storage.delete_if(path, version))
+
     def delete_tree(self, prefix: str) -> int:
         return self._timed("delete_tree", lambda: self._storage.delete_tree(prefix))

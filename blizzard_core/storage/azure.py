@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -234,7 +234,8 @@ class AzureStorage(StoredBytes):
                     folders.append(item.name[cut:])
                 elif not _marks_a_folder(item):
                     modified = item.last_modified.timestamp()
-                    files.append(Entry(item.name[cut:], int(item.size), modified))
+                    name, version = item.name[cut:], _plain(item.etag)
+                    files.append(Entry(name, int(item.size), modified, version=version))
         return _Level(tuple(folders), tuple(files), requests, keys)
 
     def _get(
@@ -273,6 +274,19 @@ class AzureStorage(StoredBytes):
 
         return self._run(store)
 
+    def stat(self, path: str) -> Entry | None:
+        """Return size, modification time and version, or None."""
+        found = super().stat(path)
+        return None if found is None else replace(found, version=_plain(found.version))
+
+    def _delete_if(self, key: str, version: str) -> None:
+        blob = self._blob(key)
+        self._run(
+            lambda: blob.delete_blob(
+                etag=f'"{version}"', match_condition=MatchConditions.IfNotModified
+            )
+        )
+
     def _copy(self, source: str, target: str) -> None:
         """Start the copy and wait for it: Azure may copy later, and the source is deleted next."""
         source_blob = self._blob(source)
@@ -300,6 +314,11 @@ def _pages(container: ContainerClient, prefix: str, *, flat: bool) -> Any:
         include=["metadata"],
         results_per_page=PAGE_NAMES,
     ).by_page()
+
+
+def _plain(etag: str | None) -> str:
+    """Return an ETag without quotes: listings have none, other answers do."""
+    return (etag or "").strip('"')
 
 
 def _marks_a_folder(item: Any) -> bool:

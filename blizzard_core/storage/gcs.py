@@ -19,13 +19,13 @@ from gcsfs.retry import (  # type: ignore[import-untyped]  # ships no types
 from blizzard_core.errors import Conflict, Unavailable
 from blizzard_core.limits import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.storage.failures import bucket_missing
-from blizzard_core.storage.objects import FileSystem, Patience, bounded, modified_of
+from blizzard_core.storage.objects import FileSystem, Patience, bounded, modified_of, version_of
 from blizzard_core.storage.order import Ascending
 from blizzard_core.storage.protocol import Entry, ListingPage, Range, order_key
 from blizzard_core.storage.ranges import folder_of
 from blizzard_core.storage.stored_bytes import ObjectPart, StoredBytes
 
-_FIELDS = "items(name,size,updated),nextPageToken"
+_FIELDS = "items(name,size,updated,generation),nextPageToken"
 _API = "storage/v1/"
 _UNAUTHORIZED = 401
 
@@ -137,7 +137,8 @@ class GCSStorage(StoredBytes):
                     break
                 # A name that ends with "/" is a console's folder marker.
                 if key > low and not path.endswith("/"):
-                    entries.append(Entry(path, int(item.get("size", 0)), modified_of(item)))
+                    size, version = int(item.get("size", 0)), version_of(item)
+                    entries.append(Entry(path, size, modified_of(item), version=version))
             yield ListingPage(tuple(entries), 1, len(items))
             token = answer.get("nextPageToken")
             if past or not token:
@@ -194,6 +195,14 @@ class GCSStorage(StoredBytes):
     def _put_if(self, key: str, data: bytes, version: str | None) -> str:
         try:
             return self._upload(key, data, version or "0")
+        except FileExistsError as error:  # gcsfs' word for 412
+            raise Conflict(f"{self.uri}: {key} was changed by another writer") from error
+
+    def _delete_if(self, key: str, version: str) -> None:
+        try:
+            self._gcs.call(
+                "DELETE", "b/{}/o/{}", self._bucket, self._name(key), ifGenerationMatch=version
+            )
         except FileExistsError as error:  # gcsfs' word for 412
             raise Conflict(f"{self.uri}: {key} was changed by another writer") from error
 

@@ -386,6 +386,44 @@ class LocalStorage:
         except OSError as error:
             raise wrapped(self.uri, path, error) from error
 
+    def delete_if(self, path: str, version: str) -> bool:
+        """Move the file aside, compare inode, size and time, and only then remove it.
+
+        A file that was written between a comparison and the removal would be lost. So the file gets
+        a hidden name first, always the same one: after a death the next call finds it.
+        """
+        try:
+            place = self._at(path)
+            aside = place.with_name(f".blizzard-{hashlib.sha256(os.fsencode(place)).hexdigest()}")
+            self._remove_or_put_back(aside, place, version)
+            found = self.stat(path)
+            if found is None:
+                return False
+            if found.version == version:
+                place.rename(aside)
+                if self._remove_or_put_back(aside, place, version):
+                    return True
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise wrapped(self.uri, path, error) from error
+        raise Conflict(f"{self.uri}/{path}: changed by another writer")
+
+    @staticmethod
+    def _remove_or_put_back(aside: Path, place: Path, version: str) -> bool:
+        """Remove a file that was moved aside if it has this version; return whether it had it."""
+        found = regular("", status_of(aside))
+        if found is None:
+            return False
+        is_wanted = found.version == version
+        if not is_wanted:
+            # If there is a newer file of the name, its writer has replaced this one.
+            with contextlib.suppress(FileExistsError):
+                os.link(aside, place, follow_symlinks=False)
+        aside.unlink()
+        sync_directory(place.parent)
+        return is_wanted
+
     def delete_tree(self, prefix: str) -> int:
         """Remove the directory and all below it."""
         folder = self._at(prefix)

@@ -44,7 +44,8 @@ def regular(path: str, status: os.stat_result | None) -> Entry | None:
     """Return the entry of a regular file; None for pipes and devices, which may block for ever."""
     if status is None or not S_ISREG(status.st_mode):
         return None
-    return Entry(path, status.st_size, status.st_mtime)
+    version = f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
+    return Entry(path, status.st_size, status.st_mtime, version=version)
 
 
 def listed_name(folder: str, entry: os.DirEntry[str]) -> str:

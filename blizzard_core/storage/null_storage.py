@@ -56,6 +56,9 @@ class NullStorage:
     def delete(self, path: str) -> None:
         """Do nothing: there is no object."""
 
+    def delete_if(self, path: str, version: str) -> bool:  # noqa: ARG002  # the protocol gives it
+        return False
+
     def delete_tree(self, prefix: str) -> int:  # noqa: ARG002  # the protocol gives it
         return 0
 

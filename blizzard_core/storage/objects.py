@@ -126,7 +126,7 @@ class ObjectStorage:
         named = ((name.lstrip("/")[cut:], info) for name, info in found.items())
         entries = sorted(
             (
-                Entry(path, int(info.get("size") or 0), modified_of(info))
+                _entry(path, info)
                 for path, info in named
                 if ranges.has_file(order_key(path))
             ),
@@ -142,7 +142,7 @@ class ObjectStorage:
             return None
         if info.get("type") == "directory":
             return None
-        return Entry(path, int(info.get("size") or 0), modified_of(info))
+        return _entry(path, info)
 
     def read(self, path: str) -> bytes:
         """Return the whole object."""
@@ -211,6 +211,26 @@ class ObjectStorage:
         except NotFound:
             return
 
+    def delete_if(self, path: str, version: str) -> bool:
+        """Remove the object if it has this version; see `Storage.delete_if`."""
+        if not version:
+            raise StorageError(f"{self._uri}/{path}: its version is unknown, so it is not removed")
+        try:
+            self._call(path, lambda: self._delete_if(self._key(path), version))
+        except NotFound:
+            return False
+        except Conflict:
+            if self.stat(path) is None:
+                return False
+            raise
+        return True
+
+    def _delete_if(self, key: str, version: str) -> None:  # noqa: ARG002  # the stores' own need it
+        raise StorageError(
+            f"{self._uri}: {key} is not removed: this kind of store has no deletion that is"
+            " conditional on a version"
+        )
+
     def delete_tree(self, prefix: str) -> int:
         """List below ``prefix/`` and delete what is found, several at a time.
 
@@ -262,6 +282,16 @@ def modified_of(info: Mapping[str, Any]) -> float:
         if isinstance(value, str):
             return dt.datetime.fromisoformat(value).timestamp()
     return 0.0
+
+
+def _entry(path: str, info: Mapping[str, Any]) -> Entry:
+    size = int(info.get("size") or 0)
+    return Entry(path, size, modified_of(info), version=version_of(info))
+
+
+def version_of(info: Mapping[str, Any]) -> str:
+    """Return the version as listings have it: a generation, or an ETag."""
+    return str(info.get("generation") or info.get("ETag") or info.get("etag") or "")
 
 
 def bucket_root(uri: str) -> str:

@@ -17,7 +17,7 @@ fsspec file system by listing below the root and filtering.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import BinaryIO, Protocol, TypeAlias
 
@@ -34,11 +34,16 @@ class Entry:
 
     ``path`` is relative to the storage's root, with ``/`` between components;
     ``size`` is in bytes as stored; ``modified`` in seconds since the epoch.
+
+    ``version`` is for `Storage.delete_if`: an ETag, a generation, or inode, size and time of a
+    local file. It is empty if the store has none, or if an earlier release wrote the entry down.
+    Entries are equal whatever their versions.
     """
 
     path: str
     size: int
     modified: float
+    version: str = field(default="", compare=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,15 @@ class Storage(Listing, Protocol):
 
     def delete(self, path: str) -> None:
         """Remove the object; it is no error if there is none."""
+
+    def delete_if(self, path: str, version: str) -> bool:
+        """Remove the object if ``version`` is the one that a listing or `stat` had.
+
+        False: there was no object. Where the store does not say so, that is True as well. Raises
+        `Conflict` if it has another version, and then it is still there, as it was. So an object
+        that was written meanwhile is never lost. Raises `StorageError` if the store has no such
+        condition, or ignores it. Works again after a call that was cut off.
+        """
 
     def delete_tree(self, prefix: str) -> int:
         """Remove everything below the directory ``prefix``; returns how many objects."""

@@ -11,6 +11,7 @@ Other servers list in another order than UTF-8 bytes (SeaweedFS: ``a/`` before `
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -121,6 +122,8 @@ class S3Storage(ObjectStorage):
         self._prefix = f"{prefix}/" if prefix else ""
         # Whether this store has refused writes under both conditions.
         self._refuses = False
+        # Whether it has refused to delete an object of another version.
+        self._refuses_deletion = False
 
     @property
     def conditional_writes(self) -> bool:
@@ -220,7 +223,8 @@ class S3Storage(ObjectStorage):
                 # A key that ends with "/" is a console's folder marker.
                 if key > low and not path.endswith("/"):
                     modified: dt.datetime = item["LastModified"]
-                    entries.append(Entry(path, int(item["Size"]), modified.timestamp()))
+                    size, version = int(item["Size"]), str(item.get("ETag", ""))
+                    entries.append(Entry(path, size, modified.timestamp(), version=version))
             yield ListingPage(tuple(entries), 1, len(contents))
             if past or not answer.get("IsTruncated"):
                 return
@@ -275,6 +279,39 @@ class S3Storage(ObjectStorage):
             "put_object", Bucket=self._bucket, Key=self._name(key), Body=data, **condition
         )
         return str(answer["ETag"])
+
+    def delete_if(self, path: str, version: str) -> bool:
+        """Remove the object if it has this version; see `Storage.delete_if`.
+
+        Raises `StorageError` if the store ignores the condition.
+        """
+        if not self._refuses_deletion:
+            self._check_deletion_refused()
+            self._refuses_deletion = True
+        return super().delete_if(path, version)
+
+    def _check_deletion_refused(self) -> None:
+        """Delete an object of our own under a condition that must fail."""
+        # No listing of ours takes hidden names for data.
+        probe = f"_blizzard_probe_{uuid.uuid4().hex}"
+        self.put_atomic(probe, b"blizzard")
+        try:
+            super().delete_if(probe, _NO_SUCH_ETAG)
+        except Conflict:
+            return
+        finally:
+            self.delete(probe)
+        raise StorageError(
+            f"{self.uri}: this store ignores If-Match on DELETE, so a file that was written"
+            " meanwhile could be removed; update the server to a version that honours conditional"
+            " deletes, or set clean.mode to off"
+        )
+
+    def _delete_if(self, key: str, version: str) -> None:
+        # One object a request: servers take an ETag in DeleteObjects and may ignore it.
+        self._s3.call_s3(
+            "delete_object", Bucket=self._bucket, Key=self._name(key), IfMatch=version
+        )
 
     def _name(self, key: str) -> str:
         return key.partition("/")[2]

@@ -338,6 +338,9 @@ def _batch_to_json(batch: Batch) -> dict[str, Any]:
     if batch.phase == "running":
         for key in ("outputs", "finished", "letters", "committed_ts"):
             del document[key]
+    for file in document["files"]:
+        if not file["version"]:
+            del file["version"]
     for file in document.get("finished", ()):
         if not file["row_groups"]:
             del file["row_groups"]
@@ -356,6 +359,7 @@ def _batch_to_json(batch: Batch) -> dict[str, Any]:
 
 def _queued_to_json(file: QueuedFile) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(file)
-    if not file.request:
-        del document["request"]
+    for key in ("request", "version"):
+        if not document[key]:
+            del document[key]
     return document

@@ -18,8 +18,8 @@ name is the batch's id and its content is what was committed. So another process
 batch writes the same content again. A file is done if and only if the journal, or the ledger that
 it was folded into (`blizzard_py.state.ledger`), contains it.
 
-``seen_ts`` is the end of the scan that found the files. ``size`` and ``modified`` are those of
-the listing. With ``staged`` and ``letters`` the object describes the complete batch, so a lost
+``seen_ts`` is the end of the scan that found the files. ``size``, ``modified`` and the optional
+``version`` are those of the listing (`Entry`). With ``staged`` and ``letters`` the object describes the complete batch, so a lost
 checkpoint of a batch in publication can be rebuilt (`blizzard_py.edits.rebuild`). Optional keys:
 ``names_root`` if rows name their file, ``group`` if rows replace others (`BatchResults`), and
 ``request`` for a batch of a request. ``event_time`` is present if a query over event time processed
@@ -126,6 +126,7 @@ class FileDocument(FinishedFile):
 
     size: int
     modified: float
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +179,7 @@ class Journal:
                     "stage": f.stage,
                     "size": listed[f.path].size,
                     "modified": listed[f.path].modified,
+                    **({"version": version} if (version := listed[f.path].version) else {}),
                     **({"row_groups": f.row_groups} if f.row_groups else {}),
                 }
                 for f in batch.results.finished
@@ -350,7 +352,9 @@ def _batch(found: BatchDocument) -> Batch:
         found.attempt,
         "publishing",
         found.started_ts,
-        tuple(Entry(file.path, file.size, file.modified) for file in found.files),
+        tuple(
+            Entry(file.path, file.size, file.modified, version=file.version) for file in found.files
+        ),
         found.seen_ts,
         request=found.request,
         results=BatchResults(

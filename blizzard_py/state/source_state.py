@@ -50,12 +50,12 @@ class QueuedFile(Entry):
     @property
     def entry(self) -> Entry:
         """The file as a listing has it."""
-        return Entry(self.path, self.size, self.modified)
+        return Entry(self.path, self.size, self.modified, version=self.version)
 
 
 def queue_file(entry: Entry, request: str = "") -> QueuedFile:
     """Return a file as one of the queue."""
-    return QueuedFile(entry.path, entry.size, entry.modified, request)
+    return QueuedFile(entry.path, entry.size, entry.modified, request, version=entry.version)
 
 
 # Between the driver and the place of a lake.

@@ -84,7 +84,7 @@ class Bucket:
 
     def entry(self, path: str) -> Entry:
         held = self.objects[path]
-        return Entry(path, len(held.data), held.modified)
+        return Entry(path, len(held.data), held.modified, version=str(held.version))
 
     def after(self, low: bytes, count: int) -> list[tuple[bytes, str]]:
         """Return the next keys above ``low``, in order, each as bytes and as text."""
@@ -232,6 +232,17 @@ class Client:
 
     def delete(self, path: str) -> None:
         self._request("delete", path, lambda: self.bucket.delete(path))
+
+    def delete_if(self, path: str, version: str) -> bool:
+        def effect() -> bool:
+            held = self.bucket.objects.get(path)
+            if held is not None and str(held.version) != version:
+                raise Conflict(f"{self.uri}/{path}: changed by another writer")
+            self.bucket.delete(path)
+            return held is not None
+
+        found: bool = self._request("delete", path, effect)
+        return found
 
     def delete_tree(self, prefix: str) -> int:
         doomed = [

@@ -112,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
             case ["storage", "v1", "b", bucket, "o"] if self.command == "GET":
                 return 200, {}, json.dumps(self._list(bucket, query)).encode()
             case ["storage", "v1", "b", bucket, "o", name] if self.command == "DELETE":
-                self._existing(bucket, name)
+                self._check_generation(self._existing(bucket, name).generation, query)
                 del self._bucket(bucket)[name]
                 return 204, {}, b""
             case ["storage", "v1", "b", bucket, "o", name] if query.get("alt") != "media":

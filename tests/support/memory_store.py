@@ -45,7 +45,7 @@ class MemoryStorage:
             page = keys[: self.page_keys]
             kept = [k for k in page if high is None or order_key(k) < high]
             yield ListingPage(
-                tuple(Entry(k, len(there[k][0]), there[k][1]) for k in kept),
+                tuple(self._entry(k, there[k]) for k in kept),
                 1,
                 len(page),
             )
@@ -59,7 +59,13 @@ class MemoryStorage:
 
     def stat(self, path: str) -> Entry | None:
         found = self.objects.get(path)
-        return None if found is None else Entry(path, len(found[0]), found[1])
+        if found is None:
+            return None
+        return self._entry(path, found)
+
+    def _entry(self, path: str, found: tuple[bytes, float]) -> Entry:
+        version = str(self._version(path))
+        return Entry(path, len(found[0]), found[1], version=version)
 
     def read(self, path: str) -> bytes:
         try:
@@ -129,6 +135,17 @@ class MemoryStorage:
             self.before_mutation("delete", path)
             del self.objects[path]
             self.after_mutation("delete", path)
+
+    def delete_if(self, path: str, version: str) -> bool:
+        if path not in self.objects:
+            return False
+        self.before_mutation("delete_if", path)
+        with self._condition:
+            if self._version(path) != version:
+                raise Conflict(f"{self.uri}/{path}: changed by another writer")
+            del self.objects[path]
+        self.after_mutation("delete_if", path)
+        return True
 
     def delete_tree(self, prefix: str) -> int:
         doomed = [k for k in list(self.objects) if k.startswith(f"{prefix}/")]

@@ -315,6 +315,88 @@ def test_a_listing_over_many_pages_is_complete(
         assert listed(storage, after, until) == between(names, after, until), (after, until)
 
 
+def _paths(storage: Storage) -> list[str]:
+    return [e.path for page in storage.list_range("", None) for e in page.entries]
+
+
+def _listed_version(storage: Storage, path: str) -> str:
+    [entry] = [e for page in storage.list_range("", None) for e in page.entries if e.path == path]
+    stat = storage.stat(path)
+    assert stat is not None
+    assert stat.version == entry.version
+    return entry.version
+
+
+def test_a_listed_version_allows_a_deletion(storage: Storage) -> None:
+    storage.put_atomic("d=1/a.json", b"1")
+    storage.put_atomic("d=1/b.json", b"2")
+    version = _listed_version(storage, "d=1/a.json")
+    if not version:
+        with pytest.raises(StorageError):
+            storage.delete_if("d=1/a.json", version)
+        return
+    assert storage.delete_if("d=1/a.json", version)
+    assert _paths(storage) == ["d=1/b.json"]
+    storage.delete_if("d=1/a.json", version)  # gone already is no error
+
+
+def test_an_overwritten_object_is_not_deleted(storage: Storage) -> None:
+    storage.put_atomic("d=1/a.json", b"1")
+    version = _listed_version(storage, "d=1/a.json")
+    storage.put_atomic("d=1/a.json", b"2")
+    with pytest.raises(Conflict if version else StorageError):
+        storage.delete_if("d=1/a.json", version)
+    assert storage.read("d=1/a.json") == b"2"
+    assert _paths(storage) == ["d=1/a.json"]
+
+
+class TestLocalDeletion:
+    def test_put_back_when_replaced_after_the_look(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        storage = LocalStorage(str(tmp_path))
+        storage.put_atomic("a.json", b"1")
+        version = _listed_version(storage, "a.json")
+        rename = Path.rename
+
+        def overwritten(self: Path, target: Path) -> Path:
+            storage.put_atomic("a.json", b"never ingested")
+            return rename(self, target)
+
+        monkeypatch.setattr(Path, "rename", overwritten)
+        with pytest.raises(Conflict):
+            storage.delete_if("a.json", version)
+        assert storage.read("a.json") == b"never ingested"
+        assert [each.name for each in tmp_path.iterdir()] == ["a.json"]
+
+    @pytest.mark.parametrize("is_replaced", [False, True])
+    def test_a_death_after_moving_aside_is_mended(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_replaced: bool
+    ) -> None:
+        storage = LocalStorage(str(tmp_path))
+        storage.put_atomic("a.json", b"1")
+        version = _listed_version(storage, "a.json")
+        rename = Path.rename
+
+        def dies(self: Path, target: Path) -> Path:
+            if is_replaced:
+                storage.put_atomic("a.json", b"2")
+            rename(self, target)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "rename", dies)
+            with pytest.raises(KeyboardInterrupt):
+                storage.delete_if("a.json", version)
+        if is_replaced:
+            with pytest.raises(Conflict):
+                storage.delete_if("a.json", version)
+            assert storage.read("a.json") == b"2"
+        else:
+            storage.delete_if("a.json", version)
+        assert len(list(tmp_path.iterdir())) == is_replaced
+
+
 def test_a_conditional_write_needs_the_version_that_is_there(storage: Storage) -> None:
     first = storage.put_if("state/a.json", b"one", None)
     assert storage.read_versioned("state/a.json") == (b"one", first)

@@ -125,11 +125,7 @@ class ObjectStorage:
         cut = len(self._root) + 1
         named = ((name.lstrip("/")[cut:], info) for name, info in found.items())
         entries = sorted(
-            (
-                _entry(path, info)
-                for path, info in named
-                if ranges.has_file(order_key(path))
-            ),
+            (_entry(path, info) for path, info in named if ranges.has_file(order_key(path))),
             key=lambda entry: order_key(entry.path),
         )
         yield ListingPage(tuple(entries), 1 + len(found) // PAGE_KEYS, len(found))

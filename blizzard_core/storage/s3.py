@@ -302,16 +302,14 @@ class S3Storage(ObjectStorage):
         finally:
             self.delete(probe)
         raise StorageError(
-            f"{self.uri}: this store ignores If-Match on DELETE, so a file that was written"
-            " meanwhile could be removed; update the server to a version that honours conditional"
-            " deletes, or set clean.mode to off"
+            f"{self.uri}: this store ignores If-Match when an object is removed, so one that was"
+            " written meanwhile could be lost; update the server to a version that honours the"
+            " condition"
         )
 
     def _delete_if(self, key: str, version: str) -> None:
         # One object a request: servers take an ETag in DeleteObjects and may ignore it.
-        self._s3.call_s3(
-            "delete_object", Bucket=self._bucket, Key=self._name(key), IfMatch=version
-        )
+        self._s3.call_s3("delete_object", Bucket=self._bucket, Key=self._name(key), IfMatch=version)
 
     def _name(self, key: str) -> str:
         return key.partition("/")[2]

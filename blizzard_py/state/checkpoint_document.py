@@ -338,9 +338,7 @@ def _batch_to_json(batch: Batch) -> dict[str, Any]:
     if batch.phase == "running":
         for key in ("outputs", "finished", "letters", "committed_ts"):
             del document[key]
-    for file in document["files"]:
-        if not file["version"]:
-            del file["version"]
+    document["files"] = [_without_empty(file, "version") for file in document["files"]]
     for file in document.get("finished", ()):
         if not file["row_groups"]:
             del file["row_groups"]
@@ -358,8 +356,8 @@ def _batch_to_json(batch: Batch) -> dict[str, Any]:
 
 
 def _queued_to_json(file: QueuedFile) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(file)
-    for key in ("request", "version"):
-        if not document[key]:
-            del document[key]
-    return document
+    return _without_empty(msgspec.to_builtins(file), "request", "version")
+
+
+def _without_empty(document: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if value or key not in keys}

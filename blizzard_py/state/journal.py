@@ -19,11 +19,12 @@ batch writes the same content again. A file is done if and only if the journal, 
 it was folded into (`blizzard_py.state.ledger`), contains it.
 
 ``seen_ts`` is the end of the scan that found the files. ``size``, ``modified`` and the optional
-``version`` are those of the listing (`Entry`). With ``staged`` and ``letters`` the object describes the complete batch, so a lost
-checkpoint of a batch in publication can be rebuilt (`blizzard_py.edits.rebuild`). Optional keys:
-``names_root`` if rows name their file, ``group`` if rows replace others (`BatchResults`), and
-``request`` for a batch of a request. ``event_time`` is present if a query over event time processed
-the batch (`QueryBatch`), ``row_groups`` of a file if its source copies them (`FinishedFile`).
+``version`` are those of the listing (`Entry`). With ``staged`` and ``letters`` the object describes
+the complete batch, so a lost checkpoint of a batch in publication can be rebuilt
+(`blizzard_py.edits.rebuild`). Optional keys: ``names_root`` if rows name their file, ``group`` if
+rows replace others (`BatchResults`), and ``request`` for a batch of a request. ``event_time`` is
+present if a query over event time processed the batch (`QueryBatch`), ``row_groups`` of a file if
+its source copies them (`FinishedFile`).
 
 A process that takes a batch over gives its outputs new final names. It also writes the object as
 ``{batch}~{number of take-overs}.json``: a delayed write of the earlier process cannot undo that

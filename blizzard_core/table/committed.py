@@ -141,6 +141,18 @@ def removed(
     return found, whole
 
 
+def has_restore(sink: Storage, commits: Iterable[Entry], concurrency: int) -> bool:
+    """Return whether one of these commits took the table back to an earlier version.
+
+    Raises `StateError`, `StorageError`.
+    """
+    paths = (entry.path for entry in commits)
+    return any(
+        _changes(raw, where, sink.uri).operation == "RESTORE"
+        for where, raw in read_each(sink, paths, concurrency)
+    )
+
+
 def added(raw: bytes, where: str, root: str) -> Iterator[str]:
     """Return the paths below ``root`` that a commit adds. Raises `StateError` naming ``where``."""
     return _paths(raw, where, root, "add")

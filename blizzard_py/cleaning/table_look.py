@@ -22,7 +22,8 @@ def look_at_table(
     """Return the state after a look for RESTORE and for the outputs of batches.
 
     ``batches`` are those of the journal behind the last sighting, in order, without batches in
-    flight; there may be none, and it is due before every cleaning all the same. ``now`` is the store's time. The look counts from ``now``, which was taken before it.
+    flight. There may be none: a look is due before every cleaning all the same. ``now`` is the
+    store's time from before the look.
     Costs a GET for each commit since the last look, and those of `committed_versions`. Raises
     `StateError`, `StorageError`.
     """

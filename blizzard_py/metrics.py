@@ -92,6 +92,11 @@ LATE_FILES = Counter(
 CHANGED_FILES = Counter(
     "blizzard_changed_files_total", "Files that were changed after they were settled.", ["target"]
 )
+CLEANED_FILES = Counter(
+    "blizzard_cleaned_files_total",
+    "Source files that were archived or deleted, or left, by outcome.",
+    ["target", "outcome"],
+)
 LATE_PARTITIONS = Histogram(
     "blizzard_late_partitions_behind",
     "How many tracked partitions sort above that of a late file.",

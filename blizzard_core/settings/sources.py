@@ -22,6 +22,7 @@ from blizzard_core.settings.base import (
     Settings,
     Uri,
 )
+from blizzard_core.settings.cleaning import CleanSettings, clean_problem
 from blizzard_core.settings.event_time import SourceEventTime
 from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
 from blizzard_core.settings.globs import parse_all
@@ -281,6 +282,11 @@ class SourceSettings(CommonSource):
     """Files after the grace period: report them, dead-letter them, or ingest them."""
     complete: CompleteSettings | None = Field(default=None, examples=[{"after": "1h"}])
     """Certify complete partitions; default: never."""
+    clean: CleanSettings | None = Field(
+        default=None,
+        examples=[{"mode": "archive", "archive_uri": "s3://archive/events", "sole_reader": True}],
+    )
+    """Archive or delete files whose rows are in the table; default: never."""
     units: FileUnits | None = Field(default=None, examples=[{"cooldown": "7d"}])
     """Re-read changed files and replace their rows."""
     event_time: SourceEventTime | None = Field(default=None, examples=[{"delay": "5 minutes"}])
@@ -365,6 +371,20 @@ class SourceSettings(CommonSource):
                 "complete needs use_watermark: true: without a watermark names belong to no"
                 " partition; leave complete out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_cleaned(self) -> Self:
+        if self.clean is None:
+            return self
+        if self.units is not None or not self.use_watermark:
+            raise ValueError(
+                "clean needs use_watermark: true, and no units: otherwise a file that comes back is"
+                " ingested again; leave clean out"
+            )
+        problem = clean_problem(self.source_uri, self.clean)
+        if problem is not None:
+            raise ValueError(problem)
         return self
 
     @model_validator(mode="before")

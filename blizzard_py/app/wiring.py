@@ -21,7 +21,7 @@ from blizzard_core.settings.sources import CommonSource
 from blizzard_core.settings.tables import TEMPLATES, PartitionBy
 from blizzard_core.storage.null_storage import NullStorage
 from blizzard_core.storage.opening import open_private, open_source, open_storage
-from blizzard_core.storage.protocol import join
+from blizzard_core.storage.protocol import Storage, join
 from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.source_kinds import FileKind, SharedFileKind, SourceKind
 from blizzard_py.engines.lazy import LazyEngine, StoppableEngine
@@ -196,6 +196,7 @@ def context_of(
         else NullStorage(source.uri),
         open_storage(sink.table_uri, sink.storage_options),
         open_private(dlq_uri, errors.dlq_options(sink.storage_options)),
+        _archive_of(source),
     )
     if activity is not None:
         stores = _metered(stores, activity.beat)
@@ -244,7 +245,15 @@ def _metered(stores: Stores, answered: Callable[[], None]) -> Stores:
         stores.source if asked else Metered(stores.source, answered),
         Metered(stores.sink, answered),
         Metered(stores.dlq, answered),
+        None if stores.archive is None else Metered(stores.archive, answered),
     )
+
+
+def _archive_of(source: AnySource) -> Storage | None:
+    files = source.as_files
+    if files is None or files.clean is None or files.clean.archive_uri is None:
+        return None
+    return open_private(files.clean.archive_uri, files.storage_options)
 
 
 def _query_spec(

@@ -18,17 +18,22 @@ from dataclasses import dataclass
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.cleaning.eligible import (
     Choice,
-    CleaningState,
     after_cleaning,
     choose,
+    first_files,
     settled_through,
+    without_files,
 )
 from blizzard_py.cleaning.lists import CleaningList, CleaningLists, Outcome
 from blizzard_py.cleaning.removal import remove_files
+from blizzard_py.state.cleaning_state import CleaningState
 from blizzard_py.state.journal import Journal
 
 # Files of one list. A run holds up the source's polls: at 20 ms for each request these are 40 s.
 FILES_A_LIST = 1000
+# Files that are chosen by one reading of the journal: about 40 MB. A reading costs a GET for each
+# batch of ``after`` and more.
+FILES_A_READING = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +58,42 @@ class Cleaner:
         self._journal = journal
         self._places = places
         self._after_secs = after_secs
+        # The files of the batches behind `_begin`, as the journal says up to `_read`.
+        self._choices: tuple[Choice, ...] = ()
+        self._begin = ""
+        self._read = ""
 
-    def choose(self, state: CleaningState, now: float, barred: Collection[str]) -> Choice:
-        """Return the files that a run would clean now. Raises `StateError`, `StorageError`."""
+    def choose(
+        self,
+        state: CleaningState,
+        now: float,
+        barred: Collection[str],
+        lettered: Collection[str] = (),
+        limit: int = FILES_A_LIST,
+    ) -> Choice:
+        """Return the files that a run would clean now. Raises `StateError`, `StorageError`.
+
+        ``barred`` are files that a request, the queue or a batch in flight has; they are left for
+        good. ``lettered`` as for `blizzard_py.cleaning.eligible.choose`.
+        """
         through = settled_through(state, now, self._after_secs)
         if through <= state.done:
             return Choice((), state.done)
-        later = [batch for batch in self._journal.batches_from(state.done) if batch > state.done]
-        return choose(self._journal.documents(later), through, barred, FILES_A_LIST)
+        if not self._choices or not self._begin <= state.done < self._choices[-1].done:
+            later = self._later(state.done)
+            documents = self._journal.documents(later)
+            self._choices = choose(documents, through, lettered, FILES_A_READING)
+            self._begin, self._read = state.done, max(later, default=state.done)
+        elif later := self._later(self._read):
+            # A later outcome of a file counts.
+            again = {f.path for each in self._journal.documents(later) for f in each.files}
+            self._choices = without_files(self._choices, again)
+            self._read = max(later)
+        found = first_files(self._choices, state.done, through, limit)
+        return Choice(tuple(file for file in found.files if file.path not in barred), found.done)
+
+    def _later(self, batch: str) -> list[str]:
+        return [found for found in self._journal.batches_from(batch) if found > batch]
 
     def run(
         self,
@@ -69,11 +102,12 @@ class Cleaner:
         barred: Collection[str],
         new_id: str,
         check: Callable[[], None],
+        lettered: Collection[str] = (),
     ) -> tuple[CleaningState, Counter[Outcome]]:
         """Clean some files; return the state to save, and how many had which outcome.
 
-        ``barred`` as for `choose`. ``check`` raises `FencedError` if another process is the owner.
-        Raises `StateError`, `StorageError`.
+        ``barred`` and ``lettered`` as for `choose`. ``check`` raises `FencedError` if another
+        process is the owner. Raises `StateError`, `StorageError`.
         """
         counts: Counter[Outcome] = Counter()
         for cut_off in self._lists.unfinished():
@@ -81,7 +115,7 @@ class Cleaner:
             is_void = cut_off.through <= state.done
             left = {file.path for file in cut_off.files} if is_void else barred
             counts += self._work_off(cut_off, left, check)
-        choice = self.choose(state, now, barred)
+        choice = self.choose(state, now, barred, lettered)
         if choice.files:
             archive = self._places.archive
             uri = "" if archive is None else archive.uri
@@ -89,7 +123,7 @@ class Cleaner:
             check()
             self._lists.begin(made)
             counts += self._work_off(made, barred, check)
-        return after_cleaning(state, choice.done), counts
+        return after_cleaning(state, choice.done, counts["cleaned"]), counts
 
     def _work_off(
         self, made: CleaningList, barred: Collection[str], check: Callable[[], None]

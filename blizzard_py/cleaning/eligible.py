@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
+from blizzard_py.state.cleaning_state import CleaningState, Sighting
 from blizzard_py.state.journal import BatchDocument
 
 # Sightings are at least this far apart. Files wait for up to a day longer than asked for.
@@ -25,32 +26,13 @@ SIGHTING_SECS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """All outputs of batches up to ``batch`` were in the table at ``seen_ts``."""
-
-    batch: str
-    seen_ts: float
-
-
-@dataclass(frozen=True, slots=True)
-class CleaningState:
-    """The sightings, oldest first, and the last batch whose files were cleaned or left for good.
-
-    ``log_version`` is the version of the table up to which the log was searched for RESTORE.
-    """
-
-    sightings: tuple[Sighting, ...] = ()
-    done: str = ""
-    log_version: int = -1
-
-
-@dataclass(frozen=True, slots=True)
 class Candidate:
-    """A file that may be cleaned, with the version that its batch was made of."""
+    """A file that may be cleaned, with the version that its ``batch`` was made of."""
 
     path: str
     size: int
     version: str
+    batch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +45,7 @@ class Choice:
 
 def is_sighting_due(state: CleaningState, last_batch: str, now: float) -> bool:
     """Return whether the table has to be looked at again, for batches that no sighting has."""
-    newest = state.sightings[-1].batch if state.sightings else state.done
-    if last_batch <= newest:
+    if last_batch <= state.seen_through:
         return False
     return not state.sightings or now - state.sightings[-1].seen_ts >= SIGHTING_SECS
 
@@ -73,13 +54,16 @@ def with_sighting(state: CleaningState, found: Sighting) -> CleaningState:
     """Return the state with one more sighting.
 
     The store's clock may have been set back. Then the later look does not count before its time.
+    Of one moment the last sighting is enough.
     """
-    last = state.sightings[-1] if state.sightings else None
-    if found.batch <= state.done or (last is not None and found.batch <= last.batch):
+    if found.batch <= state.seen_through:
         return state
-    if last is not None:
-        found = replace(found, seen_ts=max(found.seen_ts, last.seen_ts))
-    return replace(state, sightings=(*state.sightings, found))
+    earlier = state.sightings
+    if earlier:
+        found = replace(found, seen_ts=max(found.seen_ts, earlier[-1].seen_ts))
+        if found.seen_ts == earlier[-1].seen_ts:
+            earlier = earlier[:-1]
+    return replace(state, sightings=(*earlier, found))
 
 
 def after_log(
@@ -91,7 +75,8 @@ def after_log(
     rows may have left the table, and the files of all batches up to ``last_batch`` stay for good.
     """
     if is_restored:
-        return CleaningState((), max(state.done, last_batch), version)
+        done = max(state.done, last_batch)
+        return replace(state, sightings=(), done=done, log_version=version)
     return replace(state, log_version=version)
 
 
@@ -102,36 +87,59 @@ def settled_through(state: CleaningState, now: float, after_secs: float) -> str:
 
 
 def choose(
-    batches: Iterable[BatchDocument],
-    through: str,
-    barred: Collection[str],
-    limit: int,
-) -> Choice:
-    """Return the files to clean of the batches behind the last ones that were cleaned.
+    batches: Iterable[BatchDocument], through: str, lettered: Collection[str], limit: int
+) -> tuple[Choice, ...]:
+    """Return the files to clean of each batch, in order.
 
-    ``batches`` are all of the journal from there on, in order, also those above ``through``: a
-    later outcome of a file counts. ``barred`` are files with an open letter, and those that a
-    request, the queue or a batch in flight has. They are left for good, as are files without a
-    version. The limit is exceeded by less than one batch.
+    ``batches`` are all of the journal behind the last ones that were cleaned, in order, also those
+    above ``through``: a later outcome of a file counts. ``lettered`` are batches with open letters
+    on records: files that have some are left for good, as are files without a version. The limit
+    is exceeded by less than one batch.
     """
-    chosen: dict[str, Candidate] = {}
-    done = ""
+    found: dict[str, Candidate] = {}
+    chosen: dict[str, list[str]] = {}
     is_full = False
     for batch in batches:
         for file in batch.files:
-            chosen.pop(file.path, None)
+            found.pop(file.path, None)
         if batch.batch > through or is_full:
             continue
-        done = batch.batch
         for file in batch.files:
-            if file.outcome == "ingested" and file.version and file.path not in barred:
-                chosen[file.path] = Candidate(file.path, file.size, file.version)
-        is_full = len(chosen) >= limit
-    return Choice(tuple(chosen.values()), done)
+            has_letter = file.bad_rows and batch.batch in lettered
+            if file.outcome == "ingested" and file.version and not has_letter:
+                found[file.path] = Candidate(file.path, file.size, file.version, batch.batch)
+        chosen[batch.batch] = [file.path for file in batch.files]
+        is_full = len(found) >= limit
+    if not is_full:
+        chosen.setdefault(through, [])
+    return tuple(
+        Choice(tuple(f for p in paths if (f := found.get(p)) and f.batch == batch), batch)
+        for batch, paths in chosen.items()
+    )
 
 
-def after_cleaning(state: CleaningState, done: str) -> CleaningState:
+def without_files(choices: Iterable[Choice], paths: Collection[str]) -> tuple[Choice, ...]:
+    """Return the choices without these files."""
+    return tuple(
+        replace(each, files=tuple(file for file in each.files if file.path not in paths))
+        for each in choices
+    )
+
+
+def first_files(choices: Iterable[Choice], done: str, through: str, limit: int) -> Choice:
+    """Return the files of the first batches behind ``done``, up to the limit, as one choice."""
+    files: list[Candidate] = []
+    for each in choices:
+        if done < each.done <= through:
+            done = each.done
+            files += each.files
+            if len(files) >= limit:
+                break
+    return Choice(tuple(files), done)
+
+
+def after_cleaning(state: CleaningState, done: str, cleaned: int = 0) -> CleaningState:
     """Return the state after the files up to that batch; sightings of them are dropped."""
     done = max(done, state.done)
     later = tuple(one for one in state.sightings if one.batch > done)
-    return replace(state, sightings=later, done=done)
+    return replace(state, sightings=later, done=done, cleaned=state.cleaned + cleaned)

@@ -1,9 +1,9 @@
 """Lists of the files that are cleaned together, in the table's state folder.
 
 ``_blizzard/cleaning/{source id}/{uuidv7}.json`` is written before any of its files is touched, and
-only if there is none. ``….done.json`` has the outcomes. A list without them was cut off: it is
-worked off again by the next owner. Together they are the memory of cleaned names: such a name is
-not gone for the ledger, and `explain` says when it was cleaned.
+only if there is none. ``{uuidv7}.{files}.done.json`` has the outcomes. A list without them was cut
+off: it is worked off again by the next owner. Together they are the memory of cleaned names: such a
+name is not gone for the ledger, and `explain` says when it was cleaned.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ from typing import Literal
 from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import Conflict, StateError
-from blizzard_core.storage.protocol import Storage, listed
+from blizzard_core.handover.published import first_name
+from blizzard_core.storage.protocol import Storage, listed, read_each
 from blizzard_py.cleaning.eligible import Candidate
-from blizzard_py.state.state_paths import STATE_FOLDER
+from blizzard_py.state.state_paths import StatePaths
 
 Outcome = Literal["cleaned", "gone", "changed", "archive_differs", "left"]
+
+# So long the name of a cleaned file is remembered: it is neither new nor late if it comes again.
+REMEMBERED_SECS = 365 * 86_400.0
 
 _DONE = ".done.json"
 _REMEDY = "restore it as it was written: it says which source files were cleaned"
@@ -47,7 +51,7 @@ class CleaningLists:
 
     def __init__(self, sink: Storage, source_id: str) -> None:
         self._sink = sink
-        self._folder = f"{STATE_FOLDER}/cleaning/{source_id}"
+        self._folder = StatePaths(source_id).cleaning
 
     def begin(self, made: CleaningList) -> None:
         """Write a list. A repeated call finds it there. Raises `StateError` if it is another."""
@@ -62,12 +66,12 @@ class CleaningLists:
     def end(self, made: CleaningList, outcomes: Mapping[str, Outcome]) -> None:
         """Write the outcomes of a list."""
         document = _encoded({"outcomes": dict(outcomes)})
-        self._sink.put_atomic(f"{self._folder}/{made.id}{_DONE}", document)
+        self._sink.put_atomic(f"{self._folder}/{made.id}.{len(outcomes)}{_DONE}", document)
 
     def unfinished(self) -> Sequence[CleaningList]:
         """Return the lists that a death has cut off, in order. Raises `StateError`."""
         names = self._names()
-        ended = {name.removesuffix(_DONE) for name in names if name.endswith(_DONE)}
+        ended = {_id_of(name) for name in names if name.endswith(_DONE)}
         begun = [name.removesuffix(".json") for name in names if not name.endswith(_DONE)]
         return [self._read(name) for name in begun if name not in ended]
 
@@ -75,10 +79,34 @@ class CleaningLists:
         """Yield each list that has ended, with its outcomes. Raises `StateError`."""
         for name in self._names():
             if name.endswith(_DONE):
-                stem = name.removesuffix(_DONE)
-                where = f"{self._sink.uri}/{self._folder}/{name}"
-                document = parsed(self._sink.read(f"{self._folder}/{name}"), where)
-                yield self._read(stem), decode_document(_Done, document, where, _REMEDY).outcomes
+                yield self._read(_id_of(name)), self._outcomes_of(name)
+
+    def find(self, path: str) -> tuple[CleaningList, Outcome] | None:
+        """Return the last list with a file, and its outcome. Raises `StateError`."""
+        for name in reversed(self._names()):
+            if name.endswith(_DONE) and (outcome := self._outcomes_of(name).get(path)):
+                return self._read(_id_of(name)), outcome
+        return None
+
+    def count(self, since: float) -> int:
+        """Return how many names the lists of this moment or later have. Costs the LIST."""
+        return sum(int(name.split(".")[1]) for name in self._ended(since))
+
+    def names(self, since: float, concurrency: int) -> Iterator[list[str]]:
+        """Yield the names in the lists of this moment or later. Raises `StateError`."""
+        paths = [f"{self._folder}/{name}" for name in self._ended(since)]
+        for where, raw in read_each(self._sink, paths, concurrency):
+            found = decode_document(_Done, parsed(raw, where), where, _REMEDY)
+            yield list(found.outcomes)
+
+    def _ended(self, since: float) -> list[str]:
+        first = first_name(since)
+        return [name for name in self._names() if name >= first and name.endswith(_DONE)]
+
+    def _outcomes_of(self, name: str) -> Mapping[str, Outcome]:
+        where = f"{self._sink.uri}/{self._folder}/{name}"
+        document = parsed(self._sink.read(f"{self._folder}/{name}"), where)
+        return decode_document(_Done, document, where, _REMEDY).outcomes
 
     def _names(self) -> list[str]:
         found = listed(self._sink, f"{self._folder}/", f"{self._folder}0")  # "0" follows "/"
@@ -88,6 +116,10 @@ class CleaningLists:
         path = f"{self._folder}/{name}.json"
         where = f"{self._sink.uri}/{path}"
         return decode_document(CleaningList, parsed(self._sink.read(path), where), where, _REMEDY)
+
+
+def _id_of(name: str) -> str:
+    return name.partition(".")[0]
 
 
 def _encoded(document: object) -> bytes:

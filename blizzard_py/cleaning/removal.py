@@ -52,7 +52,7 @@ def _remove(file: Candidate, source: Storage, archive: Storage | None) -> Outcom
     if found is not None and found.version != file.version:
         return "changed"
     if found is not None and archive is not None:
-        if not _copy(file.path, source, archive):
+        if not copy_file(file.path, source, archive):
             return "archive_differs"
         # The copy may be of a newer object. Where a version may come back, as an ETag with the same
         # bytes does, its time tells.
@@ -69,8 +69,8 @@ def _remove(file: Candidate, source: Storage, archive: Storage | None) -> Outcom
     return "cleaned" if is_removed else "gone"
 
 
-def _copy(path: str, source: Storage, archive: Storage) -> bool:
-    """Copy a file to the archive and read the copy back; return whether it is equal.
+def copy_file(path: str, source: Storage, archive: Storage) -> bool:
+    """Copy a file to the archive, or back, and read the copy; return whether it is equal.
 
     False if the archive has another file of that name, which is left. Raises `StorageError`, also
     if what was written does not come back.

@@ -7,8 +7,9 @@ from collections.abc import Container, Iterable, Sequence
 from blizzard_core.delta_json import commit_entries, version_of
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.committed import LOG_SLACK_SECS, committed_versions, has_restore
-from blizzard_py.cleaning.eligible import CleaningState, Sighting, after_log, with_sighting
+from blizzard_py.cleaning.eligible import after_log, with_sighting
 from blizzard_py.state.batch import Batch
+from blizzard_py.state.cleaning_state import CleaningState, Sighting
 
 
 def look_at_table(

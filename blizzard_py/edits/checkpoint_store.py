@@ -128,7 +128,9 @@ class CheckpointStore:
             copy, is_new = self._keep(seen.raw, epoch - 1, note)
         try:
             # What was changed by hand is not counted, so no partition may stay complete.
-            document = state_to_json(after.with_complete(None), note.at)
+            # Files that come again must not be cleaned for their earlier batches.
+            changed = after.with_complete(None).with_cleaning(None)
+            document = state_to_json(changed, note.at)
             FencedFile(self._sink, self.path).replace(document, seen.version, epoch)
         except FencedError as error:
             if copy is not None and is_new:

@@ -48,6 +48,7 @@ from blizzard_py.ingest.completion_mirror import CompletionMirror, remove_certif
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
 from blizzard_py.ingest.request_acceptance import RequestEffects, without_failing
 from blizzard_py.ingest.request_runner import RequestRunner
+from blizzard_py.ingest.source_cleaning import SourceCleaning
 from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.ingest.start import Start
 from blizzard_py.job import FieldSpec
@@ -133,6 +134,7 @@ class SourcePipeline(SourceView):
         )
         self._jobs = PlainJobs(parts.engine) if jobs is None else jobs
         self._batches = BatchRunner(parts, self.source, services, self._jobs)
+        self._cleaning = SourceCleaning(parts, services, self._file.check)
         self._loop = BatchLoop(parts, self._batches, services, self.is_called)
         self._items = f"{self.source.items}(s) of {parts.stores.source.uri}"
         self._note = ErrorNote(parts.stores.sink, parts.id, parts.clock)
@@ -246,10 +248,9 @@ class SourcePipeline(SourceView):
             return self._cycle_of_requests(state, stop)
         plan = self.source.plan(state)
         state, found, work = plan.state, plan.scan, plan.work
-        requested = self._requested(state, found.scanned.ended)
         scanned = found.scanned
-        cost = (found.requests, found.keys)
-        took = scanned.ended - scanned.began
+        requested = self._requested(state, scanned.ended)
+        cost, took = (found.requests, found.keys), scanned.ended - scanned.began
         self._next_at = found.next_at
         # Sources with a shared checkpoint report their own scans.
         if found.has_listed and not self.parts.members:
@@ -258,7 +259,7 @@ class SourcePipeline(SourceView):
             )
         if not (work or requested.work or self._jobs.has_due(state)):
             state = self._rest(state) if found.has_listed else state
-            self._state = state
+            self._state = state = self._cleaning.run(state)
             self._report_waiting(state, waiting(state.work.retries, scanned.ended))
             # More items follow a bounded scan: go on without a pause.
             return scanned.until is not None or self._has_more_requested(state)
@@ -348,6 +349,7 @@ class SourcePipeline(SourceView):
             (record or FenceRecord()).epoch,
         )
         self._taken()
+        self._cleaning.start_over()
         # The previous owner may have published after the record was read above.
         record = self._fence.read()
         self._clock.set(self._file.now())

@@ -28,6 +28,7 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_core.text import counted, shortened
 from blizzard_core.watermark.cover import Cover
 from blizzard_py import metrics
+from blizzard_py.cleaning.lists import Outcome
 from blizzard_py.job import FinishedFile
 from blizzard_py.requests.progress import RequestState, open_of
 from blizzard_py.slices.units.grid import GridLayout
@@ -197,6 +198,11 @@ class SourceActivity(Activity):
     def changed(self, files: int) -> None:
         """Record files that the sweep found to be changed after their outcome was final."""
         metrics.CHANGED_FILES.labels(self.name).inc(files)
+
+    def cleaned(self, counts: Mapping[Outcome, int]) -> None:
+        """Record source files that were cleaned, or left, by outcome."""
+        for outcome, number in counts.items():
+            metrics.CLEANED_FILES.labels(self.name, outcome).inc(number)
 
     def knows(self, state: SourceState) -> None:
         """Show the state that the source continues from."""

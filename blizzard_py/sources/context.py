@@ -27,11 +27,15 @@ if TYPE_CHECKING:  # sources of files need none of the connections, and who look
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """The storages of one source: where files arrive, the table, the dead letters."""
+    """The storages of one source: where files arrive, the table, the dead letters.
+
+    ``archive`` is where cleaned files go, None if they go nowhere.
+    """
 
     source: Storage
     sink: Storage
     dlq: Storage
+    archive: Storage | None = None
 
 
 @dataclass(frozen=True, slots=True)

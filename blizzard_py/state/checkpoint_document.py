@@ -30,6 +30,8 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``unfolded``: what the journal must hold (`blizzard_py.state.journal_tally`);
 * ``requests``: operators' requests and their progress (`blizzard_py.requests.progress`);
 * ``complete``: counts of partitions, and completions (`blizzard_py.state.completeness`);
+* ``cleaning``: progress of the cleaning of source files
+  (`blizzard_py.state.cleaning_state`);
 * ``former``: earlier places of the source's files, which rows may name;
 * ``totals``: counts since the pipeline's first batch.
 
@@ -63,6 +65,7 @@ from blizzard_py.reading import ReadMarks
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.slices.units.state import UnitsState, check_units, units_to_json
 from blizzard_py.state.batch import Batch, BatchResults, Phase, PlannedGroup, PlannedOutput
+from blizzard_py.state.cleaning_state import CleaningState, cleaning_to_json
 from blizzard_py.state.column_state import ColumnState, columns_to_json
 from blizzard_py.state.completeness import Completeness
 from blizzard_py.state.journal_tally import JournalTally
@@ -157,6 +160,7 @@ class CheckpointDocument(ProgressDocument):
     ahead: tuple[str, ...] | None = None
     reached: str | None = None
     complete: Completeness | None = None
+    cleaning: CleaningState | None = None
 
 
 def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
@@ -184,6 +188,7 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "stream": None if kind.stream is None else stream_to_json(kind.stream),
         "sources": {n: state_to_json(each, now) for n, each in kind.members.items()} or None,
         "complete": None if state.complete is None else msgspec.to_builtins(state.complete),
+        "cleaning": cleaning_to_json(state.cleaning),
         "former": list(state.former) or None,
         "committed": asdict(ids.committed) if ids.committed.number else None,
         "unfolded": None if state.names.unfolded is None else asdict(state.names.unfolded),
@@ -266,6 +271,7 @@ def state_from_json(document: Any, where: str) -> SourceState:
             unexpected=found.unexpected or (),
         ),
         complete=found.complete,
+        cleaning=found.cleaning,
     )
 
 

@@ -188,10 +188,17 @@ class Ledger:
         """Confirm that the checkpoint lists the segments."""
         self._set.clean_up()
 
-    def prune(self, now: float, needed: Iterable[str]) -> int:
-        """Remove folded batches of the journal, thirty days old and older, but none ``needed``."""
+    def prune(self, now: float, needed: Iterable[str], above: str | None = None) -> int:
+        """Remove folded batches of the journal, thirty days old and older, but none ``needed``.
+
+        Nor those ``above`` a batch, whose source files are still to be cleaned.
+        """
         kept = {*self._unfolded(), *needed}
-        folded = [batch for batch in self._journal.batches() if batch not in kept]
+        folded = [
+            batch
+            for batch in self._journal.batches()
+            if batch not in kept and not (above is not None and batch > above)
+        ]
         return self._journal.prune(now, folded)
 
     def unprocessed(self, paths: Sequence[str]) -> list[str]:

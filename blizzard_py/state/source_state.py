@@ -15,6 +15,7 @@ from blizzard_core.watermark.progress import Progress
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.slices.units.state import UnitsState
 from blizzard_py.state.batch import Batch
+from blizzard_py.state.cleaning_state import CleaningState
 from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.completeness import Completeness
 from blizzard_py.state.journal_tally import JournalTally
@@ -311,7 +312,8 @@ class SourceState:
     ``source`` says whose state this is, and ``former`` are earlier places of its files, which rows
     may name. Each other field is a group of values that are read and replaced together. A method
     ``with_<group>`` returns the state with changed values of that group. ``complete`` counts
-    partitions, None if nobody asks whether they are complete.
+    partitions, None if nobody asks whether they are complete. ``cleaning`` is the progress of the
+    cleaning of source files, None without it.
     """
 
     source: Identity | None = None
@@ -324,6 +326,11 @@ class SourceState:
     kind: KindState = field(default_factory=KindState)
     summary: Summary = field(default_factory=Summary)
     complete: Completeness | None = None
+    cleaning: CleaningState | None = None
+
+    def with_cleaning(self, cleaning: CleaningState | None) -> SourceState:
+        """Return the state with another progress of the cleaning of source files."""
+        return replace(self, cleaning=cleaning)
 
     def with_complete(self, complete: Completeness | None) -> SourceState:
         """Return the state with other counts of partitions."""

@@ -70,6 +70,11 @@ class StatePaths:
         return f"{STATE_FOLDER}/skipped/{self.id}.json"
 
     @property
+    def cleaning(self) -> str:
+        """The folder of lists of source files that are cleaned (`blizzard_py.cleaning.lists`)."""
+        return f"{STATE_FOLDER}/cleaning/{self.id}"
+
+    @property
     def journal(self) -> str:
         """The folder of the journal."""
         return f"{JOURNAL_FOLDER}/{self.id}"

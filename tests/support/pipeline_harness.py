@@ -131,6 +131,7 @@ class PipelineHarness:
         self.source = MemoryStorage("mem://raw", lambda: self.now)
         self.sink = MemoryStorage("mem://lake", lambda: self.now)
         self.dlq = MemoryStorage("mem://dlq", lambda: self.now)
+        self.archive = MemoryStorage("mem://archive", lambda: self.now)
         self.engine = LineEngine(self.source, self.sink)
         self.settings: dict[str, Any] = {
             "source_uri": "mem://raw",

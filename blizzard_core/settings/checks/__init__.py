@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from blizzard_core.settings.checks.clean import clean_problems
 from blizzard_core.settings.checks.complete import complete_problems
 from blizzard_core.settings.checks.event_time import event_time_problems
 from blizzard_core.settings.checks.keyed import keyed_problems
@@ -39,4 +40,5 @@ CHECKS: tuple[Check, ...] = (
     notification_problems,
     replica_problems,
     complete_problems,
+    clean_problems,
 )

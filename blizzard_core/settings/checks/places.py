@@ -11,6 +11,7 @@ Found in the raw data, before types are checked, so that one typo hides nothing:
   and would be read as data, again and again. Hidden folders (``_dlq``) are refused as well:
   discovery skips them, but every listing pays for them, and other readers do not skip them;
 * a keyed table on or in any other table: a merge removes rows of it;
+* the archive of cleaned files in a source, a table or another archive, or one of them in it;
 * dead letters in a table, except in a folder that Delta's VACUUM does not touch;
 * two sources with one state name, if they share a table or a dead-letter queue.
 
@@ -177,6 +178,7 @@ class _Found:
     tables: list[_Place] = field(default_factory=list)
     keyed: list[_Place] = field(default_factory=list)
     letters: list[_Place] = field(default_factory=list)
+    archives: list[_Place] = field(default_factory=list)
     states: list[_State] = field(default_factory=list)
 
     def pipeline(self, name: str, block: dict[Any, Any]) -> None:
@@ -196,6 +198,9 @@ class _Found:
             place = self.add(path, settings, key, self.sources)
             if place is not None and table is not None:
                 self.sources[-1] = replace(place, names=_names_of(place, settings, table))
+            archive: Key = (*path, "clean")
+            clean = _mapping(settings.get("clean"))
+            self.add(archive, clean, "archive_uri", self.archives, _options(settings))
             given = settings.get("id")
             where = self.document.locate(path if given is None else (*path, "id"))
             state_id = f"{name}_{source}" if given is None else str(given)
@@ -279,12 +284,21 @@ def _overlaps(found: _Found) -> Iterator[str]:
     for source in sources:
         for _, table in near_tables.overlapping(source.area):
             yield f"{source.where}: overlaps with the table of {table.where}; use separate places"
+    yield from _of_archives(found.archives, (near_sources, near_tables, _Map(found.letters)))
     for letters in found.letters:
         for _, source in near_sources.overlapping(letters.area):
             yield (
                 f"{letters.where}: overlaps with {source.where}, where letters would be read"
                 " as data; choose a separate place, or leave it out"
             )
+
+
+def _of_archives(archives: list[_Place], others: Sequence[_Map]) -> Iterator[str]:
+    yield from _shared(archives, "is the archive of {other} as well; give each its own")
+    for archive in archives:
+        for near in others:
+            for _, other in near.overlapping(archive.area):
+                yield f"{archive.where}: overlaps with {other.where}; choose a separate place"
 
 
 def _shared(places: list[_Place], text: str) -> Iterator[str]:

@@ -26,6 +26,7 @@ from blizzard_core.handover.complete import (
 from blizzard_core.handover.published import first_name
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden
+from blizzard_py.cleaning.lists import REMEMBERED_SECS, CleaningLists
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import NOTHING
@@ -147,6 +148,7 @@ class LateFiles:
         self._upkeep = upkeep
         self._sink = parts.stores.sink
         self._ledger = Ledger(self._sink, parts.id, parts.concurrency)
+        self._cleaned = CleaningLists(self._sink, parts.id)
         self._changed = ChangedFiles(parts)
         self._listing = listing
         self._sweep = LateSweep(listing, parts.files, self._ledger)
@@ -295,12 +297,15 @@ class LateFiles:
         if found.cursor is None:
             sweep = replace(sweep, cursor=None, whole=True, noted=True)
             self._changed.forget()
-            listed = self._sweep.over()
             now = self._upkeep.clock()
+            remembered = now - REMEMBERED_SECS
+            listed = self._sweep.over(self._cleaned.count(remembered))
             if not self._sweep.has_outgrown:
                 state = self._noted(state, self._ledger.spare())
             elif listed is not None:
-                state = self._noted(state, self._ledger.forget(listed, now))
+                names = self._cleaned.names(remembered, self._parts.concurrency)
+                there = [listed, *map(self._ledger.digests_listed, names)]
+                state = self._noted(state, self._ledger.forget(np.concatenate(there), now))
             if sweeps(self._source):
                 self._log.info("late_sweep_done")
         return state.with_late_files(sweep=sweep)
@@ -322,7 +327,9 @@ class LateFiles:
             state = self._commit(state, late, grace, now)
         if state.late_files.sweep.cursor is None:
             # Not those that the checkpoint may leave names in grace to.
-            self._ledger.prune(now, (batch for batch, _ in state.position.window))
+            window = (batch for batch, _ in state.position.window)
+            above = None if state.cleaning is None else state.cleaning.done
+            self._ledger.prune(now, window, above)
             self._ledger.unload()
             self._loaded = False
         return state

@@ -164,13 +164,16 @@ class LateSweep:
             return Slice((), (), (), cursor, tuple(wanted))
         return self._sorted(state, wanted, cursor)
 
-    def over(self) -> Digests | None:
-        """End the sweep; return its digests for the ledger, or None if they are incomplete."""
+    def over(self, cleaned: int = 0) -> Digests | None:
+        """End the sweep; return its digests for the ledger, or None if they are incomplete.
+
+        ``cleaned`` files left the source by our own hand, and the ledger keeps their names.
+        """
         listed, files = self._listed, self._files
         self._listed = self._files = None
         # Unknown if another process listed the first slices.
         is_known = files is not None and self._lists_all
-        self._forgetting = is_known and self._ledger.outgrows(files or 0)
+        self._forgetting = is_known and self._ledger.outgrows(files + cleaned if files else 0)
         return None if listed is None else np.concatenate(listed)
 
     @property

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from blizzard_core.storage.protocol import Entry, is_hidden
 from blizzard_py.cleaning.cleaner import Cleaner, CleaningPlaces
 from blizzard_py.cleaning.eligible import (
-    CleaningState,
-    Sighting,
     after_cleaning,
     after_log,
     is_sighting_due,
@@ -23,6 +21,7 @@ from blizzard_py.cleaning.eligible import (
 from blizzard_py.cleaning.lists import CleaningLists
 from blizzard_py.job import FinishedFile, Outcome
 from blizzard_py.state.batch import Batch, BatchResults
+from blizzard_py.state.cleaning_state import CleaningState, Sighting
 from blizzard_py.state.journal import Journal
 from tests.support.memory_store import Died, Dying, MemoryStorage
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from blizzard_py.cleaning.eligible import CleaningState, Sighting
 from blizzard_py.cleaning.table_look import look_at_table
 from blizzard_py.state.batch import Batch, BatchResults, PlannedOutput
+from blizzard_py.state.cleaning_state import CleaningState, Sighting
 from tests.support.memory_store import MemoryStorage
 
 

@@ -1,0 +1,157 @@
+"""The cleaning of a source's files by the owner of its checkpoint, while the source is idle.
+
+A run looks into the table's log first: only that finds a RESTORE, after which the files of all
+batches so far stay. The state is saved before any file is touched, which also proves that this
+process owns the checkpoint, and after the run.
+
+A failure of the cleaning is logged and does not hold up the source.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from uuid_utils import uuid7
+
+from blizzard_core.errors import StateError, StorageError
+from blizzard_core.log import get_logger
+from blizzard_core.settings.cleaning import CleanSettings
+from blizzard_core.storage.protocol import is_bare
+from blizzard_py.cleaning.cleaner import FILES_A_LIST, FILES_A_READING, Cleaner, CleaningPlaces
+from blizzard_py.cleaning.eligible import is_sighting_due, settled_through
+from blizzard_py.cleaning.lists import CleaningLists, Outcome
+from blizzard_py.cleaning.table_look import look_at_table
+from blizzard_py.dead_letters.reader import objects
+from blizzard_py.requests.progress import is_over
+from blizzard_py.sources.context import SourceContext
+from blizzard_py.sources.protocol import CheckpointServices
+from blizzard_py.state.cleaning_state import CleaningState
+from blizzard_py.state.journal import Journal
+from blizzard_py.state.source_state import NO_BATCH, SourceState, under_way
+
+# An archived file takes some eight requests. At 20 ms each, 10,000 files an hour take up less than
+# half of the source's idle time, and nobody is in a hurry.
+FILES_AN_HOUR = 10_000
+PAUSE_SECS = 3600 * FILES_A_LIST / FILES_AN_HOUR
+# Batches whose outputs are searched for in the log together. It bounds memory.
+_BATCHES_A_LOOK = 200
+
+
+class SourceCleaning:
+    """The cleaning of one source."""
+
+    def __init__(
+        self, parts: SourceContext, services: CheckpointServices, check: Callable[[], None]
+    ) -> None:
+        """Create it; ``check`` raises `FencedError` if another process owns the checkpoint."""
+        self._parts = parts
+        self._services = services
+        self._clock = services.clock
+        self._save = services.save
+        self._check = check
+        files = parts.source.as_files
+        self._settings = None if files is None else files.clean
+        self._journal = Journal(parts.stores.sink, parts.id, parts.concurrency)
+        self._cleaner: Cleaner | None = None
+        self._next_at = 0.0
+        self._reported = ""
+        self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
+
+    def start_over(self) -> None:
+        """Forget what was read, after a take-over or an error."""
+        self._cleaner = None
+
+    def run(self, state: SourceState) -> SourceState:
+        """Clean some files if that is due; return the saved state. Raises what saving raises."""
+        if self._settings is None:
+            # A later start begins with later batches.
+            return state if state.cleaning is None else self._save(state.with_cleaning(None))
+        has_request = any(not is_over(each.state) for each in state.work.requests.values())
+        if state.work.in_flight or has_request or self._parts.monotonic() < self._next_at:
+            return state
+        try:
+            looked = self._look(state, self._settings)
+        except (StorageError, StateError) as error:
+            return self._failed(state, error)
+        if looked != state.cleaning:
+            state = self._save(state.with_cleaning(looked))
+        try:
+            cleaned, counts = self._clean(state, looked, self._settings)
+        except (StorageError, StateError) as error:
+            return self._failed(state, error)
+        self._next_at = self._parts.monotonic() + PAUSE_SECS
+        if cleaned != looked:
+            state = self._save(state.with_cleaning(cleaned))
+        self._report(counts)
+        return state
+
+    def _look(self, state: SourceState, settings: CleanSettings) -> CleaningState:
+        """Return the progress of the cleaning after a look at the table, if one is due."""
+        known, last, now = state.cleaning, state.ids.last_batch, self._clock()
+        if known is None:
+            # Earlier batches do not count: an operator may have had their files come again.
+            newest = max(self._journal.batches(), default="")
+            return CleaningState(done=max(newest, "" if last == NO_BATCH else last))
+        is_due = last != NO_BATCH and is_sighting_due(known, last, now)
+        if not is_due and settled_through(known, now, settings.after) <= known.done:
+            return known
+        while True:
+            ids = self._unseen(known) if is_due else []
+            batches = list(self._journal.read_committed(ids))
+            sink, concurrency = self._parts.stores.sink, self._parts.concurrency
+            looked = look_at_table(sink, known, batches, last, now, concurrency)
+            if not ids or looked.seen_through <= known.seen_through:
+                return looked
+            known = looked
+
+    def _unseen(self, known: CleaningState) -> list[str]:
+        """Return the next batches that were not seen in the table."""
+        there = self._journal.batches_from(known.seen_through)
+        return [batch for batch in there if batch > known.seen_through][:_BATCHES_A_LOOK]
+
+    def _clean(
+        self, state: SourceState, known: CleaningState, settings: CleanSettings
+    ) -> tuple[CleaningState, Counter[Outcome]]:
+        """Return the progress after a run, and the number of files by outcome."""
+        now, stores = self._clock(), self._parts.stores
+        through = settled_through(known, now, settings.after)
+        if self._cleaner is None:
+            lists = CleaningLists(stores.sink, self._parts.id)
+            places = CleaningPlaces(stores.source, stores.archive)
+            self._cleaner = Cleaner(lists, self._journal, places, settings.after)
+        elif through <= known.done:
+            return known, Counter()
+        if is_bare(stores.source):
+            return known, Counter()  # maybe a disk that is not mounted
+        barred = frozenset(under_way(state.work))
+        lettered = {
+            found.batch
+            for found in objects(stores.dlq, self._parts.letters_id)
+            if found.kind == "records"
+        }
+        if settings.dry_run:
+            if self._reported != through:
+                chosen = self._cleaner.choose(known, now, barred, lettered, FILES_A_READING)
+                self._log.info("cleaning_dry_run", files=len(chosen.files), through=through)
+            self._reported = through
+            return known, Counter()
+        return self._cleaner.run(known, now, barred, str(uuid7()), self._check, lettered)
+
+    def _failed(self, state: SourceState, error: Exception) -> SourceState:
+        self._cleaner = None
+        self._next_at = self._parts.monotonic() + PAUSE_SECS
+        self._log.warning(
+            "cleaning_failed",
+            error=str(error),
+            remedy="the source goes on, and no further file is cleaned until this works",
+        )
+        return state
+
+    def _report(self, counts: Counter[Outcome]) -> None:
+        if not counts:
+            return
+        self._services.activity().cleaned(counts)
+        is_odd = counts["changed"] or counts["archive_differs"]
+        log = self._log.warning if is_odd else self._log.info
+        log("files_cleaned", **dict(counts))

@@ -1,0 +1,321 @@
+"""Cleaning of source files through the real batch protocol."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from blizzard_core.checkpoint.digests import Digests
+from blizzard_core.errors import FencedError, Unavailable
+from blizzard_core.settings.sources import CheckpointSettings
+from blizzard_core.storage.protocol import is_hidden
+from blizzard_py.cleaning.lists import CleaningLists
+from blizzard_py.edits.checkpoint_edit import change, read_checkpoint, with_watermark
+from blizzard_py.ingest.source_cleaning import PAUSE_SECS
+from blizzard_py.sources.context import SourceContext
+from blizzard_py.state import ledger, processed_set
+from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
+from blizzard_py.state.checkpoint_file import read_state
+from blizzard_py.state.cleaning_state import CleaningState, Sighting
+from blizzard_py.state.journal import Journal
+from blizzard_py.state.processed_set import Segment
+from blizzard_py.state.source_state import SourceState
+from tests.support.memory_store import Died, Dying
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.request_harness import submit
+
+DAY_SECS = 86_400.0
+DAY = "date=2025-06-15"
+FIRST, SECOND, THIRD = (f"{DAY}/{number}.ndjson" for number in (1, 2, 3))
+
+
+class CleaningHarness(PipelineHarness):
+    """A source whose files are archived, and the commits of its table."""
+
+    def __init__(self, **clean: Any) -> None:
+        settings = {
+            "mode": "archive",
+            "archive_uri": "mem://archive",
+            "after": "7d",
+            "dry_run": False,
+            "sole_reader": True,
+        }
+        super().__init__(clean=settings | clean)
+        self.version = -1
+        self.drain()
+
+    def parts(self) -> SourceContext:
+        parts = super().parts()
+        stores = parts.stores
+        if self.settings.get("clean", {}).get("mode") == "archive":
+            stores = replace(stores, archive=self.archive)
+        return replace(parts, stores=stores)
+
+    def commit(self, operation: str = "WRITE") -> None:
+        """Commit every published file."""
+        actions: list[object] = [{"commitInfo": {"operation": operation}}]
+        actions += [{"add": {"path": path, "size": 1}} for path in self.published()]
+        self.version += 1
+        text = "\n".join(map(json.dumps, actions))
+        self.sink.put_atomic(f"_delta_log/{self.version:020d}.json", text.encode())
+
+    def ingest(self, path: str, *rows: str) -> None:
+        self.put(path, *(rows or ("row",)))
+        self.drain()
+        self.commit()
+
+    def wait(self, secs: float) -> None:
+        self.now += secs
+        self.drain()
+
+    def see(self) -> None:
+        """Let the next look at the table come."""
+        self.wait(DAY_SECS)
+
+    def left(self) -> list[str]:
+        return sorted(self.source.objects)
+
+    @property
+    def cleaning(self) -> CleaningState:
+        state = read_state(self.sink, "events_main")
+        assert state is not None
+        assert state.cleaning is not None
+        return state.cleaning
+
+
+def archived(world: CleaningHarness) -> list[str]:
+    return sorted(path for path in world.archive.objects if not is_hidden(path))
+
+
+@pytest.fixture
+def world() -> CleaningHarness:
+    """Return a source with a file whose rows were seen in the table."""
+    found = CleaningHarness()
+    found.ingest(FIRST)
+    found.see()
+    return found
+
+
+def test_ingested_file_is_archived_after_its_time(world: CleaningHarness) -> None:
+    world.wait(7 * DAY_SECS - 2 * PAUSE_SECS)
+    assert world.left() == [FIRST]
+    world.wait(3 * PAUSE_SECS)
+    assert (world.left(), archived(world)) == ([], [FIRST])
+    assert world.cleaning.cleaned == 1
+    world.wait(DAY_SECS)
+    assert world.rows() == ["row"]
+
+
+def test_deletion_needs_no_archive() -> None:
+    world = CleaningHarness(mode="delete", archive_uri=None)
+    world.ingest(FIRST)
+    world.see()
+    world.wait(8 * DAY_SECS)
+    assert (world.left(), archived(world)) == ([], [])
+
+
+def test_dry_run_touches_nothing() -> None:
+    world = CleaningHarness(dry_run=True)
+    world.ingest(FIRST)
+    world.see()
+    world.wait(8 * DAY_SECS)
+    assert (world.left(), archived(world)) == ([FIRST], [])
+    assert not world.cleaning.done
+
+
+def test_files_of_before_the_setting_stay(world: CleaningHarness) -> None:
+    clean = world.settings.pop("clean")
+    world.drain()
+    state = read_state(world.sink, "events_main")
+    assert state is not None
+    assert state.cleaning is None
+    world.settings["clean"] = clean
+    world.drain()
+    world.ingest(SECOND)
+    world.see()
+    world.wait(8 * DAY_SECS)
+    assert world.left() == [FIRST]
+
+
+def test_file_without_a_commit_stays() -> None:
+    world = CleaningHarness()
+    world.commit()
+    world.put(FIRST, "row")
+    world.drain()
+    for _ in range(20):
+        world.see()
+    assert world.left() == [FIRST]
+
+
+def test_files_of_before_a_restore_stay(world: CleaningHarness) -> None:
+    world.commit("RESTORE")
+    world.wait(8 * DAY_SECS)
+    assert world.left() == [FIRST]
+    world.ingest(SECOND)
+    world.see()
+    world.wait(8 * DAY_SECS)
+    assert world.left() == [FIRST]
+
+
+def test_file_with_open_letters_stays() -> None:
+    world = CleaningHarness()
+    world.ingest(FIRST, "row", "?")
+    world.ingest(SECOND)
+    world.see()
+    world.wait(8 * DAY_SECS)
+    assert world.left() == [FIRST]
+
+
+def test_changed_file_stays(world: CleaningHarness) -> None:
+    world.put(FIRST, "another")
+    world.wait(8 * DAY_SECS)
+    assert world.left() == [FIRST]
+
+
+def test_open_request_holds_up_the_cleaning(world: CleaningHarness) -> None:
+    submit(world.parts(), {"files": [FIRST]}, config="of another configuration")
+    world.wait(8 * DAY_SECS)
+    assert world.left() == [FIRST]
+
+
+def test_bare_source_is_left_alone(world: CleaningHarness) -> None:
+    there = dict(world.source.objects)
+    world.source.objects.clear()
+    world.wait(8 * DAY_SECS)
+    world.source.objects.update(there)
+    world.wait(2 * PAUSE_SECS)
+    assert (world.left(), archived(world)) == ([], [FIRST])
+
+
+def test_edit_by_hand_keeps_earlier_files(world: CleaningHarness) -> None:
+    view = world.pipeline()
+    change(view, read_checkpoint(view), lambda s: with_watermark(s, DAY, "1.ndjson"), world.now)
+    world.drain()
+    world.wait(30 * DAY_SECS)
+    assert world.left() == [FIRST]
+
+
+def test_replaced_process_removes_nothing(world: CleaningHarness) -> None:
+    worker = world.drain()
+    world.now += 8 * DAY_SECS
+    clean = world.settings.pop("clean")
+    world.drain()
+    world.settings["clean"] = clean
+    with pytest.raises(FencedError):
+        worker.cycle(threading.Event())
+    assert world.left() == [FIRST]
+
+
+def test_failure_does_not_hold_up_the_source(world: CleaningHarness) -> None:
+    def fails(_operation: str, _path: str) -> None:
+        raise Unavailable("archive away")
+
+    works, world.archive.before_mutation = world.archive.before_mutation, fails
+    world.wait(8 * DAY_SECS)
+    world.ingest(SECOND)
+    assert (world.left(), world.rows()) == ([FIRST, SECOND], ["row", "row"])
+    world.archive.before_mutation = works
+    world.wait(2 * PAUSE_SECS)
+    assert world.left() == [SECOND]
+
+
+def test_death_at_any_change_loses_nothing() -> None:
+    for at in range(16):
+        world = CleaningHarness()
+        world.ingest(FIRST)
+        world.ingest(SECOND)
+        world.see()
+        world.now += 8 * DAY_SECS
+        dying = Dying(world.source, world.archive, world.sink)
+        dying.arm(at)
+        try:
+            world.drain()
+        except Died:
+            dying.countdown = -1
+            world.drain()
+        dying.countdown = -1
+        world.wait(2 * PAUSE_SECS)
+        assert (world.left(), archived(world)) == ([], [FIRST, SECOND]), at
+
+
+def cleaned_source(monkeypatch: pytest.MonkeyPatch) -> CleaningHarness:
+    """Return a source with one file, and many that were cleaned; its ledger is small."""
+    for module in (ledger, processed_set):
+        monkeypatch.setattr(module, "TAIL", 0)
+    world = CleaningHarness()
+    world.settings["checkpoint"] = CheckpointSettings(interval_files=100)
+    for number in range(40):
+        world.put(f"{DAY}/{number:03d}.ndjson", "row")
+    world.drain()
+    world.commit()
+    world.put("date=2025-06-16/1.ndjson", "row")
+    for _ in range(10):
+        world.see()
+    assert world.left() == ["date=2025-06-16/1.ndjson"]
+    return world
+
+
+def sweep(world: CleaningHarness) -> None:
+    worker = world.pipeline()
+    for _ in range(12):  # a name that was missing for seven days is forgotten
+        world.now += DAY_SECS
+        world.drain(worker)
+
+
+def test_cleaned_names_do_not_outgrow_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = cleaned_source(monkeypatch)
+    forget = ledger.Ledger.forget
+    forgotten: list[int] = []
+
+    def counting(self: ledger.Ledger, listed: Digests, now: float) -> tuple[Segment, ...] | None:
+        forgotten.append(len(listed))
+        return forget(self, listed, now)
+
+    monkeypatch.setattr(ledger.Ledger, "forget", counting)
+    sweep(world)
+    assert not forgotten
+
+
+def test_cleaned_name_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = cleaned_source(monkeypatch)
+    monkeypatch.setattr(ledger.Ledger, "outgrows", lambda _self, _files: True)
+    sweep(world)
+    world.put(f"{DAY}/007.ndjson", "again")
+    world.drain()
+    sweep(world)
+    assert world.letters() == []
+    assert "again" not in world.rows()
+
+
+def test_lists_tell_what_became_of_a_name(world: CleaningHarness) -> None:
+    world.wait(8 * DAY_SECS)
+    lists = CleaningLists(world.sink, "events_main")
+    found = lists.find(FIRST)
+    assert found is not None
+    assert (found[0].archive, found[1]) == ("mem://archive", "cleaned")
+    assert lists.find(SECOND) is None
+    assert (lists.count(0.0), lists.count(9e9)) == (1, 0)
+
+
+def test_journal_is_kept_until_files_are_cleaned() -> None:
+    world = CleaningHarness(after="60d")
+    world.ingest(FIRST)
+    for _ in range(45):
+        world.see()
+    assert list(Journal(world.sink, "events_main").batches())
+    for _ in range(25):
+        world.see()
+    assert world.left() == []
+    assert not list(Journal(world.sink, "events_main").batches())
+
+
+def test_progress_survives_the_checkpoint() -> None:
+    known = CleaningState((Sighting("b1", 5.0), Sighting("b2", 6.0)), "b0", 7, 8)
+    document = state_to_json(SourceState(cleaning=known), 1.0)
+    assert state_from_json(json.loads(json.dumps(document)), "here").cleaning == known
+    del document["cleaning"]
+    assert state_from_json(document, "here").cleaning is None

@@ -34,6 +34,7 @@ from blizzard_py.commands import (
     backfill,
     certificates,
     checkpoint,
+    clean,
     convert,
     demo,
     dlq,
@@ -350,6 +351,7 @@ main.add_command(files)
 main.add_command(state)
 main.add_command(certificates.wait)
 main.add_command(certificates.verify)
+main.add_command(clean.clean)
 main.add_command(ingest)
 main.add_command(backfill)
 main.add_command(dlq)

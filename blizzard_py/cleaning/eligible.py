@@ -18,11 +18,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
+from blizzard_core.text import counted, iso
 from blizzard_py.state.cleaning_state import CleaningState, Sighting
 from blizzard_py.state.journal import BatchDocument
 
 # Sightings are at least this far apart. Files wait for up to a day longer than asked for.
 SIGHTING_SECS = 86_400.0
+# Without a new sighting for so long somebody should look.
+_STUCK_SECS = 3 * SIGHTING_SECS
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +146,21 @@ def after_cleaning(state: CleaningState, done: str, cleaned: int = 0) -> Cleanin
     done = max(done, state.done)
     later = tuple(one for one in state.sightings if one.batch > done)
     return replace(state, sightings=later, done=done, cleaned=state.cleaned + cleaned)
+
+
+def cleaning_notes(
+    state: CleaningState | None, last_batch: str, now: float, *, is_dry_run: bool
+) -> list[str]:
+    """Return notes for people on the cleaning."""
+    if state is None:
+        return ["cleaning: has not begun; files of the next batches are cleaned"]
+    notes = [f"cleaning: {counted(state.cleaned, 'file')} cleaned so far"]
+    if is_dry_run:
+        notes = ["cleaning: dry run, no file is touched; `blizzard clean --dry-run` lists them"]
+    seen = state.sightings[-1].seen_ts if state.sightings else None
+    if seen is not None and last_batch > state.seen_through and now - seen > _STUCK_SECS:
+        notes.append(
+            f"cleaning: since {iso(seen)} no look found the rows of later batches in the table, so"
+            " their files stay; see whether Penguin runs, and which outputs it refuses"
+        )
+    return notes

@@ -18,6 +18,7 @@ from blizzard_core.handover.quarantine import quarantined, spelled
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.table.committed import Fate, delta_fates
 from blizzard_core.text import counted, iso
+from blizzard_py.cleaning.lists import CleaningLists
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.dead_letters.reasons import reason_of
 from blizzard_py.explain.evidence import (
@@ -75,12 +76,28 @@ def explain(parts: SourceContext, source: Source[Any], place: Located) -> Explan
         return replace(base, verdict="pending", reason=wait.reason + missing_note, pending=wait)
     new = entry is not None and story.ignored is None and status.is_new()
     found = _journaled(parts, path, entry, state, thorough=not new)
+    cleaned = _cleaned_note(parts, path) if entry is None else ""
     if found is not None:
-        return _explain_processed(parts, base, found, story, again=new)
+        explained = _explain_processed(parts, base, found, story, again=new)
+        return replace(explained, reason=f"{explained.reason}{cleaned}")
+    if cleaned:
+        return replace(base, verdict="ingested", reason=f"ingested{cleaned}")
     if entry is None:
         reason = "no such file, and neither the checkpoint nor the journal knows of one"
         return replace(base, verdict="missing", reason=reason)
     return _new(parts, state, status, base) if new else _passed(parts, status, base)
+
+
+def _cleaned_note(parts: SourceContext, path: str) -> str:
+    """Return when a file was cleaned and where it is, empty if it was not."""
+    found = CleaningLists(parts.stores.sink, parts.id).find(path)
+    if found is None or found[1] not in {"cleaned", "gone"}:
+        return ""
+    made, outcome = found
+    where = f"archived in {made.archive}" if made.archive else "deleted"
+    if outcome == "gone":
+        where = "gone already, when it was to be cleaned,"
+    return f"; its file was {where} at {iso(made.at)} (`clean` of the source)"
 
 
 def _new(

@@ -22,7 +22,7 @@ from blizzard_py.cleaning.cleaner import FILES_A_LIST, FILES_A_READING, Cleaner,
 from blizzard_py.cleaning.eligible import is_sighting_due, settled_through
 from blizzard_py.cleaning.lists import CleaningLists, Outcome
 from blizzard_py.cleaning.table_look import look_at_table
-from blizzard_py.dead_letters.reader import objects
+from blizzard_py.dead_letters.reader import batches_with_records
 from blizzard_py.requests.progress import is_over
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import CheckpointServices
@@ -125,11 +125,7 @@ class SourceCleaning:
         if is_bare(stores.source):
             return known, Counter()  # maybe a disk that is not mounted
         barred = frozenset(under_way(state.work))
-        lettered = {
-            found.batch
-            for found in objects(stores.dlq, self._parts.letters_id)
-            if found.kind == "records"
-        }
+        lettered = batches_with_records(stores.dlq, self._parts.letters_id)
         if settings.dry_run:
             if self._reported != through:
                 chosen = self._cleaner.choose(known, now, barred, lettered, FILES_A_READING)

@@ -15,6 +15,7 @@ from blizzard_core.storage.protocol import Entry, is_bare, order_key, root_exist
 from blizzard_core.text import counted
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Lowest
+from blizzard_py.cleaning.eligible import cleaning_notes
 from blizzard_py.job import LEFT_STAGE, FinishedFile, JobFile
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.directories import PartitionError, partition_of
@@ -136,9 +137,17 @@ class FileSource(ABC):
                 *notes_of(self._source, progress),
                 *_changed(state),
                 *completeness_notes(state.complete),
+                *self._cleaning_notes(state, now),
                 *scans,
             ],
         }
+
+    def _cleaning_notes(self, state: SourceState, now: float) -> list[str]:
+        clean = self._source.clean
+        if clean is None:
+            return []
+        last = state.ids.last_batch
+        return cleaning_notes(state.cleaning, last, now, is_dry_run=clean.dry_run)
 
     def explain(self, name: str) -> Story:
         entry = self._storage.stat(name) if name else None

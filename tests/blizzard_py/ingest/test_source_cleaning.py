@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from blizzard_core.checkpoint.digests import Digests
 from blizzard_core.errors import FencedError, Unavailable
 from blizzard_core.settings.sources import CheckpointSettings
-from blizzard_core.storage.protocol import is_hidden
 from blizzard_py.cleaning.lists import CleaningLists
 from blizzard_py.edits.checkpoint_edit import change, read_checkpoint, with_watermark
 from blizzard_py.ingest.source_cleaning import PAUSE_SECS
-from blizzard_py.sources.context import SourceContext
 from blizzard_py.state import ledger, processed_set
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import read_state
@@ -24,71 +20,16 @@ from blizzard_py.state.cleaning_state import CleaningState, Sighting
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.source_state import SourceState
+from tests.support.cleaning_harness import (
+    DAY,
+    DAY_SECS,
+    FIRST,
+    SECOND,
+    CleaningHarness,
+    archived,
+)
 from tests.support.memory_store import Died, Dying
-from tests.support.pipeline_harness import PipelineHarness
 from tests.support.request_harness import submit
-
-DAY_SECS = 86_400.0
-DAY = "date=2025-06-15"
-FIRST, SECOND, THIRD = (f"{DAY}/{number}.ndjson" for number in (1, 2, 3))
-
-
-class CleaningHarness(PipelineHarness):
-    """A source whose files are archived, and the commits of its table."""
-
-    def __init__(self, **clean: Any) -> None:
-        settings = {
-            "mode": "archive",
-            "archive_uri": "mem://archive",
-            "after": "7d",
-            "dry_run": False,
-            "sole_reader": True,
-        }
-        super().__init__(clean=settings | clean)
-        self.version = -1
-        self.drain()
-
-    def parts(self) -> SourceContext:
-        parts = super().parts()
-        stores = parts.stores
-        if self.settings.get("clean", {}).get("mode") == "archive":
-            stores = replace(stores, archive=self.archive)
-        return replace(parts, stores=stores)
-
-    def commit(self, operation: str = "WRITE") -> None:
-        """Commit every published file."""
-        actions: list[object] = [{"commitInfo": {"operation": operation}}]
-        actions += [{"add": {"path": path, "size": 1}} for path in self.published()]
-        self.version += 1
-        text = "\n".join(map(json.dumps, actions))
-        self.sink.put_atomic(f"_delta_log/{self.version:020d}.json", text.encode())
-
-    def ingest(self, path: str, *rows: str) -> None:
-        self.put(path, *(rows or ("row",)))
-        self.drain()
-        self.commit()
-
-    def wait(self, secs: float) -> None:
-        self.now += secs
-        self.drain()
-
-    def see(self) -> None:
-        """Let the next look at the table come."""
-        self.wait(DAY_SECS)
-
-    def left(self) -> list[str]:
-        return sorted(self.source.objects)
-
-    @property
-    def cleaning(self) -> CleaningState:
-        state = read_state(self.sink, "events_main")
-        assert state is not None
-        assert state.cleaning is not None
-        return state.cleaning
-
-
-def archived(world: CleaningHarness) -> list[str]:
-    return sorted(path for path in world.archive.objects if not is_hidden(path))
 
 
 @pytest.fixture

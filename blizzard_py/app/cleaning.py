@@ -1,0 +1,96 @@
+"""Commands about the cleaning of source files: a preview, and copies back from the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.document import Config
+from blizzard_core.storage.opening import is_same_place
+from blizzard_core.storage.protocol import Storage, order_key
+from blizzard_core.watermark.name_range import NameRange
+from blizzard_py.app.configuration import source_of
+from blizzard_py.app.operations import live_context, sources_of
+from blizzard_py.cleaning.cleaner import FILES_A_READING, Cleaner, CleaningPlaces
+from blizzard_py.cleaning.eligible import Candidate
+from blizzard_py.cleaning.lists import CleaningLists
+from blizzard_py.cleaning.removal import copy_file
+from blizzard_py.dead_letters.reader import batches_with_records
+from blizzard_py.sources.context import SourceContext
+from blizzard_py.state.checkpoint_file import read_state
+from blizzard_py.state.cleaning_state import CleaningState
+from blizzard_py.state.journal import Journal
+from blizzard_py.state.source_state import SourceState, under_way
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredFile:
+    """A cleaned file, and the ``problem`` why it was not copied back; empty if it was."""
+
+    path: str
+    problem: str
+
+
+def cleaned_sources(
+    config: Config, pipeline: str | None, source: str | None
+) -> list[SourceContext]:
+    """Return the chosen sources with `clean`. Raises `ConfigError` if there are none."""
+    names = sources_of(config, pipeline, source)
+    chosen = [
+        name
+        for name in names
+        if (files := source_of(config, name).as_files) is not None and files.clean is not None
+    ]
+    if not chosen:
+        raise ConfigError(
+            f"pipelines.{names[0][0]}.sources",
+            [f"{'/'.join(names[0])} cleans no files; give it a `clean` block"],
+        )
+    return [live_context(config, name) for name in chosen]
+
+
+def preview(parts: SourceContext) -> tuple[Candidate, ...]:
+    """Return the files that the owner may clean now, at most `FILES_A_READING`. Writes nothing.
+
+    Raises `StateError`, `StorageError`.
+    """
+    stores, clean = parts.stores, parts.files.clean
+    state = read_state(stores.sink, parts.id) or SourceState()
+    if clean is None:
+        return ()
+    cleaner = Cleaner(
+        CleaningLists(stores.sink, parts.id),
+        Journal(stores.sink, parts.id, parts.concurrency),
+        CleaningPlaces(stores.source, stores.archive),
+        clean.after,
+    )
+    barred = frozenset(under_way(state.work))
+    lettered = batches_with_records(stores.dlq, parts.letters_id)
+    known = state.cleaning or CleaningState()
+    return cleaner.choose(known, parts.clock(), barred, lettered, FILES_A_READING).files
+
+
+def restore(parts: SourceContext, first: str, last: str) -> Iterator[RestoredFile]:
+    """Copy archived files between two names back to the source, and yield each.
+
+    Both ends include all names that begin with them. Nothing is ingested by that: the names are
+    processed. Raises `ConfigError` without an archive, `StateError`, `StorageError`.
+    """
+    archive, names = parts.stores.archive, NameRange(first, last)
+    if archive is None:
+        problem = f"{parts.name} has no archive; set clean.mode: archive and clean.archive_uri"
+        raise ConfigError("--restore", [problem])
+    for made, outcomes in CleaningLists(parts.stores.sink, parts.id).outcomes():
+        for path in sorted(filter(names.holds, outcomes), key=order_key):
+            if outcomes[path] in {"cleaned", "gone"} and made.archive:
+                yield RestoredFile(path, _restore(path, made.archive, archive, parts.stores.source))
+
+
+def _restore(path: str, where: str, archive: Storage, source: Storage) -> str:
+    """Copy a file back; return why not, empty if it is there."""
+    if not is_same_place(where, archive.uri):
+        return f"it is in {where}, and clean.archive_uri is another place"
+    if archive.stat(path) is None:
+        return f"it is not in {where}"
+    return "" if copy_file(path, archive, source) else "the source has another file of that name"

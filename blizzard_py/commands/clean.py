@@ -1,0 +1,102 @@
+"""``blizzard clean``: a preview of the cleaning of source files, and copies back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from blizzard_core.cli import (
+    GuidedCommand,
+    command,
+    config_argument,
+    json_option,
+    log_level_option,
+    print_json,
+)
+from blizzard_core.text import counted, printable
+from blizzard_py.commands.options import source_options
+
+# So many paths are printed; --json has all.
+_SHOWN = 20
+
+
+@click.command(
+    cls=GuidedCommand,
+    section="Repair",
+    examples=(
+        "blizzard clean config.yaml --dry-run",
+        "blizzard clean config.yaml --restore --from date=2024-01-28 --to date=2024-01-28",
+    ),
+)
+@config_argument
+@source_options(required=False)
+@click.option("--dry-run", is_flag=True, help="Show the files that the daemon may clean now.")
+@click.option("--restore", "restores", is_flag=True, help="Copy archived files back.")
+@click.option("--from", "first", default="", metavar="PREFIX", help="First file or partition.")
+@click.option("--to", "last", default="", metavar="PREFIX", help="Last file or partition.")
+@json_option
+@log_level_option
+@command
+def clean(
+    config: Path,
+    pipeline: str | None,
+    source: str | None,
+    dry_run: bool,
+    restores: bool,
+    first: str,
+    last: str,
+    as_json: bool,
+) -> int:
+    """Show what `clean` of a source would remove, or copy archived files back.
+
+    The daemon does the cleaning; this command removes nothing. Files that come back are not
+    ingested again, since their names are processed: `blizzard backfill --again` or `--replace` does
+    that. Exit codes: 6 a file was not copied back, 1 a store cannot be read.
+    """
+    from blizzard_core.errors import DIFFERS
+    from blizzard_py.app.cleaning import cleaned_sources, preview, restore
+    from blizzard_py.app.configuration import load_config
+
+    if dry_run == restores:
+        raise click.UsageError("give --dry-run or --restore; the daemon itself cleans the files")
+    if restores and not (first or last):
+        raise click.UsageError("--restore needs --from or --to")
+    parts = cleaned_sources(load_config(config), pipeline, source)
+    if dry_run:
+        chosen = {each.name: preview(each) for each in parts}
+        if as_json:
+            sources = [
+                {"source": name, "files": [{"path": f.path, "size": f.size} for f in files]}
+                for name, files in chosen.items()
+            ]
+            print_json({"sources": sources})
+            return 0
+        for name, files in chosen.items():
+            size = sum(file.size for file in files)
+            click.echo(f"{printable(name)}: {counted(len(files), 'file')}, {size:,} bytes")
+            _print_some([file.path for file in files])
+        return 0
+    restored = {each.name: list(restore(each, first, last)) for each in parts}
+    problems = [each for files in restored.values() for each in files if each.problem]
+    if as_json:
+        sources = [
+            {"source": n, "files": [{"path": f.path, "problem": f.problem or None} for f in files]}
+            for n, files in restored.items()
+        ]
+        print_json({"sources": sources})
+    else:
+        for name, files in restored.items():
+            done = [each.path for each in files if not each.problem]
+            click.echo(f"{printable(name)}: {counted(len(done), 'file')} copied back")
+            _print_some(done)
+        for each in problems:
+            click.echo(f"not copied back: {printable(each.path)}: {each.problem}", err=True)
+    return DIFFERS if problems else 0
+
+
+def _print_some(paths: list[str]) -> None:
+    for path in paths[:_SHOWN]:
+        click.echo(f"  {printable(path)}")
+    if len(paths) > _SHOWN:
+        click.echo(f"  and {len(paths) - _SHOWN:,} more")

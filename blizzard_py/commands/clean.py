@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +18,10 @@ from blizzard_core.cli import (
 )
 from blizzard_core.text import counted, printable
 from blizzard_py.commands.options import source_options
+
+if TYPE_CHECKING:
+    from blizzard_py.app.cleaning import RestoredFile
+    from blizzard_py.cleaning.eligible import Candidate
 
 # So many paths are printed; --json has all.
 _SHOWN = 20
@@ -64,35 +70,42 @@ def clean(
         raise click.UsageError("--restore needs --from or --to")
     parts = cleaned_sources(load_config(config), pipeline, source)
     if dry_run:
-        chosen = {each.name: preview(each) for each in parts}
-        if as_json:
-            sources = [
-                {"source": name, "files": [{"path": f.path, "size": f.size} for f in files]}
-                for name, files in chosen.items()
-            ]
-            print_json({"sources": sources})
-            return 0
-        for name, files in chosen.items():
-            size = sum(file.size for file in files)
-            click.echo(f"{printable(name)}: {counted(len(files), 'file')}, {size:,} bytes")
-            _print_some([file.path for file in files])
+        _show({each.name: preview(each) for each in parts}, as_json=as_json)
         return 0
     restored = {each.name: list(restore(each, first, last)) for each in parts}
-    problems = [each for files in restored.values() for each in files if each.problem]
+    _show_restored(restored, as_json=as_json)
+    return DIFFERS if any(file.problem for files in restored.values() for file in files) else 0
+
+
+def _show(chosen: Mapping[str, Sequence[Candidate]], *, as_json: bool) -> None:
+    if as_json:
+        sources = [
+            {"source": name, "files": [{"path": f.path, "size": f.size} for f in files]}
+            for name, files in chosen.items()
+        ]
+        print_json({"sources": sources})
+        return
+    for name, files in chosen.items():
+        size = sum(file.size for file in files)
+        click.echo(f"{printable(name)}: {counted(len(files), 'file')}, {size:,} bytes")
+        _print_some([file.path for file in files])
+
+
+def _show_restored(restored: Mapping[str, Sequence[RestoredFile]], *, as_json: bool) -> None:
     if as_json:
         sources = [
             {"source": n, "files": [{"path": f.path, "problem": f.problem or None} for f in files]}
             for n, files in restored.items()
         ]
         print_json({"sources": sources})
-    else:
-        for name, files in restored.items():
-            done = [each.path for each in files if not each.problem]
-            click.echo(f"{printable(name)}: {counted(len(done), 'file')} copied back")
-            _print_some(done)
-        for each in problems:
-            click.echo(f"not copied back: {printable(each.path)}: {each.problem}", err=True)
-    return DIFFERS if problems else 0
+        return
+    for name, files in restored.items():
+        done = [each.path for each in files if not each.problem]
+        click.echo(f"{printable(name)}: {counted(len(done), 'file')} copied back")
+        _print_some(done)
+        for each in files:
+            if each.problem:
+                click.echo(f"not copied back: {printable(each.path)}: {each.problem}", err=True)
 
 
 def _print_some(paths: list[str]) -> None:

@@ -79,9 +79,7 @@ def test_query_over_event_time_is_refused(tmp_path: Path) -> None:
         "deduplicate": ["a"],
     }
     path.write_text(yaml.safe_dump(document))
-    with pytest.raises(
-        ConfigError, match="is not for a query over event_time: rows of settled files"
-    ):
+    with pytest.raises(ConfigError, match="is not for a query over event_time: rows"):
         load_config(path)
 
 

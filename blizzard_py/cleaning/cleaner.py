@@ -11,6 +11,7 @@ whoever removes it, and however late.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -29,8 +30,10 @@ from blizzard_py.cleaning.removal import remove_files
 from blizzard_py.state.cleaning_state import CleaningState
 from blizzard_py.state.journal import Journal
 
-# Files of one list. A run holds up the source's polls: at 20 ms for each request these are 40 s.
+# Files of one list. A run holds up the source's polls: at 20 ms for each request these are 40 s if
+# files are deleted. A copy reads each file twice and itself once.
 FILES_A_LIST = 1000
+BYTES_A_LIST = 1 << 30
 # Files that are chosen by one reading of the journal: about 40 MB. A reading costs a GET for each
 # batch of ``after`` and more.
 FILES_A_READING = 100_000
@@ -70,6 +73,7 @@ class Cleaner:
         barred: Collection[str],
         lettered: Collection[str] = (),
         limit: int = FILES_A_LIST,
+        bytes_limit: float = math.inf,
     ) -> Choice:
         """Return the files that a run would clean now. Raises `StateError`, `StorageError`.
 
@@ -89,7 +93,7 @@ class Cleaner:
             again = {f.path for each in self._journal.documents(later) for f in each.files}
             self._choices = without_files(self._choices, again)
             self._read = max(later)
-        found = first_files(self._choices, state.done, through, limit)
+        found = first_files(self._choices, state.done, through, limit, bytes_limit)
         return Choice(tuple(file for file in found.files if file.path not in barred), found.done)
 
     def _later(self, batch: str) -> list[str]:
@@ -115,7 +119,8 @@ class Cleaner:
             is_void = cut_off.through <= state.done
             left = {file.path for file in cut_off.files} if is_void else barred
             counts += self._work_off(cut_off, left, check)
-        choice = self.choose(state, now, barred, lettered)
+        most = math.inf if self._places.archive is None else BYTES_A_LIST
+        choice = self.choose(state, now, barred, lettered, bytes_limit=most)
         if choice.files:
             archive = self._places.archive
             uri = "" if archive is None else archive.uri

@@ -15,6 +15,7 @@ in the table at a moment. One a day is enough, so the state stays small.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
@@ -129,14 +130,19 @@ def without_files(choices: Iterable[Choice], paths: Collection[str]) -> tuple[Ch
     )
 
 
-def first_files(choices: Iterable[Choice], done: str, through: str, limit: int) -> Choice:
-    """Return the files of the first batches behind ``done``, up to the limit, as one choice."""
+def first_files(
+    choices: Iterable[Choice], done: str, through: str, limit: int, bytes_limit: float = math.inf
+) -> Choice:
+    """Return the files of the first batches behind ``done``, up to the limits, as one choice.
+
+    Each limit is exceeded by less than one batch.
+    """
     files: list[Candidate] = []
     for each in choices:
         if done < each.done <= through:
             done = each.done
             files += each.files
-            if len(files) >= limit:
+            if len(files) >= limit or sum(file.size for file in files) >= bytes_limit:
                 break
     return Choice(tuple(files), done)
 

@@ -17,8 +17,8 @@ from blizzard_py.cleaning.eligible import Candidate
 from blizzard_py.cleaning.lists import CleaningList, Outcome
 
 # The owner looks at its checkpoint once for so many files: one GET, and a replaced process removes
-# no more than these. What it removes was ingested all the same.
-FILES_A_CHECK = 100
+# no more than these. What it removes was ingested all the same. A stop waits for no more, either.
+FILES_A_CHECK = 20
 _BLOCK_BYTES = 1 << 20
 # The folder of the archive for copies that are not complete.
 _COPYING = "_blizzard/copying"
@@ -34,7 +34,8 @@ def remove_files(
     """Remove the files of a list, after copying them if there is an archive. Return the outcomes.
 
     ``barred`` are files that may not be removed any more, since the list was made. ``check`` raises
-    `FencedError` if another process owns the source now. Raises `StorageError`.
+    `FencedError` if another process owns the source now, or `Cancelled` to stop. Raises
+    `StorageError`.
     """
     outcomes: dict[str, Outcome] = {}
     for number, file in enumerate(made.files):

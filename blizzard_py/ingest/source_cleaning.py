@@ -14,12 +14,13 @@ from collections.abc import Callable
 
 from uuid_utils import uuid7
 
-from blizzard_core.errors import StateError, StorageError
+from blizzard_core.daemon import StopEvent
+from blizzard_core.errors import Cancelled, StateError, StorageError
 from blizzard_core.log import get_logger
 from blizzard_core.settings.cleaning import CleanSettings
 from blizzard_core.storage.protocol import is_bare
 from blizzard_py.cleaning.cleaner import FILES_A_LIST, FILES_A_READING, Cleaner, CleaningPlaces
-from blizzard_py.cleaning.eligible import is_sighting_due, settled_through
+from blizzard_py.cleaning.eligible import SIGHTING_SECS, is_sighting_due, settled_through
 from blizzard_py.cleaning.lists import CleaningLists, Outcome
 from blizzard_py.cleaning.table_look import look_at_table
 from blizzard_py.dead_letters.reader import batches_with_records
@@ -55,6 +56,8 @@ class SourceCleaning:
         self._journal = Journal(parts.stores.sink, parts.id, parts.concurrency)
         self._cleaner: Cleaner | None = None
         self._next_at = 0.0
+        # When the log is looked at again for RESTORE, whatever is due.
+        self._look_at = 0.0
         self._reported = ""
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
@@ -62,8 +65,12 @@ class SourceCleaning:
         """Forget what was read, after a take-over or an error."""
         self._cleaner = None
 
-    def run(self, state: SourceState) -> SourceState:
-        """Clean some files if that is due; return the saved state. Raises what saving raises."""
+    def run(self, state: SourceState, stop: StopEvent) -> SourceState:
+        """Clean some files if that is due; return the saved state.
+
+        Raises what saving raises, and `Cancelled` if the daemon stops meanwhile: the next owner
+        goes on.
+        """
         if self._settings is None:
             # A later start begins with later batches.
             return state if state.cleaning is None else self._save(state.with_cleaning(None))
@@ -77,7 +84,7 @@ class SourceCleaning:
         if looked != state.cleaning:
             state = self._save(state.with_cleaning(looked))
         try:
-            cleaned, counts = self._clean(state, looked, self._settings)
+            cleaned, counts = self._clean(state, looked, self._settings, stop)
         except (StorageError, StateError) as error:
             return self._failed(state, error)
         self._next_at = self._parts.monotonic() + PAUSE_SECS
@@ -94,8 +101,12 @@ class SourceCleaning:
             newest = max(self._journal.batches(), default="")
             return CleaningState(done=max(newest, "" if last == NO_BATCH else last))
         is_due = last != NO_BATCH and is_sighting_due(known, last, now)
-        if not is_due and settled_through(known, now, settings.after) <= known.done:
+        # Of a log that is cleaned up, a source with few files would otherwise see a gap.
+        is_long_ago = bool(known.sightings) and self._parts.monotonic() >= self._look_at
+        has_more = settled_through(known, now, settings.after) > known.done
+        if not (is_due or is_long_ago or has_more):
             return known
+        self._look_at = self._parts.monotonic() + SIGHTING_SECS
         while True:
             ids = self._unseen(known) if is_due else []
             batches = list(self._journal.read_committed(ids))
@@ -111,7 +122,7 @@ class SourceCleaning:
         return [batch for batch in there if batch > known.seen_through][:_BATCHES_A_LOOK]
 
     def _clean(
-        self, state: SourceState, known: CleaningState, settings: CleanSettings
+        self, state: SourceState, known: CleaningState, settings: CleanSettings, stop: StopEvent
     ) -> tuple[CleaningState, Counter[Outcome]]:
         """Return the progress after a run, and the number of files by outcome."""
         now, stores = self._clock(), self._parts.stores
@@ -132,7 +143,13 @@ class SourceCleaning:
                 self._log.info("cleaning_dry_run", files=len(chosen.files), through=through)
             self._reported = through
             return known, Counter()
-        return self._cleaner.run(known, now, barred, str(uuid7()), self._check, lettered)
+
+        def check() -> None:
+            if stop.is_set():
+                raise Cancelled(f"{self._parts.name}: the cleaning goes on after the next start")
+            self._check()
+
+        return self._cleaner.run(known, now, barred, str(uuid7()), check, lettered)
 
     def _failed(self, state: SourceState, error: Exception) -> SourceState:
         self._cleaner = None

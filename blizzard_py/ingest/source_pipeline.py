@@ -259,7 +259,7 @@ class SourcePipeline(SourceView):
             )
         if not (work or requested.work or self._jobs.has_due(state)):
             state = self._rest(state) if found.has_listed else state
-            self._state = state = self._cleaning.run(state)
+            self._state = state = self._cleaning.run(state, stop)
             self._report_waiting(state, waiting(state.work.retries, scanned.ended))
             # More items follow a bounded scan: go on without a pause.
             return scanned.until is not None or self._has_more_requested(state)

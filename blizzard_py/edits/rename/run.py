@@ -148,6 +148,7 @@ class Rename:
         at, to = StatePaths(self._old), StatePaths(self._new)
         copy_folder(self._sink, at.journal, to.journal, width)
         copy_folder(self._sink, at.ledger, to.ledger, width)
+        copy_folder(self._sink, at.cleaning, to.cleaning, width)
         copy_folder(self._sink, at.processed, to.processed, width)
         copy_folder(self._sink, at.row_digests, to.row_digests, width)
         before, after = self._records_of(self._old), self._records_of(self._new)

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from blizzard_core.storage.protocol import Entry, is_hidden
 from blizzard_py.cleaning.cleaner import Cleaner, CleaningPlaces
 from blizzard_py.cleaning.eligible import (
+    Candidate,
+    Choice,
     after_cleaning,
     after_log,
+    first_files,
     is_sighting_due,
     settled_through,
     with_sighting,
@@ -252,6 +255,12 @@ class TestDecisions:
         state = with_sighting(state, Sighting("b2", 3 * DAY))
         assert settled_through(state, 10 * DAY, AFTER) == ""
         assert settled_through(state, 17 * DAY, AFTER) == "b2"
+
+    def test_a_run_copies_a_bounded_number_of_bytes(self) -> None:
+        choices = [Choice((Candidate(b, 600, "v", b),), b) for b in ("b1", "b2", "b3")]
+        assert first_files(choices, "", "b3", 10, 1000).done == "b2"
+        assert first_files(choices, "b1", "b2", 10).done == "b2"
+        assert first_files(choices, "", "b3", 1).done == "b1"
 
     def test_one_sighting_a_day_is_due_for_new_batches(self) -> None:
         state = with_sighting(CleaningState(), Sighting("b1", 0.0))

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from blizzard_core.checkpoint.digests import Digests
-from blizzard_core.errors import FencedError, Unavailable
+from blizzard_core.errors import Cancelled, FencedError, Unavailable
 from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_py.cleaning.lists import CleaningLists
 from blizzard_py.edits.checkpoint_edit import change, read_checkpoint, with_watermark
@@ -100,6 +100,39 @@ def test_files_of_before_a_restore_stay(world: CleaningHarness) -> None:
     world.see()
     world.wait(8 * DAY_SECS)
     assert world.left() == [FIRST]
+
+
+def test_sparse_source_survives_the_clean_up_of_the_log(world: CleaningHarness) -> None:
+    worker = world.pipeline()
+    for _ in range(9):
+        world.commit()
+        for version in range(world.version - 3):
+            world.sink.delete(f"_delta_log/{version:020d}.json")
+        world.now += DAY_SECS
+        world.drain(worker)
+    assert world.left() == []
+
+
+def test_gap_in_the_log_keeps_files(world: CleaningHarness) -> None:
+    worker = world.drain()
+    world.commit()
+    world.commit()
+    for version in range(world.version):
+        world.sink.delete(f"_delta_log/{version:020d}.json")
+    world.now += 8 * DAY_SECS
+    world.drain(worker)
+    assert world.left() == [FIRST]
+
+
+def test_stop_cuts_the_run_off(world: CleaningHarness) -> None:
+    world.now += 8 * DAY_SECS
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(Cancelled):
+        world.pipeline().cycle(stop)
+    assert world.left() == [FIRST]
+    world.drain()
+    assert world.left() == []
 
 
 def test_file_with_open_letters_stays() -> None:

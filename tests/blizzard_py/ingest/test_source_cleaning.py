@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
+from pathlib import Path
 
 import pytest
 
 from blizzard_core.checkpoint.digests import Digests
 from blizzard_core.errors import Cancelled, FencedError, Unavailable
 from blizzard_core.settings.sources import CheckpointSettings
+from blizzard_core.storage.local import LocalStorage
+from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.protocol import Storage
 from blizzard_py.cleaning.lists import CleaningLists
 from blizzard_py.edits.checkpoint_edit import change, read_checkpoint, with_watermark
 from blizzard_py.ingest.source_cleaning import PAUSE_SECS
@@ -30,6 +34,7 @@ from tests.support.cleaning_harness import (
 )
 from tests.support.memory_store import Died, Dying
 from tests.support.request_harness import submit
+from tests.support.s3_server import S3Server
 
 
 @pytest.fixture
@@ -57,6 +62,33 @@ def test_deletion_needs_no_archive() -> None:
     world.see()
     world.wait(8 * DAY_SECS)
     assert (world.left(), archived(world)) == ([], [])
+
+
+@pytest.mark.parametrize("store", ["disk", "s3"])
+def test_files_of_real_stores_are_archived(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    world = CleaningHarness()
+    raw: Storage
+    archive: Storage
+    if store == "disk":
+        raw = LocalStorage(str(tmp_path / "raw"), follow=False)
+        archive = LocalStorage(str(tmp_path / "archive"), private=True)
+    else:
+        s3: S3Server = request.getfixturevalue("s3")
+        bucket = s3.new_bucket()
+        raw = open_storage(f"s3://{bucket}/raw", s3.options)
+        archive = open_storage(f"s3://{bucket}/archive", s3.options)
+    world.source = world.engine.source = raw  # type: ignore[assignment]  # another Storage
+    world.archive = archive  # type: ignore[assignment]  # see above
+    world.ingest(FIRST)
+    world.ingest(SECOND)
+    world.see()
+    raw.put_atomic(SECOND, b"another")
+    world.wait(8 * DAY_SECS)
+    assert raw.stat(FIRST) is None
+    assert (archive.read(FIRST), raw.read(SECOND)) == (b"row", b"another")
+    assert archive.stat(SECOND) is None
 
 
 def test_dry_run_touches_nothing() -> None:

@@ -165,6 +165,7 @@ class SourceCleaning:
         if not counts:
             return
         self._services.activity().cleaned(counts)
-        is_odd = counts["changed"] or counts["archive_differs"]
-        log = self._log.warning if is_odd else self._log.info
-        log("files_cleaned", **dict(counts))
+        if counts["changed"] or counts["archive_differs"]:
+            self._log.warning("files_cleaned", **dict(counts))
+        else:
+            self._log.info("files_cleaned", **dict(counts))

@@ -68,8 +68,8 @@ class SourceCleaning:
     def run(self, state: SourceState, stop: StopEvent) -> SourceState:
         """Clean some files if that is due; return the saved state.
 
-        Raises what saving raises, and `Cancelled` if the daemon stops meanwhile: the next owner
-        goes on.
+        Raises what saving raises. If ``stop`` is set meanwhile, as for a replica that has to
+        release the source, the run is cut off, and the next owner goes on.
         """
         if self._settings is None:
             # A later start begins with later batches.
@@ -85,6 +85,8 @@ class SourceCleaning:
             state = self._save(state.with_cleaning(looked))
         try:
             cleaned, counts = self._clean(state, looked, self._settings, stop)
+        except Cancelled:
+            return state
         except (StorageError, StateError) as error:
             return self._failed(state, error)
         self._next_at = self._parts.monotonic() + PAUSE_SECS

@@ -124,8 +124,8 @@ class _Level:
 class AzureStorage(StoredBytes):
     """A container or a prefix of it."""
 
-    def __init__(self, fs: BlobFileSystem, root: str, uri: str) -> None:
-        super().__init__(fs, root, uri)
+    def __init__(self, fs: BlobFileSystem, root: str, uri: str, *, versions: bool = False) -> None:
+        super().__init__(fs, root, uri, versions=versions)
         self._azure = fs
         self._container, _, prefix = self._root.partition("/")
         self._prefix = f"{prefix}/" if prefix else ""
@@ -234,8 +234,10 @@ class AzureStorage(StoredBytes):
                     folders.append(item.name[cut:])
                 elif not _marks_a_folder(item):
                     modified = item.last_modified.timestamp()
-                    name, version = item.name[cut:], _plain(item.etag)
-                    files.append(Entry(name, int(item.size), modified, version=version))
+                    entry = Entry(item.name[cut:], int(item.size), modified)
+                    if self._versions:
+                        entry = replace(entry, version=_plain(item.etag))
+                    files.append(entry)
         return _Level(tuple(folders), tuple(files), requests, keys)
 
     def _get(

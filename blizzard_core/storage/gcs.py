@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from os import SEEK_END
 from typing import Any, Protocol
@@ -25,7 +26,8 @@ from blizzard_core.storage.protocol import Entry, ListingPage, Range, order_key
 from blizzard_core.storage.ranges import folder_of
 from blizzard_core.storage.stored_bytes import ObjectPart, StoredBytes
 
-_FIELDS = "items(name,size,updated,generation),nextPageToken"
+_FIELDS = "items(name,size,updated),nextPageToken"
+_WITH_VERSIONS = "items(name,size,updated,generation),nextPageToken"
 _API = "storage/v1/"
 _UNAUTHORIZED = 401
 
@@ -100,8 +102,8 @@ async def _once_if_denied(answer: Awaitable[Any]) -> Any:
 class GCSStorage(StoredBytes):
     """A bucket or a prefix of it."""
 
-    def __init__(self, fs: RestFileSystem, root: str, uri: str) -> None:
-        super().__init__(fs, root, uri)
+    def __init__(self, fs: RestFileSystem, root: str, uri: str, *, versions: bool = False) -> None:
+        super().__init__(fs, root, uri, versions=versions)
         self._gcs = fs
         self._bucket, _, prefix = self._root.partition("/")
         self._prefix = f"{prefix}/" if prefix else ""
@@ -118,7 +120,7 @@ class GCSStorage(StoredBytes):
             "startOffset": self._prefix + after if after else None,
             "endOffset": None if until is None else self._prefix + until,
             "maxResults": FIRST_PAGE_KEYS,
-            "fields": _FIELDS,
+            "fields": _WITH_VERSIONS if self._versions else _FIELDS,
         }
         low = order_key(after)
         high = None if until is None else order_key(until)
@@ -137,8 +139,10 @@ class GCSStorage(StoredBytes):
                     break
                 # A name that ends with "/" is a console's folder marker.
                 if key > low and not path.endswith("/"):
-                    size, version = int(item.get("size", 0)), version_of(item)
-                    entries.append(Entry(path, size, modified_of(item), version=version))
+                    entry = Entry(path, int(item.get("size", 0)), modified_of(item))
+                    if self._versions:
+                        entry = replace(entry, version=version_of(item))
+                    entries.append(entry)
             yield ListingPage(tuple(entries), 1, len(items))
             token = answer.get("nextPageToken")
             if past or not token:

@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import io
 import os
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -24,12 +23,14 @@ from typing import BinaryIO
 from blizzard_core.errors import AccessDenied, Conflict, NotFound
 from blizzard_core.log import get_logger
 from blizzard_core.storage.folder_cache import Child, FolderCache
+from blizzard_core.storage.local_deletion import remove_tree, remove_version
 from blizzard_core.storage.local_entries import (
     FILE_AS_SOURCE,
     can_be_called,
     regular,
     status_of,
     sync_directory,
+    versioned,
     wrapped,
 )
 from blizzard_core.storage.protocol import Entry, ListingPage, Range, is_hidden, order_key
@@ -65,12 +66,14 @@ class LocalStorage:
         *,
         follow: bool = True,
         private: bool = False,
+        versions: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._root = Path(root)
         self._folders = FolderCache(clock)
         self._follow = follow
         self._private = private
+        self._entry_of = versioned if versions else regular
         self._warned: set[str] = set()
 
     def __repr__(self) -> str:
@@ -190,10 +193,10 @@ class LocalStorage:
                 self._warn_of_long_path(path)
                 return None
             raise wrapped(self.uri, path, error) from error
-        return regular(path, status)
+        return self._entry_of(path, status)
 
     def stat(self, path: str) -> Entry | None:
-        """Return size and modification time, or None; only regular files are objects."""
+        """Return size, modification time and version, or None; only regular files are objects."""
         try:
             place = self._at(path)
             if not self._follow and (self._behind_link(path) or not self._is_inside(path)):
@@ -203,7 +206,7 @@ class LocalStorage:
             if error.errno in (ENAMETOOLONG, ENOENT):
                 return None
             raise wrapped(self.uri, path, error) from error
-        return regular(path, status)
+        return versioned(path, status)
 
     def _behind_link(self, path: str) -> bool:
         folders = accumulate(path.split("/")[:-1], "{}/{}".format)
@@ -387,51 +390,9 @@ class LocalStorage:
             raise wrapped(self.uri, path, error) from error
 
     def delete_if(self, path: str, version: str) -> bool:
-        """Move the file aside, compare inode, size and time, and only then remove it.
-
-        A file that was written between a comparison and the removal would be lost. So the file gets
-        a hidden name first, always the same one: after a death the next call finds it.
-        """
-        try:
-            place = self._at(path)
-            aside = place.with_name(f".blizzard-{hashlib.sha256(os.fsencode(place)).hexdigest()}")
-            self._remove_or_put_back(aside, place, version)
-            found = self.stat(path)
-            if found is None:
-                return False
-            if found.version == version:
-                place.rename(aside)
-                if self._remove_or_put_back(aside, place, version):
-                    return True
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise wrapped(self.uri, path, error) from error
-        raise Conflict(f"{self.uri}/{path}: changed by another writer")
-
-    @staticmethod
-    def _remove_or_put_back(aside: Path, place: Path, version: str) -> bool:
-        """Remove a file that was moved aside if it has this version; return whether it had it."""
-        found = regular("", status_of(aside))
-        if found is None:
-            return False
-        is_wanted = found.version == version
-        if not is_wanted:
-            # If there is a newer file of the name, its writer has replaced this one.
-            with contextlib.suppress(FileExistsError):
-                os.link(aside, place, follow_symlinks=False)
-        aside.unlink()
-        sync_directory(place.parent)
-        return is_wanted
+        """Move the file aside, compare inode, size and time, and only then remove it."""
+        return remove_version(self, path, self._at, version)
 
     def delete_tree(self, prefix: str) -> int:
         """Remove the directory and all below it."""
-        folder = self._at(prefix)
-        count = sum(len(files) for _, _, files in os.walk(folder))
-        try:
-            shutil.rmtree(folder)
-        except FileNotFoundError:
-            return 0
-        except OSError as error:
-            raise wrapped(self.uri, prefix, error) from error
-        return count
+        return remove_tree(self, prefix, self._at(prefix))

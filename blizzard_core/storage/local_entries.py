@@ -44,6 +44,13 @@ def regular(path: str, status: os.stat_result | None) -> Entry | None:
     """Return the entry of a regular file; None for pipes and devices, which may block for ever."""
     if status is None or not S_ISREG(status.st_mode):
         return None
+    return Entry(path, status.st_size, status.st_mtime)
+
+
+def versioned(path: str, status: os.stat_result | None) -> Entry | None:
+    """Return the entry of a regular file with its version; None for others."""
+    if status is None or not S_ISREG(status.st_mode):
+        return None
     version = f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
     return Entry(path, status.st_size, status.st_mtime, version=version)
 

@@ -79,10 +79,12 @@ class ExactPaths:
 class ObjectStorage:
     """Any fsspec file system below one root: ``bucket/prefix``."""
 
-    def __init__(self, fs: FileSystem, root: str, uri: str) -> None:
+    def __init__(self, fs: FileSystem, root: str, uri: str, *, versions: bool = False) -> None:
+        """Create it; with ``versions`` listings have them."""
         self._fs = fs
         self._root = root.strip("/")
         self._uri = uri.rstrip("/")
+        self._versions = versions
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._uri!r})"
@@ -125,20 +127,25 @@ class ObjectStorage:
         cut = len(self._root) + 1
         named = ((name.lstrip("/")[cut:], info) for name, info in found.items())
         entries = sorted(
-            (_entry(path, info) for path, info in named if ranges.has_file(order_key(path))),
+            (
+                Entry(path, int(info.get("size") or 0), modified_of(info))
+                for path, info in named
+                if ranges.has_file(order_key(path))
+            ),
             key=lambda entry: order_key(entry.path),
         )
         yield ListingPage(tuple(entries), 1 + len(found) // PAGE_KEYS, len(found))
 
     def stat(self, path: str) -> Entry | None:
-        """Return size and modification time, or None."""
+        """Return size, modification time and version, or None."""
         try:
             info = self._call(path, lambda: self._fs.info(self._key(path)))
         except NotFound:
             return None
         if info.get("type") == "directory":
             return None
-        return _entry(path, info)
+        size, version = int(info.get("size") or 0), version_of(info)
+        return Entry(path, size, modified_of(info), version=version)
 
     def read(self, path: str) -> bytes:
         """Return the whole object."""
@@ -278,11 +285,6 @@ def modified_of(info: Mapping[str, Any]) -> float:
         if isinstance(value, str):
             return dt.datetime.fromisoformat(value).timestamp()
     return 0.0
-
-
-def _entry(path: str, info: Mapping[str, Any]) -> Entry:
-    size = int(info.get("size") or 0)
-    return Entry(path, size, modified_of(info), version=version_of(info))
 
 
 def version_of(info: Mapping[str, Any]) -> str:

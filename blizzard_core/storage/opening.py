@@ -224,14 +224,15 @@ def fsspec_arguments(uri: str, options: StorageOptions) -> dict[str, Any]:
     return arguments
 
 
-def open_source(uri: str, options: StorageOptions) -> Storage:
+def open_source(uri: str, options: StorageOptions, *, versions: bool = False) -> Storage:
     """Open files that others write: links to directories are not followed.
 
-    A table's own directories may be links to another disk; no rows are duplicated by that.
+    A table's own directories may be links to another disk; no rows are duplicated by that. With
+    ``versions`` listings have those of the files, which takes some 80 bytes each.
     """
     if scheme_of(uri) in {"", "file"}:
-        return LocalStorage(normalize_uri(uri), follow=False)
-    return open_storage(uri, options)
+        return LocalStorage(normalize_uri(uri), follow=False, versions=versions)
+    return open_storage(uri, options, versions=versions)
 
 
 def is_local_file(uri: str) -> bool:
@@ -246,16 +247,18 @@ def open_private(uri: str, options: StorageOptions) -> Storage:
     return open_storage(uri, options)
 
 
-def open_storage(uri: str, options: StorageOptions, patience: Patience | None = None) -> Storage:
+def open_storage(
+    uri: str, options: StorageOptions, patience: Patience | None = None, *, versions: bool = False
+) -> Storage:
     """Open the `Storage` at ``uri``. Makes no connection: a missing bucket shows on first use.
 
-    The clients of GCS and Azure take a second to import; who uses neither does not wait. Raises
-    `MissingExtra` if the store's client is not installed.
+    ``versions`` as for `open_source`. The clients of GCS and Azure take a second to import; who
+    uses neither does not wait. Raises `MissingExtra` if the store's client is not installed.
     """
     scheme = scheme_of(uri)
     place = normalize_uri(uri)
     if scheme in {"", "file"}:
-        return LocalStorage(place)
+        return LocalStorage(place, versions=versions)
     if extra := extra_of_scheme(scheme):
         require(extra.name)
     patience = patience or Patience()
@@ -266,7 +269,7 @@ def open_storage(uri: str, options: StorageOptions, patience: Patience | None = 
         from blizzard_core.storage import s3 as store_s3  # noqa: PLC0415  # see above
 
         s3 = shared(partial(store_s3.make_file_system, patience, **arguments))
-        return store_s3.S3Storage(s3, root, place)
+        return store_s3.S3Storage(s3, root, place, versions=versions)
     if scheme in GCS_SCHEMES:
         from blizzard_core.storage import gcs as store_gcs  # noqa: PLC0415  # see above
 
@@ -278,7 +281,7 @@ def open_storage(uri: str, options: StorageOptions, patience: Patience | None = 
                 f"{place}: these credentials cannot be used ({type(error).__name__}); give the"
                 " key file of a service account in GOOGLE_SERVICE_ACCOUNT"
             ) from None
-        return store_gcs.GCSStorage(gcs, root, place)
+        return store_gcs.GCSStorage(gcs, root, place, versions=versions)
     if scheme in AZURE_SCHEMES:
         from blizzard_core.storage import azure as store_azure  # noqa: PLC0415  # see above
 
@@ -290,7 +293,7 @@ def open_storage(uri: str, options: StorageOptions, patience: Patience | None = 
                 f"{place}: the Azure account or its credentials cannot be used;"
                 " set AZURE_STORAGE_ACCOUNT_NAME and a key in storage_options"
             ) from None
-        return store_azure.AzureStorage(azure, azure_root(root), place)
+        return store_azure.AzureStorage(azure, azure_root(root), place, versions=versions)
     import fsspec  # noqa: PLC0415  # it brings asyncio, and local paths need neither
 
     return ObjectStorage(cast("FileSystem", fsspec.filesystem(scheme, **arguments)), root, place)

@@ -36,8 +36,9 @@ class Entry:
     ``size`` is in bytes as stored; ``modified`` in seconds since the epoch.
 
     ``version`` is for `Storage.delete_if`: an ETag, a generation, or inode, size and time of a
-    local file. It is empty if the store has none, or if an earlier release wrote the entry down.
-    Entries are equal whatever their versions.
+    local file. It is empty if the store has none, in listings of a store that was opened without
+    ``versions``, and if an earlier release wrote the entry down. Entries are equal whatever their
+    versions.
     """
 
     path: str

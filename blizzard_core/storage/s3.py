@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -26,7 +27,14 @@ from s3fs import core as s3fs  # type: ignore[import-untyped]  # ships no types
 from blizzard_core.errors import Conflict, NotFound, StorageError, Unavailable
 from blizzard_core.limits import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.storage.failures import bucket_missing, hides_reason, response_of
-from blizzard_core.storage.objects import ExactPaths, FileSystem, ObjectStorage, Patience, bounded
+from blizzard_core.storage.objects import (
+    ExactPaths,
+    FileSystem,
+    ObjectStorage,
+    Patience,
+    bounded,
+    version_of,
+)
 from blizzard_core.storage.order import Ascending
 from blizzard_core.storage.protocol import Entry, ListingPage, Range, ServerFacts, order_key
 from blizzard_core.storage.ranges import folder_of
@@ -115,8 +123,8 @@ s3fs.set_custom_error_handler(_is_transient)
 class S3Storage(ObjectStorage):
     """A bucket or a prefix of it."""
 
-    def __init__(self, fs: S3FileSystem, root: str, uri: str) -> None:
-        super().__init__(fs, root, uri)
+    def __init__(self, fs: S3FileSystem, root: str, uri: str, *, versions: bool = False) -> None:
+        super().__init__(fs, root, uri, versions=versions)
         self._s3 = fs
         self._bucket, _, prefix = self._root.partition("/")
         self._prefix = f"{prefix}/" if prefix else ""
@@ -223,8 +231,10 @@ class S3Storage(ObjectStorage):
                 # A key that ends with "/" is a console's folder marker.
                 if key > low and not path.endswith("/"):
                     modified: dt.datetime = item["LastModified"]
-                    size, version = int(item["Size"]), str(item.get("ETag", ""))
-                    entries.append(Entry(path, size, modified.timestamp(), version=version))
+                    entry = Entry(path, int(item["Size"]), modified.timestamp())
+                    if self._versions:
+                        entry = replace(entry, version=version_of(item))
+                    entries.append(entry)
             yield ListingPage(tuple(entries), 1, len(contents))
             if past or not answer.get("IsTruncated"):
                 return

@@ -191,7 +191,7 @@ def context_of(
     errors = pipeline.error_handling
     dlq_uri = errors.dlq_path or f"{sink.table_uri.rstrip('/')}/{DLQ_FOLDER}"
     stores = Stores(
-        open_source(source.uri, source.storage_options)
+        open_source(source.uri, source.storage_options, versions=_is_cleaned(source))
         if asks is None
         else NullStorage(source.uri),
         open_storage(sink.table_uri, sink.storage_options),
@@ -247,6 +247,11 @@ def _metered(stores: Stores, answered: Callable[[], None]) -> Stores:
         Metered(stores.dlq, answered),
         None if stores.archive is None else Metered(stores.archive, answered),
     )
+
+
+def _is_cleaned(source: AnySource) -> bool:
+    files = source.as_files
+    return files is not None and files.clean is not None
 
 
 def _archive_of(source: AnySource) -> Storage | None:

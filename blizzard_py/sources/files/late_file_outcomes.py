@@ -299,7 +299,7 @@ class LateFiles:
             self._changed.forget()
             now = self._upkeep.clock()
             remembered = now - REMEMBERED_SECS
-            listed = self._sweep.over(self._cleaned.count(remembered))
+            listed = self._sweep.over(lambda: self._cleaned.count(remembered))
             if not self._sweep.has_outgrown:
                 state = self._noted(state, self._ledger.spare())
             elif listed is not None:

@@ -12,7 +12,7 @@ checkpoint has the position, and a restart continues from there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from blizzard_core.checkpoint.digests import Digests
@@ -164,16 +164,20 @@ class LateSweep:
             return Slice((), (), (), cursor, tuple(wanted))
         return self._sorted(state, wanted, cursor)
 
-    def over(self, cleaned: int = 0) -> Digests | None:
+    def over(self, cleaned: Callable[[], int] = int) -> Digests | None:
         """End the sweep; return its digests for the ledger, or None if they are incomplete.
 
-        ``cleaned`` files left the source by our own hand, and the ledger keeps their names.
+        ``cleaned`` returns how many files were cleaned: the ledger keeps their names.
         """
         listed, files = self._listed, self._files
         self._listed = self._files = None
         # Unknown if another process listed the first slices.
-        is_known = files is not None and self._lists_all
-        self._forgetting = is_known and self._ledger.outgrows(files + cleaned if files else 0)
+        self._forgetting = (
+            files is not None
+            and self._lists_all
+            and self._ledger.outgrows(files)
+            and self._ledger.outgrows(files + cleaned())
+        )
         return None if listed is None else np.concatenate(listed)
 
     @property

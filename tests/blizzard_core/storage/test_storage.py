@@ -128,18 +128,22 @@ HELD = {
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
     match request.param:
         case "local":
-            yield open_storage(str(tmp_path / "root"), {})
+            yield open_storage(str(tmp_path / "root"), {}, versions=True)
         case "s3":
             server: S3Server = request.getfixturevalue("s3")
-            yield open_storage(f"s3://{server.new_bucket()}/some/prefix", server.options)
+            yield open_storage(
+                f"s3://{server.new_bucket()}/some/prefix", server.options, versions=True
+            )
         case "gcs":
             gcs: GcsServer = request.getfixturevalue("gcs")
-            yield open_storage(f"gs://{gcs.new_bucket()}/some/prefix", gcs.options)
+            yield open_storage(f"gs://{gcs.new_bucket()}/some/prefix", gcs.options, versions=True)
         case "azure":
             azurite: AzuriteServer = request.getfixturevalue("azurite")
-            yield open_storage(f"az://{azurite.new_container()}/some/prefix", azurite.options)
+            yield open_storage(
+                f"az://{azurite.new_container()}/some/prefix", azurite.options, versions=True
+            )
         case "fsspec-memory":
-            yield open_storage(f"memory://{uuid.uuid4().hex}/prefix", {})
+            yield open_storage(f"memory://{uuid.uuid4().hex}/prefix", {}, versions=True)
         case _:
             yield MemoryStorage()
 
@@ -340,6 +344,13 @@ def test_a_listed_version_allows_a_deletion(storage: Storage) -> None:
     storage.delete_if("d=1/a.json", version)  # gone already is no error
 
 
+def test_a_listing_has_no_versions_unless_asked(tmp_path: Path) -> None:
+    storage = open_source(str(tmp_path), {})
+    storage.put_atomic("a.json", b"1")
+    [entry] = [e for page in storage.list_range("", None) for e in page.entries]
+    assert entry.version == ""
+
+
 def test_an_overwritten_object_is_not_deleted(storage: Storage) -> None:
     storage.put_atomic("d=1/a.json", b"1")
     version = _listed_version(storage, "d=1/a.json")
@@ -354,7 +365,7 @@ class TestLocalDeletion:
     def test_put_back_when_replaced_after_the_look(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        storage = LocalStorage(str(tmp_path))
+        storage = LocalStorage(str(tmp_path), versions=True)
         storage.put_atomic("a.json", b"1")
         version = _listed_version(storage, "a.json")
         rename = Path.rename
@@ -373,7 +384,7 @@ class TestLocalDeletion:
     def test_a_death_after_moving_aside_is_mended(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_replaced: bool
     ) -> None:
-        storage = LocalStorage(str(tmp_path))
+        storage = LocalStorage(str(tmp_path), versions=True)
         storage.put_atomic("a.json", b"1")
         version = _listed_version(storage, "a.json")
         rename = Path.rename

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,12 @@ import yaml
 from click.testing import CliRunner, Result
 
 from blizzard_core.errors import ConfigError
+from blizzard_core.settings.load import load_config
 from blizzard_core.storage.local import LocalStorage
+from blizzard_core.storage.protocol import listed
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app.cleaning import preview, restore
+from blizzard_py.app.operations import live_context
 from blizzard_py.cleaning.eligible import Candidate, cleaning_notes
 from blizzard_py.cleaning.lists import CleaningList, CleaningLists
 from blizzard_py.state.cleaning_state import CleaningState, Sighting
@@ -88,15 +92,8 @@ def test_notes_count_and_warn() -> None:
     assert "which outputs it refuses" in notes[1]
 
 
-def _clean(home: Path, *arguments: str) -> Result:
-    source = {
-        "source_uri": str(home / "raw"),
-        "clean": {
-            "mode": "archive",
-            "archive_uri": str(home / "archive"),
-            "sole_reader": True,
-        },
-    }
+def _config(home: Path, clean: Mapping[str, object] | None) -> Path:
+    source = {"source_uri": str(home / "raw")} | ({} if clean is None else {"clean": clean})
     document = {
         "pipelines": {
             "events": {
@@ -109,7 +106,23 @@ def _clean(home: Path, *arguments: str) -> Result:
     (home / "raw").mkdir(exist_ok=True)
     config = home / "config.yaml"
     config.write_text(yaml.safe_dump(document))
-    return CliRunner().invoke(blizzard, ["clean", str(config), *arguments])
+    return config
+
+
+@pytest.mark.parametrize("clean", [None, {"mode": "delete", "sole_reader": True}])
+def test_only_sources_that_are_cleaned_list_versions(
+    tmp_path: Path, clean: Mapping[str, object] | None
+) -> None:
+    LocalStorage(str(tmp_path / "raw")).put_atomic(FIRST, b"row")
+    parts = live_context(load_config(_config(tmp_path, clean)), ("events", "main"))
+    [entry] = listed(parts.stores.source, "", None)
+    assert bool(entry.version) is (clean is not None)
+
+
+def _clean(home: Path, *arguments: str) -> Result:
+    archive = str(home / "archive")
+    clean = {"mode": "archive", "archive_uri": archive, "sole_reader": True}
+    return CliRunner().invoke(blizzard, ["clean", str(_config(home, clean)), *arguments])
 
 
 def test_command_copies_back(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ class CleanSettings(Settings):
     """Archive or delete source files once their rows have been in the table for some time."""
 
     mode: Literal["archive", "delete"] = Field(examples=["archive"])
-    """What is done with a file: copied to the archive and removed, or removed."""
+    """Copy files to the archive and remove them, or only remove them."""
     after: Seconds = Field(default=30 * DAY)
     """Time since the rows were seen in the table; at least 7d to delete and 1d to archive."""
     archive_uri: Uri | None = Field(default=None, examples=["s3://archive/events"])

@@ -13,7 +13,7 @@ from blizzard_core.watermark.name_range import NameRange
 from blizzard_py.app.configuration import source_of
 from blizzard_py.app.operations import live_context, sources_of
 from blizzard_py.cleaning.cleaner import FILES_A_READING, Cleaner, CleaningPlaces
-from blizzard_py.cleaning.eligible import Candidate
+from blizzard_py.cleaning.eligible import CleanableFile
 from blizzard_py.cleaning.lists import CleaningLists
 from blizzard_py.cleaning.removal import copy_file
 from blizzard_py.dead_letters.reader import batches_with_records
@@ -50,7 +50,7 @@ def cleaned_sources(
     return [live_context(config, name) for name in chosen]
 
 
-def preview(parts: SourceContext) -> tuple[Candidate, ...]:
+def preview(parts: SourceContext) -> tuple[CleanableFile, ...]:
     """Return the files that the owner may clean now, at most `FILES_A_READING`. Writes nothing.
 
     Raises `StateError`, `StorageError`.

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.cleaning.eligible import (
-    Choice,
+    CleaningChoice,
     after_cleaning,
     choose,
+    due_through,
     first_files,
-    settled_through,
     without_files,
 )
 from blizzard_py.cleaning.lists import CleaningList, CleaningLists, Outcome
@@ -62,7 +62,7 @@ class Cleaner:
         self._places = places
         self._after_secs = after_secs
         # The files of the batches behind `_begin`, as the journal says up to `_read`.
-        self._choices: tuple[Choice, ...] = ()
+        self._choices: tuple[CleaningChoice, ...] = ()
         self._begin = ""
         self._read = ""
 
@@ -74,15 +74,15 @@ class Cleaner:
         lettered: Collection[str] = (),
         limit: int = FILES_A_LIST,
         bytes_limit: float = math.inf,
-    ) -> Choice:
+    ) -> CleaningChoice:
         """Return the files that a run would clean now. Raises `StateError`, `StorageError`.
 
         ``barred`` are files that a request, the queue or a batch in flight has; they are left for
         good. ``lettered`` as for `blizzard_py.cleaning.eligible.choose`.
         """
-        through = settled_through(state, now, self._after_secs)
+        through = due_through(state, now, self._after_secs)
         if through <= state.done:
-            return Choice((), state.done)
+            return CleaningChoice((), state.done)
         if not self._choices or not self._begin <= state.done < self._choices[-1].done:
             later = self._later(state.done)
             documents = self._journal.documents(later)
@@ -94,7 +94,9 @@ class Cleaner:
             self._choices = without_files(self._choices, again)
             self._read = max(later)
         found = first_files(self._choices, state.done, through, limit, bytes_limit)
-        return Choice(tuple(file for file in found.files if file.path not in barred), found.done)
+        return CleaningChoice(
+            tuple(file for file in found.files if file.path not in barred), found.done
+        )
 
     def _later(self, batch: str) -> list[str]:
         return [found for found in self._journal.batches_from(batch) if found > batch]

@@ -30,7 +30,7 @@ _STUCK_SECS = 3 * SIGHTING_SECS
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CleanableFile:
     """A file that may be cleaned, with the version that its ``batch`` was made of."""
 
     path: str
@@ -40,10 +40,10 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class CleaningChoice:
     """Files to clean, and the last batch that has none behind them."""
 
-    files: tuple[Candidate, ...]
+    files: tuple[CleanableFile, ...]
     done: str
 
 
@@ -84,7 +84,7 @@ def after_log(
     return replace(state, log_version=version)
 
 
-def settled_through(state: CleaningState, now: float, after_secs: float) -> str:
+def due_through(state: CleaningState, now: float, after_secs: float) -> str:
     """Return the last batch whose rows have been in the table for that long, empty if none."""
     old = [one.batch for one in state.sightings if one.seen_ts <= now - after_secs]
     return max(old, default="")
@@ -92,7 +92,7 @@ def settled_through(state: CleaningState, now: float, after_secs: float) -> str:
 
 def choose(
     batches: Iterable[BatchDocument], through: str, lettered: Collection[str], limit: int
-) -> tuple[Choice, ...]:
+) -> tuple[CleaningChoice, ...]:
     """Return the files to clean of each batch, in order.
 
     ``batches`` are all of the journal behind the last ones that were cleaned, in order, also those
@@ -100,7 +100,7 @@ def choose(
     on records: files that have some are left for good, as are files without a version. The limit
     is exceeded by less than one batch.
     """
-    found: dict[str, Candidate] = {}
+    found: dict[str, CleanableFile] = {}
     chosen: dict[str, list[str]] = {}
     is_full = False
     for batch in batches:
@@ -111,18 +111,20 @@ def choose(
         for file in batch.files:
             has_letter = file.bad_rows and batch.batch in lettered
             if file.outcome == "ingested" and file.version and not has_letter:
-                found[file.path] = Candidate(file.path, file.size, file.version, batch.batch)
+                found[file.path] = CleanableFile(file.path, file.size, file.version, batch.batch)
         chosen[batch.batch] = [file.path for file in batch.files]
         is_full = len(found) >= limit
     if not is_full:
         chosen.setdefault(through, [])
     return tuple(
-        Choice(tuple(f for p in paths if (f := found.get(p)) and f.batch == batch), batch)
+        CleaningChoice(tuple(f for p in paths if (f := found.get(p)) and f.batch == batch), batch)
         for batch, paths in chosen.items()
     )
 
 
-def without_files(choices: Iterable[Choice], paths: Collection[str]) -> tuple[Choice, ...]:
+def without_files(
+    choices: Iterable[CleaningChoice], paths: Collection[str]
+) -> tuple[CleaningChoice, ...]:
     """Return the choices without these files."""
     return tuple(
         replace(each, files=tuple(file for file in each.files if file.path not in paths))
@@ -131,20 +133,24 @@ def without_files(choices: Iterable[Choice], paths: Collection[str]) -> tuple[Ch
 
 
 def first_files(
-    choices: Iterable[Choice], done: str, through: str, limit: int, bytes_limit: float = math.inf
-) -> Choice:
+    choices: Iterable[CleaningChoice],
+    done: str,
+    through: str,
+    limit: int,
+    bytes_limit: float = math.inf,
+) -> CleaningChoice:
     """Return the files of the first batches behind ``done``, up to the limits, as one choice.
 
     Each limit is exceeded by less than one batch.
     """
-    files: list[Candidate] = []
+    files: list[CleanableFile] = []
     for each in choices:
         if done < each.done <= through:
             done = each.done
             files += each.files
             if len(files) >= limit or sum(file.size for file in files) >= bytes_limit:
                 break
-    return Choice(tuple(files), done)
+    return CleaningChoice(tuple(files), done)
 
 
 def after_cleaning(state: CleaningState, done: str, cleaned: int = 0) -> CleaningState:

@@ -18,7 +18,7 @@ from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import Conflict, StateError
 from blizzard_core.handover.published import first_name
 from blizzard_core.storage.protocol import Storage, listed, read_each
-from blizzard_py.cleaning.eligible import Candidate
+from blizzard_py.cleaning.eligible import CleanableFile
 from blizzard_py.state.state_paths import StatePaths
 
 Outcome = Literal["cleaned", "gone", "changed", "archive_differs", "left"]
@@ -38,7 +38,7 @@ class CleaningList:
     at: float
     archive: str
     through: str
-    files: tuple[Candidate, ...]
+    files: tuple[CleanableFile, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from contextlib import closing
 
 from blizzard_core.errors import Conflict, Unavailable
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.cleaning.eligible import Candidate
+from blizzard_py.cleaning.eligible import CleanableFile
 from blizzard_py.cleaning.lists import CleaningList, Outcome
 
 # The owner looks at its checkpoint once for so many files: one GET, and a replaced process removes
@@ -48,7 +48,7 @@ def remove_files(
     return outcomes
 
 
-def _remove(file: Candidate, source: Storage, archive: Storage | None) -> Outcome:
+def _remove(file: CleanableFile, source: Storage, archive: Storage | None) -> Outcome:
     found = source.stat(file.path)
     if found is not None and found.version != file.version:
         return "changed"

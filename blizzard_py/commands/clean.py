@@ -21,7 +21,7 @@ from blizzard_py.commands.options import source_options
 
 if TYPE_CHECKING:
     from blizzard_py.app.cleaning import RestoredFile
-    from blizzard_py.cleaning.eligible import Candidate
+    from blizzard_py.cleaning.eligible import CleanableFile
 
 # So many paths are printed; --json has all.
 _SHOWN = 20
@@ -77,7 +77,7 @@ def clean(
     return DIFFERS if any(file.problem for files in restored.values() for file in files) else 0
 
 
-def _show(chosen: Mapping[str, Sequence[Candidate]], *, as_json: bool) -> None:
+def _show(chosen: Mapping[str, Sequence[CleanableFile]], *, as_json: bool) -> None:
     if as_json:
         sources = [
             {"source": name, "files": [{"path": f.path, "size": f.size} for f in files]}

@@ -20,7 +20,7 @@ from blizzard_core.log import get_logger
 from blizzard_core.settings.cleaning import CleanSettings
 from blizzard_core.storage.protocol import is_bare
 from blizzard_py.cleaning.cleaner import FILES_A_LIST, FILES_A_READING, Cleaner, CleaningPlaces
-from blizzard_py.cleaning.eligible import SIGHTING_SECS, is_sighting_due, settled_through
+from blizzard_py.cleaning.eligible import SIGHTING_SECS, due_through, is_sighting_due
 from blizzard_py.cleaning.lists import CleaningLists, Outcome
 from blizzard_py.cleaning.table_look import look_at_table
 from blizzard_py.dead_letters.reader import batches_with_records
@@ -105,7 +105,7 @@ class SourceCleaning:
         is_due = last != NO_BATCH and is_sighting_due(known, last, now)
         # Of a log that is cleaned up, a source with few files would otherwise see a gap.
         is_long_ago = bool(known.sightings) and self._parts.monotonic() >= self._look_at
-        has_more = settled_through(known, now, settings.after) > known.done
+        has_more = due_through(known, now, settings.after) > known.done
         if not (is_due or is_long_ago or has_more):
             return known
         self._look_at = self._parts.monotonic() + SIGHTING_SECS
@@ -128,7 +128,7 @@ class SourceCleaning:
     ) -> tuple[CleaningState, Counter[Outcome]]:
         """Return the progress after a run, and the number of files by outcome."""
         now, stores = self._clock(), self._parts.stores
-        through = settled_through(known, now, settings.after)
+        through = due_through(known, now, settings.after)
         if self._cleaner is None:
             lists = CleaningLists(stores.sink, self._parts.id)
             places = CleaningPlaces(stores.source, stores.archive)

@@ -16,7 +16,7 @@ from blizzard_core.storage.protocol import listed
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app.cleaning import preview, restore
 from blizzard_py.app.operations import live_context
-from blizzard_py.cleaning.eligible import Candidate, cleaning_notes
+from blizzard_py.cleaning.eligible import CleanableFile, cleaning_notes
 from blizzard_py.cleaning.lists import CleaningList, CleaningLists
 from blizzard_py.state.cleaning_state import CleaningState, Sighting
 from tests.support.cleaning_harness import DAY, DAY_SECS, FIRST, SECOND, CleaningHarness
@@ -128,7 +128,7 @@ def _clean(home: Path, *arguments: str) -> Result:
 def test_command_copies_back(tmp_path: Path) -> None:
     LocalStorage(str(tmp_path / "archive")).put_atomic(FIRST, b"row")
     lists = CleaningLists(LocalStorage(str(tmp_path / "lake")), "events_main")
-    files = tuple(Candidate(path, 3, "v") for path in (FIRST, SECOND))
+    files = tuple(CleanableFile(path, 3, "v") for path in (FIRST, SECOND))
     made = CleaningList("0192", 1.0, str(tmp_path / "archive"), "b", files)
     lists.begin(made)
     lists.end(made, {FIRST: "cleaned", SECOND: "cleaned"})

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from blizzard_core.storage.protocol import Entry, is_hidden
 from blizzard_py.cleaning.cleaner import Cleaner, CleaningPlaces
 from blizzard_py.cleaning.eligible import (
-    Candidate,
-    Choice,
+    CleanableFile,
+    CleaningChoice,
     after_cleaning,
     after_log,
+    due_through,
     first_files,
     is_sighting_due,
-    settled_through,
     with_sighting,
 )
 from blizzard_py.cleaning.lists import CleaningLists
@@ -253,11 +253,11 @@ class TestDecisions:
     def test_a_clock_set_back_makes_no_file_older(self) -> None:
         state = with_sighting(CleaningState(), Sighting("b1", 10 * DAY))
         state = with_sighting(state, Sighting("b2", 3 * DAY))
-        assert settled_through(state, 10 * DAY, AFTER) == ""
-        assert settled_through(state, 17 * DAY, AFTER) == "b2"
+        assert due_through(state, 10 * DAY, AFTER) == ""
+        assert due_through(state, 17 * DAY, AFTER) == "b2"
 
     def test_a_run_copies_a_bounded_number_of_bytes(self) -> None:
-        choices = [Choice((Candidate(b, 600, "v", b),), b) for b in ("b1", "b2", "b3")]
+        choices = [CleaningChoice((CleanableFile(b, 600, "v", b),), b) for b in ("b1", "b2", "b3")]
         assert first_files(choices, "", "b3", 10, 1000).done == "b2"
         assert first_files(choices, "b1", "b2", 10).done == "b2"
         assert first_files(choices, "", "b3", 1).done == "b1"

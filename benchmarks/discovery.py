@@ -366,7 +366,7 @@ def main() -> None:
         rows = list(measure_rows(server, sizes, [0, 100], actives, rounds=3))
         edges = measure_edges(server, EDGE_HISTORY)
         small = list(measure_small(server, CONCURRENCY, 64 if options.quick else 2_000))
-        selections = list(measure_selections(server, min(sizes[-1], 100_000)))
+        selections = list(measure_selections(server, sizes[-1]))
 
     print(f"\n{os.cpu_count()} cores, {CONCURRENCY} listings at once, medians of 3 polls")
     print("\nRequests, keys and answers (kB) of one poll\n")

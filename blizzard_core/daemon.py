@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from blizzard_core import log as logs
 from blizzard_core.errors import (
@@ -91,6 +91,9 @@ class Worker(Protocol):
         """Cancel what is running, soon. Called from another thread."""
 
 
+W = TypeVar("W", bound=Worker)
+
+
 class PolledWorker:
     """A worker whose pause is configured: only its polls find what is new."""
 
@@ -134,18 +137,28 @@ class Loop:
     clock: Callable[[], float] = field(default=time.monotonic)
 
 
-def run(workers: Sequence[Worker], loop: Loop, stop: StopEvent) -> int:
-    """Turn every worker until it is done or ``stop`` is set. Returns the exit code."""
+def run(
+    workers: Sequence[W],
+    loop: Loop,
+    stop: StopEvent,
+    ended: Callable[[W], None] = lambda _: None,
+) -> int:
+    """Turn every worker until it is done or ``stop`` is set. Returns the exit code.
+
+    ``ended`` is called for each worker that ``stop`` has ended, while others may still work.
+    """
     spare_imports()
     codes = [0] * len(workers)
     done = threading.Event()
 
-    def turn(index: int, worker: Worker) -> None:
+    def turn(index: int, worker: W) -> None:
         try:
             codes[index] = run_worker(worker, loop, stop)
             if codes[index] == FencedError.exit_code and not loop.once:
                 get_logger().warning("fenced", worker=worker.name)
                 stop.set()
+            if stop.is_set():
+                ended(worker)
         except BaseException:
             codes[index] = 1
             raise

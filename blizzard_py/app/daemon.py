@@ -104,11 +104,11 @@ def run_daemon(
             engine.start_in_background(warm=True)  # a replica that stands by takes over at once
         try:
             # The lease goes before the engine, whose end may take longer than a lease.
-            with sharing.membership.taking_part() if sharing else nullcontext():
+            with sharing.membership.taking_part(stop) if sharing else nullcontext():
                 shown = {w.name: w.meter for w in workers}
                 with show_progress(shown, _terminal() if once else None):
-                    code = run(turning, loop, stop)
-                for worker in turning:
+                    code = run(turning, loop, stop, ended=_release)
+                for worker in turning:  # those that ended before
                     _release(worker)
         finally:
             for worker in turning:

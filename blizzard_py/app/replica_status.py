@@ -10,7 +10,7 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import listed
 from blizzard_py.edits.checkpoint_store import CheckpointStore
 from blizzard_py.ingest.source_view import SourceView
-from blizzard_py.replicas.leases import ID_DIGITS, LOOKS, replica_of
+from blizzard_py.replicas.leases import BEHIND, ID_DIGITS, LOOKS, PREFIX, replica_of
 
 
 def holder_id(source: SourceView) -> str | None:
@@ -35,7 +35,7 @@ def show_replicas(config: Config, document: dict[str, Any]) -> list[dict[str, An
         for name, source in block["sources"].items()
     }
     found = []
-    for entry in listed(storage, "", None):
+    for entry in listed(storage, PREFIX, BEHIND):
         replica = replica_of(entry.path)
         if replica is None:
             continue

@@ -13,7 +13,7 @@ from functools import partial
 
 from blizzard_core.checkpoint.writer_identity import Writer
 from blizzard_core.daemon import StopEvent
-from blizzard_core.errors import FencedError
+from blizzard_core.errors import BlizzardError, Cancelled, FencedError, Unfinished
 from blizzard_core.log import get_logger
 from blizzard_core.notifications.inbox import HintInbox
 from blizzard_py import metrics
@@ -26,6 +26,8 @@ from blizzard_py.sources.context import SourceContext
 
 # A waiting worker looks at its part this often: at the view in memory, not at a store.
 _CHECK_SECS = 1.0
+# A source whose polls have failed for so many leases is left to the others.
+_FAILING_LEASES = 4
 # Why a source changed hands, for `blizzard_handovers_total`.
 REASONS = ("taken", "taken_from_dead", "released", "fenced")
 
@@ -63,6 +65,7 @@ class ReplicaWorker:
         # When the checkpoint is read again, by the clock that never jumps.
         self._again_at = 0.0
         self._is_held = False
+        self._failing_since: float | None = None
         self._log = get_logger(pipeline=self.pipeline.pipeline, source=self.pipeline.source_name)
         self._stand_by("the first view of leases is not there yet")
 
@@ -108,10 +111,30 @@ class ReplicaWorker:
         if step is NextStep.TAKE and not self._has_turn():
             return False
         try:
-            return self.pipeline.cycle(_Until(stop, self._must_release))
+            is_busy = self.pipeline.cycle(_Until(stop, self._must_release))
         except FencedError as error:
             self._lost(error)
             return False
+        except (Cancelled, Unfinished):
+            raise  # neither is an error of this replica
+        except BlizzardError as error:
+            self._failed(error)
+            raise
+        self._failing_since = None
+        self._membership.accept(self.name)
+        return is_busy
+
+    def _failed(self, error: BlizzardError) -> None:
+        """Leave the source to the others if it fails here for long: they may have what is missing.
+
+        Where all of them refuse it, it stays where it would be without.
+        """
+        now = self.pipeline.parts.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        patience = _FAILING_LEASES * self._membership.lease_secs
+        if now - self._failing_since >= patience and self._membership.refuse(self.name):
+            self._log.warning("source_refused", reason=str(error))
 
     def _step(self) -> NextStep:
         return self._membership.step(self.name, owns=self.pipeline.owns)

@@ -21,11 +21,16 @@ class NextStep(Enum):
     STAND_BY = "stand by"
 
 
-def assign(units: Mapping[str, int], replicas: Collection[str]) -> dict[str, str]:
+def assign(
+    units: Mapping[str, int],
+    replicas: Collection[str],
+    refused: Collection[tuple[str, str]] = (),
+) -> dict[str, str]:
     """Return a replica for each unit, by the weights of the units; nothing without a replica.
 
     The heaviest unit comes first. Room is the fair share of the weight, rounded up. A unit for
-    which nobody has room goes to the replica with the least weight.
+    which nobody has room goes to the replica with the least weight. ``refused`` has replicas and
+    units that they do not get, unless all refuse the unit.
     """
     if not replicas:
         return {}
@@ -33,7 +38,8 @@ def assign(units: Mapping[str, int], replicas: Collection[str]) -> dict[str, str
     load = dict.fromkeys(sorted(replicas), 0)
     found = {}
     for unit, weight in sorted(units.items(), key=lambda each: (-each[1], each[0])):
-        wanted = sorted(load, key=partial(_score, unit), reverse=True)
+        willing = [each for each in load if (each, unit) not in refused] or load
+        wanted = sorted(willing, key=partial(_score, unit), reverse=True)
         with_room = (each for each in wanted if load[each] + weight <= room)
         chosen = next(with_room, None) or min(wanted, key=load.__getitem__)
         found[unit] = chosen

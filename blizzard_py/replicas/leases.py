@@ -7,6 +7,7 @@ counts: while we were paused, or the store did not answer, the others may have r
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,9 +20,12 @@ LOOKS = 3
 _LATE_LOOK = 1.5
 # The clocks of waiting threads are not finer.
 _EDGE_SECS = 0.01
+# All objects of a group begin so: nothing else in their folder is listed.
+PREFIX, BEHIND = "replica-", "replica."
 _NAME = re.compile(
-    r"(?P<host>[A-Za-z0-9_.-]{1,100})-(?P<id>[0-9a-f]{12})\.(?P<config>[0-9a-f]{8})\.json"
+    r"replica-(?P<host>[A-Za-z0-9_.-]{1,100})-(?P<id>[0-9a-f]{12})\.(?P<config>[0-9a-f]{8})\.json"
 )
+_REFUSAL = re.compile(r"replica-(?P<id>[0-9a-f]{12})\.(?P<unit>[0-9a-f]{16})\.refused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ class Replica:
     @property
     def object_name(self) -> str:
         """Return the name of its lease."""
-        return f"{self.host}-{self.id}.{self.config}.json"
+        return f"{PREFIX}{self.host}-{self.id}.{self.config}.json"
 
     def __str__(self) -> str:
         """Return the replica for people."""
@@ -49,6 +53,37 @@ def replica_of(object_name: str) -> Replica | None:
     """Return the replica whose lease has the name; None for an object that is no lease."""
     found = _NAME.fullmatch(object_name)
     return None if found is None else Replica(found["host"], found["id"], found["config"])
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An object that says which unit a replica does not want; of all units, on its way out.
+
+    ``digest`` is that of the unit's name.
+    """
+
+    id: str
+    digest: str
+
+    @property
+    def object_name(self) -> str:
+        """Return its name, which says all of it."""
+        return f"{PREFIX}{self.id}.{self.digest}.refused"
+
+
+# The unit that stands for all others.
+EVERY_UNIT = ""
+
+
+def refusal(replica_id: str, unit: str) -> Refusal:
+    """Return the refusal of a unit."""
+    return Refusal(replica_id, hashlib.blake2b(unit.encode(), digest_size=8).hexdigest())
+
+
+def refusal_of(object_name: str) -> Refusal | None:
+    """Return the refusal that has the name; None for another object."""
+    found = _REFUSAL.fullmatch(object_name)
+    return None if found is None else Refusal(found["id"], found["unit"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,25 +10,32 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 
 from blizzard_core.checkpoint.writer_identity import Writer, is_running, this_process
+from blizzard_core.daemon import StopEvent
 from blizzard_core.errors import BlizzardError, FencedError, StorageError
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Storage, listed
 from blizzard_py import metrics
 from blizzard_py.replicas.assignment import NextStep, assign, next_step
 from blizzard_py.replicas.leases import (
+    BEHIND,
+    EVERY_UNIT,
     ID_DIGITS,
     LOOKS,
+    PREFIX,
+    Refusal,
     Replica,
     SeenLeases,
     is_alive,
     living,
     observe,
     observed_secs,
+    refusal,
+    refusal_of,
     replica_of,
 )
 
@@ -72,6 +79,8 @@ class Membership:
         self._weights = Counter(self._unit.values())
         self._monotonic = monotonic
         self._view = View()
+        # Units that this replica does not want.
+        self._refused: set[str] = set()
         # When writers without a lease were met first, by the start of their ids.
         self._met: dict[str, float] = {}
         self._has_come = False
@@ -93,13 +102,19 @@ class Membership:
         if is_first:
             self._renew()
             self._has_come = True
-        found = ((replica_of(each.path), each.modified) for each in listed(self._storage, "", None))
-        times = {each: modified for each, modified in found if each is not None}
+        times, refusals = self._listed()
         gap = began - before.at
         leases = observe(before.leases, times, self.own, gap, self.lease_secs)
         self._report(before.leases, leases)
         mates = {each.id for each in living(leases, self.lease_secs) if self._is_mate(each)}
-        assigned = assign(self._weights, mates | {self.own.id})
+        mates.add(self.own.id)
+        refused = {
+            (mate, unit)
+            for mate in {each.id for each in refusals} & mates
+            for unit in self._weights
+            if not refusals.isdisjoint({refusal(mate, unit), refusal(mate, EVERY_UNIT)})
+        }
+        assigned = assign(self._weights, mates, refused)
         secs = observed_secs(gap, self.lease_secs)
         elsewhere = {
             # One that crashes again and again comes with a new id each time, and gets nothing.
@@ -110,9 +125,60 @@ class Membership:
         if not is_first:
             self._renew()
         self._view = View(began, leases, assigned, elsewhere)
+        self._note_refusals(refusals)
+        self._remove_dead(before.leases, refusals)
+
+    def _listed(self) -> tuple[dict[Replica, float], set[Refusal]]:
+        """Return the store's times of all leases, and the refusals."""
+        times, refusals = {}, set()
+        for entry in listed(self._storage, PREFIX, BEHIND):
+            if (found := replica_of(entry.path)) is not None:
+                times[found] = entry.modified
+            elif (refused := refusal_of(entry.path)) is not None:
+                refusals.add(refused)
+        return times, refusals
+
+    def _note_refusals(self, listed_before: set[Refusal]) -> None:
+        """Write the own refusals that are new, and remove those that are over."""
+        own = {each for each in listed_before if each.id == self.own.id}
+        wanted = {refusal(self.own.id, unit) for unit in tuple(self._refused)}
+        for each in wanted - own:
+            self._storage.put_atomic(each.object_name, b"")
+        for each in own - wanted:
+            self._remove(each.object_name)
+
+    def _remove_dead(self, before: SeenLeases, refusals: set[Refusal]) -> None:
+        """Remove leases that have been dead for long, once each, and refusals without a lease."""
+        limit, leases = _KEPT_LEASES * self.lease_secs, self._view.leases
         for each, state in leases.items():
-            if state.secs > _KEPT_LEASES * self.lease_secs:
-                self._storage.delete(each.object_name)
+            if state.secs > limit and (each not in before or before[each].secs <= limit):
+                self._remove(each.object_name)
+        ids = {each.id for each in leases}
+        for refused in refusals:
+            if refused.id not in ids:
+                self._remove(refused.object_name)
+
+    def _remove(self, name: str) -> None:
+        # A store may refuse it: then an object too many is listed, and nothing else is wrong.
+        try:
+            self._storage.delete(name)
+        except StorageError as error:
+            self._log.warning("lease_not_removed", object=name, error=str(error))
+
+    def refuse(self, source: str) -> bool:
+        """Leave a source to the others, since it cannot work on it; return whether that is new."""
+        unit = self._unit[source]
+        is_new = unit not in self._refused
+        self._refused.add(unit)
+        return is_new
+
+    def accept(self, source: str) -> None:
+        """Take back the refusal of a source, if any."""
+        self._refused.discard(self._unit[source])
+
+    def leave(self) -> None:
+        """Leave all sources to the others: those that are released, and the rest once they are."""
+        self._refused.add(EVERY_UNIT)
 
     def _renew(self) -> None:
         # The name says what others need; the rest is for people.
@@ -177,8 +243,11 @@ class Membership:
             raise FencedError(f"{found} works on it, and is no replica of this group; stop it")
 
     @contextmanager
-    def taking_part(self) -> Iterator[None]:
-        """Renew the lease while the block runs. Remove it at the end, so that nobody waits."""
+    def taking_part(self, stop: StopEvent) -> Iterator[None]:
+        """Renew the lease while the block runs. Remove it at the end, so that nobody waits.
+
+        Once ``stop`` is set all units are left to the others, while the last batches go on.
+        """
         over = threading.Event()
         first = self._monotonic()
         self._try_look()
@@ -187,6 +256,8 @@ class Membership:
             began = first
             while not over.wait(max(0.0, began + self.look_secs - self._monotonic())):
                 began = self._monotonic()
+                if stop.is_set():
+                    self.leave()
                 self._try_look()
 
         thread = threading.Thread(target=turn, name="replicas", daemon=True)
@@ -196,8 +267,9 @@ class Membership:
         finally:
             over.set()
             thread.join(self.look_secs)
-            with suppress(StorageError):
-                self._storage.delete(self.own.object_name)
+            for unit in self._refused:
+                self._remove(refusal(self.own.id, unit).object_name)
+            self._remove(self.own.object_name)
 
     def _try_look(self) -> None:
         try:

@@ -191,6 +191,33 @@ def test_after_the_grace_period_running_work_is_cancelled() -> None:
     assert run([Stubborn(iter(()))], FOREVER, threading.Event()) == 0
 
 
+def test_a_stopped_worker_is_told_of_while_others_work() -> None:
+    told, stop = threading.Event(), threading.Event()
+
+    class Long(ScriptedWorker):
+        def cycle(self, stop: StopEvent) -> bool:
+            stop.set()
+            assert told.wait(30)
+            return False
+
+    idle, long = scripted(*[False] * 9), Long(iter(()))
+    names: list[str] = []
+
+    def note(worker: ScriptedWorker) -> None:
+        names.append("idle" if worker is idle else "long")
+        told.set()
+
+    assert run([idle, long], FOREVER, stop, note) == 0
+    assert names == ["idle", "long"]
+
+
+def test_a_worker_that_an_error_ends_is_not_told_of() -> None:
+    names: list[str] = []
+    workers = [scripted(StateError("x"))]
+    assert run(workers, FOREVER, threading.Event(), lambda each: names.append(each.name)) == 1
+    assert not names
+
+
 def test_a_renewed_secret_ends_the_daemon_to_be_started_again() -> None:
     stop = threading.Event()
     files: list[list[str]] = [[], ["/run/secrets/key"]]

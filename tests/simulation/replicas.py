@@ -47,6 +47,8 @@ class Leases:
         world, membership = self._process.world, self.membership
         while is_needed():
             began = world.now
+            if self._process.stop.is_set():
+                membership.leave()
             try:
                 membership.look()
             except BlizzardError:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -16,7 +17,7 @@ from prometheus_client import REGISTRY
 
 from blizzard_core.daemon import StopEvent
 from blizzard_core.doctor.stores import UsedStore
-from blizzard_core.errors import ColdStartRefused, ConfigError, Unavailable
+from blizzard_core.errors import AccessDenied, ColdStartRefused, ConfigError, Unavailable
 from blizzard_core.notifications.inbox import HintInbox
 from blizzard_core.observability.health import ready
 from blizzard_core.settings.load import load_config
@@ -221,6 +222,31 @@ def test_release_that_fails_is_tried_again(group: Group, monkeypatch: pytest.Mon
     assert first.owns
     second.cycle()
     assert not second.owns
+
+
+@pytest.mark.promise("G-223")
+def test_source_that_fails_here_goes_to_another(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = group.holder()
+    group.put()
+    first.cycle()
+    group.put()
+    denied = Mock(side_effect=AccessDenied("s3://raw: access denied"))
+    monkeypatch.setattr(first.worker.pipeline.source, "plan", denied)
+    for _ in range(13):
+        with pytest.raises(AccessDenied):
+            first.cycle()
+        group.pass_time(10, first, second)
+        second.cycle()
+    assert (first.owns, second.owns) == (True, False)
+    group.pass_time(40, first, second)
+    assert not first.cycle()
+    assert second.cycle()
+    assert (first.owns, second.owns) == (False, True)
+    group.pass_time(60, first, second)
+    assert not first.cycle()
+    group.check()
 
 
 def _refuse(text: str) -> None:

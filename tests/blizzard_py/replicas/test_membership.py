@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 
 from blizzard_core.checkpoint.writer_identity import Process, Writer, this_process
-from blizzard_core.errors import FencedError, StorageError, Unavailable
+from blizzard_core.errors import AccessDenied, FencedError, StorageError, Unavailable
 from blizzard_py.replicas.assignment import NextStep
 from blizzard_py.replicas.leases import Replica, replica_of
 from blizzard_py.replicas.membership import Membership, new_replica
@@ -203,7 +205,7 @@ def test_another_lease_with_the_id_gives_nothing_away(group: Group) -> None:
 
 @pytest.mark.parametrize("host", ["copies/pod", "pod\x1b[2J", "p" * 101])
 def test_a_host_that_no_replica_has_is_no_lease(host: str) -> None:
-    assert replica_of(f"{host}-{'a' * 12}.{'0' * 8}.json") is None
+    assert replica_of(f"replica-{host}-{'a' * 12}.{'0' * 8}.json") is None
 
 
 def test_other_configurations_share_out_among_themselves(group: Group) -> None:
@@ -226,16 +228,84 @@ def test_a_writer_without_a_lease_counts_by_its_process(group: Group) -> None:
 
 def test_objects_of_others_are_no_leases(group: Group) -> None:
     member = group.join()
-    group.storage.put_atomic("readme.txt", b"")
-    member.look()
+    for name in ("readme.txt", "data/part.parquet", "replicas.yaml"):
+        group.storage.put_atomic(name, b"")
+    with mock.patch.object(group.storage, "list_range", wraps=group.storage.list_range) as listing:
+        member.look()
     assert shares(member) == [4]
+    # Of a folder with much else in it only leases are listed.
+    [((after, until), _)] = listing.call_args_list
+    assert not any(after < name < until for name in ("readme.txt", "data/", "replicas.yaml"))
+    assert after < member.own.object_name < until
+
+
+@pytest.mark.promise("G-223")
+def test_a_source_moves_from_a_replica_that_refuses_it(group: Group) -> None:
+    first, second = group.join(), group.join()
+    group.pass_time(20, first, second)
+    [given, kept] = [s for s in SOURCES if first.step(s, owns=False) is NextStep.TAKE]
+    assert first.refuse(given)
+    assert not first.refuse(given)
+    group.pass_time(20, first, second)
+    assert first.step(given, owns=True) is NextStep.WORK
+    assert second.step(given, owns=False) is NextStep.TAKE
+    group.pass_time(30, first, second)
+    assert first.step(given, owns=True) is NextStep.RELEASE
+    # The second one cannot work on it either: it goes back, and stays.
+    second.refuse(given)
+    group.pass_time(60, first, second)
+    assert second.step(given, owns=True) is NextStep.RELEASE
+    assert first.step(given, owns=False) is NextStep.TAKE
+    assert first.step(kept, owns=True) is NextStep.WORK
+    # It works now, so the others no longer count.
+    first.accept(given)
+    group.pass_time(60, first, second)
+    assert first.step(given, owns=True) is NextStep.WORK
+    assert sum(name.endswith(".refused") for name in group.storage.objects) == 1
+
+
+def test_a_dead_replica_leaves_no_refusal_behind(group: Group) -> None:
+    first, second = group.join(), group.join()
+    group.pass_time(20, first, second)
+    first.refuse("p/s1")
+    group.pass_time(10, first, second)
+    group.pass_time(400, second)
+    assert list(group.storage.objects) == [second.own.object_name]
+
+
+def test_a_replica_on_its_way_out_leaves_all_to_others(group: Group) -> None:
+    leaving, second = group.join(), group.join()
+    group.pass_time(20, leaving, second)
+    leaving.leave()
+    group.pass_time(20, leaving, second)
+    assert shares(second) == [4]
+    # What it still works on is its own until it has released it.
+    assert not admits(second, writer_of(leaving))
+
+
+def test_a_store_that_refuses_deletes_is_asked_once(group: Group) -> None:
+    first, second = group.join(), group.join()
+    group.pass_time(20, first, second)
+    asked: list[str] = []
+
+    def refuse(operation: str, path: str) -> None:
+        if operation == "delete":
+            asked.append(path)
+            raise AccessDenied(f"mem://leases/{path}: 403")
+
+    group.storage.before_mutation = refuse
+    group.pass_time(900, second)  # and raises nothing
+    assert asked == [first.own.object_name]
 
 
 def test_leaving_removes_the_lease(group: Group) -> None:
     member = group.join()
-    with member.taking_part():
+    with member.taking_part(threading.Event()):
         assert shares(member) == [4]
         assert list(group.storage.objects) == [member.own.object_name]
+        member.leave()
+        member.look()
+        assert len(group.storage.objects) == 2
     assert not group.storage.objects
 
 

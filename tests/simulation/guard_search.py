@@ -10,6 +10,7 @@ from blizzard_core.log import silence
 from tests.simulation.draw import draw
 from tests.simulation.guards import GUARDS, Guard
 from tests.simulation.run import play
+from tests.simulation.world import SimulatedWorld
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,12 @@ def hunted(guard: Guard, first: int, count: int) -> Find:
     Raises `AssertionError` where the patch does not fit the code: its crash would show nothing.
     """
     for seed in range(first, first + count):
+        if guard.model is not None:
+            with guard.patch(SimulatedWorld(draw(1))):
+                found = guard.model(seed)
+            if found and not guard.model(seed):
+                return Find(guard.name, guard.without, seed, found[0])
+            continue
         plan = draw(seed)
         outcome = play(plan, guard)
         known = play(plan).kinds if outcome.violations else set()

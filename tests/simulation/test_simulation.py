@@ -15,6 +15,7 @@ from tests.simulation.__main__ import planned
 from tests.simulation.draw import draw, drawn
 from tests.simulation.guard_search import hunted
 from tests.simulation.guards import GUARDS, Guard
+from tests.simulation.models import covered_scans, replaced_daemons
 from tests.simulation.report import COMMAND, failure
 from tests.simulation.run import play
 from tests.simulation.shrink import shrunk
@@ -52,6 +53,8 @@ SOON = {
     "pending_files_hold": 40,
     "sweep_looks": 20,
     "start_scans_all": 8,
+    "floors_by_complete_scans": 41,
+    "hints_after_saves": 21,
 }
 
 
@@ -82,6 +85,16 @@ def test_the_promise_holds_while_people_undo_and_redo() -> None:
     seeds = (*UNDONE, *HANDS)
     wrong = {seed: found for seed in seeds if (found := play(by_hand(drawn(seed))).violations)}
     assert not wrong
+
+
+@pytest.mark.promise("G-001")
+def test_scans_of_a_part_lose_no_promised_file() -> None:
+    assert not [seed for seed in range(1, 101) if covered_scans(seed)]
+
+
+@pytest.mark.promise("G-222")
+def test_replaced_daemons_leave_messages_to_the_last() -> None:
+    assert not [seed for seed in range(1, 26) if replaced_daemons(seed)]
 
 
 @pytest.mark.promise("G-223", "G-224")

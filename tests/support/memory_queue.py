@@ -12,10 +12,11 @@ from blizzard_core.notifications.receiver import Receiver
 
 
 class MemoryQueue:
-    """Messages come again after `HIDDEN_SECS` unless they are deleted. A `Queue`."""
+    """Messages come again after ``hidden_secs`` unless they are deleted. A `Queue`."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], hidden_secs: float = HIDDEN_SECS) -> None:
         self.clock = clock
+        self._hidden_secs = hidden_secs
         self.error = ""
         self.purged = 0
         self._messages: dict[str, Message] = {}
@@ -42,7 +43,7 @@ class MemoryQueue:
         now = self.clock()
         found = [m for m in self._messages.values() if self._hidden.get(m.handle, now) <= now]
         for message in found[:10]:
-            self._hidden[message.handle] = now + HIDDEN_SECS
+            self._hidden[message.handle] = now + self._hidden_secs
         return found[:10]
 
     def delete(self, handles: Sequence[str]) -> None:

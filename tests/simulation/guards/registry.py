@@ -10,26 +10,33 @@ from typing import Any
 from tests.simulation.world import SimulatedWorld
 
 Patch = Callable[[SimulatedWorld], AbstractContextManager[Any]]
+Model = Callable[[int], list[str]]
 
 
 @dataclass(frozen=True)
 class Guard:
-    """One guard: its name, what the product does without it, and how to take it away."""
+    """One guard: its name, what the product does without it, and how to take it away.
+
+    A ``model`` returns the violations of a seed, in place of a history of both daemons.
+    """
 
     name: str
     without: str
     patch: Patch
+    model: Model | None = None
 
 
 GUARDS: list[Guard] = []
 
 
-def guard(without: str) -> Callable[[Callable[[SimulatedWorld], Iterator[None]]], Patch]:
+def guard(
+    without: str, model: Model | None = None
+) -> Callable[[Callable[[SimulatedWorld], Iterator[None]]], Patch]:
     """Register a patch under its function's name."""
 
     def register(function: Callable[[SimulatedWorld], Iterator[None]]) -> Patch:
         patch = contextmanager(function)
-        GUARDS.append(Guard(function.__name__, without, patch))
+        GUARDS.append(Guard(function.__name__, without, patch, model))
         return patch
 
     return register

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from blizzard_core.notifications.inbox import Delivery
 from blizzard_core.watermark import closed_partitions, scan
 from blizzard_core.watermark import paths as watermark_paths
 from blizzard_core.watermark import progress as watermark
@@ -26,6 +27,7 @@ from blizzard_py.sources.files.scan_pacing import PacedScans
 from blizzard_py.sources.files.scan_schedule import PastScan
 from blizzard_py.state.ledger import Ledger
 from tests.simulation.guards.registry import always, guard, never, nothing
+from tests.simulation.models import covered_scans, replaced_daemons
 from tests.simulation.world import SimulatedWorld
 
 
@@ -138,6 +140,29 @@ def partial_scans_say_so(_world: SimulatedWorld) -> Iterator[None]:
         return replace(found, scanned=replace(found.scanned, cover=None))
 
     with mock.patch.object(watermark_files, "discover", discover):
+        yield
+
+
+@guard("a scan of a part raises floors, too", covered_scans)
+def floors_by_complete_scans(_world: SimulatedWorld) -> Iterator[None]:
+    real = advance.end_scan
+
+    def end_scan(
+        state: Any, progress: Any, pending: Any, scanned: ScanTimes, rules: advance.FloorRules
+    ) -> Any:
+        ended = real(state, progress, pending, scanned, rules)
+        moved = closed_partitions.raise_floors(
+            ended.position.progress, rules.tracked, rules.lookback, pending, scanned.ended
+        )
+        return ended.with_position(progress=moved)
+
+    with mock.patch.object(advance, "end_scan", end_scan):
+        yield
+
+
+@guard("a message is deleted once it is received", replaced_daemons)
+def hints_after_saves(_world: SimulatedWorld) -> Iterator[None]:
+    with mock.patch.object(Delivery, "expect", nothing):
         yield
 
 

@@ -45,6 +45,7 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.discard import DiscardRefused, DiscardResult
 from penguin_py.intake.calls import posts_of
 from penguin_py.intake.footers import REMEDY
+from penguin_py.keyed.merger import Merger
 from penguin_py.keyed.pipeline import KeyedPipeline
 from penguin_py.model import CLOCK_SKEW_SECS
 from penguin_py.page import page_providers
@@ -125,7 +126,8 @@ def _keyed_pipeline(keyed: KeyedTable, pool: Executor, is_patient: bool) -> Keye
         return storage, DeltaLog(table, storage, pool)
 
     changes, table = opened(keyed.changes), opened(keyed.table)
-    return KeyedPipeline(keyed, changes, table, time.time, activity, is_patient=is_patient)
+    merger = Merger(keyed, changes, table, time.time, activity)
+    return KeyedPipeline(merger, is_patient=is_patient)
 
 
 def run_daemon(

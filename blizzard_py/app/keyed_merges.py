@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
-from typing import Any
 
-from blizzard_core.delta_json import commit_entries, read_commit, version_of
+from blizzard_core.delta_json import NEWEST, commit_entries, read_commit, version_of
 from blizzard_core.errors import NotFound
 from blizzard_core.settings.checks.keyed import keyed_name
 from blizzard_core.settings.document import PipelineSettings
@@ -34,27 +34,21 @@ def find_merge(storage: Storage, table: str, change_version: int) -> Merged:
         known = [version_of(entry.path) for entry in commit_entries(storage)]
     except NotFound:
         known = []
-    found = Merged(table)
-    low, high = 0, len(known)
-    while low < high:
-        middle = at = (low + high) // 2
-        merge = None
-        while merge is None and at < high:  # compactions are no merges
-            merge = _merge_at(storage, table, known[at])
-            at += 1
-        if merge is not None and (merge.changes or 0) < change_version:
-            low = at
-        else:
-            high, found = middle, merge or found
-    return found
+
+    def merge_from(at: int) -> Merged | None:  # compactions are no merges
+        return next(filter(None, (_merge_at(storage, table, each) for each in known[at:])), None)
+
+    def changes_from(at: int) -> int:
+        found = merge_from(at)
+        return NEWEST if found is None or found.changes is None else found.changes
+
+    first = bisect_left(range(len(known)), change_version, key=changes_from)
+    return merge_from(first) or Merged(table)
 
 
 def _merge_at(storage: Storage, table: str, version: int) -> Merged | None:
     for action in read_commit(storage, version, ("commitInfo",)) or ():
-        info: Any = action.get("commitInfo")
-        document = info.get("penguin") if isinstance(info, dict) else None
-        if isinstance(document, dict) and isinstance(document.get("merged"), int):
-            outcomes = document.get("outcomes")
-            counts = outcomes if isinstance(outcomes, dict) else {}
-            return Merged(table, version, document["merged"] - 1, counts)
+        document = action.get("commitInfo", {}).get("penguin", {})
+        if "merged" in document:
+            return Merged(table, version, document["merged"] - 1, document.get("outcomes", {}))
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +22,7 @@ from penguin_py.delta.active_files import spelled_value
 from penguin_py.delta.log import LogReader
 from penguin_py.delta.replace_entry import removal_path
 from penguin_py.groups.rows import Rewritten, open_parquet
-from penguin_py.model import Remove
+from penguin_py.model import CommitConflict, Remove
 
 # So many rows are merged at once, one row group at least; they and their keys are in memory.
 ROWS_AT_ONCE = 500_000
@@ -35,7 +35,7 @@ _AT_ONCE = 16
 _WANTED = ("add.path", "add.size", "add.partitionValues", "add.dataChange", "add.stats")
 
 
-class FeedGap(Exception):
+class FeedGap(CommitConflict):
     """An entry of the log that was not merged yet, or a file of it, is gone."""
 
 
@@ -43,22 +43,21 @@ class FeedGap(Exception):
 class TableFile:
     """A file of a table: its path in the directory, and as the log spells it.
 
-    ``rows`` is None if the log does not say. ``values`` are those of the partition columns, typed
-    or as text. ``made`` is set for new files.
+    ``rows`` is None if the log does not say. ``values`` are those of the partition columns, as
+    text. ``made`` is set for new files.
     """
 
     path: str
     spelled: str
     size: int
     rows: int | None
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, str | None] = field(default_factory=dict)
     made: Rewritten | None = None
 
     @property
     def removal(self) -> Remove:
         """The ``remove`` of the file. Raises `SchemaMismatch` if none can name it."""
-        values = {name: spelled_value(value) for name, value in self.values.items()}
-        return Remove(removal_path(self.spelled), self.size, values)
+        return Remove(removal_path(self.spelled), self.size, self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +72,23 @@ class ChangeBatch:
     first: int | None = None
 
 
-def active_files(active: pa.Table, root: str, partitions: Iterable[str] = ()) -> list[TableFile]:
+def active_files(active: pa.Table, root: str, partitions: Sequence[str] = ()) -> list[TableFile]:
     """Return the files of delta-rs's flattened table, in order of writing.
 
     Raises `SchemaMismatch` for a file outside of the table's directory.
     """
     active = active.sort_by([("modification_time", "ascending"), ("path", "ascending")])
-    values = {name: active[f"partition.{name}"].to_pylist() for name in partitions}
-    names = ("path", "size_bytes", "num_records")
+    names = ["path", "size_bytes", "num_records", *(f"partition.{name}" for name in partitions)]
+    found = (tuple(file.values()) for file in active.select(names).to_pylist())
     return [
-        TableFile(_inside(path, root), path, size, rows, {n: v[at] for n, v in values.items()})
-        for at, (path, size, rows) in enumerate(
-            zip(*(active[name].to_pylist() for name in names), strict=True)
+        TableFile(
+            _inside(path, root),
+            path,
+            size,
+            rows,
+            dict(zip(partitions, map(spelled_value, values), strict=True)),
         )
+        for path, size, rows, *values in found
     ]
 
 
@@ -93,29 +96,24 @@ def next_batch(storage: Storage, log: LogReader, start: int, until: int) -> Chan
     """Return the next files that versions from ``start`` on have added. Raises `FeedGap`."""
     files: list[TableFile] = []
     rows, first = 0, start
-    for version, added in _added(storage, log, start, until):
-        if rows and rows + sum(file.rows or 0 for file in added) > ROWS_A_COMMIT:
-            return ChangeBatch(files, version - 1, first)
-        first = first if files else version
-        files += added
-        rows = sum(file.rows or 0 for file in files)
-    return ChangeBatch(files, until, first)
-
-
-def _added(
-    storage: Storage, log: LogReader, start: int, until: int
-) -> Iterator[tuple[int, list[TableFile]]]:
     for low in range(start, until + 1, _AT_ONCE):
         versions = range(low, min(low + _AT_ONCE, until + 1))
-        found = log.pool.map(lambda version: _read_version(storage, version), versions)
-        yield from zip(versions, found, strict=True)
+        found = log.pool.map(partial(_read_version, storage), versions)
+        for version, added in zip(versions, found, strict=True):
+            more = sum(file.rows or 0 for file in added)
+            if rows and rows + more > ROWS_A_COMMIT:
+                return ChangeBatch(files, version - 1, first)
+            first = first if files else version
+            files += added
+            rows += more
+    return ChangeBatch(files, until, first)
 
 
 def _read_version(storage: Storage, version: int) -> list[TableFile]:
     actions = read_commit(storage, version, ("add",))
     where = f"{storage.uri}/{commit_path(version)}"
     if actions is None:
-        raise FeedGap(where)
+        raise FeedGap(f"{where} is gone")
     columns = columns_in(actions, _WANTED, where)
     adds = zip(*(columns[name] for name in _WANTED), strict=True)
     return [
@@ -126,11 +124,9 @@ def _read_version(storage: Storage, version: int) -> list[TableFile]:
 
 
 def _inside(spelled: str, root: str) -> str:
-    path = relative(spelled, root)
-    if path is None:
-        raise SchemaMismatch(
-            f"{spelled} is outside of the table's directory; rewrite the table's files there"
-        )
+    if (path := relative(spelled, root)) is None:
+        text = "is outside of the table's directory; rewrite the table's files there"
+        raise SchemaMismatch(f"{spelled} {text}")
     return path
 
 
@@ -155,7 +151,7 @@ def pieces_of(
                     found.append(rows)
                     read.add(file.spelled)
     except NotFound as error:
-        raise FeedGap(str(error)) from error
+        raise FeedGap(f"{error} is gone") from error
     if found:
         yield pa.concat_tables(found), read
 
@@ -183,25 +179,20 @@ def fitted(rows: pa.Table, file: TableFile, schema: pa.Schema) -> pa.Table:
     Raises `SchemaMismatch` for rows of unrelated types.
     """
     columns = []
-    for column in schema:
+    for name, kind in zip(schema.names, schema.types, strict=True):
         try:
-            if column.name in rows.column_names:
-                columns.append(rows[column.name].cast(column.type))
+            if name in rows.column_names:
+                columns.append(rows[name].cast(kind))
             else:
-                value = _value(file.values.get(column.name), column.type)
-                columns.append(pa.repeat(value, len(rows)))
+                columns.append(pa.repeat(_value(file.values.get(name), kind), len(rows)))
         except pa.ArrowException as error:
-            raise SchemaMismatch(
-                f"{file.path} has {column.name!r} in a form that is not {column.type}: {error}"
-            ) from error
+            text = f"{file.path} has {name!r} in a form that is not {kind}: {error}"
+            raise SchemaMismatch(text) from error
     return pa.table(columns, schema=schema)
 
 
-def _value(value: Any, kind: pa.DataType) -> pa.Scalar:
+def _value(text: str | None, kind: pa.DataType) -> pa.Scalar:
     """Return a partition value by its column's type; null is spelled as nothing, too."""
-    if not isinstance(value, str) or not value:
-        return pa.scalar(None if value == "" else value, kind)
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        plain = pa.array([value.removesuffix("Z")]).cast(pa.timestamp("us"))
-        return plain.cast(pa.timestamp("us", "UTC")).cast(kind)[0]
-    return pa.array([value]).cast(kind)[0]
+    if text and pa.types.is_timestamp(kind) and kind.tz is not None:
+        text = f"{text.removesuffix('Z')}Z"
+    return pa.array([text or None]).cast(kind)[0]

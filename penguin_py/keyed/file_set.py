@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +24,7 @@ from penguin_py.keyed.changes import TableFile, active_files, fitted, read_rows
 from penguin_py.keyed.matching import Leaving, Matching
 from penguin_py.keyed.order import Order
 from penguin_py.keyed.pruning import may_hold
-from penguin_py.model import Add, Remove, TableState
+from penguin_py.model import Add, Remove
 
 # Small enough that a later merge can leave out most of a file.
 _GROUP_ROWS = 1 << 17
@@ -34,7 +34,7 @@ class FileSet:
     """The files of one keyed table for a commit on one version. Not thread-safe.
 
     ``schema`` is that of its rows; ``active`` are its files as delta-rs's flattened table, None
-    before the first merge.
+    before the first merge. The commit is planned on ``version``.
     """
 
     def __init__(
@@ -44,12 +44,14 @@ class FileSet:
         order: Order,
         schema: pa.Schema,
         active: pa.Table | None,
+        version: int,
     ) -> None:
-        self._storage = storage
-        self._notes = notes
-        self._keys = pa.schema([schema.field(name) for name in order.keys])
-        self._sequence = pa.schema([schema.field(name) for name in order.sequence])
-        self._schema = schema
+        self._storage, self._notes = storage, notes
+        self._schema, self._version = schema, version
+        self._keys, self._sequence = (
+            pa.schema([schema.field(name) for name in names])
+            for names in (order.keys, order.sequence)
+        )
         self._active = active
         files = [] if active is None else active_files(active, storage.uri)
         self._before = {file.path: file for file in files}
@@ -72,7 +74,11 @@ class FileSet:
         found: dict[TableFile, Leaving] = {}
         if not len(matching):
             return found
-        passed = self._without_keys_of(matching.rows)
+        passed: set[str] = set()
+        if self._active is not None:  # files without a key of the changes, by their bounds
+            rows, active = matching.rows, self._active
+            may = (may_hold(active, n, rows[n].combine_chunks()) for n in self._keys.names)
+            passed = set(active["path"].filter(pc.invert(reduce(pc.and_, may))).to_pylist())
         for file in self._files.values():
             if file.spelled in passed:
                 continue
@@ -83,27 +89,13 @@ class FileSet:
                 found[file] = leaving
         return found
 
-    def _without_keys_of(self, rows: pa.Table) -> set[str]:
-        """Return the paths of files that have no key of these rows, by their bounds."""
-        if self._active is None:
-            return set()
-        found = pa.repeat(True, len(self._active))
-        for name in self._keys.names:
-            found = pc.and_(found, may_hold(self._active, name, rows[name].combine_chunks()))
-        return set(self._active["path"].filter(pc.invert(found)).to_pylist())
-
-    def merge(self, version: int, touched: Mapping[TableFile, Leaving], matching: Matching) -> None:
-        """Replace the touched files by what stays of them, and add the winners.
-
-        The commit is planned on ``version``.
-        """
+    def merge(self, touched: Mapping[TableFile, Leaving], matching: Matching) -> None:
+        """Replace the touched files by what stays of them, and add the winners."""
         winners = matching.winners().select(self._schema.names)
         partly = {file: _target("part-") for file, each in touched.items() if not each.is_complete}
         new = [_target("")] if winners.num_rows else []
-        self._note(version, [*partly.values(), *new])
-        made = [
-            self._rewrite(file, touched[file], target, matching) for file, target in partly.items()
-        ]
+        self._note([*partly.values(), *new])
+        made = [self._rewrite(each, touched[each], partly[each], matching) for each in partly]
         made += [_write(self._storage, path, winners) for path in new]
         for file in touched:
             del self._files[file.path]
@@ -120,43 +112,35 @@ class FileSet:
             nonlocal start
             inside = slice(start, start + len(rows))
             start += len(rows)
-            tied = rows.filter(leaving.equal[inside])
-            if len(tied):
+            if len(tied := rows.filter(leaving.equal[inside])):
                 matching.count_ties(fitted(tied, file, self._schema))
             return leaving.mask[inside]
 
         return rewrite_rows(self._storage, file.path, file.size, target, leave)
 
-    def _note(self, version: int, paths: Sequence[str]) -> None:
+    def _note(self, paths: Sequence[str]) -> None:
         self._noted += paths
         if paths:
-            key = self._notes.announce(self._key, version, self._noted)
+            key = self._notes.announce(self._key, self._version, self._noted)
             # None: another Penguin has seen a later version. Then this commit will not land.
-            self._key = key or self._notes.announce(None, version, self._noted)
+            self._key = key or self._notes.announce(None, self._version, self._noted)
 
-    def adds(self, state: TableState | None, now: float) -> tuple[Add, ...]:
-        """Return the new files, with statistics typed by the table's columns."""
-        properties = {} if state is None else state.properties
-        return tuple(
-            Add(
-                Entry(file.path, file.size, now),
-                {},
-                file_statistics(made.metadata, made.schema, self._schema, properties),
-                None,
-            )
-            for file in self._files.values()
-            if (made := file.made) is not None
-        )
+    def adds(self, properties: Mapping[str, str], now: float) -> tuple[Add, ...]:
+        """Return the new files, with statistics by the table's columns and ``properties``."""
+
+        def stats(made: Rewritten) -> str:
+            return file_statistics(made.metadata, made.schema, self._schema, properties)
+
+        made = [file.made for file in self._files.values() if file.made is not None]
+        return tuple(Add(Entry(each.path, each.size, now), {}, stats(each), None) for each in made)
 
     def removes(self) -> tuple[Remove, ...]:
         """Return the old files that are replaced. Raises `SchemaMismatch`."""
         return tuple(f.removal for path, f in self._before.items() if path not in self._files)
 
-    def rewritten(self) -> tuple[int, float]:
-        """Return the bytes that leave the table, and their share of it."""
-        leaving = sum(f.size for path, f in self._before.items() if path not in self._files)
-        total = sum(file.size for file in self._before.values())
-        return leaving, leaving / total if total else 0.0
+    def share(self, size: int) -> float:
+        """Return the share of so many bytes of the table as it was."""
+        return size / max(1, sum(file.size for file in self._before.values()))
 
     def close(self, *, has_landed: bool) -> None:
         """Delete what was written and is not in the log, and forget the names that were noted."""
@@ -173,21 +157,19 @@ def _target(kind: str) -> str:
 
 
 def _write(storage: Storage, path: str, rows: pa.Table) -> Rewritten:
-    schema = rows.schema.with_metadata({NAN_COLUMNS_KEY: _nan_columns(rows)})
-    rows = rows.cast(schema)
+    rows = rows.replace_schema_metadata({NAN_COLUMNS_KEY: _nan_columns(rows)})
     groups = (rows.slice(at, _GROUP_ROWS) for at in range(0, len(rows), _GROUP_ROWS))
-    return write_rows(storage, path, schema, groups, compression="zstd")
+    return write_rows(storage, path, rows.schema, groups, compression="zstd")
 
 
 def _nan_columns(rows: pa.Table) -> str:
     """Return the numbers of the columns that may hold NaN: flat ones that do, all nested ones."""
     found: list[int] = []
     place = 0
-    for column in rows.schema:
-        count = leaf_count(column.type)
-        if pa.types.is_nested(column.type):
-            found += range(place, place + count)
-        elif pa.types.is_floating(column.type) and pc.any(pc.is_nan(rows[column.name])).as_py():
-            found.append(place)
-        place += count
+    for kind, column in zip(rows.schema.types, rows.columns, strict=True):
+        end = place + leaf_count(kind)
+        is_real = pa.types.is_floating(kind)
+        if pa.types.is_nested(kind) or (is_real and pc.any(pc.is_nan(column)).as_py()):
+            found += range(place, end)
+        place = end
     return ",".join(map(str, found))

@@ -9,22 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blizzard_core.settings.keyed import DeleteCondition
-from penguin_py.keyed.deletes import are_deletes
-from penguin_py.keyed.order import (
-    Order,
-    compare,
-    complete,
-    count_different,
-    key_values,
-    newest_rows,
-)
+from penguin_py.keyed import order
+from penguin_py.keyed.order import Order
 
 # Keys of a batch by their outcomes; the last two count rows.
 OUTCOMES = ("new", "changed", "deleted", "older", "tied", "without_key")
@@ -45,12 +37,12 @@ class Leaving(NamedTuple):
 class Matching:
     """The newest changes of one batch, and what was found out about each. Not thread-safe."""
 
-    def __init__(self, rows: pa.Table, order: Order, deletes: DeleteCondition | None) -> None:
+    def __init__(self, rows: pa.Table, by: Order) -> None:
         """``rows`` are in order of arrival."""
-        sound = rows.filter(complete(rows, order))
-        self.rows, self.keys, self._tied = newest_rows(sound, order)
-        self._order = order
-        self._deletes = np.asarray(are_deletes(self.rows, deletes))
+        sound = order.complete(rows, by)
+        self.rows, self.keys, self._tied = order.newest_rows(sound, by)
+        self._order = by
+        self._deletes = np.asarray(order.are_deletes(self.rows, by.deletes))
         self._stored = np.zeros(len(self.keys), bool)
         self._lost = np.zeros(len(self.keys), bool)
         self._without_key = rows.num_rows - sound.num_rows
@@ -66,36 +58,32 @@ class Matching:
         places, ours = self._found(stored)
         if not len(ours):
             return None
-        above, equal = compare(self.rows.take(ours), sequence().take(places), self._order)
+        above, equal = order.compare(self.rows.take(ours), sequence().take(places), self._order)
         leaves = np.asarray(pc.or_(above, equal))
-        self._stored[ours.to_numpy()] = True
-        self._lost[ours.to_numpy()[~leaves]] = True
+        self._stored[ours] = True
+        self._lost[ours[~leaves]] = True
         if not leaves.any():
             return None
         masks = np.zeros((2, stored.num_rows), bool)
-        masks[0, places.to_numpy()] = leaves
-        masks[1, places.to_numpy()] = np.asarray(equal)
+        masks[0, places], masks[1, places] = leaves, np.asarray(equal)
         return Leaving(pa.array(masks[0]), pa.array(masks[1]))
 
     def count_ties(self, stored: pa.Table) -> None:
         """Count stored rows with an equal sequence and other content; they have all columns."""
         _, ours = self._found(stored)
-        self._tied += count_different(stored, self.rows.take(ours))
+        self._tied += order.count_different(stored, self.rows.take(ours))
 
-    def unstored(self) -> pa.Table | None:
-        """Return key and sequence of the upserts that met no stored row; None if there are none."""
-        fresh = ~(self._stored | self._deletes | self._lost)
-        if not fresh.any():
-            return None
-        return self.rows.select(list(self._order.columns)).filter(pa.array(fresh))
+    def unstored(self) -> pa.Table:
+        """Return the upserts that met no stored row."""
+        return self.rows.filter(pa.array(~(self._stored | self._deletes | self._lost)))
 
     def bury(self, deletes: pa.Table) -> None:
         """Let the upserts that met no stored row lose to higher deletes of earlier changes."""
-        sound = deletes.filter(complete(deletes, self._order))
+        sound = order.complete(deletes, self._order)
         places, ours = self._found(sound)
-        above, equal = compare(self.rows.take(ours), sound.take(places), self._order)
-        positions = ours.to_numpy()[~np.asarray(pc.or_(above, equal))]
-        self._lost[positions[~self._stored[positions]]] = True
+        above, equal = order.compare(self.rows.take(ours), sound.take(places), self._order)
+        lost = ours[~np.asarray(pc.or_(above, equal))]
+        self._lost[lost[~self._stored[lost]]] = True
 
     def winners(self) -> pa.Table:
         """Return the upserts that won, sorted by key."""
@@ -113,9 +101,9 @@ class Matching:
         counts = [*(int(mask.sum()) for mask in masks), self._tied, self._without_key]
         return Counter(dict(zip(OUTCOMES, counts, strict=True)))
 
-    def _found(self, rows: pa.Table) -> tuple[pa.Array, pa.Array]:
+    def _found(self, rows: pa.Table) -> tuple[Any, Any]:
         """Return the places of rows with a key of the batch, and the places of their changes."""
         # The keys of a file are copied nowhere, only the places.
-        found = pc.index_in(key_values(rows, self._order.keys), value_set=self.keys)
+        found = pc.index_in(order.key_values(rows, self._order.keys), value_set=self.keys)
         at = found.combine_chunks()
-        return pc.indices_nonzero(pc.is_valid(at)), at.drop_null()
+        return np.flatnonzero(pc.is_valid(at)), np.asarray(at.drop_null())

@@ -31,7 +31,7 @@ class MergeState:
     """The number of merged versions of the change table, and what the last merge said.
 
     ``starts_over``: the position does not count, and all active changes are to be merged: the rows
-    are those of ``merged`` versions, or of more.
+    are those of ``merged`` versions, or of more. Else they are those of the position.
     """
 
     position: int = 0
@@ -39,48 +39,38 @@ class MergeState:
     starts_over: bool = False
     document: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def chores(self) -> Mapping[str, int]:
-        """Times of the last run of each chore."""
-        found = self.document.get("chores")
-        return found if isinstance(found, dict) else {}
-
 
 def made_of(keyed: KeyedTable, changes_id: str) -> str:
     """Return the description of a keyed table: what it is made of, and how."""
-    settings: dict[str, Any] = {
+    settings = {
+        "changes": changes_id,
         "keys": keyed.keys,
         "sequence_by": keyed.sequence,
         "deletes": keyed.deletes_text,
+        "leave_out": sorted(keyed.leave_out),
     }
-    if keyed.leave_out:
-        settings["leave_out"] = sorted(keyed.leave_out)
-    return f"{_BEGINNING}{msgspec.json.encode({'changes': changes_id, **settings}).decode()}"
+    return f"{_BEGINNING}{msgspec.json.encode(settings).decode()}"
 
 
-def check_origin(
-    keyed: KeyedTable, state: TableState, changes_id: str, *, rebuilds: bool = False
-) -> None:
-    """Raise `StateError` if the table is made of other changes, or by other settings.
+def read_merge_state(
+    keyed: KeyedTable, log: LogReader, state: TableState, wanted: str | None
+) -> MergeState:
+    """Return the state as of the table's version.
 
-    If it ``rebuilds``, only if it is no keyed table.
+    Raises `StorageError`, and `StateError` if the table is not ``wanted``, as `made_of` describes
+    it, or with None if it is no keyed table.
     """
     if not state.description.startswith(_BEGINNING):
         raise StateError(
             f"{keyed.table.uri}: is a table that no merge has made, or its description was"
             " changed; choose another keyed.table_uri, or delete the table"
         )
-    wanted = made_of(keyed, changes_id)
-    if state.description != wanted and not rebuilds:
+    if state.description != (wanted or state.description):
         raise StateError(
             f"{keyed.table.uri}: its description is {state.description!r}, and by"
             f" {keyed.changes.uri} and its settings it is {wanted!r}; go back to those, or run"
             f" `penguin keyed rebuild CONFIG --table {keyed.name}`"
         )
-
-
-def read_merge_state(keyed: KeyedTable, log: LogReader, state: TableState) -> MergeState:
-    """Return the state as of the table's version. Raises `StateError`, `StorageError`."""
     position = merged = max(state.txn_version - 1, 0)
     effective, starts_over = state.version, not position
     for number, info in log.newest_first(state.version, log.commit_info):
@@ -91,9 +81,9 @@ def read_merge_state(keyed: KeyedTable, log: LogReader, state: TableState) -> Me
             starts_over = starts_over or document.get("starts_over") is True
             merged = document.get("merged", merged) if starts_over else merged
             return MergeState(position, merged, starts_over, document)
-        if info.get("operation") is None:  # the entry is gone
-            break
-        if info["operation"] == "RESTORE":
-            starts_over, target = True, target_of(info)
-            effective, merged = (number, 0) if target is None else (target, merged)
+        if info.get("operation") == "RESTORE":
+            starts_over, merged, target = True, 0, target_of(info)
+            effective = -1 if target is None else target
+        if effective < 0 or "operation" not in info:
+            break  # nobody knows what was restored, or the entry is gone
     return MergeState(position, merged, starts_over=True)

@@ -1,4 +1,4 @@
-"""Keys of rows, and which of two rows of a key is newer. Pure.
+"""Keys of rows, which of two rows of a key is newer, and which are deletes. Pure.
 
 A row is newer if its sequence is higher, from the first column of the sequence to the last; with
 equal sequences, if it arrived later. Rows without a key or a sequence have no place in this order.
@@ -8,46 +8,66 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blizzard_core.settings.keyed import DeleteCondition
 from blizzard_core.table.schema_fit import SchemaMismatch
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The columns of the key, and those of the sequence."""
+    """The columns of the key, those of the sequence, and what makes a change a delete."""
 
     keys: tuple[str, ...]
     sequence: tuple[str, ...]
+    deletes: DeleteCondition | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of both, each once."""
+        """The columns of key and sequence, each once."""
         return tuple(dict.fromkeys((*self.keys, *self.sequence)))
 
 
-def check_types(schema: pa.Schema, order: Order) -> None:
-    """Raise `SchemaMismatch` for columns that are missing or have no order."""
-    for name in order.columns:
+def check_columns(schema: pa.Schema, order: Order) -> None:
+    """Raise `SchemaMismatch` for columns that are missing, or of a type that does not fit."""
+    condition = order.deletes
+    for name in (*order.columns, *([condition.column] if condition else [])):
         if name not in schema.names:
-            raise SchemaMismatch(f"has no column {name!r}, which keys or sequence_by names")
+            raise SchemaMismatch(f"has no column {name!r}, which the settings of keyed name")
+    for name in order.columns:
         kind = schema.field(name).type
         if pa.types.is_floating(kind) or pa.types.is_nested(kind):
-            raise SchemaMismatch(
-                f"has {name!r} as {kind}, which is no column for keys or sequence_by; give it"
-                " another type by a transform"
-            )
+            text = "which is no column for keys or sequence_by; give it another type by a transform"
+            raise SchemaMismatch(f"has {name!r} as {kind}, {text}")
+    if condition is None:
+        return
+    try:
+        are_deletes(schema.empty_table(), condition)
+    except pa.ArrowException as error:
+        column, values = condition.column, ", ".join(map(repr, condition.values)) or "true"
+        text = f"has {column!r} as {schema.field(column).type}, which deletes compares with"
+        raise SchemaMismatch(f"{text} {values}") from error
 
 
-def complete(rows: pa.Table, order: Order) -> pa.Array:
-    """Return which rows have a key and a sequence."""
-    found = pa.repeat(True, rows.num_rows)
-    for name in order.columns:
-        found = pc.and_(found, pc.is_valid(rows[name].combine_chunks()))
-    return found
+def are_deletes(rows: pa.Table, condition: DeleteCondition | None) -> pa.Array:
+    """Return which rows are deletes; a null in the column makes none, except for `IS NULL`."""
+    if condition is None:
+        return pa.repeat(False, rows.num_rows)
+    column = rows[condition.column].combine_chunks()
+    if condition.kind == "in":
+        return pc.is_in(column, value_set=pa.array(condition.values).cast(column.type))
+    if condition.kind == "true":
+        return pc.fill_null(pc.and_(column, True), False)
+    return pc.is_null(column) if condition.kind == "null" else pc.is_valid(column)
+
+
+def complete(rows: pa.Table, order: Order) -> pa.Table:
+    """Return the rows that have a key and a sequence."""
+    return rows.filter(reduce(pc.and_, (pc.is_valid(rows[name]) for name in order.columns)))
 
 
 def key_values(rows: pa.Table, keys: Sequence[str]) -> pa.ChunkedArray:

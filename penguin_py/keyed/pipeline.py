@@ -10,26 +10,22 @@ next follows at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from blizzard_core.daemon import PolledWorker, StopEvent
 from blizzard_core.settings.base import HOUR
-from blizzard_core.storage.protocol import Storage
 from penguin_py import metrics
-from penguin_py.activity import TableActivity
-from penguin_py.delta.table import DeltaLog
 from penguin_py.keyed.matching import OUTCOMES
 from penguin_py.keyed.merger import Merger, Tables
 from penguin_py.keyed.retention import drop_changes
 from penguin_py.maintenance import Maintenance
-from penguin_py.settings import KeyedTable
 
 # A merge that rewrites the whole table is followed by the next one after so long. A table of so
 # many bytes costs half a minute of a core; below it the pause shrinks with the cost.
 BUDGET_SECS = 3600.0
 BUDGET_BYTES = 1 << 30
-_CHORES = ("optimize", "vacuum")
 _DROP = "keep_changes"
 # How long polls only ask for the next version, which a recreated table may not have.
 _LOOK_SECS = 3600.0
@@ -40,13 +36,10 @@ def wait_secs(last: Mapping[str, Any], every: float, now: float) -> float:
 
     A last merge in the future comes from a wrong clock, so the next one is due.
     """
-    updated = last.get("updated")
-    if not isinstance(updated, int) or updated > now or last.get("behind") is True:
+    updated: float = last.get("updated", math.inf)
+    if updated > now or last.get("behind"):
         return 0.0
-    share, rewritten = last.get("share"), last.get("rewritten")
-    budget = 0.0
-    if isinstance(share, int | float) and isinstance(rewritten, int):
-        budget = min(share, rewritten / BUDGET_BYTES) * BUDGET_SECS
+    budget: float = min(last["share"], last["rewritten"] / BUDGET_BYTES) * BUDGET_SECS
     return max(0.0, updated + max(every, budget) - now)
 
 
@@ -56,38 +49,24 @@ class KeyedPipeline(PolledWorker):
     ``is_patient``: merges wait for their time; else each cycle merges what there is.
     """
 
-    def __init__(
-        self,
-        keyed: KeyedTable,
-        changes: tuple[Storage, DeltaLog],
-        table: tuple[Storage, DeltaLog],
-        clock: Callable[[], float],
-        activity: TableActivity,
-        *,
-        is_patient: bool = True,
-    ) -> None:
-        self.activity = activity
-        self._keyed = keyed
-        self._changes, self._delta = changes[1], table[1]
-        self._clock = clock
-        self._is_patient = is_patient
-        self._merger = Merger(keyed, changes, table, clock, activity)
-        self._maintenance = Maintenance(
-            keyed.table, table[0], table[1], lambda _path: False, 1, activity
-        )
+    def __init__(self, merger: Merger, *, is_patient: bool = True) -> None:
+        self._merger, self._is_patient = merger, is_patient
+        self._keyed, self._clock, self.activity = merger.keyed, merger.clock, merger.activity
+        table = (merger.keyed.table, merger.storage, merger.delta)
+        self._maintenance = Maintenance(*table, lambda _path: False, 1, merger.activity)
         # Until when no look at the logs is due if no version comes: the last found nothing.
         self._settled_until = 0.0
         # When the oldest change was committed that waits; None if none does.
         self._waits_since: float | None = None
         for outcome in OUTCOMES:
-            metrics.KEYED_ROWS.labels(keyed.name, outcome)
+            metrics.KEYED_ROWS.labels(self.name, outcome)
         for status in ("done", "failed"):
-            metrics.CHORES.labels(keyed.name, _DROP, status)
-        metrics.KEYED_SHARE.labels(keyed.name)
-        metrics.KEYED_LAG_SECS.labels(keyed.name).set_function(self._age)
+            metrics.CHORES.labels(self.name, _DROP, status)
+        metrics.KEYED_SHARE.labels(self.name)
+        metrics.KEYED_LAG_SECS.labels(self.name).set_function(lambda: self._age(self._waits_since))
 
-    def _age(self) -> float:
-        return 0.0 if self._waits_since is None else max(0.0, self._clock() - self._waits_since)
+    def _age(self, since: float | None) -> float:
+        return 0.0 if since is None else max(0.0, self._clock() - since)
 
     @property
     def name(self) -> str:
@@ -115,8 +94,7 @@ class KeyedPipeline(PolledWorker):
 
         Writes nothing.
         """
-        tables = self._merger.look()
-        if tables is None:
+        if (tables := self._merger.look()) is None:
             return None
         return {**self._status(tables), "next": self._merger.forecast(tables)}
 
@@ -126,7 +104,7 @@ class KeyedPipeline(PolledWorker):
         return None if tables is None else self._status(tables)
 
     def _status(self, tables: Tables) -> dict[str, Any]:
-        document, now = tables.merge_state.document, self._clock()
+        document = tables.merge_state.document
         changed = self._merger.changed_at(tables)
         return {
             "rows": self._merger.stored_rows(tables),
@@ -134,11 +112,9 @@ class KeyedPipeline(PolledWorker):
             "version": tables.changes.version,
             "starts_over": tables.state is not None and tables.batch.first is None,
             "waits_since": changed,
-            "lag_secs": 0.0 if changed is None else max(0.0, now - changed),
-            "wait_secs": wait_secs(document, self._keyed.every, now),
-            "updated": document.get("updated"),
-            "share": document.get("share"),
-            "outcomes": document.get("outcomes"),
+            "lag_secs": self._age(changed),
+            "wait_secs": wait_secs(document, self._keyed.every, self._clock()),
+            **{name: document.get(name) for name in ("updated", "share", "outcomes")},
         }
 
     def cycle(self, stop: StopEvent) -> bool:
@@ -151,7 +127,8 @@ class KeyedPipeline(PolledWorker):
             return False
         began = self._clock()
         settled_until, self._settled_until = self._settled_until, 0.0  # an error unsettles it
-        is_idle = began < settled_until and self._is_unchanged()
+        logs = (self._merger.changes, self._merger.delta)
+        is_idle = began < settled_until and all(log.unchanged() for log in logs)
         tables = None if is_idle else self._merger.look()
         now = self._clock()
         self.activity.polled(max(0.0, now - began), (), (0, 0))
@@ -172,20 +149,13 @@ class KeyedPipeline(PolledWorker):
         metrics.KEYED_SHARE.labels(self.name).set(merged["share"])
         return True
 
-    def _is_unchanged(self) -> bool:
-        return self._changes.unchanged() is not None and self._delta.unchanged() is not None
-
     def _maintain(self, tables: Tables, now: float) -> None:
         """Run the due chores; the next merge saves when."""
-        chores = self._merger.chores
-        due = [name for name in self._maintenance.due(chores, now) if name in _CHORES]
-        for name in self._maintenance.run_due(due):
+        chores, merged = self._merger.chores, tables.merge_state.position
+        for name in self._maintenance.run_due(self._maintenance.due(chores, now)):
             chores[name] = int(now)
-        merged = tables.merge_state.position
         stays = self._keyed.keep_changes is None or not merged or tables.has_rows
         if not stays and not 0 <= now - chores.get(_DROP, -math.inf) < HOUR:
             chores[_DROP] = int(now)
-            self._maintenance.run_chore(
-                _DROP,
-                lambda: drop_changes(self._keyed, self._changes, tables.changes, merged, now),
-            )
+            left = partial(drop_changes, self._keyed, self._merger.changes, tables.changes)
+            self._maintenance.run_chore(_DROP, lambda: left(merged, now))

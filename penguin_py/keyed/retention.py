@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from blizzard_core.errors import StateError
 from blizzard_core.settings.keyed import DeleteCondition
+from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.delta.table import DeltaLog
 from penguin_py.keyed.changes import active_files
 from penguin_py.keyed.pruning import bounds_of, may_have_deletes
@@ -22,7 +23,10 @@ LEFT_APP_ID = "keyed/left"
 
 
 def check_retention(keyed: KeyedTable, log: DeltaLog, merged: int) -> None:
-    """Raise `StateError` if rows of ``merged`` versions lack changes that left the table."""
+    """Raise `StateError` if rows of ``merged`` versions lack changes that left the table.
+
+    Where nothing went back, another keyed table of these changes has let them go.
+    """
     gone = log.transaction(LEFT_APP_ID)
     if gone > merged:
         raise StateError(
@@ -43,13 +47,16 @@ def drop_changes(
     found = log.replace_objections()
     if found:
         raise StateError(f"{keyed.changes.uri}: {'; '.join(found)}")
-    active = log.active_table()
+    active, partitions = log.active_table(), state.partition_columns
     oldest = pa.scalar(int((now - (keyed.keep_changes or now)) * 1000), pa.timestamp("ms"))
     is_old = pc.less(active["modification_time"].combine_chunks().cast(pa.timestamp("ms")), oldest)
     leaving = active.filter(may_leave(active, is_old, keyed.sequence[0], keyed.deletes))
-    files = active_files(leaving, keyed.changes.uri, state.partition_columns)
+    try:
+        files = active_files(leaving, keyed.changes.uri, partitions)
+        removes = tuple(file.removal for file in files)
+    except SchemaMismatch as error:
+        raise StateError(f"{keyed.changes.uri}: {error}") from error
     if files:
-        removes, partitions = tuple(file.removal for file in files), state.partition_columns
         plan = CommitPlan((), (), state.schema, (), partitions, removes, replaces=True)
         log.remove(plan, LEFT_APP_ID, merged, now)
     return {"files": len(files), "rows": sum(file.rows or 0 for file in files)}
@@ -65,16 +72,15 @@ def may_leave(
     """
     if condition is None:
         return old
-    held, low = may_have_deletes(files, condition), bounds_of(files, sequence)[0]
+    held = may_have_deletes(files, condition)
+    low, high = bounds_of(files, sequence)
     while True:
         rest = None if low is None else low.filter(pc.invert(old))
         if rest is None or rest.null_count:
-            return pc.and_(old, pc.invert(held))
-        staying = pa.repeat(False, len(files))
-        if len(rest):
-            high = bounds_of(files, sequence)[1]
-            staying = pc.fill_null(pc.greater_equal(high, pc.min(rest)), True)
-        leaving = pc.and_(old, pc.invert(pc.and_(held, staying)))
+            return pc.and_not(old, held)
+        reaches = pc.greater_equal(high, pc.min(rest))  # null if nothing else stays, or unknown
+        staying = pc.and_(held, pc.fill_null(reaches, len(rest) > 0))
+        leaving = pc.and_not(old, staying)
         if leaving.equals(old):
             return old
         old = leaving

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.keyed import KeyedSettings
-from blizzard_core.settings.schema import FieldSettings
 from blizzard_core.settings.yaml_file import Key, SettingProblem
 from blizzard_core.storage.opening import normalize_uri
 
@@ -28,31 +27,23 @@ def sequence_of(pipeline: PipelineSettings, keyed: KeyedSettings) -> list[str]:
     columns = next(iter(pipeline.query_sources.values())).marks.columns
     if not columns or not {*columns} <= {*pipeline.field_types}:
         return []
-    ingested = [name for name in pipeline.sink.metadata_columns if name == "_ingested_at"]
-    return [*columns, *ingested]
+    return [*columns, *({"_ingested_at"} & {*pipeline.sink.metadata_columns})]
 
 
 def keyed_notes(config: Config) -> Iterator[str]:
     """Yield what is allowed in keyed tables and may not be meant."""
     vacuumed = {normalize_uri(t.table_uri) for t in config.tables.values() if t.vacuum}
     for name, pipeline, keyed in _keyed(config):
+        here = keyed_name(name)
         if pipeline.deduplicate_by:
-            yield (
-                f"{keyed_name(name)}: deduplicate_by keeps the first record of a batch, and the"
-                " keyed table wants the newest; leave deduplicate_by out"
-            )
+            yield f"{here}: deduplicate_by keeps a batch's first record; leave deduplicate_by out"
         if keyed.advanced.keep_changes and normalize_uri(pipeline.sink.table_uri) not in vacuumed:
-            yield (
-                f"{keyed_name(name)}: keep_changes takes files out of the sink's table, and without"
-                " vacuum in tables they stay in the store"
-            )
+            yield f"{here}: without vacuum in tables, what keep_changes lets go stays in the store"
         sequence = sequence_of(pipeline, keyed)
         kinds = [pipeline.field_types.get(column) for column in sequence]
         if pipeline.file_sources and kinds in (["timestamp"], ["date"]):
-            yield (
-                f"{keyed_name(name)}: of two changes with one {sequence[0]} the later arrival"
-                " stays; add a column to sequence_by that tells them apart"
-            )
+            text = "the later arrival stays; add a column to sequence_by that tells them apart"
+            yield f"{here}: of two changes with one {sequence[0]} {text}"
 
 
 def keyed_problems(config: Config) -> Iterator[SettingProblem]:
@@ -61,22 +52,16 @@ def keyed_problems(config: Config) -> Iterator[SettingProblem]:
         here: Key = ("pipelines", name, "keyed")
         for source_name, source in pipeline.sources.items():
             if source.replaces:
-                yield SettingProblem(
-                    here,
-                    f"source {source_name!r} replaces its rows (units, snapshot or reread:"
-                    " replace), so its table has current rows already; leave keyed out",
-                )
+                text = "replaces its rows, so its table has current rows already; leave keyed out"
+                yield SettingProblem(here, f"source {source_name!r} {text}")
         if pipeline.query is not None:
-            yield SettingProblem(
-                here,
-                "does not go with a query over event_time, whose results are no versions of rows",
-            )
+            text = "does not go with a query over event_time, whose results are no versions of rows"
+            yield SettingProblem(here, text)
         for key, text in _of_columns(pipeline, keyed):
             yield SettingProblem((*here, key), text)
         if keyed_name(name) in {*config.pipelines, *config.tables}:
-            yield SettingProblem(
-                here, f"its table is called {keyed_name(name)!r}, as another one; rename that one"
-            )
+            text = f"its table is called {keyed_name(name)!r}, as another one; rename that one"
+            yield SettingProblem(here, text)
 
 
 def _keyed(config: Config) -> Iterator[tuple[str, PipelineSettings, KeyedSettings]]:
@@ -89,40 +74,24 @@ def _of_columns(pipeline: PipelineSettings, keyed: KeyedSettings) -> Iterator[tu
     """Yield the key of each setting that names a wrong column, and why it is none."""
     sequence = sequence_of(pipeline, keyed)
     if not sequence:
-        text = (
-            "is required: it says which of two rows of a key is newer. Only for one table or API"
-            " whose watermark columns are columns of the table there is a default"
-        )
-        yield "sequence_by", text
+        text = "is required: it says which of two rows of a key is newer. Only for one table or API"
+        yield "sequence_by", f"{text} whose watermark's columns are in the table there is a default"
     if pipeline.transform is not None or pipeline.query is not None or pipeline.schema_.infer:
         return  # Penguin checks the columns of the table
     by = pipeline.sink.partition_by
     added = {*pipeline.sink.metadata_columns, *(by.keys if by else ())}
     fields = {field.name: field for field in pipeline.fields}
-    ordered = [("keys", name) for name in keyed.keys]
-    ordered += [("sequence_by", name) for name in sequence]
-    others = [("leave_out", name) for name in keyed.leave_out]
-    if keyed.condition is not None:
-        others.append(("deletes", keyed.condition.column))
-    for key, name in (*ordered, *others):
-        if name not in added:
-            must_order = (key, name) in ordered
-            text = _wrong_column(name, fields.get(name), pipeline, must_order=must_order)
-            if text:
-                yield key, text
-
-
-def _wrong_column(
-    name: str, field: FieldSettings | None, pipeline: PipelineSettings, *, must_order: bool
-) -> str:
-    """Return why a column cannot be used, empty if it can."""
-    if name in pipeline.path_types:
-        comes = f"{name!r} comes from paths, and may be null there; use a field"
-        return comes if must_order else ""
-    if field is None:
-        return f"{name!r} is no column of the table"
-    if must_order and field.type.startswith(_UNORDERED):
-        return f"{name!r} is {field.type}, which identifies and orders no rows"
-    if must_order and field.nullable:
-        return f"{name!r} may be null; declare it with nullable: false in schema.fields"
-    return ""
+    condition = [] if keyed.condition is None else [keyed.condition.column]
+    named = {"keys": keyed.keys, "sequence_by": sequence}
+    named |= {"leave_out": keyed.leave_out, "deletes": condition}
+    for key, name in [(at, name) for at in named for name in named[at] if name not in added]:
+        must_order, field = key in {"keys", "sequence_by"}, fields.get(name)
+        if name in pipeline.path_types:
+            if must_order:
+                yield key, f"{name!r} comes from paths, and may be null there; use a field"
+        elif field is None:
+            yield key, f"{name!r} is no column of the table"
+        elif must_order and field.type.startswith(_UNORDERED):
+            yield key, f"{name!r} is {field.type}, which identifies and orders no rows"
+        elif must_order and field.nullable:
+            yield key, f"{name!r} may be null; declare it with nullable: false in schema.fields"

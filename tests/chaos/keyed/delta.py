@@ -21,6 +21,7 @@ from blizzard_core.storage.opening import delta_options
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
 from penguin_py.keyed import changes as feed
+from penguin_py.keyed.merger import Merger
 from penguin_py.keyed.pipeline import KeyedPipeline
 from penguin_py.settings import KeyedTable, Table
 from tests.chaos.keyed.model import DELETES, IDS, Changes, by_key, reduce
@@ -81,9 +82,8 @@ class KeyedWorld:
         around(opened[1][1], self._commit)
         activity = TableActivity(self.keyed.name, self.keyed.table.uri, lambda: self.now)
         changes, current = opened
-        return KeyedPipeline(
-            self.keyed, changes, current, lambda: self.now, activity, is_patient=is_patient
-        )
+        merger = Merger(self.keyed, changes, current, lambda: self.now, activity)
+        return KeyedPipeline(merger, is_patient=is_patient)
 
     def _commit(self, write: Callable[[], None]) -> None:
         self.between()

@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 
 from blizzard_core.settings.keyed import parse_condition
 from penguin_py.keyed import pruning
-from penguin_py.keyed.deletes import are_deletes
 from penguin_py.keyed.matching import Matching
-from penguin_py.keyed.order import Order
+from penguin_py.keyed.order import Order, are_deletes
 from tests.chaos.keyed.model import DELETES, Changes, Row, by_key, reduce
 
 CONDITION = parse_condition(DELETES)
@@ -23,7 +22,7 @@ class Memory:
 
     def __init__(self, changes: Changes) -> None:
         self.changes = changes
-        self.order = Order(changes.keys, changes.sequence)
+        self.order = Order(changes.keys, changes.sequence, CONDITION)
         self.arrived: list[Row] = []
         self.versions: list[pa.Table] = []
         self.merged = 0
@@ -39,7 +38,7 @@ class Memory:
         """Merge versions, perhaps some that were merged before."""
         if since >= until:
             return
-        matching = Matching(pa.concat_tables(self.versions[since:until]), self.order, CONDITION)
+        matching = Matching(pa.concat_tables(self.versions[since:until]), self.order)
         remaining = []
         for file in self.stored:
             logged = log_of(file, self.order.keys)
@@ -55,7 +54,7 @@ class Memory:
 
     def _look_up(self, matching: Matching, until: int) -> None:
         fresh = matching.unstored()
-        if fresh is None:
+        if not len(fresh):
             return
         first = self.order.sequence[0]
         for file in self.versions[:until]:

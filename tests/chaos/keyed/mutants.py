@@ -13,7 +13,7 @@ import pytest
 from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.rewrite_notes import RewriteNotes
 from penguin_py.keyed import changes as feed
-from penguin_py.keyed import matching, merger, order, pruning
+from penguin_py.keyed import merger, order, pruning
 from penguin_py.keyed.matching import Leaving, Matching
 from penguin_py.keyed.merger import Merger
 from penguin_py.keyed.order import Order
@@ -24,7 +24,7 @@ Patch = pytest.MonkeyPatch
 
 def older_wins(patch: Patch) -> None:
     real = order.compare
-    patch.setattr(matching, "compare", lambda ours, theirs, by: real(theirs, ours, by))
+    patch.setattr(order, "compare", lambda ours, theirs, by: real(theirs, ours, by))
 
 
 def ties_reversed(patch: Patch) -> None:
@@ -34,13 +34,13 @@ def ties_reversed(patch: Patch) -> None:
         above, equal = real(*values)
         return above, pc.and_(equal, False)
 
-    patch.setattr(matching, "compare", compare)
+    patch.setattr(order, "compare", compare)
 
 
 def arrival_reversed(patch: Patch) -> None:
     real = order.newest_rows
     patch.setattr(
-        matching, "newest_rows", lambda r, by: real(r.take(list(range(r.num_rows))[::-1]), by)
+        order, "newest_rows", lambda r, by: real(r.take(list(range(r.num_rows))[::-1]), by)
     )
 
 
@@ -53,7 +53,7 @@ def deletes_added(patch: Patch) -> None:
 
 
 def no_look_up(patch: Patch) -> None:
-    patch.setattr(Matching, "unstored", lambda _self: None)
+    patch.setattr(Matching, "unstored", lambda self: self.rows.slice(0, 0))
 
 
 def look_up_pruned_too_far(patch: Patch) -> None:
@@ -75,8 +75,7 @@ def cut_bounds_unwidened(patch: Patch) -> None:
 
 def first_column_of_a_key_only(patch: Patch) -> None:
     real = order.key_values
-    for module in (matching, order):
-        patch.setattr(module, "key_values", lambda r, keys: real(r, keys[:1]))
+    patch.setattr(order, "key_values", lambda r, keys: real(r, keys[:1]))
 
 
 def first_column_of_a_sequence_only(patch: Patch) -> None:
@@ -85,7 +84,7 @@ def first_column_of_a_sequence_only(patch: Patch) -> None:
     def compare(ours: Any, theirs: Any, by: Order) -> Any:
         return real(ours, theirs, Order(by.keys, by.sequence[:1]))
 
-    patch.setattr(matching, "compare", compare)
+    patch.setattr(order, "compare", compare)
 
 
 def commits_rebased(patch: Patch) -> None:
@@ -139,7 +138,7 @@ def all_rows_leave(patch: Patch) -> None:
 
 def rebuild_keeps_rows(patch: Patch) -> None:
     real = Merger._merge  # noqa: SLF001  # as above
-    patch.setattr(Merger, "_merge", lambda *values, **_: real(*values, from_nothing=False))
+    patch.setattr(Merger, "_merge", lambda *values, **_: real(*values, rebuilds=False))
 
 
 def leftovers_forgotten(patch: Patch) -> None:

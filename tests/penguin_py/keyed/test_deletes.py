@@ -9,7 +9,7 @@ import pytest
 
 from blizzard_core.settings.keyed import DeleteCondition, parse_condition
 from blizzard_core.table.schema_fit import SchemaMismatch
-from penguin_py.keyed.deletes import are_deletes, check_condition
+from penguin_py.keyed.order import Order, are_deletes, check_columns
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from penguin_py.keyed.deletes import are_deletes, check_condition
 def test_condition_selects_rows(text: str, values: list[Any], deletes: list[bool]) -> None:
     table = pa.table({"x": values})
     condition = parse_condition(text)
-    check_condition(table.schema, condition)
+    check_columns(table.schema, Order((), (), condition))
     assert are_deletes(table, condition).to_pylist() == deletes
 
 
@@ -53,4 +53,4 @@ def test_text_and_numbers_for_one_column_are_refused() -> None:
 )
 def test_condition_that_does_not_fit_is_refused(text: str, message: str) -> None:
     with pytest.raises(SchemaMismatch, match=message):
-        check_condition(pa.schema([("x", pa.int64())]), parse_condition(text))
+        check_columns(pa.schema([("x", pa.int64())]), Order((), (), parse_condition(text)))

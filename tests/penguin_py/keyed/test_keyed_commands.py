@@ -128,7 +128,6 @@ def test_validate_and_doctor_know_the_table(config: Path, tmp_path: Path) -> Non
         ({"updated": 1000, "share": 1.0, "rewritten": 1 << 29}, 1790),
         ({"updated": 1000, "share": 1.0, "rewritten": 1 << 30, "behind": True}, 0),
         ({"updated": 2000, "share": 1.0, "rewritten": 1 << 30}, 0),
-        ({"updated": 1000, "share": "?", "rewritten": None}, 290),
     ],
 )
 def test_the_next_merge_waits_for_what_the_last_cost(last: dict[str, Any], wait: float) -> None:

@@ -13,14 +13,14 @@ from blizzard_core.settings.keyed import parse_condition
 from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.keyed import order
 from penguin_py.keyed.matching import Matching
-from penguin_py.keyed.order import Order, check_types
+from penguin_py.keyed.order import Order, check_columns
 from tests.chaos.keyed.memory import Memory, play
 from tests.chaos.keyed.model import KINDS, Changes
 from tests.chaos.keyed.mutants import CORE
 
 Patch = pytest.MonkeyPatch
 ORDER = Order(("id",), ("seq",))
-GONE = parse_condition("op = 'd'")
+WITH_DELETES = Order(("id",), ("seq",), parse_condition("op = 'd'"))
 
 
 def rows(*values: tuple[Any, Any, str, str]) -> pa.Table:
@@ -80,7 +80,7 @@ def test_outcomes_count_each_change_once() -> None:
         (None, 1, "u", ""),
         (9, None, "u", ""),
     )
-    found = Matching(changes, ORDER, GONE)
+    found = Matching(changes, WITH_DELETES)
     leaving = found.meet(stored.select(["id"]), lambda: stored.select(["seq"]))
     assert leaving is not None
     assert leaving.mask.to_pylist() == [True, False, True, True]
@@ -92,7 +92,7 @@ def test_outcomes_count_each_change_once() -> None:
 
 
 def test_equal_rows_are_no_ties() -> None:
-    found = Matching(rows((1, 1, "u", "a"), (1, 1, "u", "a")), ORDER, None)
+    found = Matching(rows((1, 1, "u", "a"), (1, 1, "u", "a")), ORDER)
     stored = rows((1, 1, "u", "a"))
     leaving = found.meet(stored, lambda: stored)
     assert leaving is not None
@@ -104,11 +104,11 @@ def test_nested_values_that_python_lacks_are_compared() -> None:
     kind = pa.struct([("t", pa.timestamp("us"))])
     times = pa.array([{"t": n} for n in (10**18, 10**18, 10**18 + 1)])
     changes = rows(*[(1, 1, "u", "a")] * 3).append_column("n", times.cast(kind))
-    assert Matching(changes, ORDER, GONE).outcomes()["tied"] == 1
+    assert Matching(changes, WITH_DELETES).outcomes()["tied"] == 1
 
 
 def test_a_stored_null_sequence_gives_way() -> None:
-    found = Matching(rows((1, 1, "u", "a")), ORDER, None)
+    found = Matching(rows((1, 1, "u", "a")), ORDER)
     stored = rows((1, None, "u", "foreign"), (None, 1, "u", "no key"))
     leaving = found.meet(stored, lambda: stored)
     assert leaving is not None
@@ -125,4 +125,4 @@ def test_a_stored_null_sequence_gives_way() -> None:
 )
 def test_unsuitable_columns_are_refused_by_name(schema: pa.Schema, message: str) -> None:
     with pytest.raises(SchemaMismatch, match=message):
-        check_types(schema, ORDER)
+        check_columns(schema, ORDER)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 import threading
 from concurrent.futures import Executor
 from pathlib import Path
@@ -154,3 +156,42 @@ def test_deletes_stay_while_older_changes_do(
     assert may_leave(logged, is_old, "seq", condition).to_pylist() == leaving
     without = may_leave(logged, is_old, "seq", None)
     assert without.to_pylist() == is_old.to_pylist()
+
+
+def test_a_restore_to_a_time_forgets_what_was_merged(world: KeyedWorld) -> None:
+    live(world, (1, 1, "u"))
+    live(world, (2, 2, "u"))
+    moment = world.current.delta().history()[-1]["timestamp"]
+    world.current.delta().restore(dt.datetime.fromtimestamp(moment / 1000, dt.UTC))
+    with pytest.raises(StateError, match="keep_changes has let changes of"):
+        world.run()
+
+
+def test_a_restore_to_what_the_log_forgot_stops(world: KeyedWorld) -> None:
+    live(world, (1, 1, "u"))
+    world.current.delta().optimize.compact()
+    write_deltalake(world.current.uri, table((9, 9, "u")), mode="append")
+    world.current.delta().create_checkpoint()
+    version = world.current.delta().version()
+    live(world, (2, 2, "u"))
+    for each in range(version):
+        world.current.storage.delete(f"_delta_log/{each:020d}.json")
+    world.current.tampered = True
+    world.current.delta().restore(version)
+    with pytest.raises(StateError, match="keep_changes has let changes of"):
+        world.run()
+
+
+def test_a_file_that_no_remove_names_keeps_the_changes(world: KeyedWorld) -> None:
+    world.append(table((1, 1, "u")))
+    storage = world.changes.storage
+    entry = f"_delta_log/{0:020d}.json"
+    text = storage.read(entry).decode()
+    path = re.findall(r'"path":"([^"]+)"', text)[0]
+    odd = path.replace("part", "%70art")
+    storage.put_atomic(entry, text.replace(path, odd).encode())
+    world.run()
+    world.now = OLD
+    assert not world.penguin(is_patient=True).cycle(threading.Event())
+    assert len(world.changes.delta().file_uris()) == 1
+    world.changes.tampered = True

@@ -24,6 +24,7 @@ from blizzard_py.engines.spark.class_archive import (
     image_folder,
     is_complete,
 )
+from blizzard_py.engines.spark.class_path import task_jars
 from blizzard_py.engines.spark.gateway import JAVA_OPTIONS, end_gateway
 
 _TIME = {"name": "time", "type": "timestamp", "nullable": False}
@@ -33,7 +34,8 @@ _ID = {"name": "id", "type": "int64"}
 def main(environment: Mapping[str, str]) -> str | None:
     """Write the archives; the error text if one is missing afterwards."""
     for classes in get_args(Classes):
-        name = archive_name(environment, classes)
+        jars = task_jars({}, environment) if classes == "tasks" else None
+        name = archive_name(environment, classes, jars)
         if name is None:
             return "no Java is found; set JAVA_HOME, or install one"
         target = image_folder() / name

@@ -29,17 +29,20 @@ from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from blizzard_core.errors import EngineError
 from blizzard_core.log import get_logger
-from blizzard_py.engines.spark.class_archive import Classes, archive_options
+from blizzard_py.engines.spark.class_archive import ARCHIVE, Classes, archive_options
+from blizzard_py.engines.spark.class_path import class_path_option, has_queries, task_jars
+from blizzard_py.engines.spark.masters import is_local
 from blizzard_py.lines.failure import bounded
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+_OPTION_KEYS = {JAVA_OPTIONS, _DEFAULT_JAVA_OPTIONS}
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _QUICK = "-XX:TieredStopAtLevel=1"
 # One thread collects a small heap as fast, and gives more of it back. Once a minute the JVM returns
 # what its compiler has freed, 6 MB; a JVM that does not know the option passes over it.
 _SMALL_HEAP = (
-    "-Xms32m -XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20"
+    "-Xms24m -XX:+UseSerialGC -XX:NewRatio=6 -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20"
     " -XX:TrimNativeHeapInterval=60000"
 )
 # Lines of a start that say nothing about its failure.
@@ -108,7 +111,11 @@ def open_gateway(conf: Mapping[str, str], scratch: Path, classes: Classes = "que
     ]
     running = SparkContext._gateway  # noqa: SLF001 (a stopped context leaves its JVM there)
     if running is not None:
-        return running
+        if classes == "tasks":
+            return running
+        if has_queries(running.jvm.java.lang.System.getProperty("java.class.path")):
+            return running
+        end_gateway()  # no query is possible there
     read_end, write_end = os.pipe()
     output = _Output(read_end)
     try:
@@ -132,9 +139,14 @@ def _files(folder: Path, conf: Mapping[str, str], scratch: Path, classes: Classe
     """Write the JVM's settings to a directory of this user alone; return Spark's settings file."""
     log4j = folder / "log4j2.properties"
     log4j.write_text(_LOG4J)
+    given = _user_options(conf, os.environ)
+    jars = None
+    if classes == "tasks" and is_local(conf.get("spark.master", "")) and ARCHIVE not in given:
+        jars = task_jars({k: v for k, v in conf.items() if k not in _OPTION_KEYS}, os.environ)
     # The user's options come last and take precedence.
     options = [
-        *archive_options(_user_options(conf, os.environ), os.environ, classes),
+        *([] if jars is None else class_path_option(jars)),
+        *archive_options(given, os.environ, classes, jars),
         *shlex.split(conf.get(_DEFAULT_JAVA_OPTIONS, "")),
         f"-Dlog4j2.configurationFile={log4j.as_uri()}",
         f"-Djava.io.tmpdir={scratch}",
@@ -142,7 +154,7 @@ def _files(folder: Path, conf: Mapping[str, str], scratch: Path, classes: Classe
     ]
     arguments = folder / "jvm.options"
     arguments.write_text("".join(f"{_argument(option)}\n" for option in options))
-    conf_written = {k: v for k, v in conf.items() if k not in {JAVA_OPTIONS, _DEFAULT_JAVA_OPTIONS}}
+    conf_written = {k: v for k, v in conf.items() if k not in _OPTION_KEYS}
     conf_written[JAVA_OPTIONS] = f'"@{arguments}"'
     settings = folder / "spark.properties"
     settings.write_text(

@@ -440,6 +440,11 @@ FOREIGN_MESSAGES = 1000
 Beyond: the sources poll until the hour is over
 Test: test_receiver.py::test_flood_of_foreign_messages_lets_sources_poll
 """
+OLD_MESSAGES = 1000
+"""Messages, 9 of 10, that were sent more than ten minutes before they are received
+Beyond: the sources poll until newer ones come
+Test: test_receiver.py::test_sources_poll_while_old_messages_are_read
+"""
 HINTED_PARTITIONS = 100
 """Partitions that a scan of hinted ones lists without tracking them
 Beyond: a scan of everything, at most one each `poll_interval`

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from blizzard_core.daemon import StopEvent, backoff
-from blizzard_core.limits import FOREIGN_MESSAGES
+from blizzard_core.limits import FOREIGN_MESSAGES, OLD_MESSAGES
 from blizzard_core.log import get_logger
 from blizzard_core.notifications.inbox import Delivery, HintInbox, HintKind
 from blizzard_core.notifications.messages import ObjectReference, UnreadableMessage, objects_of
@@ -32,6 +32,8 @@ _PURGE_SECS = 60.0
 # Foreign and unreadable messages are counted and logged by the hour.
 _WINDOW_SECS = 3600.0
 _FOREIGN_SHARE = 0.9
+# A message is old if it was sent so long ago; clocks of queues may differ.
+_OLD_SECS = 600.0
 _SHOWN_CHARACTERS = 200
 _STOP_SECS = 2.0
 _FULL_SECS = 0.5
@@ -58,6 +60,7 @@ class Receiver:
         *,
         owns_queue: bool,
         monotonic: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
         wait_secs: float = WAIT_SECS,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -67,6 +70,7 @@ class Receiver:
         self._inboxes = tuple(inboxes)
         self._owns = owns_queue
         self._monotonic = monotonic
+        self._clock = clock
         self._wait_secs = wait_secs
         self._chance = chance
         self._queue: Queue | None = None
@@ -74,6 +78,9 @@ class Receiver:
         self._lock = threading.Lock()
         self._window = _Window(monotonic())
         self._is_flooded = False
+        # Old messages, less ten for each that is not; none once the queue is empty.
+        self._old = 0
+        self._problem: str | None = None
         self._counted_at: float | None = None
         self._purged_at: float | None = None
         self._log = get_logger(queue=self.name)
@@ -86,11 +93,9 @@ class Receiver:
                 self.turn(stop)
             except Exception as error:
                 failures += 1
-                self._failed(error, failures)
+                self._failed(error)
                 stop.wait(backoff(failures, 0.0, self._chance()))
                 continue
-            if failures:
-                self._log.info("notifications_recovered", failures=failures)
             failures = 0
         if self._queue is not None:
             self._drop_queue()
@@ -114,6 +119,7 @@ class Receiver:
             self._report()
             return
         messages = self._queue.receive(self._wait_secs)
+        self._age(messages)
         for message in messages:
             self._deliver(message, full)
         self._report()
@@ -176,6 +182,15 @@ class Receiver:
                 inbox.want_scan()
         delivery.acknowledge()
 
+    def _age(self, messages: Sequence[Message]) -> None:
+        """Count the messages that are old, so that nine of ten must be."""
+        oldest = self._clock() - _OLD_SECS
+        for each in messages:
+            is_old = each.sent is not None and each.sent < oldest
+            self._old = min(self._old + 1, 2 * OLD_MESSAGES) if is_old else max(0, self._old - 10)
+        if not messages:
+            self._old = 0
+
     def _is_of_source(self, found: ObjectReference) -> bool:
         if not found.key:
             return any(inbox.has_bucket(found) for inbox in self._inboxes)
@@ -223,17 +238,25 @@ class Receiver:
                 " notifications a prefix filter, use a queue of its own, or set foreign: delete"
                 " if nobody else reads this queue"
             )
+        elif self._old > OLD_MESSAGES:
+            problem = (
+                f"{self.name}: holds messages from long ago, which are read before newer ones."
+                " Purge it to be done with them at once"
+            )
         self._report_to_all(problem)
 
-    def _failed(self, error: Exception, failures: int) -> None:
+    def _failed(self, error: Exception) -> None:
         reason = str(error) if isinstance(error, QueueError) else error_text(error)
         problem = clean_text(f"{self.name}: {redacted(reason)}")
-        if failures == 1:
-            self._log.warning("notifications_failing", reason=problem)
         self._report_to_all(problem)
         self._drop_queue()
 
     def _report_to_all(self, problem: str | None) -> None:
+        if problem is not None and self._problem is None:
+            self._log.warning("notifications_failing", reason=problem, then="polls go on")
+        elif problem is None and self._problem is not None:
+            self._log.info("notifications_recovered")
+        self._problem = problem
         for inbox in self._inboxes:
             inbox.report(problem)
 

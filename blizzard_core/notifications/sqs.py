@@ -115,6 +115,6 @@ class SqsQueue:
                 return {}
             remedy = next((text for name, text in _REMEDIES.items() if name in code), "")
             reason = error.response.get("Error", {}).get("Message", "")
-            raise QueueError(f"{code}: {reason}. {remedy}".strip()) from error
+            raise QueueError(f"{code}: {reason.rstrip('.')}. {remedy}".strip()) from error
         except BotoCoreError as error:
             raise QueueError(str(error)) from error

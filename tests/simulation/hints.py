@@ -113,6 +113,7 @@ class SimulatedInbox(HintInbox):
             [self],
             owns_queue=True,
             monotonic=process.monotonic,
+            clock=process.clock,
             wait_secs=0.0,
         )
         self._receive = partial(self._receiver.turn, process.stop)

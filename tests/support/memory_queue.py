@@ -70,5 +70,11 @@ class MemoryQueue:
 def receiver_of(queue: MemoryQueue, *inboxes: HintInbox, owns_queue: bool = False) -> Receiver:
     """Return a receiver of the queue, by its clock."""
     return Receiver(
-        "memory", lambda: queue, inboxes, owns_queue=owns_queue, monotonic=queue.clock, wait_secs=0
+        "memory",
+        lambda: queue,
+        inboxes,
+        owns_queue=owns_queue,
+        monotonic=queue.clock,
+        clock=queue.clock,
+        wait_secs=0,
     )

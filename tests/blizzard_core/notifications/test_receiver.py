@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from blizzard_core.limits import FOREIGN_MESSAGES, OPEN_HINTS
+from blizzard_core.limits import FOREIGN_MESSAGES, OLD_MESSAGES, OPEN_HINTS
 from blizzard_core.log import configure
 from blizzard_core.notifications import receiver as receivers
 from blizzard_core.notifications.inbox import HintInbox
@@ -138,6 +138,44 @@ def test_flood_of_foreign_messages_lets_sources_poll() -> None:
     desk.queue.send_paths("s3://raw/a/1.gz")
     desk.turn()
     assert desk.a.problem is None
+
+
+def test_sources_poll_while_old_messages_are_read() -> None:
+    desk = QueueHarness()
+    old = desk.now - 3600
+    for number in range(OLD_MESSAGES + 50):
+        desk.queue.send_paths(f"s3://raw/a/{number}.gz", sent=old)
+
+    def turn() -> None:
+        desk.turn()
+        desk.a.saved(desk.a.mark())
+
+    turns = 0
+    while desk.a.problem is None:
+        turn()
+        turns += 1
+    assert turns == OLD_MESSAGES // 10 + 1
+    assert "Purge it" in desk.a.problem
+    assert desk.b.problem == desk.a.problem
+    # They are drained, and the newest tells of new files again.
+    desk.queue.send_paths("s3://raw/a/new.gz")
+    while desk.a.problem is not None:
+        turn()
+        turns += 1
+    assert turns <= OLD_MESSAGES // 10 + 7
+    desk.turn()
+    assert not desk.queue.bodies
+
+
+def test_few_old_messages_that_come_again_are_no_problem() -> None:
+    desk = QueueHarness()
+    for number in range(20):  # of another reader, which does not read
+        desk.queue.send_paths(f"s3://other/{number}.gz", sent=desk.now - 3600)
+    for _ in range(200):
+        desk.now += 301
+        for _ in range(3):
+            desk.turn()
+        assert desk.a.problem is None
 
 
 def test_full_inbox_stops_receiving(monkeypatch: pytest.MonkeyPatch) -> None:

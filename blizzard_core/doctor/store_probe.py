@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from blizzard_core.errors import AccessDenied, Conflict, StorageError, Unavailable
 from blizzard_core.storage.local import LocalStorage
+from blizzard_core.storage.objects import ObjectStorage
 from blizzard_core.storage.protocol import Storage, listed
 
 PREFIX = "_doctor-"
@@ -86,6 +87,39 @@ class StoreProbe:
         except StorageError as error:
             yield Step("conditions", "failed", str(error))
 
+    def removal(self, *, must_write: bool) -> Iterator[Step]:
+        """Remove an object on condition of its version, as `clean` does; first of a wrong one.
+
+        ``must_write``: the cleaning itself writes such an object, so it needs the right to.
+        """
+        path = f"{self._folder}/cleaned"
+        try:
+            self._put(path, b"1")
+        except AccessDenied as error:
+            yield Step("clean", "failed" if must_write else "note", f"was not tried: {error}")
+            return
+        try:
+            old = self._version_of(path)
+            self._put(path, b"22")
+            keeps_versions = isinstance(
+                self._storage, ObjectStorage
+            ) and self._storage.keeps_versions(path)
+            try:
+                self._storage.delete_if(path, old)
+            except Conflict:
+                self._storage.delete_if(path, self._version_of(path))
+            else:
+                text = "an object is removed although it has changed; update the server"
+                yield Step("clean", "failed", text)
+                return
+        except StorageError as error:
+            yield Step("clean", "failed", str(error))
+            return
+        yield Step("clean", "ok", "an object is removed only if it has not changed")
+        if keeps_versions:
+            text = "the bucket keeps a version of each removed file; a lifecycle rule removes it"
+            yield Step("versions", "note", text)
+
     def order(self) -> Iterator[Step]:
         """List names whose order servers differ in, from the first one and from a later one."""
         folder = f"{self._folder}/order"
@@ -153,6 +187,10 @@ class StoreProbe:
         except AccessDenied:
             self._written.discard(path)  # there is nothing to delete
             raise
+
+    def _version_of(self, path: str) -> str:
+        found = self._storage.stat(path)
+        return "" if found is None else found.version
 
     def _read(self, data: bytes) -> str | None:
         whole, part = self._storage.read(self._object), self._storage.read_range(self._object, 2, 7)

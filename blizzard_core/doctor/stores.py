@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -25,8 +26,15 @@ from blizzard_core.errors import (
     StorageError,
     Unavailable,
 )
+from blizzard_core.storage.environment import S3_SCHEMES
 from blizzard_core.storage.objects import ObjectStorage, Patience, bucket_root
-from blizzard_core.storage.opening import normalize_uri, open_private, open_source, open_storage
+from blizzard_core.storage.opening import (
+    normalize_uri,
+    open_private,
+    open_source,
+    open_storage,
+    scheme_of,
+)
 from blizzard_core.storage.protocol import (
     Entry,
     ServerFacts,
@@ -37,7 +45,7 @@ from blizzard_core.storage.protocol import (
 from blizzard_core.text import counted
 from blizzard_core.threads import ThreadPool
 
-Use = Literal["source", "table", "dead letters", "leases"]
+Use = Literal["source", "table", "dead letters", "leases", "archive"]
 
 # A person waits.
 _PATIENCE = Patience(connect_secs=5, read_secs=10, retry_secs=1)
@@ -49,11 +57,12 @@ SKEW_REFUSED_SECS = 900.0
 
 @dataclass(frozen=True, slots=True)
 class UsedStore:
-    """A store that the configuration names, and what for."""
+    """A store that the configuration names, and what for; ``cleans``: its files are removed."""
 
     use: Use
     uri: str
     options: StorageOptions = field(default_factory=dict, repr=False)
+    cleans: bool = False
 
     @property
     def subject(self) -> str:
@@ -79,7 +88,9 @@ def check_stores(
 
     Ends early if ``stop`` is set. Probe objects are deleted in any case.
     """
-    distinct = list({(each.use, each.uri, each.server): each for each in stores}.values())
+    distinct = list(
+        {(each.use, each.uri, each.server, each.cleans): each for each in stores}.values()
+    )
     # The first table of a bucket stands for its server, or else the first source.
     by_need = sorted(distinct, key=lambda each: each.use == "source" and not writes_sources)
     first: dict[object, UsedStore] = {}
@@ -143,7 +154,13 @@ class _StoreCheck:
             if self._used.use == "source":
                 yield from map(self._finding, _read_source(storage, entries))
         if self._writes and not stop.is_set():
-            yield from map(self._finding, self._probe(storage, facts, stop))
+            yield from map(
+                self._finding, self._probe(storage, partial(self._tries, storage, facts, stop))
+            )
+        if self._used.cleans and not stop.is_set():
+            needs = scheme_of(self._used.uri) in S3_SCHEMES
+            tries = partial(StoreProbe.removal, must_write=needs)
+            yield from map(self._finding, self._probe(storage, tries))
 
     def _finding(self, step: Step, exit_code: int = 1) -> CheckResult:
         uri = normalize_uri(self._used.uri)
@@ -165,17 +182,19 @@ class _StoreCheck:
         text = f"does not exist, and {parent} takes no directory of this user; make it"
         return self._finding(Step("write", "failed", text))
 
-    def _probe(self, storage: Storage, facts: ServerFacts, stop: StopEvent) -> Iterator[Step]:
+    def _probe(
+        self, storage: Storage, tries: Callable[[StoreProbe], Iterator[Step]]
+    ) -> Iterator[Step]:
         probe = StoreProbe(storage, self._open_below)
         try:
-            yield from self._tries(probe, storage, facts, stop)
+            yield from tries(probe)
         finally:
             left = probe.clean_up()
         if left is not None:
             yield left
 
     def _tries(
-        self, probe: StoreProbe, storage: Storage, facts: ServerFacts, stop: StopEvent
+        self, storage: Storage, facts: ServerFacts, stop: StopEvent, probe: StoreProbe
     ) -> Iterator[Step]:
         has_failed = False
         for step in probe.basics():
@@ -214,6 +233,7 @@ def _opened(used: UsedStore) -> Storage:
         "table": open_storage,
         "dead letters": open_private,
         "leases": open_storage,
+        "archive": open_private,
     }
     return opens[used.use](uri, used.options)
 

@@ -103,6 +103,10 @@ class ObjectStorage:
         """Return what the store tells of itself; nothing that all stores share."""
         return ServerFacts()
 
+    def keeps_versions(self, path: str) -> bool:  # noqa: ARG002  # S3 asks the object
+        """Return whether a version of the object stays when it is removed, as far as it says."""
+        return False
+
     def _key(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
 

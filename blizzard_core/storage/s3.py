@@ -290,6 +290,14 @@ class S3Storage(ObjectStorage):
         )
         return str(answer["ETag"])
 
+    def keeps_versions(self, path: str) -> bool:
+        """Return whether the bucket keeps a version of an object that is removed."""
+        key = self._name(self._key(path))
+        answer = self._call(
+            path, lambda: self._s3.call_s3("head_object", Bucket=self._bucket, Key=key)
+        )
+        return bool(answer.get("VersionId", "null") != "null")
+
     def delete_if(self, path: str, version: str) -> bool:
         """Remove the object if it has this version; see `Storage.delete_if`.
 

@@ -41,13 +41,16 @@ def stores_of(config: Config) -> Iterator[UsedStore]:
     """Return every store that the configuration names, in its order."""
     for pipeline in config.pipelines.values():
         for source in pipeline.file_sources.values():
-            yield UsedStore("source", source.uri, source.storage_options)
+            clean, options = source.clean, source.storage_options
+            yield UsedStore("source", source.uri, options, cleans=clean is not None)
+            if clean is not None and clean.archive_uri is not None:
+                yield UsedStore("archive", clean.archive_uri, options)
         sink = pipeline.sink
         yield UsedStore("table", sink.table_uri, sink.storage_options)
         errors = pipeline.error_handling
         if errors.dlq_path:
-            options = errors.dlq_options(sink.storage_options)
-            yield UsedStore("dead letters", errors.dlq_path, options)
+            dlq_options = errors.dlq_options(sink.storage_options)
+            yield UsedStore("dead letters", errors.dlq_path, dlq_options)
     replicas = config.global_.replicas
     if replicas is not None:
         yield UsedStore("leases", replicas.uri, replicas.storage_options)

@@ -37,9 +37,9 @@ def doctor(config: Path, write_sources: bool, as_json: bool) -> int:
     """Try everything that a first batch needs: stores, tables, APIs, columns.
 
     Prints a line for each check. A note does not stop the daemon. Sources are listed and read.
-    Tables and dead letters are also written to, below _doctor-ID/, which no daemon reads and which
-    is deleted at the end. The daemons may run. Exit codes: 1 a check failed, 2 bad configuration,
-    10 a bucket does not exist.
+    Tables, dead letters, archives and sources with `clean` are also written to, below _doctor-ID/,
+    which no daemon reads and which is deleted at the end. The daemons may run. Exit codes: 1 a
+    check failed, 2 bad configuration, 10 a bucket does not exist.
     """
     return examine(config, write_sources=write_sources, as_json=as_json)
 

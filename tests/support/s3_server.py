@@ -50,6 +50,12 @@ class S3Server:
         with self._client() as client:
             client.create_bucket(Bucket=name)
 
+    def keep_versions(self, bucket: str) -> None:
+        with self._client() as client:
+            client.put_bucket_versioning(
+                Bucket=bucket, VersioningConfiguration={"Status": "Enabled"}
+            )
+
     def put(self, bucket: str, name: str, data: bytes, encoding: str | None = None) -> None:
         """Store an object as others do, with a ``Content-Encoding`` if there is one."""
         more = {} if encoding is None else {"ContentEncoding": encoding}

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +94,23 @@ def test_what_a_server_does_is_tried_once_a_bucket(store: Store) -> None:
     found = store.check(store.table, other)
     assert checks(found).count("race") == 1
     assert checks(found).count("write") == 2
+
+
+def test_removal_is_tried_where_files_are_cleaned(store: Store, s3: S3Server) -> None:
+    cleaned = replace(store.source, cleans=True)
+    found = store.check(cleaned)
+    assert "clean" in checks(found, "ok")
+    assert "versions" not in checks(found)
+    assert store.names() == ["raw/1.ndjson"]
+    s3.keep_versions(store.bucket.removeprefix("s3://"))
+    assert "lifecycle rule" in only(store.check(cleaned), "versions").text
+
+
+def test_removal_without_its_condition_fails(store: Store) -> None:
+    store.proxy.dropped = frozenset({"if-match"})
+    found = store.check(replace(store.source, cleans=True))
+    assert "ignores If-Match" in only(found, "clean").text
+    assert store.names() == ["raw/1.ndjson"]
 
 
 @pytest.mark.parametrize("ignored", ["If-Match", "If-None-Match"])
@@ -342,12 +359,12 @@ def test_local_folders_are_tried_and_left_as_they_were(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
     (tmp_path / "raw" / "1.ndjson").write_text("{}\n")
     places = [
-        UsedStore("source", str(tmp_path / "raw")),
+        UsedStore("source", str(tmp_path / "raw"), cleans=True),
         UsedStore("table", str(tmp_path / "lake")),
     ]
     found = list(check_stores(places, threading.Event()))
     assert exit_code_of(found) == 0
-    assert "race" in checks(found, "ok")
+    assert {"race", "clean"} <= {*checks(found, "ok")}
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == [
         "lake",
         "raw",

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from blizzard_core.notifications.inbox import HintInbox
+from blizzard_core.settings.cleaning import CleanSettings
 from blizzard_core.settings.document import ErrorSettings
 from blizzard_core.settings.sources import CheckpointSettings, PartitionFilter, SourceSettings
 from blizzard_core.settings.tables import TableAdvanced, TableSettings
@@ -64,7 +65,7 @@ def source_settings(settings: Settings, number: int) -> SourceSettings:
     partition_filter = None
     if template is not None and settings.lookback is not None:
         partition_filter = PartitionFilter(prefix_template=template, lookback=settings.lookback)
-    return SourceSettings(
+    found = SourceSettings(
         source_uri=source_uri(number, moved=settings.moved),
         id=source_id(settings, number) if settings.has_id else None,
         compression="none",
@@ -84,6 +85,25 @@ def source_settings(settings: Settings, number: int) -> SourceSettings:
         order_guard="off",
         checkpoint=CheckpointSettings(interval_files=settings.batch_files),
     )
+    # Runs are shorter than the least time that a configuration may have.
+    return found.model_copy(update={"clean": _clean_settings(settings, number)})
+
+
+def archive_uri(number: int) -> str:
+    """Return the URI of the archive of a source's files."""
+    return f"s3://archive-{number}"
+
+
+def _clean_settings(settings: Settings, number: int) -> CleanSettings | None:
+    if settings.clean is None:
+        return None
+    return CleanSettings.model_construct(
+        mode="archive" if settings.archives else "delete",
+        after=settings.clean,
+        archive_uri=archive_uri(number) if settings.archives else None,
+        dry_run=False,
+        sole_reader=True,
+    )
 
 
 def source_parts(
@@ -98,6 +118,8 @@ def source_parts(
     """Build the product's parts of one source in a process."""
     uri = source_uri(number, moved=settings.moved)
     template = TEMPLATES.get(settings.layout, "") if settings.partitioned else ""
+    is_archived = settings.clean is not None and settings.archives
+    archive = client(archive_uri(number)) if is_archived else None
     ingest = IngestSettings(
         source=Place(uri),
         sink=Place(SINK),
@@ -110,7 +132,7 @@ def source_parts(
         source_settings(settings, number),
         ErrorSettings(max_retries=settings.max_retries),
         ingest,
-        Stores(client(uri), client(SINK), client(DLQ)),
+        Stores(client(uri), client(SINK), client(DLQ), archive),
         engine,
         2,
         clocks.clock,

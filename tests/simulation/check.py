@@ -86,6 +86,7 @@ def violations(world: SimulatedWorld, director: Director) -> list[str]:
     wrong += bounds.violations(world)
     if world.certificates is not None:
         wrong += [f"marker: {text}" for text in world.certificates.violations]
+    wrong += [f"cleaned: {text}" for text in world.wrongly_cleaned]
     if world.refused:
         # It says what is missing and does nothing more, which is right.
         wrong = [text for text in wrong if text.partition(":")[0] not in _STANDING_STILL]

@@ -200,6 +200,13 @@ class Director:
             self.world.counts["rewritten"] += 1
             self._put(file, Event(0, "write"))
 
+    def on_export(self, found: Event) -> None:
+        """Write the last files again, in place, as a producer does that repeats its export."""
+        files = [file for file in self.world.files.values() if file.deleted is None]
+        for file in files[-found["count"] :]:
+            self._put(file, Event(0, "write"))
+        self.world.counts["exported again"] += bool(files)
+
     def on_delete(self, found: Event) -> None:
         file = self._file(found["path"])
         if file is not None and file.deleted is None:

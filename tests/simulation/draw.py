@@ -9,6 +9,7 @@ from tests.simulation.plan import DAY, Event, Plan
 from tests.simulation.troubles import TROUBLES
 from tests.simulation.troubles.beginnings import early
 from tests.simulation.troubles.certificates import with_certificates
+from tests.simulation.troubles.cleaning import with_cleaning
 from tests.simulation.troubles.covers import with_covers
 from tests.simulation.troubles.hints import with_hints
 from tests.simulation.troubles.losses import with_losses
@@ -23,7 +24,7 @@ from tests.simulation.writers import write
 def draw(seed: int) -> Plan:
     """Return the plan of a seed."""
     plan = with_replicas(with_hints(with_covers(with_requests(with_losses(drawn(seed))))))
-    plan = with_certificates(plan)
+    plan = with_cleaning(with_certificates(plan))
     if any(map(_delays, plan.events)) and not plan.settings.reconcile:
         # What was drawn on top publishes late, which only sweeps find.
         plan = replace(plan, settings=replace(plan.settings, reconcile=400.0))

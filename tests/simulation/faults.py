@@ -27,6 +27,8 @@ PLACES: dict[str, tuple[frozenset[str], str]] = {
     "log": (frozenset({"put_if", "read", "list", "put"}), "_delta_log"),
     "entry": (frozenset({"put_if"}), "_delta_log"),
     "mirror": (frozenset({"put"}), "_penguin/"),
+    "cleaned": (frozenset({"delete"}), ".ndjson"),
+    "list of files": (frozenset({"put", "put_if"}), "_blizzard/cleaning/"),
     "page": (frozenset({"page"}), ""),
     "page_size": (frozenset({"page_size"}), ""),
 }

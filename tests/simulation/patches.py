@@ -17,6 +17,7 @@ from blizzard_core.checkpoint.writer_identity import Writer
 from blizzard_core.delta_json import Columns
 from blizzard_core.errors import NotFound, Unavailable
 from blizzard_py.app import submit
+from blizzard_py.ingest import source_cleaning
 from blizzard_py.sources.files import discovery
 from blizzard_py.sources.files.late_file_outcomes import LateFiles
 from blizzard_py.state import completeness
@@ -64,6 +65,8 @@ def patched(world: SimulatedWorld) -> Iterator[None]:
         "encode": partial(_compact, world),
     }
     limits = {
+        "SIGHTING_SECS": 30.0,
+        "FILES_A_CHECK": 2,
         "SCAN_FILES": world.settings.scan_files,
         "FLAT_KEYS": FLAT_KEYS if world.settings.scan_files < 1000 else 1000,
         "INLINE_NAMES": world.settings.inline_names,
@@ -76,6 +79,7 @@ def patched(world: SimulatedWorld) -> Iterator[None]:
         # Runs are shorter than an hour or a day, so no name may say when a partition is over.
         mock.patch.object(completeness, "span_of", return_value=None),
         mock.patch.object(delta_json, "_pieces", _pieces),
+        mock.patch.object(source_cleaning, "PAUSE_SECS", 15.0),
         # All processes of a run are one of the machine's, which tells nothing.
         mock.patch.object(submit, "is_running", running),
         _replacing(replaced | limits),

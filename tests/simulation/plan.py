@@ -60,6 +60,10 @@ class Settings:
     replicas: bool = False
     # Seconds after the last new file of a partition until it may be complete; None: never.
     complete: float | None = None
+    # Seconds from the look at the table until a source file is removed; None: never. And whether
+    # it is copied to an archive first.
+    clean: float | None = None
+    archives: bool = False
     # How long the log's entries are kept behind a log checkpoint: longer than any daemon is
     # paused, since one that sleeps longer could commit where an older entry has been.
     log_kept: float = 3600.0

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from tests.simulation import check
+from tests.simulation.cleaning import watch_sources
 from tests.simulation.director import Director
 from tests.simulation.guards import Guard
 from tests.simulation.patches import patched
@@ -41,6 +42,7 @@ def play(plan: Plan, without: Guard | None = None, max_steps: int = MAX_STEPS) -
     """Play a plan to its end and check it, ``without`` a guard of the product."""
     began = time.perf_counter()
     world = SimulatedWorld(plan)
+    watch_sources(world)
     director = Director(world)
     scheduler = world.scheduler
     scheduler.max_steps = max_steps

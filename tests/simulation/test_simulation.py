@@ -108,6 +108,14 @@ def test_the_promise_holds_while_replicas_share_sources() -> None:
     assert counts["source released"] > 5
 
 
+@pytest.mark.promise("G-226")
+def test_only_files_whose_rows_are_committed_are_cleaned() -> None:
+    outcomes = [play(draw(seed)) for seed in (45, 77, 253, 301)]
+    assert not any(each.violations for each in outcomes)
+    assert sum(each.counts["files cleaned"] for each in outcomes) > 40
+    assert hunted(named("cleaned_if_unchanged"), 301, 1).seed is not None
+
+
 @pytest.mark.promise("G-224")
 def test_taking_a_source_without_its_release_is_noticed() -> None:
     assert hunted(named("released_before_take_over"), 7, 1).seed is not None

@@ -152,6 +152,8 @@ class SimulatedWorld:
         self.has_reader: Callable[[], bool] = lambda: False
         # The lease of each replica, by its id.
         self.replicas: dict[str, Leases] = {}
+        # Source files that were removed although their content is in no table.
+        self.wrongly_cleaned: list[str] = []
         # So many outputs to come are of a type that the table does not take.
         self.spoiling = 0
         # What commands were given files, by the second at which they were given.

@@ -285,6 +285,7 @@ STEPS = st.lists(
 
 
 class TestHistories:
+    @pytest.mark.promise("G-226")
     @given(
         steps=STEPS,
         has_archive=st.booleans(),

@@ -206,6 +206,7 @@ def test_edit_by_hand_keeps_earlier_files(world: CleaningHarness) -> None:
     assert world.left() == [FIRST]
 
 
+@pytest.mark.promise("G-226")
 def test_replaced_process_removes_nothing(world: CleaningHarness) -> None:
     worker = world.drain()
     world.now += 8 * DAY_SECS
@@ -230,6 +231,7 @@ def test_failure_does_not_hold_up_the_source(world: CleaningHarness) -> None:
     assert world.left() == [SECOND]
 
 
+@pytest.mark.promise("G-226")
 def test_death_at_any_change_loses_nothing() -> None:
     for at in range(16):
         world = CleaningHarness()
@@ -287,6 +289,7 @@ def test_cleaned_names_do_not_outgrow_the_source(monkeypatch: pytest.MonkeyPatch
     assert not forgotten
 
 
+@pytest.mark.promise("G-227")
 def test_cleaned_name_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     world = cleaned_source(monkeypatch)
     monkeypatch.setattr(ledger.Ledger, "outgrows", lambda _self, _files: True)

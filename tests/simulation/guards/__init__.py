@@ -6,6 +6,7 @@ fault or the guard is useless. ``tests/simulation/GUARDS.md`` lists every guard.
 
 from tests.simulation.guards import (
     certificates,
+    cleaning,
     commit,
     penguin,
     replicas,
@@ -20,6 +21,7 @@ __all__ = [
     "GUARDS",
     "Guard",
     "certificates",
+    "cleaning",
     "commit",
     "penguin",
     "replicas",

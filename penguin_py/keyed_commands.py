@@ -58,8 +58,7 @@ def _line(found: dict[str, Any]) -> str:
             f"next: {counted(waits['rows'], 'row')}, {counted(waits['keys'], 'key')}; touches"
             f" {waits['touched_files']:,} of {counted(waits['files'], 'file')} ({share:.0%})"
         )
-    outcomes = found["outcomes"]
-    if outcomes is not None and "next" not in found:
+    if (outcomes := found["outcomes"]) and "next" not in found:
         counts = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in outcomes.items())
         at = iso(found["updated"])
         parts.append(f"last merge at {at}: {counts}; {found['share']:.0%} rewritten")

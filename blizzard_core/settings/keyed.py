@@ -39,10 +39,8 @@ def parse_condition(text: str) -> DeleteCondition:
     """
     found = _CONDITION.fullmatch(text.strip())
     if found is None:
-        raise ValueError(
-            "must be a condition on one column: op = 'd', op IN ('d', 't'), deleted_at IS NOT"
-            " NULL, x IS NULL, or the name of a boolean column"
-        )
+        forms = "op = 'd', op IN ('d', 't'), x IS NULL, x IS NOT NULL, or a boolean column's name"
+        raise ValueError(f"must be a condition on one column: {forms}")
     column = found["column"].strip("`")
     if found["null"]:
         return DeleteCondition(column, "not_null" if found["negated"] else "null")
@@ -102,8 +100,7 @@ class KeyedSettings(Settings):
     @model_validator(mode="after")
     def _columns_are_used_once(self) -> Self:
         for key in ("keys", "sequence_by", "leave_out"):
-            names = getattr(self, key)
-            if len(set(names)) < len(names):
+            if len({*(names := getattr(self, key))}) < len(names):
                 raise ValueError(f"{key} names a column twice")
         if needed := sorted({*self.keys, *self.sequence_by} & {*self.leave_out}):
             raise ValueError(f"leave_out names {needed[0]!r}, which the keyed table needs")

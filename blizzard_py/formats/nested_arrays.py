@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.errors import SourceError
-from blizzard_core.table.extent import children, leaves
+from blizzard_core.table.extent import children
 from blizzard_py.job import FieldSpec
 
 _T = TypeVar("_T")
@@ -221,17 +221,3 @@ def leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:
         yield kind
     for each in inner:
         yield from leaf_types(each)
-
-
-def nan_leaves(values: pa.Array, at: int) -> Iterator[int]:
-    """Yield the numbers of Parquet columns, outside lists and maps, that hold NaN.
-
-    ``at`` is the number of the array's first one.
-    """
-    if pa.types.is_floating(values.type):
-        if pc.any(pc.is_nan(values)).as_py():
-            yield at
-    elif pa.types.is_struct(values.type):
-        for field, child in zip(values.type, values.flatten(), strict=True):
-            yield from nan_leaves(child, at)
-            at += leaves(field.type)

@@ -35,6 +35,7 @@ import pyarrow.parquet as pq
 
 from blizzard_core.handover.groups import SOURCE_FILE_COLUMN, UNIT_COLUMN
 from blizzard_core.handover.outputs import nan_columns_of
+from blizzard_core.table.extent import leaves
 from penguin_py.intake.bound_values import Write, bound_writer
 
 # Delta's own default: statistics for the first columns of the schema only, each
@@ -243,7 +244,7 @@ def leaf_columns(metadata: pq.FileMetaData, file: pa.Schema) -> dict[Name, Leaf]
                 return {}
             logical = metadata.schema.column(position).logical_type.type
             found[name] = Leaf(position, kind, logical == "DECIMAL")
-        position += leaf_count(kind)
+        position += leaves(kind)
     return found if position == metadata.num_columns else {}
 
 
@@ -266,17 +267,6 @@ def _inside(into: dict[str, Any], name: Name) -> dict[str, Any]:
     for outer in name[:-1]:
         into = into.setdefault(outer, {})
     return into
-
-
-def leaf_count(kind: pa.DataType) -> int:
-    """Return how many columns of a Parquet file a column of this type has."""
-    if pa.types.is_struct(kind):
-        return sum(leaf_count(field.type) for field in kind)
-    if pa.types.is_map(kind):
-        return leaf_count(kind.key_type) + leaf_count(kind.item_type)
-    if pa.types.is_nested(kind):
-        return leaf_count(kind.value_type)
-    return 1
 
 
 def row_groups(metadata: pq.FileMetaData) -> list[pq.RowGroupMetaData]:

@@ -114,8 +114,7 @@ def _read_version(storage: Storage, version: int) -> list[TableFile]:
     where = f"{storage.uri}/{commit_path(version)}"
     if actions is None:
         raise FeedGap(f"{where} is gone")
-    columns = columns_in(actions, _WANTED, where)
-    adds = zip(*(columns[name] for name in _WANTED), strict=True)
+    adds = zip(*columns_in(actions, _WANTED, where).values(), strict=True)
     return [
         TableFile(_inside(path, storage.uri), path, size, logged_rows(stats), values or {})
         for path, size, values, change, stats in adds

@@ -8,7 +8,7 @@ merged one after the other: their files are then only steps on the way to what o
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 
 import pyarrow as pa
@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 from blizzard_core.handover.groups import UNIT_FILE_PREFIX
 from blizzard_core.handover.outputs import NAN_COLUMNS_KEY
 from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.table.nan_columns import nan_columns
 from penguin_py.groups.rewrite_notes import RewriteNotes
 from penguin_py.groups.rows import Rewritten, open_parquet, rewrite_rows, write_rows
-from penguin_py.intake.file_statistics import file_statistics, leaf_count
+from penguin_py.intake.file_statistics import file_statistics
 from penguin_py.keyed.changes import TableFile, active_files, fitted, read_rows
 from penguin_py.keyed.matching import Leaving, Matching
 from penguin_py.keyed.order import Order
@@ -34,7 +35,8 @@ class FileSet:
     """The files of one keyed table for a commit on one version. Not thread-safe.
 
     ``schema`` is that of its rows; ``active`` are its files as delta-rs's flattened table, None
-    before the first merge. The commit is planned on ``version``.
+    before the first merge. The commit is planned on ``version``. ``files`` are those that stay, and
+    new ones, by their paths.
     """
 
     def __init__(
@@ -43,8 +45,8 @@ class FileSet:
         notes: RewriteNotes,
         order: Order,
         schema: pa.Schema,
-        active: pa.Table | None,
-        version: int,
+        active: pa.Table | None = None,
+        version: int = -1,
     ) -> None:
         self._storage, self._notes = storage, notes
         self._schema, self._version = schema, version
@@ -55,31 +57,19 @@ class FileSet:
         self._active = active
         files = [] if active is None else active_files(active, storage.uri)
         self._before = {file.path: file for file in files}
-        self._files = dict(self._before)
+        self.files = dict(self._before)
         self._key: str | None = None
         self._noted: list[str] = []
-
-    def __iter__(self) -> Iterator[TableFile]:
-        return iter(self._files.values())
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def clear(self) -> None:
-        """Begin with no file: all that the table has will leave it."""
-        self._files.clear()
 
     def touched(self, matching: Matching) -> dict[TableFile, Leaving]:
         """Let the changes meet all stored rows; return the files that lose some."""
         found: dict[TableFile, Leaving] = {}
-        if not len(matching):
-            return found
         passed: set[str] = set()
         if self._active is not None:  # files without a key of the changes, by their bounds
             rows, active = matching.rows, self._active
             may = (may_hold(active, n, rows[n].combine_chunks()) for n in self._keys.names)
             passed = set(active["path"].filter(pc.invert(reduce(pc.and_, may))).to_pylist())
-        for file in self._files.values():
+        for file in self.files.values():
             if file.spelled in passed:
                 continue
             with open_parquet(self._storage, file.path, file.size) as parquet:
@@ -98,14 +88,12 @@ class FileSet:
         made = [self._rewrite(each, touched[each], partly[each], matching) for each in partly]
         made += [_write(self._storage, path, winners) for path in new]
         for file in touched:
-            del self._files[file.path]
+            del self.files[file.path]
         for each in made:
             if rows := each.metadata.num_rows:
-                self._files[each.path] = TableFile(each.path, each.path, each.size, rows, made=each)
+                self.files[each.path] = TableFile(each.path, each.path, each.size, rows, made=each)
 
-    def _rewrite(
-        self, file: TableFile, leaving: Leaving, target: str, matching: Matching
-    ) -> Rewritten:
+    def _rewrite(self, file: TableFile, leaving: Leaving, target: str, by: Matching) -> Rewritten:
         start = 0
 
         def leave(rows: pa.Table) -> pa.Array:
@@ -113,7 +101,7 @@ class FileSet:
             inside = slice(start, start + len(rows))
             start += len(rows)
             if len(tied := rows.filter(leaving.equal[inside])):
-                matching.count_ties(fitted(tied, file, self._schema))
+                by.count_ties(fitted(tied, file, self._schema))
             return leaving.mask[inside]
 
         return rewrite_rows(self._storage, file.path, file.size, target, leave)
@@ -131,12 +119,12 @@ class FileSet:
         def stats(made: Rewritten) -> str:
             return file_statistics(made.metadata, made.schema, self._schema, properties)
 
-        made = [file.made for file in self._files.values() if file.made is not None]
+        made = [file.made for file in self.files.values() if file.made is not None]
         return tuple(Add(Entry(each.path, each.size, now), {}, stats(each), None) for each in made)
 
     def removes(self) -> tuple[Remove, ...]:
         """Return the old files that are replaced. Raises `SchemaMismatch`."""
-        return tuple(f.removal for path, f in self._before.items() if path not in self._files)
+        return tuple(f.removal for path, f in self._before.items() if path not in self.files)
 
     def share(self, size: int) -> float:
         """Return the share of so many bytes of the table as it was."""
@@ -145,7 +133,7 @@ class FileSet:
     def close(self, *, has_landed: bool) -> None:
         """Delete what was written and is not in the log, and forget the names that were noted."""
         for path in self._noted:
-            if not has_landed or path not in self._files:
+            if not has_landed or path not in self.files:
                 self._storage.delete(path)
         if self._key is not None:
             self._notes.forget(self._key)
@@ -157,19 +145,7 @@ def _target(kind: str) -> str:
 
 
 def _write(storage: Storage, path: str, rows: pa.Table) -> Rewritten:
-    rows = rows.replace_schema_metadata({NAN_COLUMNS_KEY: _nan_columns(rows)})
+    nan = ",".join(map(str, sorted(nan_columns(rows))))
+    rows = rows.replace_schema_metadata({NAN_COLUMNS_KEY: nan})
     groups = (rows.slice(at, _GROUP_ROWS) for at in range(0, len(rows), _GROUP_ROWS))
     return write_rows(storage, path, rows.schema, groups, compression="zstd")
-
-
-def _nan_columns(rows: pa.Table) -> str:
-    """Return the numbers of the columns that may hold NaN: flat ones that do, all nested ones."""
-    found: list[int] = []
-    place = 0
-    for kind, column in zip(rows.schema.types, rows.columns, strict=True):
-        end = place + leaf_count(kind)
-        is_real = pa.types.is_floating(kind)
-        if pa.types.is_nested(kind) or (is_real and pc.any(pc.is_nan(column)).as_py()):
-            found += range(place, end)
-        place = end
-    return ",".join(map(str, found))

@@ -43,8 +43,7 @@ class Matching:
         self.rows, self.keys, self._tied = order.newest_rows(sound, by)
         self._order = by
         self._deletes = np.asarray(order.are_deletes(self.rows, by.deletes))
-        self._stored = np.zeros(len(self.keys), bool)
-        self._lost = np.zeros(len(self.keys), bool)
+        self._stored, self._lost = np.zeros((2, len(self.keys)), bool)
         self._without_key = rows.num_rows - sound.num_rows
 
     def __len__(self) -> int:
@@ -91,13 +90,8 @@ class Matching:
 
     def outcomes(self) -> Counter[str]:
         """Count how the changes ended, once all stored rows were met."""
-        won, upserts = ~self._lost, ~self._deletes
-        masks = (
-            won & upserts & ~self._stored,
-            won & upserts & self._stored,
-            won & self._deletes & self._stored,
-            self._lost,
-        )
+        stored, won, gone = self._stored, ~(self._lost | self._deletes), self._deletes & ~self._lost
+        masks = (won & ~stored, won & stored, gone & stored, self._lost)
         counts = [*(int(mask.sum()) for mask in masks), self._tied, self._without_key]
         return Counter(dict(zip(OUTCOMES, counts, strict=True)))
 

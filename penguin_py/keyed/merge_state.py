@@ -42,33 +42,25 @@ class MergeState:
 
 def made_of(keyed: KeyedTable, changes_id: str) -> str:
     """Return the description of a keyed table: what it is made of, and how."""
-    settings = {
-        "changes": changes_id,
-        "keys": keyed.keys,
-        "sequence_by": keyed.sequence,
-        "deletes": keyed.deletes_text,
-        "leave_out": sorted(keyed.leave_out),
-    }
+    settings: dict[str, object] = {"changes": changes_id, "keys": keyed.keys}
+    settings |= {"sequence_by": keyed.sequence, "deletes": keyed.deletes_text}
+    settings["leave_out"] = sorted(keyed.leave_out)
     return f"{_BEGINNING}{msgspec.json.encode(settings).decode()}"
 
 
-def read_merge_state(
-    keyed: KeyedTable, log: LogReader, state: TableState, wanted: str | None
-) -> MergeState:
+def read_merge_state(keyed: KeyedTable, log: LogReader, state: TableState, made: str) -> MergeState:
     """Return the state as of the table's version.
 
-    Raises `StorageError`, and `StateError` if the table is not ``wanted``, as `made_of` describes
-    it, or with None if it is no keyed table.
+    Raises `StorageError`, and `StateError` if the table is not as ``made`` describes it; empty: if
+    it is no keyed table.
     """
     if not state.description.startswith(_BEGINNING):
-        raise StateError(
-            f"{keyed.table.uri}: is a table that no merge has made, or its description was"
-            " changed; choose another keyed.table_uri, or delete the table"
-        )
-    if state.description != (wanted or state.description):
+        text = "no merge has made this table, or its description was changed; choose another"
+        raise StateError(f"{keyed.table.uri}: {text} keyed.table_uri, or delete the table")
+    if made and state.description != made:
         raise StateError(
             f"{keyed.table.uri}: its description is {state.description!r}, and by"
-            f" {keyed.changes.uri} and its settings it is {wanted!r}; go back to those, or run"
+            f" {keyed.changes.uri} and its settings it is {made!r}; go back to those, or run"
             f" `penguin keyed rebuild CONFIG --table {keyed.name}`"
         )
     position = merged = max(state.txn_version - 1, 0)

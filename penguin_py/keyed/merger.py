@@ -12,7 +12,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +35,8 @@ from penguin_py.keyed.retention import check_retention
 from penguin_py.model import CommitConflict, CommitPlan, TableState
 from penguin_py.settings import KeyedTable
 
+# What a commit says of its merge.
+Document: TypeAlias = Mapping[str, Any]
 # How often a merge is planned again at once when another commit came first.
 TRIES = 12
 # Versions without new rows, as of compactions, are passed by a commit once there are so many.
@@ -98,8 +100,8 @@ class Merger:
             return None
         state, merge_state = self.delta.refresh(), MergeState()
         if state is not None:
-            wanted = None if rebuilds else self._made_of(changes)
-            merge_state = read_merge_state(self.keyed, self.delta, state, wanted)
+            made = "" if rebuilds else self._made_of(changes)
+            merge_state = read_merge_state(self.keyed, self.delta, state, made)
             self.chores = {**merge_state.document.get("chores", {}), **self.chores}
         starts_over = rebuilds or has_gap or merge_state.starts_over
         try:
@@ -115,12 +117,11 @@ class Merger:
 
     def _next_batch(self, changes: TableState, merge_state: MergeState) -> ChangeBatch | None:
         """Return the changes behind the position; None if the log does not have them all."""
-        position = merge_state.position
-        if position > changes.version + 1:
-            return None
-        known = merge_state.document.get("anchor")
-        if known and self.changes.anchor(position - 1) not in {"", known}:
-            return None  # the log has lost commits since they were merged, and has others
+        position, known = merge_state.position, merge_state.document.get("anchor")
+        if position > changes.version + 1 or (
+            known and self.changes.anchor(position - 1) not in {"", known}
+        ):
+            return None  # the log has lost commits since they were merged, or has others
         try:
             return next_batch(self._changes_storage, self.changes, position, changes.version)
         except FeedGap as gap:
@@ -134,24 +135,14 @@ class Merger:
     def _columns(self, changes: TableState, state: TableState | None) -> pa.Schema:
         """Return the columns of changes, in the wider types that the keyed table may have."""
         if self.changes.has_vectors():
-            raise SchemaMismatch(
-                "has deletion vectors, and rows that they delete would be merged; run REORG TABLE"
-                " … APPLY (PURGE)"
-            )
+            raise SchemaMismatch("has deletion vectors; run REORG TABLE … APPLY (PURGE) first")
         check_columns(changes.schema, self._order)
         columns = pa.schema([field.with_nullable(True) for field in changes.schema])
         return columns if state is None else merge(state.schema, columns, (), "overwrite")
 
-    def merge(self, tables: Tables | None = None) -> Mapping[str, Any] | None:
-        """Merge the next changes, those of ``tables`` at first; None if there are none.
-
-        Returns what the commit says. Raises `StateError`, `CommitError` and `StorageError`.
-        """
-        return self._tried(tables, rebuilds=False)
-
-    def rebuild(self) -> Mapping[str, Any] | None:
+    def rebuild(self) -> Document | None:
         """Rebuild the table from all active changes, in one commit, whatever it is made of."""
-        found = self._tried(None, rebuilds=True)
+        found = self.merge(rebuilds=True)
         changes, state = self.changes.refresh(), self.delta.refresh()
         if changes and state and state.description != self._made_of(changes):
             self.delta.describe(self._made_of(changes))
@@ -160,7 +151,12 @@ class Merger:
     def _made_of(self, changes: TableState) -> str:
         return made_of(self.keyed, changes.table_id)
 
-    def _tried(self, tables: Tables | None, *, rebuilds: bool) -> Mapping[str, Any] | None:
+    def merge(self, tables: Tables | None = None, *, rebuilds: bool = False) -> Document | None:
+        """Merge the next changes, those of ``tables`` at first; None if there are none.
+
+        If it ``rebuilds``, nothing of the table stays. Returns what the commit says. Raises
+        `StateError`, `CommitError` and `StorageError`.
+        """
         has_gap, tries = False, 0
         while True:
             tries += 1
@@ -181,8 +177,7 @@ class Merger:
         if not tables.waits:
             return None
         found = Counter(rows=sum(file.rows or 0 for file in tables.batch.files), keys=0)
-        files = self._file_set(tables)
-        met: dict[str, int] = {}
+        files, met = self._file_set(tables), dict[str, int]()
         try:
             for rows, _ in pieces_of(self._changes_storage, tables.batch.files, tables.schema):
                 matching = Matching(rows, self._order)
@@ -191,7 +186,8 @@ class Merger:
         except SchemaMismatch as error:
             raise StateError(f"{self.keyed.table.uri}: {error}") from error
         touched = {"touched_files": len(met), "touched_bytes": sum(met.values())}
-        return {**found, **touched, "files": len(files), "bytes": sum(f.size for f in files)}
+        sizes = [file.size for file in files.files.values()]
+        return {**found, **touched, "files": len(sizes), "bytes": sum(sizes)}
 
     def stored_rows(self, tables: Tables) -> int:
         """Return the number of rows of the keyed table, as far as its log says."""
@@ -206,12 +202,12 @@ class Merger:
         found = self.changes.commit_info(tables.batch.first).get("timestamp")
         return found / 1000 if isinstance(found, int) else None
 
-    def _merge(self, tables: Tables, *, rebuilds: bool) -> Mapping[str, Any]:
+    def _merge(self, tables: Tables, *, rebuilds: bool) -> Document:
         if tables.state is not None:
             self._prepare(tables, tables.state, rebuilds=rebuilds)
         files = self._file_set(tables)
         if rebuilds:
-            files.clear()
+            files.files.clear()
         outcomes: Counter[str] = Counter()
         # A delete of an earlier piece leaves no trace in the set, so each piece looks deletes up:
         # in all changes but those that later pieces bring.
@@ -268,15 +264,14 @@ class Merger:
             matching.bury(rows.filter(are_deletes(rows, condition)))
 
     def _file_set(self, tables: Tables) -> FileSet:
-        active = None
-        if tables.state is not None:
-            if found := self.delta.replace_objections():
-                raise StateError(f"{self.keyed.table.uri}: {'; '.join(found)}")
-            active = self.delta.active_table()
-        version = -1 if tables.state is None else tables.state.version
-        return FileSet(self.storage, self._notes, self._order, tables.stored, active, version)
+        parts = (self.storage, self._notes, self._order, tables.stored)
+        if tables.state is None:
+            return FileSet(*parts)
+        if found := self.delta.replace_objections():
+            raise StateError(f"{self.keyed.table.uri}: {'; '.join(found)}")
+        return FileSet(*parts, self.delta.active_table(), tables.state.version)
 
-    def _commit(self, tables: Tables, files: FileSet, outcomes: Counter[str]) -> Mapping[str, Any]:
+    def _commit(self, tables: Tables, files: FileSet, outcomes: Counter[str]) -> Document:
         state, now, end = tables.state, self.clock(), tables.batch.until + 1
         adds = files.adds({} if state is None else state.properties, now)
         plan = CommitPlan(adds, (), tables.stored, (), (), files.removes(), state is not None)
@@ -302,7 +297,7 @@ class Merger:
         self._log.info("merged", version=end - 1, **outcomes, share=document["share"])
         return document
 
-    def _land(self, plan: CommitPlan, position: int, document: Mapping[str, Any]) -> None:
+    def _land(self, plan: CommitPlan, position: int, document: Document) -> None:
         commit_id = str(uuid.uuid4())
         ours = {"app_id": self.keyed.table.app_id, "commit_id": commit_id, "output_ids": []}
         marks = Marks(position + 1, commit_id, {"merged": position, **document, **ours})

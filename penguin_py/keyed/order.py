@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import starmap
 from typing import Any
 
 import pyarrow as pa
@@ -86,10 +87,9 @@ def key_values(rows: pa.Table, keys: Sequence[str]) -> pa.ChunkedArray:
 
 
 def _binary(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    kind = values.type
-    if pa.types.is_timestamp(kind):
+    if pa.types.is_timestamp(values.type):
         values = values.cast(pa.int64())
-    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+    if not pa.types.is_binary(values.type):
         values = values.cast(pa.string())
     return values.cast(pa.binary())
 
@@ -104,15 +104,11 @@ def newest_rows(rows: pa.Table, order: Order) -> tuple[pa.Table, pa.Array, int]:
     keyed = rows.select(list(order.sequence)).append_column(key, key_values(rows, order.keys))
     places = pc.sort_indices(keyed, sort_keys=sorting)  # stable, so arrival decides last
     keys = keyed[key].combine_chunks().take(places)
-    if len(keys) < 2:
-        return rows.take(places), keys, 0
-    is_last = pc.not_equal(keys[1:], keys[:-1])
-    is_beaten = pc.invert(is_last)
-    beaten = rows.take(places.slice(0, len(keys) - 1).filter(is_beaten))
-    winners = rows.take(places.slice(1).filter(is_beaten))
+    is_last = pa.concat_arrays([pc.not_equal(keys[1:], keys[:-1]), pa.array([True])])[: len(keys)]
+    is_beaten = pc.invert(is_last)[:-1]
+    beaten, winners = (rows.take(each.filter(is_beaten)) for each in (places[:-1], places[1:]))
     equal = compare(winners, beaten, order)[1]
     tied = count_different(beaten.filter(equal), winners.filter(equal))
-    is_last = pa.concat_arrays([is_last, pa.array([True])])
     return rows.take(places.filter(is_last)), keys.filter(is_last), tied
 
 
@@ -136,11 +132,9 @@ def count_different(ones: pa.Table, others: pa.Table) -> int:
 
     Columns of metadata, which begin with an underscore, are not compared.
     """
-    found = pa.repeat(False, len(ones))
-    for name in ones.column_names:
-        if not name.startswith("_"):
-            one, other = ones[name].combine_chunks(), others[name].combine_chunks()
-            found = pc.or_(found, _different(one, other))
+    names = [name for name in ones.column_names if not name.startswith("_")]
+    pairs = [[rows[name].combine_chunks() for rows in (ones, others)] for name in names]
+    found = reduce(pc.or_, starmap(_different, pairs), pa.repeat(False, len(ones)))
     return int(pc.sum(found).as_py() or 0)
 
 

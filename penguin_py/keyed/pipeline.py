@@ -56,14 +56,13 @@ class KeyedPipeline(PolledWorker):
         self._maintenance = Maintenance(*table, lambda _path: False, 1, merger.activity)
         # Until when no look at the logs is due if no version comes: the last found nothing.
         self._settled_until = 0.0
-        # When the oldest change was committed that waits; None if none does.
-        self._waits_since: float | None = None
         for outcome in OUTCOMES:
             metrics.KEYED_ROWS.labels(self.name, outcome)
         for status in ("done", "failed"):
             metrics.CHORES.labels(self.name, _DROP, status)
         metrics.KEYED_SHARE.labels(self.name)
-        metrics.KEYED_LAG_SECS.labels(self.name).set_function(lambda: self._age(self._waits_since))
+        lag = metrics.KEYED_LAG_SECS.labels(self.name)
+        lag.set_function(lambda: self._age((self.activity.keyed or {}).get("waits_since")))
 
     def _age(self, since: float | None) -> float:
         return 0.0 if since is None else max(0.0, self._clock() - since)
@@ -86,22 +85,21 @@ class KeyedPipeline(PolledWorker):
         tables = self._merger.look(rebuilds=True)
         rows = sum(file.rows or 0 for file in tables.batch.files) if tables else 0
         merged = None if dry_run else self._merger.rebuild()
-        outcomes = None if merged is None else merged["outcomes"]
-        return {"dry_run": dry_run, "rows": rows, "outcomes": outcomes}
+        return {"dry_run": dry_run, "rows": rows, "outcomes": merged and merged["outcomes"]}
 
     def outlook(self) -> dict[str, Any] | None:
         """Return what waits and what the next merge would touch; None if there are no changes.
 
         Writes nothing.
         """
-        if (tables := self._merger.look()) is None:
+        if (found := self._merger.look()) is None:
             return None
-        return {**self._status(tables), "next": self._merger.forecast(tables)}
+        return {**self._status(found), "next": self._merger.forecast(found)}
 
     def status(self) -> dict[str, Any] | None:
         """Return how far the table has come; None if there are no changes. Writes nothing."""
-        tables = self._merger.look()
-        return None if tables is None else self._status(tables)
+        found = self._merger.look()
+        return None if found is None else self._status(found)
 
     def _status(self, tables: Tables) -> dict[str, Any]:
         document = tables.merge_state.document
@@ -136,14 +134,13 @@ class KeyedPipeline(PolledWorker):
             self._settled_until = settled_until if is_idle else 0.0
             return False  # or there are no changes yet
         self.activity.keyed = found = self._status(tables)
-        self._waits_since = found["waits_since"]
         is_early = self._is_patient and found["wait_secs"] > 0
         merged = None if is_early else self._merger.merge(tables)
         if merged is None:
             self._settled_until = 0.0 if is_early else now + _LOOK_SECS
             self._maintain(tables, now)
             return False
-        self._waits_since = None
+        self.activity.keyed = {**found, "waits_since": None}
         for outcome, count in merged["outcomes"].items():
             metrics.KEYED_ROWS.labels(self.name, outcome).inc(count)
         metrics.KEYED_SHARE.labels(self.name).set(merged["share"])

@@ -22,11 +22,10 @@ _CUT_MICROS = 999
 
 def may_hold(files: pa.Table, column: str, values: pa.Array) -> pa.Array:
     """Return which files may have one of the values."""
-    wanted, low, high = _comparable(values), *bounds_of(files, column)
-    if wanted is None or low is None or high is None or not wanted.type == low.type == high.type:
+    wanted, (low, high) = _comparable(values), bounds_of(files, column)
+    if wanted is None or low is None or wanted.type != low.type:
         return pa.repeat(True, len(files))
-    wanted = pc.unique(wanted.drop_null())
-    wanted = wanted.take(pc.sort_indices(wanted))
+    wanted = pc.unique(wanted.drop_null()).sort()
     if not len(wanted):
         return pa.repeat(False, len(files))
     at = pc.search_sorted(wanted, low).cast(pa.int64())
@@ -47,9 +46,8 @@ def may_have_deletes(files: pa.Table, condition: DeleteCondition) -> pa.Array:
     """Return which files may have rows that meet the condition."""
     nulls = _statistic(files, "null_count", condition.column)
     none = 0 if condition.kind == "null" else files["num_records"].combine_chunks()
-    found = pa.repeat(True, len(files))
-    if nulls is not None:
-        found = pc.fill_null(pc.not_equal(nulls, none), True)
+    all_ = pa.repeat(True, len(files))
+    found = all_ if nulls is None else pc.fill_null(pc.not_equal(nulls, none), True)
     if condition.kind == "in":
         found = pc.and_(found, may_hold(files, condition.column, pa.array(condition.values)))
     return found

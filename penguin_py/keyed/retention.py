@@ -23,10 +23,7 @@ LEFT_APP_ID = "keyed/left"
 
 
 def check_retention(keyed: KeyedTable, log: DeltaLog, merged: int) -> None:
-    """Raise `StateError` if rows of ``merged`` versions lack changes that left the table.
-
-    Where nothing went back, another keyed table of these changes has let them go.
-    """
+    """Raise `StateError` if rows of ``merged`` versions lack changes that left the table."""
     gone = log.transaction(LEFT_APP_ID)
     if gone > merged:
         raise StateError(
@@ -44,8 +41,7 @@ def drop_changes(
 
     All of its rows are merged, by ``merged`` versions. Raises `StateError`, `CommitError`.
     """
-    found = log.replace_objections()
-    if found:
+    if found := log.replace_objections():
         raise StateError(f"{keyed.changes.uri}: {'; '.join(found)}")
     active, partitions = log.active_table(), state.partition_columns
     oldest = pa.scalar(int((now - (keyed.keep_changes or now)) * 1000), pa.timestamp("ms"))
@@ -62,18 +58,16 @@ def drop_changes(
     return {"files": len(files), "rows": sum(file.rows or 0 for file in files)}
 
 
-def may_leave(
-    files: pa.Table, old: pa.Array, sequence: str, condition: DeleteCondition | None
-) -> pa.Array:
-    """Return which of the old files the lowest sequence of all others lets go.
+def may_leave(files: pa.Table, old: pa.Array, by: str, deletes: DeleteCondition | None) -> pa.Array:
+    """Return which of the old files the lowest sequence of all others, its column ``by``, lets go.
 
     A file with a delete stays while a change that may be older than it stays: merged again without
     the delete, that change would bring its key back.
     """
-    if condition is None:
+    if deletes is None:
         return old
-    held = may_have_deletes(files, condition)
-    low, high = bounds_of(files, sequence)
+    held = may_have_deletes(files, deletes)
+    low, high = bounds_of(files, by)
     while True:
         rest = None if low is None else low.filter(pc.invert(old))
         if rest is None or rest.null_count:

@@ -50,10 +50,9 @@ def keyed_problems(config: Config) -> Iterator[SettingProblem]:
     """Yield the problems in the order of the file."""
     for name, pipeline, keyed in _keyed(config):
         here: Key = ("pipelines", name, "keyed")
-        for source_name, source in pipeline.sources.items():
-            if source.replaces:
-                text = "replaces its rows, so its table has current rows already; leave keyed out"
-                yield SettingProblem(here, f"source {source_name!r} {text}")
+        for source in (each for each, given in pipeline.sources.items() if given.replaces):
+            text = "replaces its rows, so its table has current rows already; leave keyed out"
+            yield SettingProblem(here, f"source {source!r} {text}")
         if pipeline.query is not None:
             text = "does not go with a query over event_time, whose results are no versions of rows"
             yield SettingProblem(here, text)

@@ -25,6 +25,7 @@ from blizzard_core.limits import (
 from blizzard_core.settings.formats import ParquetOptions
 from blizzard_core.table.extent import leaves
 from blizzard_core.table.footer_check import FooterCheck
+from blizzard_core.table.nan_columns import nan_leaves
 from blizzard_core.table.row_groups import (
     PARQUET_TAIL_BYTES,
     column_orders,
@@ -42,7 +43,6 @@ from blizzard_py.formats.columnar.calendars import calendars_of
 from blizzard_py.formats.columnar.parquet_files import ParquetFiles
 from blizzard_py.formats.columnar.process import DecodeCommand
 from blizzard_py.formats.columnar.rows import StoredFile, allowed, check_footer, decoded
-from blizzard_py.formats.nested_arrays import nan_leaves
 from blizzard_py.formats.protocol import OpenFile
 from blizzard_py.lines.failure import bounded
 

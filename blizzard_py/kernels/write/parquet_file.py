@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 from blizzard_core.handover.outputs import NAN_COLUMNS_KEY, OUTPUT_ID_KEY
 from blizzard_core.storage.file_sink import FileSink
 from blizzard_core.storage.protocol import Storage
-from blizzard_core.table.extent import leaves
-from blizzard_py.formats.nested_arrays import nan_leaves
+from blizzard_core.table.nan_columns import nan_columns
 from blizzard_py.job import OutputLayout, SortKey
 
 if TYPE_CHECKING:  # a worker needs no settings of tables
@@ -195,18 +194,3 @@ def output_format(layout: OutputLayout, schema: pa.Schema) -> ParquetFormat:
         layout.row_group_bytes,
         layout.sort_by,
     )
-
-
-def nan_columns(rows: pa.Table) -> set[int]:
-    """Return the numbers of Parquet columns, outside lists and maps, that hold NaN.
-
-    No Parquet footer counts NaN and bounds leave it out, while readers sort it above everything. So
-    Penguin gives a file bounds for its floats only if the footer says that none of them is NaN.
-    """
-    found: set[int] = set()
-    at = 0
-    for column in rows.columns:
-        for chunk in column.chunks:
-            found.update(nan_leaves(chunk, at))
-        at += leaves(column.type)
-    return found

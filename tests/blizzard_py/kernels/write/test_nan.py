@@ -11,7 +11,8 @@ import pytest
 
 from blizzard_core.handover.outputs import NAN_COLUMNS_KEY, nan_columns_of
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.kernels.write.parquet_file import ParquetFormat, nan_columns
+from blizzard_core.table.nan_columns import nan_columns
+from blizzard_py.kernels.write.parquet_file import ParquetFormat
 from blizzard_py.kernels.write.rolling_outputs import OutputSet, StagedNames
 
 NAN = float("nan")

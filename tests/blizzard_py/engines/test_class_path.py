@@ -10,6 +10,7 @@ import pytest
 from blizzard_py.engines.spark.class_path import all_jars, has_queries, task_jars
 from blizzard_py.engines.spark.gateway import _files
 from blizzard_py.engines.spark.masters import settings
+from blizzard_py.engines.spark.worker_daemon import without_archives
 
 LOCAL = {"spark.master": "local[2,3]", **settings("local[2]", {})}
 
@@ -92,3 +93,11 @@ def test_a_class_path_is_short_only_where_tasks_are_local(
     conf = {**LOCAL, "spark.master": master, "spark.driver.extraJavaOptions": options}
     _files(tmp_path, conf, tmp_path, classes)  # type: ignore[arg-type]  # a literal
     assert ('"-cp"\n' in (tmp_path / "jvm.options").read_text()) is is_short
+
+
+def test_workers_import_pyspark_from_a_folder_where_there_is_one(tmp_path: Path) -> None:
+    archives = ["/s/python/lib/pyspark.zip", "/s/python/lib/py4j-0.10.9.9-src.zip"]
+    path = [*archives, "/s/jars/spark-core_2.13-4.3.0.jar", "/usr/lib/python311.zip", str(tmp_path)]
+    assert without_archives(path) == path
+    (tmp_path / "pyspark").mkdir()
+    assert without_archives(path) == path[3:]

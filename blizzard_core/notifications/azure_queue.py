@@ -103,7 +103,8 @@ def _message(received: QueueMessage) -> Message:
 
 
 def _code(error: HttpResponseError) -> str:
-    return str(getattr(error, "error_code", None) or error.reason or "")
+    code = getattr(error, "error_code", None) or error.reason or ""
+    return str(getattr(code, "value", code))  # some are members of an enumeration
 
 
 @contextmanager

@@ -78,7 +78,7 @@ class Receiver:
         self._lock = threading.Lock()
         self._window = _Window(monotonic())
         self._is_flooded = False
-        # Old messages, less ten for each that is not; none once the queue is empty.
+        # Old messages, less ten for each that is not, and many for each empty answer.
         self._old = 0
         self._problem: str | None = None
         self._counted_at: float | None = None
@@ -188,8 +188,8 @@ class Receiver:
         for each in messages:
             is_old = each.sent is not None and each.sent < oldest
             self._old = min(self._old + 1, 2 * OLD_MESSAGES) if is_old else max(0, self._old - 10)
-        if not messages:
-            self._old = 0
+        if not messages:  # Pub/Sub may return none though it has some
+            self._old = max(0, self._old - OLD_MESSAGES // 5)
 
     def _is_of_source(self, found: ObjectReference) -> bool:
         if not found.key:

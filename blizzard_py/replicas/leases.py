@@ -25,7 +25,7 @@ PREFIX, BEHIND = "replica-", "replica."
 _NAME = re.compile(
     r"replica-(?P<host>[A-Za-z0-9_.-]{1,100})-(?P<id>[0-9a-f]{12})\.(?P<config>[0-9a-f]{8})\.json"
 )
-_REFUSAL = re.compile(r"replica-(?P<id>[0-9a-f]{12})\.(?P<unit>[0-9a-f]{16})\.refused")
+_REFUSAL = re.compile(r"replica-([0-9a-f]{12})\.[0-9a-f]{16}\.refused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,35 +55,20 @@ def replica_of(object_name: str) -> Replica | None:
     return None if found is None else Replica(found["host"], found["id"], found["config"])
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """An object that says which unit a replica does not want; of all units, on its way out.
-
-    ``digest`` is that of the unit's name.
-    """
-
-    id: str
-    digest: str
-
-    @property
-    def object_name(self) -> str:
-        """Return its name, which says all of it."""
-        return f"{PREFIX}{self.id}.{self.digest}.refused"
-
-
 # The unit that stands for all others.
 EVERY_UNIT = ""
 
 
-def refusal(replica_id: str, unit: str) -> Refusal:
-    """Return the refusal of a unit."""
-    return Refusal(replica_id, hashlib.blake2b(unit.encode(), digest_size=8).hexdigest())
+def refusal(replica_id: str, unit: str) -> str:
+    """Return the object that says that a replica does not want a unit: its name says all of it."""
+    digest = hashlib.blake2b(unit.encode(), digest_size=8).hexdigest()
+    return f"{PREFIX}{replica_id}.{digest}.refused"
 
 
-def refusal_of(object_name: str) -> Refusal | None:
-    """Return the refusal that has the name; None for another object."""
+def refusing_id(object_name: str) -> str | None:
+    """Return the id of the replica whose refusal has the name; None for another object."""
     found = _REFUSAL.fullmatch(object_name)
-    return None if found is None else Refusal(found["id"], found["unit"])
+    return None if found is None else found[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ from blizzard_py.replicas.leases import (
     ID_DIGITS,
     LOOKS,
     PREFIX,
-    Refusal,
     Replica,
     SeenLeases,
     is_alive,
@@ -35,7 +34,7 @@ from blizzard_py.replicas.leases import (
     observe,
     observed_secs,
     refusal,
-    refusal_of,
+    refusing_id,
     replica_of,
 )
 
@@ -110,9 +109,9 @@ class Membership:
         mates.add(self.own.id)
         refused = {
             (mate, unit)
-            for mate in {each.id for each in refusals} & mates
+            for mate in mates.intersection(refusals.values())
             for unit in self._weights
-            if not refusals.isdisjoint({refusal(mate, unit), refusal(mate, EVERY_UNIT)})
+            if refusals.keys() & {refusal(mate, unit), refusal(mate, EVERY_UNIT)}
         }
         assigned = assign(self._weights, mates, refused)
         secs = observed_secs(gap, self.lease_secs)
@@ -125,38 +124,31 @@ class Membership:
         if not is_first:
             self._renew()
         self._view = View(began, leases, assigned, elsewhere)
-        self._note_refusals(refusals)
-        self._remove_dead(before.leases, refusals)
+        self._clean_up(before.leases, refusals)
 
-    def _listed(self) -> tuple[dict[Replica, float], set[Refusal]]:
-        """Return the store's times of all leases, and the refusals."""
-        times, refusals = {}, set()
+    def _listed(self) -> tuple[dict[Replica, float], dict[str, str]]:
+        """Return the store's times of all leases, and the refusals with the ids of replicas."""
+        times, refusals = {}, {}
         for entry in listed(self._storage, PREFIX, BEHIND):
             if (found := replica_of(entry.path)) is not None:
                 times[found] = entry.modified
-            elif (refused := refusal_of(entry.path)) is not None:
-                refusals.add(refused)
+            elif (refusing := refusing_id(entry.path)) is not None:
+                refusals[entry.path] = refusing
         return times, refusals
 
-    def _note_refusals(self, listed_before: set[Refusal]) -> None:
-        """Write the own refusals that are new, and remove those that are over."""
-        own = {each for each in listed_before if each.id == self.own.id}
-        wanted = {refusal(self.own.id, unit) for unit in tuple(self._refused)}
-        for each in wanted - own:
-            self._storage.put_atomic(each.object_name, b"")
-        for each in own - wanted:
-            self._remove(each.object_name)
-
-    def _remove_dead(self, before: SeenLeases, refusals: set[Refusal]) -> None:
-        """Remove leases that have been dead for long, once each, and refusals without a lease."""
+    def _clean_up(self, before: SeenLeases, refusals: Mapping[str, str]) -> None:
+        """Write and remove own refusals. Remove what the dead left behind, each lease once."""
         limit, leases = _KEPT_LEASES * self.lease_secs, self._view.leases
+        wanted = {refusal(self.own.id, unit) for unit in tuple(self._refused)}
+        for name in wanted - refusals.keys():
+            self._storage.put_atomic(name, b"")
         for each, state in leases.items():
             if state.secs > limit and (each not in before or before[each].secs <= limit):
                 self._remove(each.object_name)
-        ids = {each.id for each in leases}
-        for refused in refusals:
-            if refused.id not in ids:
-                self._remove(refused.object_name)
+        others = {each.id for each in leases if each != self.own}
+        for name, replica_id in refusals.items():
+            if name not in wanted and replica_id not in others:
+                self._remove(name)
 
     def _remove(self, name: str) -> None:
         # A store may refuse it: then an object too many is listed, and nothing else is wrong.
@@ -268,7 +260,7 @@ class Membership:
             over.set()
             thread.join(self.look_secs)
             for unit in self._refused:
-                self._remove(refusal(self.own.id, unit).object_name)
+                self._remove(refusal(self.own.id, unit))
             self._remove(self.own.object_name)
 
     def _try_look(self) -> None:

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
-from azure.storage.queue import QueueClient
+from azure.core.exceptions import HttpResponseError
+from azure.storage.queue import QueueClient, StorageErrorCode
 
+from blizzard_core.notifications import azure_queue
 from blizzard_core.notifications.azure_queue import AzureQueue
 from blizzard_core.notifications.opening import open_queue
 from blizzard_core.notifications.protocol import Queue, QueueError
@@ -68,6 +70,12 @@ class TestAzureQueue(QueueContract):
         with self.opened([body]) as queue:
             (message,) = received(queue, 1)
             assert message.body == body
+
+
+def test_codes_are_spelled_as_azure_does() -> None:
+    error = HttpResponseError("x")
+    error.error_code = StorageErrorCode.AUTHENTICATION_FAILED  # type: ignore[attr-defined]  # as the client sets it
+    assert azure_queue._code(error) == "AuthenticationFailed"  # noqa: SLF001  # errors of some stores need it
 
 
 def test_sas_is_never_part_of_an_error() -> None:

@@ -163,6 +163,7 @@ def test_sources_poll_while_old_messages_are_read() -> None:
         turn()
         turns += 1
     assert turns <= OLD_MESSAGES // 10 + 7
+    assert not desk.queue.bodies[1:]
     desk.turn()
     assert not desk.queue.bodies
 

@@ -195,3 +195,25 @@ def test_a_file_that_no_remove_names_keeps_the_changes(world: KeyedWorld) -> Non
     assert not world.penguin(is_patient=True).cycle(threading.Event())
     assert len(world.changes.delta().file_uris()) == 1
     world.changes.tampered = True
+
+
+@pytest.mark.promise("G-219")
+def test_a_late_change_keeps_the_delete_that_it_lost_to(world: KeyedWorld) -> None:
+    for number, values in enumerate([((1, 9, "d"), (2, 1, "u")), ((1, 5, "u"),)]):
+        world.now = OLD + number * DAY
+        world.append(table(*values))
+        entry = f"_delta_log/{number:020d}.json"
+        aged = re.sub(
+            rb'("modificationTime"):\d+',
+            rb"\1:%d" % (world.now * 1000),
+            world.changes.storage.read(entry),
+        )
+        world.changes.storage.put_atomic(entry, aged)
+        world.run()
+    world.now += DAY / 2
+    assert not world.penguin(is_patient=True).cycle(threading.Event())  # the first one is old
+    assert present(world) == {1, 5, 9}
+    world.append(table((3, 20, "u")))
+    world.clean_log()  # all that is there is merged again
+    world.run()
+    assert ids(world) == {2, 3}

@@ -125,6 +125,9 @@ class Metered:
     def rename(self, source: str, target: str) -> None:
         self._timed("rename", lambda: self._storage.rename(source, target))
 
+    def rename_if_absent(self, source: str, target: str) -> None:
+        self._timed("rename", lambda: self._storage.rename_if_absent(source, target))
+
     def sync(self, path: str) -> None:
         self._timed("sync", lambda: self._storage.sync(path))
 

@@ -27,6 +27,7 @@ from blizzard_core.storage.local_deletion import remove_tree, remove_version
 from blizzard_core.storage.local_entries import (
     FILE_AS_SOURCE,
     can_be_called,
+    move_to_free,
     regular,
     status_of,
     sync_directory,
@@ -357,6 +358,18 @@ class LocalStorage:
         except OSError as error:
             raise wrapped(self.uri, source, error) from error
 
+    def rename_if_absent(self, source: str, target: str) -> None:
+        """Move by a hard link, which never replaces a file, and fsync the target's directory."""
+        final = self._at(target)
+        try:
+            self._make_folders(target)
+            move_to_free(self._at(source), final)
+            sync_directory(final.parent)
+        except FileExistsError as error:
+            raise Conflict(f"{self.uri}/{target}: written by another writer") from error
+        except OSError as error:
+            raise wrapped(self.uri, source, error) from error
+
     def _mode(self, path: str) -> int:
         return _PRIVATE_FILE if self._is_private(path) else _FILE
 
@@ -390,7 +403,7 @@ class LocalStorage:
             raise wrapped(self.uri, path, error) from error
 
     def delete_if(self, path: str, version: str) -> bool:
-        """Move the file aside, compare inode, size and time, and only then remove it."""
+        """Compare inode, size and times, move the file aside, compare again, then remove it."""
         return remove_version(self, path, self._at, version)
 
     def delete_tree(self, prefix: str) -> int:

@@ -6,7 +6,6 @@ hidden name first, always the same one: after a death the next call finds it.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import shutil
@@ -14,7 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from blizzard_core.errors import Conflict
-from blizzard_core.storage.local_entries import status_of, sync_directory, versioned, wrapped
+from blizzard_core.storage.local_entries import (
+    move_to_free,
+    status_of,
+    sync_directory,
+    versioned,
+    wrapped,
+)
 from blizzard_core.storage.protocol import Storage
 
 
@@ -22,11 +27,12 @@ def remove_version(storage: Storage, path: str, at: Callable[[str], Path], versi
     """Remove a file if it has this version; see `Storage.delete_if`. ``at`` returns its place."""
     try:
         place = at(path)
-        aside = place.with_name(f".blizzard-{hashlib.sha256(os.fsencode(place)).hexdigest()}")
-        _remove_or_put_back(aside, place, version)
+        # By the path below the root, which may be mounted elsewhere after a death.
+        aside = place.with_name(f".blizzard-{hashlib.sha256(os.fsencode(path)).hexdigest()}")
+        is_removed = _remove_or_put_back(aside, place, version)
         found = storage.stat(path)
         if found is None:
-            return False
+            return is_removed
         if found.version == version:
             place.rename(aside)
             if _remove_or_put_back(aside, place, version):
@@ -40,17 +46,26 @@ def remove_version(storage: Storage, path: str, at: Callable[[str], Path], versi
 
 def _remove_or_put_back(aside: Path, place: Path, version: str) -> bool:
     """Remove a file that was moved aside if it has this version; return whether it had it."""
-    found = versioned("", status_of(aside))
-    if found is None:
+    if not os.path.lexists(aside):
         return False
-    is_wanted = found.version == version
-    if not is_wanted:
-        # If there is a newer file of the name, its writer has replaced this one.
-        with contextlib.suppress(FileExistsError):
-            os.link(aside, place, follow_symlinks=False)
-    aside.unlink()
+    found = versioned("", status_of(aside))
+    is_wanted = found is not None and _without_inode_time(found.version) == _without_inode_time(
+        version
+    )
+    if is_wanted:
+        aside.unlink()
+    else:
+        try:
+            move_to_free(aside, place)
+        except FileExistsError:  # a newer file of the name: its writer has replaced this one
+            aside.unlink()
     sync_directory(place.parent)
     return is_wanted
+
+
+def _without_inode_time(version: str) -> str:
+    """Return the part of a version that a move does not change."""
+    return version.rpartition("-")[0]
 
 
 def remove_tree(storage: Storage, prefix: str, folder: Path) -> int:

@@ -6,7 +6,7 @@ Links are followed: the target counts.
 from __future__ import annotations
 
 import os
-from errno import ELOOP
+from errno import EEXIST, ELOOP
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
@@ -51,8 +51,23 @@ def versioned(path: str, status: os.stat_result | None) -> Entry | None:
     """Return the entry of a regular file with its version; None for others."""
     if status is None or not S_ISREG(status.st_mode):
         return None
-    version = f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
+    # A writer may set the time of the content to what it was, but not that of the inode.
+    version = f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}-{status.st_ctime_ns}"
     return Entry(path, status.st_size, status.st_mtime, version=version)
+
+
+def move_to_free(source: Path, target: Path) -> None:
+    """Move a file to a name that nothing has. Raises `FileExistsError`."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except FileExistsError:
+        raise
+    except OSError:  # a directory, or a disk without hard links: there is no better way
+        if os.path.lexists(target):
+            raise FileExistsError(EEXIST, os.strerror(EEXIST), str(target)) from None
+        source.rename(target)
+    else:
+        source.unlink()
 
 
 def listed_name(folder: str, entry: os.DirEntry[str]) -> str:

@@ -50,6 +50,9 @@ class NullStorage:
     def rename(self, source: str, target: str) -> None:  # noqa: ARG002  # the protocol gives it
         self._missing(source)
 
+    def rename_if_absent(self, source: str, target: str) -> None:  # noqa: ARG002  # see above
+        self._missing(source)
+
     def sync(self, path: str) -> None:
         self._missing(path)
 

@@ -205,6 +205,12 @@ class ObjectStorage:
         self._call(source, lambda: self._copy(self._key(source), self._key(target)))
         self._call(source, lambda: self._fs.rm_file(self._key(source)))
 
+    def rename_if_absent(self, source: str, target: str) -> None:
+        """Look, then copy and delete; see `Storage.rename_if_absent`."""
+        if self.stat(target) is not None:
+            raise Conflict(f"{self._uri}/{target}: written by another writer")
+        self.rename(source, target)
+
     def _copy(self, source: str, target: str) -> None:
         self._fs.cp_file(source, target)
 
@@ -221,7 +227,9 @@ class ObjectStorage:
     def delete_if(self, path: str, version: str) -> bool:
         """Remove the object if it has this version; see `Storage.delete_if`."""
         if not version:
-            raise StorageError(f"{self._uri}/{path}: its version is unknown, so it is not removed")
+            if self.stat(path) is None:
+                return False
+            raise Conflict(f"{self._uri}/{path}: its version is unknown, so it is not removed")
         try:
             self._call(path, lambda: self._delete_if(self._key(path), version))
         except NotFound:

@@ -35,10 +35,10 @@ class Entry:
     ``path`` is relative to the storage's root, with ``/`` between components;
     ``size`` is in bytes as stored; ``modified`` in seconds since the epoch.
 
-    ``version`` is for `Storage.delete_if`: an ETag, a generation, or inode, size and time of a
-    local file. It is empty if the store has none, in listings of a store that was opened without
-    ``versions``, and if an earlier release wrote the entry down. Entries are equal whatever their
-    versions.
+    ``version`` is for `Storage.delete_if`: an ETag with the time, a generation, or inode, size and
+    times of a local file. It is empty if the store has none, in listings of a store that was opened
+    without ``versions``, and if an earlier release wrote the entry down. Entries are equal whatever
+    their versions.
     """
 
     path: str
@@ -154,6 +154,13 @@ class Storage(Listing, Protocol):
         a crash both may exist. Raises `NotFound` if ``source`` is missing.
         """
 
+    def rename_if_absent(self, source: str, target: str) -> None:
+        """Move an object as `rename` does, to a name that no object has.
+
+        Raises `Conflict` if one has it, and then has changed nothing. Local disks check and move in
+        one step. Object stores check first, so a writer in the moment of the copy is not seen.
+        """
+
     def sync(self, path: str) -> None:
         """Make an object written through `open_output` durable (no-op on object stores)."""
 
@@ -166,7 +173,8 @@ class Storage(Listing, Protocol):
         False: there was no object. Where the store does not say so, that is True as well. Raises
         `Conflict` if it has another version, and then it is still there, as it was. So an object
         that was written meanwhile is never lost. Raises `StorageError` if the store has no such
-        condition, or ignores it. Works again after a call that was cut off.
+        condition, or ignores it. Works again after a call that was cut off. An empty version is
+        that of no object: such a call only undoes one that was cut off.
         """
 
     def delete_tree(self, prefix: str) -> int:

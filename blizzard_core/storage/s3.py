@@ -233,7 +233,7 @@ class S3Storage(ObjectStorage):
                     modified: dt.datetime = item["LastModified"]
                     entry = Entry(path, int(item["Size"]), modified.timestamp())
                     if self._versions:
-                        entry = replace(entry, version=version_of(item))
+                        entry = replace(entry, version=_version(version_of(item), entry))
                     entries.append(entry)
             yield ListingPage(tuple(entries), 1, len(contents))
             if past or not answer.get("IsTruncated"):
@@ -298,15 +298,30 @@ class S3Storage(ObjectStorage):
         )
         return bool(answer.get("VersionId", "null") != "null")
 
+    def stat(self, path: str) -> Entry | None:
+        """Return size, modification time and version, or None."""
+        found = super().stat(path)
+        if found is None:
+            return None
+        return replace(found, version=_version(found.version, found))
+
     def delete_if(self, path: str, version: str) -> bool:
         """Remove the object if it has this version; see `Storage.delete_if`.
 
-        Raises `StorageError` if the store ignores the condition.
+        An ETag comes back with the same bytes: the time tells whether they were replaced in between
+        by others, which may be the ones that a reader has got. Raises `StorageError` if the store
+        ignores the condition.
         """
-        if not self._refuses_deletion:
+        if version and not self._refuses_deletion:
             self._check_deletion_refused()
             self._refuses_deletion = True
-        return super().delete_if(path, version)
+        if version:
+            found = self.stat(path)
+            if found is None:
+                return False
+            if found.version != version:
+                raise Conflict(f"{self.uri}/{path}: changed by another writer")
+        return super().delete_if(path, version.rpartition("@")[0])
 
     def _check_deletion_refused(self) -> None:
         """Delete an object of our own under a condition that must fail."""
@@ -331,6 +346,11 @@ class S3Storage(ObjectStorage):
 
     def _name(self, key: str) -> str:
         return key.partition("/")[2]
+
+
+def _version(etag: str, entry: Entry) -> str:
+    """Return the version of an object; empty without an ETag. Some servers list fractions."""
+    return f"{etag}@{int(entry.modified)}" if etag else ""
 
 
 def _moment(date: str) -> float | None:

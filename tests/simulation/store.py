@@ -227,6 +227,11 @@ class Client:
         self._request("copy", target, lambda: self.bucket.put(target, self.bucket.get(source).data))
         self._request("delete", source, lambda: self.bucket.delete(source))
 
+    def rename_if_absent(self, source: str, target: str) -> None:
+        if self.stat(target) is not None:
+            raise Conflict(f"{self.uri}/{target}: written by another writer")
+        self.rename(source, target)
+
     def sync(self, path: str) -> None:
         self.read(path)
 

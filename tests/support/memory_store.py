@@ -127,6 +127,11 @@ class MemoryStorage:
         del self.objects[source]
         self.after_mutation("remove", source)
 
+    def rename_if_absent(self, source: str, target: str) -> None:
+        if target in self.objects:
+            raise Conflict(f"{self.uri}/{target}: written by another writer")
+        self.rename(source, target)
+
     def sync(self, path: str) -> None:
         self.read(path)
 

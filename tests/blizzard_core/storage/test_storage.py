@@ -16,6 +16,7 @@ import subprocess
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from errno import EPERM
 from pathlib import Path
 
 import pytest
@@ -406,6 +407,96 @@ class TestLocalDeletion:
         else:
             storage.delete_if("a.json", version)
         assert len(list(tmp_path.iterdir())) == is_replaced
+
+    def test_put_back_on_a_disk_without_hard_links(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        storage = LocalStorage(str(tmp_path), versions=True)
+        storage.put_atomic("a.json", b"1")
+        version = _listed_version(storage, "a.json")
+        rename = Path.rename
+
+        def overwritten(self: Path, target: Path) -> Path:
+            storage.put_atomic("a.json", b"never ingested")
+            monkeypatch.setattr(Path, "rename", rename)
+            return rename(self, target)
+
+        def refused(*_: object, **__: object) -> None:
+            raise PermissionError(EPERM, "no hard links")
+
+        monkeypatch.setattr(Path, "rename", overwritten)
+        monkeypatch.setattr(os, "link", refused)
+        with pytest.raises(Conflict):
+            storage.delete_if("a.json", version)
+        assert storage.read("a.json") == b"never ingested"
+
+    def test_a_directory_in_its_place_is_put_back(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        storage = LocalStorage(str(tmp_path), versions=True)
+        storage.put_atomic("a.json", b"1")
+        version = _listed_version(storage, "a.json")
+        rename = Path.rename
+
+        def replaced(self: Path, target: Path) -> Path:
+            monkeypatch.setattr(Path, "rename", rename)
+            self.unlink()
+            storage.put_atomic("a.json/b.json", b"never ingested")
+            return rename(self, target)
+
+        monkeypatch.setattr(Path, "rename", replaced)
+        with pytest.raises(Conflict):
+            storage.delete_if("a.json", version)
+        assert storage.read("a.json/b.json") == b"never ingested"
+
+    def test_a_file_that_was_moved_aside_comes_back(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        storage = LocalStorage(str(tmp_path / "raw"), versions=True)
+        storage.put_atomic("a.json", b"1")
+        version = _listed_version(storage, "a.json")
+        rename = Path.rename
+
+        def dies(self: Path, target: Path) -> Path:
+            rename(self, target)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "rename", dies)
+            with pytest.raises(KeyboardInterrupt):
+                storage.delete_if("a.json", version)
+        moved = (tmp_path / "raw").rename(tmp_path / "mounted_elsewhere")
+        with pytest.raises(Conflict):
+            LocalStorage(str(moved)).delete_if("a.json", "")
+        assert (moved / "a.json").read_bytes() == b"1"
+
+
+def test_a_link_is_removed_and_not_its_target(tmp_path: Path) -> None:
+    storage = LocalStorage(str(tmp_path), versions=True)
+    storage.put_atomic("a.json", b"1")
+    (tmp_path / "link.json").symlink_to("a.json")
+    assert storage.delete_if("link.json", _listed_version(storage, "link.json"))
+    assert _paths(storage) == ["a.json"]
+
+
+def test_the_same_bytes_written_again_are_another_version(s3: S3Server) -> None:
+    storage = open_storage(f"s3://{s3.new_bucket()}/raw", s3.options, versions=True)
+    storage.put_atomic("a.json", b"1")
+    version = _listed_version(storage, "a.json")
+    etag, _, at = version.rpartition("@")
+    with pytest.raises(Conflict):
+        storage.delete_if("a.json", f"{etag}@{int(at) - 1}")
+    assert storage.delete_if("a.json", version)
+
+
+def test_a_move_replaces_no_object(storage: Storage) -> None:
+    storage.put_atomic("part/a.json", b"1")
+    storage.put_atomic("part/b.json", b"2")
+    storage.rename_if_absent("part/a.json", "d=1/a.json")
+    with pytest.raises(Conflict):
+        storage.rename_if_absent("part/b.json", "d=1/a.json")
+    assert storage.read("d=1/a.json") == b"1"
+    assert _paths(storage) == ["d=1/a.json", "part/b.json"]
 
 
 def test_a_conditional_write_needs_the_version_that_is_there(storage: Storage) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from blizzard_core.delta_json import actions_of, columns_in, commit_entries, relative, version_of
+from blizzard_core.errors import Unavailable
 from blizzard_core.storage.protocol import Entry, Storage, read_each
 from blizzard_core.text import shortened
 
@@ -59,12 +60,16 @@ def delta_fates(
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    """The paths that a commit adds and removes; ``rewrites`` if it changes no row."""
+    """The paths that a commit adds and removes; ``rewrites`` if it changes no row.
+
+    ``is_penguins``: a Penguin made it. What such a commit removes was ingested again.
+    """
 
     added: frozenset[str]
     removed: frozenset[str]
     operation: str
     rewrites: bool
+    is_penguins: bool
 
 
 def _follow(
@@ -102,16 +107,23 @@ def _follow(
 def _changes(raw: bytes, where: str, root: str) -> _Changes:
     columns = columns_in(
         actions_of(raw, where, ("add", "remove", "commitInfo")),
-        ("add.path", "remove.path", "remove.dataChange", "commitInfo.operation"),
+        (
+            "add.path",
+            "remove.path",
+            "remove.dataChange",
+            "commitInfo.operation",
+            "commitInfo.penguin",
+        ),
         where,
     )
-    added, removed, changing, operations = columns.values()
+    added, removed, changing, operations, penguins = columns.values()
     operation = next((each for each in operations if isinstance(each, str)), "an operation")
     return _Changes(
         frozenset(path for each in added if (path := relative(each, root)) is not None),
         frozenset(path for each in removed if (path := relative(each, root)) is not None),
         shortened(operation, _OPERATION_LENGTH),
         bool(changing) and all(each is False for each in changing),
+        any(isinstance(each, dict) for each in penguins),
     )
 
 
@@ -141,16 +153,28 @@ def removed(
     return found, whole
 
 
-def has_restore(sink: Storage, commits: Iterable[Entry], concurrency: int) -> bool:
-    """Return whether one of these commits took the table back to an earlier version.
+def lost_folders(
+    sink: Storage, commits: Sequence[Entry], concurrency: int
+) -> frozenset[str] | None:
+    """Return the folders of files of which other writers' commits removed or changed rows.
 
-    Raises `StateError`, `StorageError`.
+    None: a RESTORE is among them, so any row may be gone. The name of an operation is no proof,
+    because a writer may choose or leave it out: what counts are the files that a commit removes. It
+    keeps their rows only if it says so (``dataChange``) and adds files. Raises `StateError`,
+    `StorageError`.
     """
-    paths = (entry.path for entry in commits)
-    return any(
-        _changes(raw, where, sink.uri).operation == "RESTORE"
-        for where, raw in read_each(sink, paths, concurrency)
-    )
+    found: set[str] = set()
+    read = 0
+    for where, raw in read_each(sink, [entry.path for entry in commits], concurrency):
+        read += 1
+        changes = _changes(raw, where, sink.uri)
+        if changes.operation == "RESTORE":
+            return None
+        if not (changes.is_penguins or (changes.rewrites and changes.added)):
+            found.update(path.rpartition("/")[0] for path in changes.removed)
+    if read < len(commits):
+        raise Unavailable(f"{sink.uri}: commits were removed while they were read; read them again")
+    return frozenset(found)
 
 
 def added(raw: bytes, where: str, root: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from blizzard_core.errors import ConfigError
+from blizzard_core.handover.published import first_name
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import is_same_place
 from blizzard_core.storage.protocol import Storage, order_key
@@ -14,14 +15,18 @@ from blizzard_py.app.configuration import source_of
 from blizzard_py.app.operations import live_context, sources_of
 from blizzard_py.cleaning.cleaner import FILES_A_READING, Cleaner, CleaningPlaces
 from blizzard_py.cleaning.eligible import CleanableFile
-from blizzard_py.cleaning.lists import CleaningLists
+from blizzard_py.cleaning.lists import REMEMBERED_SECS, CleaningLists
 from blizzard_py.cleaning.removal import copy_file
-from blizzard_py.dead_letters.reader import batches_with_records
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.cleaning_state import CleaningState
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.source_state import SourceState, under_way
+
+_FORGOTTEN = (
+    "it was cleaned more than a year ago, so its name may be forgotten, and it would be ingested"
+    " again; copy it to a source of another table"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +71,8 @@ def preview(parts: SourceContext) -> tuple[CleanableFile, ...]:
         clean.after,
     )
     barred = frozenset(under_way(state.work))
-    lettered = batches_with_records(stores.dlq, parts.letters_id)
     known = state.cleaning or CleaningState()
-    return cleaner.choose(known, parts.clock(), barred, lettered, FILES_A_READING).files
+    return cleaner.choose(known, parts.clock(), barred, FILES_A_READING).files
 
 
 def restore(parts: SourceContext, first: str, last: str) -> Iterator[RestoredFile]:
@@ -81,10 +85,19 @@ def restore(parts: SourceContext, first: str, last: str) -> Iterator[RestoredFil
     if archive is None:
         problem = f"{parts.name} has no archive; set clean.mode: archive and clean.archive_uri"
         raise ConfigError("--restore", [problem])
+    since = parts.clock() - REMEMBERED_SECS
+    # A file may be in several lists, and in the archive of one of them.
+    problems: dict[str, str] = {}
     for made, outcomes in CleaningLists(parts.stores.sink, parts.id).outcomes():
         for path in sorted(filter(names.holds, outcomes), key=order_key):
-            if outcomes[path] in {"cleaned", "gone"} and made.archive:
-                yield RestoredFile(path, _restore(path, made.archive, archive, parts.stores.source))
+            if outcomes[path] in {"cleaned", "gone"} and made.archive and problems.get(path) != "":
+                problems[path] = (
+                    _restore(path, made.archive, archive, parts.stores.source)
+                    if made.id >= first_name(since) and made.at >= since
+                    else _FORGOTTEN
+                )
+    for path in sorted(problems, key=order_key):
+        yield RestoredFile(path, problems[path])
 
 
 def _restore(path: str, where: str, archive: Storage, source: Storage) -> str:

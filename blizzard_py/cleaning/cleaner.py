@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.cleaning.eligible import (
     CleaningChoice,
+    HeldFolders,
     after_cleaning,
     choose,
     due_through,
@@ -26,7 +27,7 @@ from blizzard_py.cleaning.eligible import (
     without_files,
 )
 from blizzard_py.cleaning.lists import CleaningList, CleaningLists, Outcome
-from blizzard_py.cleaning.removal import remove_files
+from blizzard_py.cleaning.removal import refuse_same_place, remove_files
 from blizzard_py.state.cleaning_state import CleaningState
 from blizzard_py.state.journal import Journal
 
@@ -61,33 +62,36 @@ class Cleaner:
         self._journal = journal
         self._places = places
         self._after_secs = after_secs
-        # The files of the batches behind `_begin`, as the journal says up to `_read`.
+        # The files of the batches behind `_begin`, as the journal says up to `_read`, without those
+        # of folders in `_held`.
         self._choices: tuple[CleaningChoice, ...] = ()
         self._begin = ""
         self._read = ""
+        self._held: Mapping[str, str] = {}
 
     def choose(
         self,
         state: CleaningState,
         now: float,
         barred: Collection[str],
-        lettered: Collection[str] = (),
-        limit: int = FILES_A_LIST,
+        limit: float = FILES_A_LIST,
         bytes_limit: float = math.inf,
     ) -> CleaningChoice:
         """Return the files that a run would clean now. Raises `StateError`, `StorageError`.
 
         ``barred`` are files that a request, the queue or a batch in flight has; they are left for
-        good. ``lettered`` as for `blizzard_py.cleaning.eligible.choose`.
+        good.
         """
         through = due_through(state, now, self._after_secs)
         if through <= state.done:
             return CleaningChoice((), state.done)
-        if not self._choices or not self._begin <= state.done < self._choices[-1].done:
+        is_read = bool(self._choices) and self._begin <= state.done < self._choices[-1].done
+        if not is_read or self._held != state.held:
             later = self._later(state.done)
             documents = self._journal.documents(later)
-            self._choices = choose(documents, through, lettered, FILES_A_READING)
+            self._choices = choose(documents, through, HeldFolders(state.held), FILES_A_READING)
             self._begin, self._read = state.done, max(later, default=state.done)
+            self._held = state.held
         elif later := self._later(self._read):
             # A later outcome of a file counts.
             again = {f.path for each in self._journal.documents(later) for f in each.files}
@@ -108,24 +112,24 @@ class Cleaner:
         barred: Collection[str],
         new_id: str,
         check: Callable[[], None],
-        lettered: Collection[str] = (),
     ) -> tuple[CleaningState, Counter[Outcome]]:
         """Clean some files; return the state to save, and how many had which outcome.
 
-        ``barred`` and ``lettered`` as for `choose`. ``check`` raises `FencedError` if another
-        process is the owner. Raises `StateError`, `StorageError`.
+        ``barred`` as for `choose`. ``check`` raises `FencedError` if another process is the owner,
+        and something else if no more may be removed. Raises `StateError`, `StorageError`.
         """
+        archive = self._places.archive
+        uri = "" if archive is None else archive.uri
         counts: Counter[Outcome] = Counter()
         for cut_off in self._lists.unfinished():
-            # What has become of the batch since, such as a RESTORE, counts.
-            is_void = cut_off.through <= state.done
-            left = {file.path for file in cut_off.files} if is_void else barred
+            # Everything may have changed since: the table, the files' outcomes, the settings.
+            found = self.choose(state, now, barred, math.inf).files
+            still = {file.path: file.version for file in found} if cut_off.archive == uri else {}
+            left = {file.path for file in cut_off.files if still.get(file.path) != file.version}
             counts += self._work_off(cut_off, left, check)
-        most = math.inf if self._places.archive is None else BYTES_A_LIST
-        choice = self.choose(state, now, barred, lettered, bytes_limit=most)
+        most = math.inf if archive is None else BYTES_A_LIST
+        choice = self.choose(state, now, barred, bytes_limit=most)
         if choice.files:
-            archive = self._places.archive
-            uri = "" if archive is None else archive.uri
             made = CleaningList(new_id, now, uri, choice.done, choice.files)
             check()
             self._lists.begin(made)
@@ -135,6 +139,16 @@ class Cleaner:
     def _work_off(
         self, made: CleaningList, barred: Collection[str], check: Callable[[], None]
     ) -> Counter[Outcome]:
-        outcomes = remove_files(made, self._places.source, self._places.archive, barred, check)
+        source, archive = self._places.source, self._places.archive
+        if archive is not None:
+            refuse_same_place(source, archive, made.id)
+        outcomes = remove_files(made, source, archive, barred, check)
         self._lists.end(made, outcomes)
         return Counter(outcomes.values())
+
+
+def leave_files(lists: CleaningLists, source: Storage) -> None:
+    """End the lists that a death has cut off, and leave their files. Raises as `Cleaner.run`."""
+    for cut_off in lists.unfinished():
+        paths = {file.path for file in cut_off.files}
+        lists.end(cut_off, remove_files(cut_off, source, None, paths, lambda: None))

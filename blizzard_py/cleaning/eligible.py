@@ -2,9 +2,9 @@
 
 A file may be archived or deleted only if all of this holds:
 
-1. its last outcome in the journal is ``ingested``, and it has no open letter;
+1. its last outcome in the journal is ``ingested``, without a bad record: letters may be removed;
 2. every output of its batch was seen in the table at least ``after`` ago, by the store's clock;
-3. the table was not restored since its batch was made;
+3. no other writer has taken rows out of the outputs' folders since its batch was made;
 4. the object has the version that was listed for its batch (`Storage.delete_if` compares);
 5. it is in no request, queue or batch of the source;
 6. the source is not bare. The caller looks.
@@ -16,7 +16,7 @@ in the table at a moment. One a day is enough, so the state stays small.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from blizzard_core.text import counted, iso
@@ -27,6 +27,10 @@ from blizzard_py.state.journal import BatchDocument
 SIGHTING_SECS = 86_400.0
 # Without a new sighting for so long somebody should look.
 _STUCK_SECS = 3 * SIGHTING_SECS
+# So much of the time counts in which no process looked: a day between two looks, and some more.
+ABSENCE_SECS = 2 * SIGHTING_SECS
+# Folders that are remembered one by one; they are in the checkpoint.
+_HELD_FOLDERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,18 @@ class CleaningChoice:
 
     files: tuple[CleanableFile, ...]
     done: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogLook:
+    """The newest commit of the table's log: its version (-1: no log) and its digest.
+
+    ``lost`` are folders of the table that have lost rows since the last look, None if any may have.
+    """
+
+    version: int
+    digest: str
+    lost: frozenset[str] | None
 
 
 def is_sighting_due(state: CleaningState, last_batch: str, now: float) -> bool:
@@ -70,18 +86,53 @@ def with_sighting(state: CleaningState, found: Sighting) -> CleaningState:
     return replace(state, sightings=(*earlier, found))
 
 
-def after_log(
-    state: CleaningState, version: int, last_batch: str, *, is_restored: bool
-) -> CleaningState:
-    """Return the state after a look at the log up to ``version``, for RESTORE.
+def after_log(state: CleaningState, log: LogLook, last_batch: str, now: float) -> CleaningState:
+    """Return the state after a look at the log.
 
-    ``is_restored``: there was one since the last look, or the log does not reach back to it. Then
-    rows may have left the table, and the files of all batches up to ``last_batch`` stay for good.
+    The files of all batches up to ``last_batch`` stay for good if rows may have left their folders.
     """
-    if is_restored:
-        done = max(state.done, last_batch)
-        return replace(state, sightings=(), done=done, log_version=version)
-    return replace(state, log_version=version)
+    state = replace(state, log_version=log.version, log_digest=log.digest, at=now)
+    held = {**state.held, **dict.fromkeys(log.lost or (), last_batch)}
+    if log.lost is None or len(held) > _HELD_FOLDERS:
+        return replace(state, sightings=(), done=max(state.done, last_batch), held={})
+    return replace(state, held=held)
+
+
+def after_absence(state: CleaningState, now: float) -> CleaningState:
+    """Return the state as a process that starts may believe it.
+
+    Nobody looked between the last look and now, and one of the two times may be wrong. So no more
+    than `ABSENCE_SECS` of it count: the sightings become later by the rest.
+    """
+    more = max(0.0, now - state.at - ABSENCE_SECS)
+    seen = tuple(replace(one, seen_ts=one.seen_ts + more) for one in state.sightings)
+    return replace(state, sightings=seen, at=now) if more else state
+
+
+class HeldFolders:
+    """The folders in which rows were removed, each with the last batch by then."""
+
+    def __init__(self, held: Mapping[str, str]) -> None:
+        self._folders = held
+        self._columns: dict[tuple[str, ...], str] = {}
+        for folder, last in held.items():
+            columns = _columns(folder)
+            self._columns[columns] = max(last, self._columns.get(columns, ""))
+
+    def has(self, batch: str, folders: Collection[str]) -> bool:
+        """Return whether rows of a batch with outputs in these folders may have been removed.
+
+        OPTIMIZE moves rows into other files, but within a partition. A folder of other columns may
+        be of any partition: the table has fewer columns of partitions, or other names for them.
+        """
+        return any(batch <= self._folders.get(folder, "") for folder in folders) or any(
+            batch <= last and any(_columns(folder) != columns for folder in folders)
+            for columns, last in self._columns.items()
+        )
+
+
+def _columns(folder: str) -> tuple[str, ...]:
+    return tuple(part.partition("=")[0] for part in folder.split("/"))
 
 
 def due_through(state: CleaningState, now: float, after_secs: float) -> str:
@@ -91,14 +142,13 @@ def due_through(state: CleaningState, now: float, after_secs: float) -> str:
 
 
 def choose(
-    batches: Iterable[BatchDocument], through: str, lettered: Collection[str], limit: int
+    batches: Iterable[BatchDocument], through: str, held: HeldFolders, limit: int
 ) -> tuple[CleaningChoice, ...]:
     """Return the files to clean of each batch, in order.
 
     ``batches`` are all of the journal behind the last ones that were cleaned, in order, also those
-    above ``through``: a later outcome of a file counts. ``lettered`` are batches with open letters
-    on records: files that have some are left for good, as are files without a version. The limit
-    is exceeded by less than one batch.
+    above ``through``: a later outcome of a file counts. Files with bad records are left for good,
+    as are files without a version. The limit is exceeded by less than one batch.
     """
     found: dict[str, CleanableFile] = {}
     chosen: dict[str, list[str]] = {}
@@ -108,9 +158,11 @@ def choose(
             found.pop(file.path, None)
         if batch.batch > through or is_full:
             continue
+        folders = {output.final.rpartition("/")[0] for output in batch.outputs}
+        is_held = held.has(batch.batch, folders)
         for file in batch.files:
-            has_letter = file.bad_rows and batch.batch in lettered
-            if file.outcome == "ingested" and file.version and not has_letter:
+            is_whole = file.outcome == "ingested" and not file.bad_rows
+            if is_whole and file.version and not is_held:
                 found[file.path] = CleanableFile(file.path, file.size, file.version, batch.batch)
         chosen[batch.batch] = [file.path for file in batch.files]
         is_full = len(found) >= limit
@@ -136,7 +188,7 @@ def first_files(
     choices: Iterable[CleaningChoice],
     done: str,
     through: str,
-    limit: int,
+    limit: float,
     bytes_limit: float = math.inf,
 ) -> CleaningChoice:
     """Return the files of the first batches behind ``done``, up to the limits, as one choice.
@@ -157,7 +209,9 @@ def after_cleaning(state: CleaningState, done: str, cleaned: int = 0) -> Cleanin
     """Return the state after the files up to that batch; sightings of them are dropped."""
     done = max(done, state.done)
     later = tuple(one for one in state.sightings if one.batch > done)
-    return replace(state, sightings=later, done=done, cleaned=state.cleaned + cleaned)
+    held = {folder: last for folder, last in state.held.items() if last > done}
+    cleaned += state.cleaned
+    return replace(state, sightings=later, done=done, cleaned=cleaned, held=held)
 
 
 def cleaning_notes(

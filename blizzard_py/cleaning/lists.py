@@ -82,26 +82,38 @@ class CleaningLists:
                 yield self._read(_id_of(name)), self._outcomes_of(name)
 
     def find(self, path: str) -> tuple[CleaningList, Outcome] | None:
-        """Return the last list with a file, and its outcome. Raises `StateError`."""
+        """Return the last list with a file, and its outcome. Raises `StateError`.
+
+        A file that was cleaned by a list is gone for the next one, if a death came between the two.
+        """
+        found: tuple[CleaningList, Outcome] | None = None
         for name in reversed(self._names()):
             if name.endswith(_DONE) and (outcome := self._outcomes_of(name).get(path)):
-                return self._read(_id_of(name)), outcome
-        return None
+                if found is None or outcome == "cleaned":
+                    found = self._read(_id_of(name)), outcome
+                if outcome != "gone":
+                    break
+        return found
 
     def count(self, since: float) -> int:
         """Return how many names the lists of this moment or later have. Costs the LIST."""
-        return sum(int(name.split(".")[1]) for name in self._ended(since))
+        return sum(int(name.split(".")[1]) for name in self._since(since) if name.endswith(_DONE))
 
     def names(self, since: float, concurrency: int) -> Iterator[list[str]]:
-        """Yield the names in the lists of this moment or later. Raises `StateError`."""
-        paths = [f"{self._folder}/{name}" for name in self._ended(since)]
-        for where, raw in read_each(self._sink, paths, concurrency):
-            found = decode_document(_Done, parsed(raw, where), where, _REMEDY)
-            yield list(found.outcomes)
+        """Yield the names in the lists of this moment or later. Raises `StateError`.
 
-    def _ended(self, since: float) -> list[str]:
+        Those of a list that a death has cut off may be gone as well.
+        """
+        paths = [
+            f"{self._folder}/{name}" for name in self._since(since) if not name.endswith(_DONE)
+        ]
+        for where, raw in read_each(self._sink, paths, concurrency):
+            found = decode_document(CleaningList, parsed(raw, where), where, _REMEDY)
+            yield [file.path for file in found.files]
+
+    def _since(self, since: float) -> list[str]:
         first = first_name(since)
-        return [name for name in self._names() if name >= first and name.endswith(_DONE)]
+        return [name for name in self._names() if name >= first]
 
     def _outcomes_of(self, name: str) -> Mapping[str, Outcome]:
         where = f"{self._sink.uri}/{self._folder}/{name}"

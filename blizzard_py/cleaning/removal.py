@@ -11,14 +11,11 @@ import os
 from collections.abc import Callable, Collection
 from contextlib import closing
 
-from blizzard_core.errors import Conflict, Unavailable
+from blizzard_core.errors import Conflict, StorageError, Unavailable
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.cleaning.eligible import CleanableFile
 from blizzard_py.cleaning.lists import CleaningList, Outcome
 
-# The owner looks at its checkpoint once for so many files: one GET, and a replaced process removes
-# no more than these. What it removes was ingested all the same. A stop waits for no more, either.
-FILES_A_CHECK = 20
 _BLOCK_BYTES = 1 << 20
 # The folder of the archive for copies that are not complete.
 _COPYING = "_blizzard/copying"
@@ -33,41 +30,59 @@ def remove_files(
 ) -> dict[str, Outcome]:
     """Remove the files of a list, after copying them if there is an archive. Return the outcomes.
 
-    ``barred`` are files that may not be removed any more, since the list was made. ``check`` raises
-    `FencedError` if another process owns the source now, or `Cancelled` to stop. Raises
-    `StorageError`.
+    ``barred`` are files that may not be removed any more, since the list was made. ``check`` is
+    called before each removal, and raises if it may not be. Raises `StorageError`.
     """
-    outcomes: dict[str, Outcome] = {}
-    for number, file in enumerate(made.files):
-        if not number % FILES_A_CHECK:
-            check()
-        if file.path in barred:
-            outcomes[file.path] = "left"
-        else:
-            outcomes[file.path] = _remove(file, source, archive)
-    return outcomes
+    return {
+        file.path: _leave(file, source)
+        if file.path in barred
+        else _remove(file, source, archive, check)
+        for file in made.files
+    }
 
 
-def _remove(file: CleanableFile, source: Storage, archive: Storage | None) -> Outcome:
-    found = source.stat(file.path)
-    if found is not None and found.version != file.version:
-        return "changed"
-    if found is not None and archive is not None:
+def _leave(file: CleanableFile, source: Storage) -> Outcome:
+    """Leave a file of a list. A death may have moved it aside, or have come after its removal."""
+    try:
+        source.delete_if(file.path, "")
+    except Conflict:
+        return "left"
+    return "gone"
+
+
+def _remove(
+    file: CleanableFile, source: Storage, archive: Storage | None, check: Callable[[], None]
+) -> Outcome:
+    if archive is not None and (found := source.stat(file.path)) is not None:
+        if found.version != file.version:
+            return "changed"
         if not copy_file(file.path, source, archive):
             return "archive_differs"
-        # The copy may be of a newer object. Where a version may come back, as an ETag with the same
-        # bytes does, its time tells.
-        again = source.stat(file.path)
-        if again is None:
-            return "gone"
-        if (again.version, again.modified) != (found.version, found.modified):
-            return "changed"
+    check()  # copying takes time
     try:
-        # Also of a file that seems gone: on a disk a death may have left it aside.
+        # Also of a file that seems gone: on a disk a death may have left it aside. And the copy may
+        # be of a newer object, which has another version.
         is_removed = source.delete_if(file.path, file.version)
     except Conflict:
         return "changed"
     return "cleaned" if is_removed else "gone"
+
+
+def refuse_same_place(source: Storage, archive: Storage, name: str) -> None:
+    """Raise `StorageError` if the archive is the source, by whatever URI, mount or alias.
+
+    Each file would be its own copy then, and be gone.
+    """
+    probe = f"_blizzard_probe_{name}"
+    archive.put_atomic(probe, b"blizzard")
+    try:
+        is_same = source.stat(probe) is not None
+    finally:
+        archive.delete(probe)
+    if is_same:
+        raise StorageError(
+            f"{archive.uri}: is the same place as {source.uri}; choose another clean.archive_uri"
+        )
 
 
 def copy_file(path: str, source: Storage, archive: Storage) -> bool:
@@ -94,7 +109,11 @@ def copy_file(path: str, source: Storage, archive: Storage) -> bool:
             f"{archive.uri}/{path}: the copy differs from {source.uri}/{path}, which stays; it is"
             " copied again in the next run"
         )
-    archive.rename(part, path)
+    try:
+        archive.rename_if_absent(part, path)
+    except Conflict:  # written while this was copied
+        archive.delete(part)
+        return _digest(archive, path) == wanted
     return True
 
 

@@ -1,15 +1,51 @@
-"""The look at the table that proves that batches are in it. Read-only."""
+"""The look at the table that proves that batches are in it, and still are. Read-only."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Container, Iterable, Sequence
 
 from blizzard_core.delta_json import commit_entries, version_of
 from blizzard_core.storage.protocol import Storage
-from blizzard_core.table.committed import LOG_SLACK_SECS, committed_versions, has_restore
-from blizzard_py.cleaning.eligible import after_log, with_sighting
+from blizzard_core.table.committed import committed_versions, lost_folders
+from blizzard_py.cleaning.eligible import LogLook, after_log, with_sighting
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.cleaning_state import CleaningState, Sighting
+
+
+def look_at_log(sink: Storage, state: CleaningState, concurrency: int) -> LogLook:
+    """Return the end of the log, and what has left the table since the last look.
+
+    Everything may have left it if the log does not continue the one that was looked at: the table
+    was removed, made anew, taken back by a copy of its folder, or has lost commits. Costs a GET for
+    each commit since, and one more. Raises `StateError`, `StorageError`.
+    """
+    known = state.log_version
+    commits = list(commit_entries(sink, max(known, 0)))
+    if not commits:
+        return LogLook(-1, "", frozenset() if known < 0 else None)
+    first, newest = version_of(commits[0].path), version_of(commits[-1].path)
+    continues = first == 0 if known < 0 else first == known
+    # Commits that nobody has may have removed rows.
+    continues &= newest - first == len(commits) - 1
+    continues &= known < 0 or _digest(sink, commits[0].path) == state.log_digest
+    new = commits if known < 0 else commits[1:]
+    lost = lost_folders(sink, new, concurrency) if continues else None
+    is_same = continues and newest == known
+    digest = state.log_digest if is_same else _digest(sink, commits[-1].path)
+    return LogLook(newest, digest, lost)
+
+
+def end_of_log(sink: Storage) -> LogLook:
+    """Return the end of the log, for a cleaning that begins. Raises `StorageError`."""
+    newest = max((entry.path for entry in commit_entries(sink)), default="")
+    if not newest:
+        return LogLook(-1, "", frozenset())
+    return LogLook(version_of(newest), _digest(sink, newest), frozenset())
+
+
+def _digest(sink: Storage, path: str) -> str:
+    return hashlib.sha256(sink.read(path)).hexdigest()
 
 
 def look_at_table(
@@ -20,35 +56,22 @@ def look_at_table(
     now: float,
     concurrency: int,
 ) -> CleaningState:
-    """Return the state after a look for RESTORE and for the outputs of batches.
+    """Return the state after a look for rows that have left, and for the outputs of batches.
 
     ``batches`` are those of the journal behind the last sighting, in order, without batches in
     flight. There may be none: a look is due before every cleaning all the same. ``now`` is the
     store's time from before the look.
-    Costs a GET for each commit since the last look, and those of `committed_versions`. Raises
-    `StateError`, `StorageError`.
+    Costs those of `look_at_log` and of `committed_versions`. Raises `StateError`, `StorageError`.
     """
-    since = min((batch.started_ts for batch in batches), default=now)
-    commits = list(commit_entries(sink, max(state.log_version, 0)))
-    if not commits:
-        return state
-    is_first = state.log_version < 0
-    if is_first:
-        # Only what came after the first of the batches could have taken their rows out.
-        new = [entry for entry in commits if entry.modified >= since - LOG_SLACK_SECS]
-    else:
-        new = commits[1:]
-    # The last commit of the earlier look is still there, or some behind it may be missing.
-    reaches_back = is_first or version_of(commits[0].path) == state.log_version
-    is_restored = not reaches_back or has_restore(sink, new, concurrency)
-    newest = version_of(commits[-1].path)
-    state = after_log(state, newest, last_batch, is_restored=is_restored)
-    if is_restored or not batches:
+    log = look_at_log(sink, state, concurrency)
+    state = after_log(state, log, last_batch, now)
+    if log.lost is None or not batches:
         return state
     wanted = {final for batch in batches for each in batch.results.outputs for final in each.finals}
+    since = min(batch.started_ts for batch in batches)
     found, _ = committed_versions(sink, wanted, since, concurrency)
-    # A RESTORE may have come since the commits were listed; the next look judges those.
-    present = {path for path, version in found.items() if version <= newest}
+    # Later commits may have removed rows; the next look judges those.
+    present = {path for path, version in found.items() if version <= log.version}
     through = committed_through(batches, present)
     return state if not through else with_sighting(state, Sighting(through, now))
 

@@ -116,11 +116,6 @@ def objects(dlq: Storage, source_id: str, *, replayed: bool = False) -> Iterator
             return
 
 
-def batches_with_records(dlq: Storage, source_id: str) -> frozenset[str]:
-    """Return the batches with open letters of records. Raises `StorageError`."""
-    return frozenset(each.batch for each in objects(dlq, source_id) if each.kind == "records")
-
-
 def _object(entry: Entry, root: str) -> DeadLetterObject | None:
     folder, _, name = entry.path.removeprefix(root).rpartition("/")
     if folder not in {"", REPLAYED_FOLDER} or not name.endswith(".ndjson"):

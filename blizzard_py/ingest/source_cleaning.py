@@ -1,29 +1,41 @@
 """The cleaning of a source's files by the owner of its checkpoint, while the source is idle.
 
-A run looks into the table's log first: only that finds a RESTORE, after which the files of all
-batches so far stay. The state is saved before any file is touched, which also proves that this
-process owns the checkpoint, and after the run.
+A run looks into the table's log first: only that finds rows that have left the table, whose files
+stay. The state is saved before any file is touched, which also proves that this process owns the
+checkpoint, and after the run. A run that takes long looks again.
 
 A failure of the cleaning is logged and does not hold up the source.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 
 from uuid_utils import uuid7
 
 from blizzard_core.daemon import StopEvent
-from blizzard_core.errors import Cancelled, StateError, StorageError
+from blizzard_core.errors import Cancelled, StateError, StorageError, Unavailable
 from blizzard_core.log import get_logger
 from blizzard_core.settings.cleaning import CleanSettings
 from blizzard_core.storage.protocol import is_bare
-from blizzard_py.cleaning.cleaner import FILES_A_LIST, FILES_A_READING, Cleaner, CleaningPlaces
-from blizzard_py.cleaning.eligible import SIGHTING_SECS, due_through, is_sighting_due
+from blizzard_py.cleaning.cleaner import (
+    FILES_A_LIST,
+    FILES_A_READING,
+    Cleaner,
+    CleaningPlaces,
+    leave_files,
+)
+from blizzard_py.cleaning.eligible import (
+    SIGHTING_SECS,
+    after_absence,
+    after_log,
+    due_through,
+    is_sighting_due,
+)
 from blizzard_py.cleaning.lists import CleaningLists, Outcome
-from blizzard_py.cleaning.table_look import look_at_table
-from blizzard_py.dead_letters.reader import batches_with_records
+from blizzard_py.cleaning.table_look import end_of_log, look_at_log, look_at_table
 from blizzard_py.requests.progress import is_over
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import CheckpointServices
@@ -35,6 +47,11 @@ from blizzard_py.state.source_state import NO_BATCH, SourceState, under_way
 # half of the source's idle time, and nobody is in a hurry.
 FILES_AN_HOUR = 10_000
 PAUSE_SECS = 3600 * FILES_A_LIST / FILES_AN_HOUR
+# A run looks whether it still owns the checkpoint after so many files or seconds, and whether rows
+# have left the table after so many seconds. So a process that was paused removes one file at most.
+_FILES_A_CHECK = 20
+_SECS_A_CHECK = 10.0
+_SECS_A_LOOK = 60.0
 # Batches whose outputs are searched for in the log together. It bounds memory.
 _BATCHES_A_LOOK = 200
 
@@ -56,8 +73,9 @@ class SourceCleaning:
         self._journal = Journal(parts.stores.sink, parts.id, parts.concurrency)
         self._cleaner: Cleaner | None = None
         self._next_at = 0.0
-        # When the log is looked at again for RESTORE, whatever is due.
+        # When the log is looked at again, whatever is due.
         self._look_at = 0.0
+        self._has_looked = False
         self._reported = ""
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
@@ -71,20 +89,25 @@ class SourceCleaning:
         Raises what saving raises. If ``stop`` is set meanwhile, as for a replica that has to
         release the source, the run is cut off, and the next owner goes on.
         """
-        if self._settings is None:
-            # A later start begins with later batches.
-            return state if state.cleaning is None else self._save(state.with_cleaning(None))
-        has_request = any(not is_over(each.state) for each in state.work.requests.values())
-        if state.work.in_flight or has_request or self._parts.monotonic() < self._next_at:
+        if self._parts.monotonic() < self._next_at:
             return state
+        if self._settings is None:
+            return self._end(state)
+        has_request = any(not is_over(each.state) for each in state.work.requests.values())
+        return (
+            state if state.work.in_flight or has_request else self._run(state, self._settings, stop)
+        )
+
+    def _run(self, state: SourceState, settings: CleanSettings, stop: StopEvent) -> SourceState:
         try:
-            looked = self._look(state, self._settings)
+            looked = self._look(state, settings)
         except (StorageError, StateError) as error:
             return self._failed(state, error)
         if looked != state.cleaning:
             state = self._save(state.with_cleaning(looked))
+        self._has_looked = True
         try:
-            cleaned, counts = self._clean(state, looked, self._settings, stop)
+            cleaned, counts = self._clean(state, looked, settings, stop)
         except Cancelled:
             return state
         except (StorageError, StateError) as error:
@@ -95,15 +118,31 @@ class SourceCleaning:
         self._report(counts)
         return state
 
+    def _end(self, state: SourceState) -> SourceState:
+        """Return the saved state without a cleaning; a later one begins with later batches."""
+        if state.cleaning is None:
+            return state
+        stores = self._parts.stores
+        self._check()
+        try:
+            leave_files(CleaningLists(stores.sink, self._parts.id), stores.source)
+        except (StorageError, StateError) as error:
+            return self._failed(state, error)
+        return self._save(state.with_cleaning(None))
+
     def _look(self, state: SourceState, settings: CleanSettings) -> CleaningState:
         """Return the progress of the cleaning after a look at the table, if one is due."""
         known, last, now = state.cleaning, state.ids.last_batch, self._clock()
         if known is None:
             # Earlier batches do not count: an operator may have had their files come again.
             newest = max(self._journal.batches(), default="")
-            return CleaningState(done=max(newest, "" if last == NO_BATCH else last))
+            begun = CleaningState(done=max(newest, "" if last == NO_BATCH else last))
+            return after_log(begun, end_of_log(self._parts.stores.sink), "", now)
+        if not self._has_looked:
+            known = after_absence(known, now)
         is_due = last != NO_BATCH and is_sighting_due(known, last, now)
-        # Of a log that is cleaned up, a source with few files would otherwise see a gap.
+        # Of a log that is cleaned up, a source with few files would otherwise see a gap. And only
+        # the time between two looks is known to have passed.
         is_long_ago = bool(known.sightings) and self._parts.monotonic() >= self._look_at
         has_more = due_through(known, now, settings.after) > known.done
         if not (is_due or is_long_ago or has_more):
@@ -138,20 +177,40 @@ class SourceCleaning:
         if is_bare(stores.source):
             return known, Counter()  # maybe a disk that is not mounted
         barred = frozenset(under_way(state.work))
-        lettered = batches_with_records(stores.dlq, self._parts.letters_id)
         if settings.dry_run:
             if self._reported != through:
-                chosen = self._cleaner.choose(known, now, barred, lettered, FILES_A_READING)
+                chosen = self._cleaner.choose(known, now, barred, FILES_A_READING)
                 self._log.info("cleaning_dry_run", files=len(chosen.files), through=through)
             self._reported = through
             return known, Counter()
 
+        check = self._new_check(known, stop)
+        return self._cleaner.run(known, now, barred, str(uuid7()), check)
+
+    def _new_check(self, known: CleaningState, stop: StopEvent) -> Callable[[], None]:
+        """Return what a run calls before each removal. It raises if nothing more may be removed."""
+        files, checked_at = 0, -math.inf
+        looked_at = self._parts.monotonic()
+
         def check() -> None:
+            nonlocal files, checked_at, looked_at
             if stop.is_set():
                 raise Cancelled(f"{self._parts.name}: the cleaning goes on after the next start")
-            self._check()
+            now = self._parts.monotonic()
+            if not files % _FILES_A_CHECK or now - checked_at >= _SECS_A_CHECK:
+                self._check()
+                files, checked_at = 0, now
+            files += 1
+            if now - looked_at >= _SECS_A_LOOK:
+                sink = self._parts.stores.sink
+                if look_at_log(sink, known, self._parts.concurrency).lost != frozenset():
+                    raise Unavailable(
+                        f"{sink.uri}: rows were removed while files were cleaned; the next run sees"
+                        " which files stay"
+                    )
+                looked_at = now
 
-        return self._cleaner.run(known, now, barred, str(uuid7()), check, lettered)
+        return check
 
     def _failed(self, state: SourceState, error: Exception) -> SourceState:
         self._cleaner = None

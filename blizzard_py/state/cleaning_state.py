@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +21,20 @@ class Sighting:
 class CleaningState:
     """The sightings, oldest first, and the last batch whose files were cleaned or left for good.
 
-    ``log_version`` is the version of the table up to which the log was searched for RESTORE, and
-    ``cleaned`` the number of files that were cleaned so far.
+    ``log_version`` is the version of the table up to which the log was searched for commits that
+    remove rows, and ``log_digest`` the SHA-256 of that commit: a table that was made anew has
+    another one. ``held`` are folders of the table in which other writers removed rows, each with
+    the last batch by then; files of batches with outputs there stay. ``cleaned`` is the number of
+    files that were cleaned so far, ``at`` the store's time of the last look at the table.
     """
 
     sightings: tuple[Sighting, ...] = ()
     done: str = ""
     log_version: int = -1
     cleaned: int = 0
+    log_digest: str = ""
+    held: Mapping[str, str] = field(default_factory=dict)
+    at: float = 0.0
 
     @property
     def seen_through(self) -> str:
@@ -37,4 +46,5 @@ def cleaning_to_json(state: CleaningState | None) -> dict[str, Any] | None:
     """Return the form of the state in the checkpoint."""
     if state is None:
         return None
-    return asdict(state) | {"sightings": [asdict(each) for each in state.sightings]}
+    document: dict[str, Any] = msgspec.to_builtins(state)
+    return document

@@ -55,8 +55,17 @@ class CleaningHarness(PipelineHarness):
         self.commit()
 
     def wait(self, secs: float) -> None:
-        self.now += secs
-        self.drain()
+        """Let time pass, in which a daemon runs once a day."""
+        end = self.now + secs
+        while self.now < end:
+            self.now = min(end, self.now + DAY_SECS)
+            self.drain()
+
+    def wait_idle(self, secs: float) -> None:
+        """Let time pass; what is due in the last day and a half waits for the next cycle."""
+        end = self.now + secs
+        self.wait(secs - 1.5 * DAY_SECS)
+        self.now = end
 
     def see(self) -> None:
         """Let the next look at the table come."""

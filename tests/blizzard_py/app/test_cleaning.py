@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from uuid_utils import uuid7
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.load import load_config
@@ -129,7 +131,7 @@ def test_command_copies_back(tmp_path: Path) -> None:
     LocalStorage(str(tmp_path / "archive")).put_atomic(FIRST, b"row")
     lists = CleaningLists(LocalStorage(str(tmp_path / "lake")), "events_main")
     files = tuple(CleanableFile(path, 3, "v") for path in (FIRST, SECOND))
-    made = CleaningList("0192", 1.0, str(tmp_path / "archive"), "b", files)
+    made = CleaningList(str(uuid7()), time.time(), str(tmp_path / "archive"), "b", files)
     lists.begin(made)
     lists.end(made, {FIRST: "cleaned", SECOND: "cleaned"})
     result = _clean(tmp_path, "--restore", "--from", DAY)

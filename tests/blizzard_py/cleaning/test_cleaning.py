@@ -14,6 +14,9 @@ from blizzard_py.cleaning.cleaner import Cleaner, CleaningPlaces
 from blizzard_py.cleaning.eligible import (
     CleanableFile,
     CleaningChoice,
+    HeldFolders,
+    LogLook,
+    after_absence,
     after_cleaning,
     after_log,
     due_through,
@@ -30,6 +33,7 @@ from tests.support.memory_store import Died, Dying, MemoryStorage
 
 DAY = 86_400.0
 AFTER = 7 * DAY
+RESTORED = LogLook(5, "", None)
 
 
 def _nothing() -> None:
@@ -193,7 +197,7 @@ class TestDecisions:
         world.write("a")
         world.ingest("a")
         world.see()
-        world.state = after_log(world.state, 5, world.last_batch, is_restored=True)
+        world.state = after_log(world.state, RESTORED, world.last_batch, world.now)
         world.write("b")
         world.ingest("b")
         world.see()
@@ -246,7 +250,7 @@ class TestDecisions:
         with pytest.raises(Died):
             world.clean()
         world.source.before_mutation = lambda _op, _path: None
-        world.state = after_log(world.state, 5, world.last_batch, is_restored=True)
+        world.state = after_log(world.state, RESTORED, world.last_batch, world.now)
         assert world.clean() == {"left": 1}
         assert "a" in world.source.objects
 
@@ -255,6 +259,27 @@ class TestDecisions:
         state = with_sighting(state, Sighting("b2", 3 * DAY))
         assert due_through(state, 10 * DAY, AFTER) == ""
         assert due_through(state, 17 * DAY, AFTER) == "b2"
+
+    def test_time_in_which_nobody_looked_counts_as_two_days(self) -> None:
+        state = CleaningState((Sighting("b1", 0.0),), at=DAY)
+        assert after_absence(state, 3 * DAY) == state
+        later = after_absence(state, 365 * DAY)
+        assert due_through(later, 365 * DAY, 3 * DAY + 1) == ""
+        assert due_through(later, 365 * DAY, 3 * DAY) == "b1"
+
+    def test_removed_rows_hold_batches_of_the_folder(self) -> None:
+        held = HeldFolders({"d=1": "b2"})
+        assert held.has("b2", {"d=1", "d=3"})
+        assert not held.has("b3", {"d=1"})
+        assert not held.has("b2", {"d=2"})
+        assert held.has("b2", {"hour=2"})
+        assert HeldFolders({"": "b2"}).has("b2", {"d=2"})
+        assert not HeldFolders({}).has("b2", {""})
+
+    def test_too_many_folders_hold_all_batches(self) -> None:
+        lost = frozenset(f"d={number}" for number in range(1001))
+        state = after_log(CleaningState(), LogLook(1, "", lost), "b1", 0.0)
+        assert (state.held, state.done) == ({}, "b1")
 
     def test_a_run_copies_a_bounded_number_of_bytes(self) -> None:
         choices = [CleaningChoice((CleanableFile(b, 600, "v", b),), b) for b in ("b1", "b2", "b3")]

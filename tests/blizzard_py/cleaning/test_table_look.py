@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from blizzard_core.errors import NotFound, Unavailable
 from blizzard_py.cleaning.table_look import look_at_table
 from blizzard_py.state.batch import Batch, BatchResults, PlannedOutput
 from blizzard_py.state.cleaning_state import CleaningState, Sighting
@@ -28,19 +29,23 @@ def _look(sink: MemoryStorage, state: CleaningState, *batches: Batch) -> Cleanin
     return look_at_table(sink, state, batches, batches[-1].batch, 50.0, 2)
 
 
+def _is_barred(state: CleaningState, last: str) -> bool:
+    return (state.sightings, state.done, state.held) == ((), last, {})
+
+
 def test_batches_up_to_the_first_incomplete_one_are_seen() -> None:
     sink = MemoryStorage()
     _commit(sink, 0)
     _commit(sink, 1, "a", "b1", "c")
     batches = (_batch("1", "a"), _batch("2", "b1", "b2"), _batch("3", "c"))
     found = _look(sink, CleaningState(), *batches)
-    assert found == CleaningState((Sighting("1", 50.0),), "", 1)
+    assert (found.sightings, found.done, found.log_version) == ((Sighting("1", 50.0),), "", 1)
     _commit(sink, 2, "b2")
     assert _look(sink, found, *batches[1:]).sightings[-1] == Sighting("3", 50.0)
 
 
 def test_no_batch_is_seen_without_a_log() -> None:
-    assert _look(MemoryStorage(), CleaningState(), _batch("1", "a")) == CleaningState()
+    assert _look(MemoryStorage(), CleaningState(), _batch("1", "a")) == CleaningState(at=50.0)
 
 
 @pytest.mark.parametrize("has_looked_before", [False, True])
@@ -53,14 +58,14 @@ def test_a_restore_bars_all_batches_so_far(*, has_looked_before: bool) -> None:
         state = _look(sink, state, _batch("1", "a"))
     _commit(sink, 2, operation="RESTORE")
     _commit(sink, 3, "b")
-    assert _look(sink, state, _batch("2", "b")) == CleaningState((), "2", 3)
+    assert _is_barred(_look(sink, state, _batch("2", "b")), "2")
 
 
 def test_a_log_that_lacks_commits_bars_all_batches_so_far() -> None:
     sink = MemoryStorage()
     _commit(sink, 7, "b")
     state = CleaningState((Sighting("1", 0.0),), "", 4)
-    assert _look(sink, state, _batch("2", "b")) == CleaningState((), "2", 7)
+    assert _is_barred(_look(sink, state, _batch("2", "b")), "2")
 
 
 def test_a_restore_is_judged_once() -> None:
@@ -76,4 +81,63 @@ def test_a_restore_is_found_without_new_batches() -> None:
     _commit(sink, 0, "a")
     state = _look(sink, CleaningState(), _batch("1", "a"))
     _commit(sink, 1, operation="RESTORE")
-    assert look_at_table(sink, state, (), "1", 60.0, 2) == CleaningState((), "1", 1)
+    assert _is_barred(look_at_table(sink, state, (), "1", 60.0, 2), "1")
+
+
+def _removing(sink: MemoryStorage, version: int, path: str, **more: object) -> None:
+    actions = [{"remove": {"path": path, "dataChange": True, **more}}]
+    text = "\n".join(map(json.dumps, actions))
+    sink.put_atomic(f"_delta_log/{version:020d}.json", text.encode())
+
+
+def test_removed_rows_hold_the_folder_without_any_name() -> None:
+    sink = MemoryStorage()
+    _commit(sink, 0, "d=1/a", "d=2/b")
+    state = _look(sink, CleaningState(), _batch("1", "d=1/a"), _batch("2", "d=2/b"))
+    _removing(sink, 1, "d=1/a")
+    assert look_at_table(sink, state, (), "2", 60.0, 2).held == {"d=1": "2"}
+
+
+def test_files_that_only_move_rows_hold_nothing() -> None:
+    sink = MemoryStorage()
+    _commit(sink, 0, "d=1/a")
+    state = _look(sink, CleaningState(), _batch("1", "d=1/a"))
+    moved = [
+        {"remove": {"path": "d=1/a", "dataChange": False}},
+        {"add": {"path": "d=1/b", "size": 1, "dataChange": False}},
+    ]
+    sink.put_atomic(f"_delta_log/{1:020d}.json", "\n".join(map(json.dumps, moved)).encode())
+    own = [{"commitInfo": {"penguin": {}}}, {"remove": {"path": "d=1/b", "dataChange": True}}]
+    sink.put_atomic(f"_delta_log/{2:020d}.json", "\n".join(map(json.dumps, own)).encode())
+    assert not look_at_table(sink, state, (), "1", 60.0, 2).held
+    _removing(sink, 3, "d=1/c", dataChange=False)  # nothing is added for it
+    assert look_at_table(sink, state, (), "1", 60.0, 2).held
+
+
+@pytest.mark.parametrize("versions", [0, 1, 2, 5])
+def test_a_table_made_anew_bars_all_batches_so_far(versions: int) -> None:
+    sink = MemoryStorage()
+    _commit(sink, 0, "a")
+    _commit(sink, 1)
+    state = _look(sink, CleaningState(), _batch("1", "a"))
+    sink.delete_tree("_delta_log")
+    for version in range(versions):
+        _commit(sink, version, operation="ANOTHER")
+    assert _is_barred(look_at_table(sink, state, (), "1", 60.0, 2), "1")
+
+
+def test_commits_removed_while_they_are_read_are_an_error() -> None:
+    sink = MemoryStorage()
+    _commit(sink, 0, "a")
+    state = _look(sink, CleaningState(), _batch("1", "a"))
+    _commit(sink, 1)
+    read = sink.read
+
+    def removed(path: str) -> bytes:
+        if path.endswith("1.json"):
+            raise NotFound(path)
+        return read(path)
+
+    sink.read = removed  # type: ignore[method-assign]  # another process cleans the log up
+    with pytest.raises(Unavailable, match="removed while they were read"):
+        look_at_table(sink, state, (), "1", 60.0, 2)

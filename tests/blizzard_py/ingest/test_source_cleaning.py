@@ -157,7 +157,7 @@ def test_gap_in_the_log_keeps_files(world: CleaningHarness) -> None:
 
 
 def test_stop_cuts_the_run_off(world: CleaningHarness) -> None:
-    world.now += 8 * DAY_SECS
+    world.wait_idle(8 * DAY_SECS)
     stop = threading.Event()
     stop.set()
     worker = world.pipeline()
@@ -238,7 +238,7 @@ def test_death_at_any_change_loses_nothing() -> None:
         world.ingest(FIRST)
         world.ingest(SECOND)
         world.see()
-        world.now += 8 * DAY_SECS
+        world.wait_idle(8 * DAY_SECS)
         dying = Dying(world.source, world.archive, world.sink)
         dying.arm(at)
         try:

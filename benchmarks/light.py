@@ -5,9 +5,11 @@
     ORIGINAL=run-original.sh python -m benchmarks.light --only tiny plain
 
 CPU seconds are those of a command with all its descendants, Java and workers included. Memory is
-the proportional set size (PSS) of a daemon and its descendants. Each figure is the median of the
-rounds. With ``--before`` another checkout runs in turn with this one, so that both see the same
-load of the machine. The folder of each case is new; its rows are counted at the end.
+the proportional set size (PSS) of a daemon and its descendants: other programs that map the same
+libraries make it smaller. ``--only alone`` counts each page of a file once, as if there were none.
+Each figure is the median of the rounds. With ``--before`` another checkout runs in turn with this
+one, so that both see the same load of the machine. The folder of each case is new; its rows are
+counted at the end.
 
 ``ORIGINAL`` is a command that runs the Rust original over the files in ``raw`` of its working
 directory, and ends when they are ingested. It runs in turn with the cases of files.
@@ -26,12 +28,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import TypeAlias
 
 import pyarrow.parquet as pq
 
@@ -39,6 +43,7 @@ from tests.support.scenario import ROOT
 
 _SUBREAPER = 36  # prctl(2): descendants whose parents end become children of this process
 _WARM_SECS = 90.0  # idle workers end after 60 to 70 s, their daemon 5 to 10 s later
+_PAGE = resource.getpagesize()
 _CONFIG = """
 pipelines:
   events:
@@ -71,6 +76,10 @@ GOALS: dict[str, float | None] = {
     "idle, without Spark: blizzard": 110.0,
     "peak: 3.2 M rows in 200 files": 600.0,
 }
+
+
+# The memory in MB of processes with all their descendants.
+Memory: TypeAlias = Callable[[Sequence[int]], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,31 +205,31 @@ def daemons(checkout: Path, *packages: str) -> Iterator[list[int]]:
                 os.wait()
 
 
-def idle_cold(checkout: Path, folder: Path) -> float:
+def idle_cold(memory: Memory, checkout: Path, folder: Path) -> float:
     """Return the memory of a Blizzard that has found nothing yet."""
     write_files(folder, 0, 0)
     with daemons(checkout, "blizzard_py") as pids:
         _wait(lambda: list(folder.glob("lake/events/_blizzard/**/*.json")))
-        return memory_mb(pids)
+        return memory(pids)
 
 
-def idle_warm(checkout: Path, folder: Path) -> float:
+def idle_warm(memory: Memory, checkout: Path, folder: Path) -> float:
     """Return the memory of both daemons that have ingested and committed a file."""
     write_files(folder, 1, 20_000)
     with daemons(checkout, "blizzard_py", "penguin_py") as pids:
         _wait((folder / "lake/events/_delta_log/00000000000000000000.json").exists)
         time.sleep(_WARM_SECS)
-        return memory_mb(pids)
+        return memory(pids)
 
 
-def peak(checkout: Path, folder: Path) -> float:
+def peak(memory: Memory, checkout: Path, folder: Path) -> float:
     """Return the largest memory of both daemons while they ingest and commit large files."""
     files, rows = 200, 16_000
     write_files(folder, files, rows, "x" * 80)
     log, most = folder / "lake/events/_delta_log", 0.0
     with daemons(checkout, "blizzard_py", "penguin_py") as pids:
         while _committed(log) < files * rows:
-            most = max(most, memory_mb(pids))
+            most = max(most, memory(pids))
             time.sleep(0.2)
     return most
 
@@ -238,9 +247,39 @@ def _wait(is_there: Callable[[], object], secs: float = 180.0) -> None:
         time.sleep(0.2)
 
 
-def memory_mb(pids: Sequence[int]) -> float:
+def pss_mb(pids: Sequence[int]) -> float:
     """Return the proportional set size of processes and all their descendants."""
-    return sum(map(_pss_mb, {pid for each in pids for pid in _tree(each)}))
+    return sum(_rollup_mb(pid, "Pss") for pid in _trees(pids))
+
+
+def alone_mb(pids: Sequence[int]) -> float:
+    """Return what `pss_mb` would, if no other process mapped the same files."""
+    trees = _trees(pids)
+    pages = {page for pid in trees for page in _file_pages(pid)}
+    return sum(_rollup_mb(pid, "Pss_Anon") for pid in trees) + len(pages) * _PAGE / (1 << 20)
+
+
+def _trees(pids: Sequence[int]) -> set[int]:
+    return {pid for each in pids for pid in _tree(each)}
+
+
+def _file_pages(pid: int) -> Iterator[tuple[str, int]]:
+    """Yield the file and number of each page of a file that a process has mapped and not changed.
+
+    Bit 63 of an entry says that the page is there, bit 61 that it is the file's.
+    """
+    with suppress(OSError), Path(f"/proc/{pid}/pagemap").open("rb") as entries:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            place, _, offset, device, inode = line.split()[:5]
+            if inode == "0":
+                continue
+            begin, end = (int(address, 16) // _PAGE for address in place.split("-"))
+            entries.seek(begin * 8)
+            first = int(offset, 16) // _PAGE - begin
+            found = array("Q", entries.read((end - begin) * 8))
+            for number, entry in enumerate(found, begin + first):
+                if entry >> 63 & entry >> 61 & 1:
+                    yield f"{device} {inode}", number
 
 
 def _tree(pid: int) -> Iterator[int]:
@@ -251,11 +290,20 @@ def _tree(pid: int) -> Iterator[int]:
                 yield from _tree(int(child))
 
 
-def _pss_mb(pid: int) -> float:
+def _rollup_mb(pid: int, key: str) -> float:
     with suppress(OSError):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:"))
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{key}:"))
     return 0.0  # it has ended
+
+
+def _memory_cases(memory: Memory, suffix: str = "") -> list[Case]:
+    measures = {
+        "idle, without Spark: blizzard": idle_cold,
+        "idle, warm: both daemons": idle_warm,
+        "peak: 3.2 M rows in 200 files": peak,
+    }
+    return [Case(f"{name}{suffix}", "MB", partial(each, memory)) for name, each in measures.items()]
 
 
 _TINY = (5_000, 3, "")
@@ -269,12 +317,10 @@ GROUPS: Mapping[str, Sequence[Case]] = {
     "tiny": [Case("5,000 files of three rows", "CPU s", ingest(*_TINY), _TINY)],
     "plain": [Case("one plain file of 300 MB", "CPU s", ingest(*_PLAIN), _PLAIN)],
     "restart": [Case("restart with 20,000 done files, to the first poll", "CPU s", restart)],
-    "memory": [
-        Case("idle, without Spark: blizzard", "MB", idle_cold),
-        Case("idle, warm: both daemons", "MB", idle_warm),
-        Case("peak: 3.2 M rows in 200 files", "MB", peak),
-    ],
+    "memory": _memory_cases(pss_mb),
+    "alone": _memory_cases(alone_mb, ", alone"),
 }
+_USUAL = [name for name in GROUPS if name != "alone"]
 
 
 def measured(case: Case, checkouts: Sequence[Path], original: str, rounds: int) -> list[float]:
@@ -307,7 +353,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Measure starts, small work and idle memory.")
     parser.add_argument("--before", type=Path, help="a checkout to compare with")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", nargs="*", default=list(GROUPS), choices=list(GROUPS))
+    parser.add_argument("--only", nargs="*", default=_USUAL, choices=list(GROUPS))
     chosen = parser.parse_args()
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     checkouts = [ROOT, *([chosen.before.resolve()] if chosen.before else [])]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from deltalake import Schema
 
 from blizzard_core.delta_json import LOG, newest_actions
 from blizzard_core.errors import NotFound, StateError
@@ -70,6 +69,8 @@ def _understood(protocol: Mapping[str, Any], metadata: Mapping[str, Any], where:
         )
         if against:
             return SinkTable(None, tuple(against))
+        from deltalake import Schema  # noqa: PLC0415  # 7 MB, and a new table needs none of it
+
         schema = pa.schema(Schema.from_json(text).to_arrow())
     except Exception as error:  # delta-rs raises errors of many types
         raise StateError(

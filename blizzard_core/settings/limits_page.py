@@ -22,7 +22,7 @@ key; the number is its default.
 _MIB, _KIB = 1 << 20, 1 << 10
 _SECTION = "# --- "
 _TEXT = re.compile(
-    r"(?P<of>.+)\nBeyond: (?P<beyond>.+?)(\nKey: (?P<key>\S+))?\nTest: (?P<test>\S+)\n", re.DOTALL
+    r"(?P<of>.+)\. Beyond: (?P<beyond>.+?)\.(?: Key: (?P<key>\S+))? Test: (?P<test>\S+)"
 )
 
 
@@ -49,15 +49,15 @@ def named_limits() -> Iterator[LimitLine]:
         (name,) = (target.id for target in constant.targets if isinstance(target, ast.Name))
         above = [line for line in lines[: constant.lineno] if line.startswith(_SECTION)]
         below = isinstance(text, ast.Expr) and ast.literal_eval(text.value)
-        found = _TEXT.fullmatch(str(below))
+        found = _TEXT.fullmatch(" ".join(str(below).split()))
         if found is None:
             raise ValueError(f"no text below {name} says what it bounds, what is beyond, its test")
         yield LimitLine(
             above[-1].strip("# -"),
             name,
             getattr(limits, name),
-            " ".join(found["of"].split()),
-            " ".join(found["beyond"].split()),
+            found["of"],
+            found["beyond"],
             found["test"],
             found["key"] or "",
         )

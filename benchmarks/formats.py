@@ -31,8 +31,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
+from blizzard_core.settings.format_options import AvroOptions
 from blizzard_core.settings.formats import (
-    AvroOptions,
     CsvOptions,
     FormatSettings,
     JsonOptions,
@@ -178,7 +178,7 @@ def _text(value: object) -> str:
 
 def blizzard_run(kind: str, source: Path, sink: Path) -> int:
     """Ingest the files in one task."""
-    from blizzard_py.kernels.job_tasks import tasks_of  # noqa: PLC0415  # not before the clock
+    from blizzard_py.kernels.packing import tasks_of  # noqa: PLC0415  # not before the clock
     from blizzard_py.kernels.task import run_task  # noqa: PLC0415  # as above
 
     paths = tuple(JobFile(p.name, p.stat().st_size) for p in sorted(source.iterdir()))

@@ -32,9 +32,8 @@ from blizzard_py.job import (
     Place,
     RowSchema,
 )
-from blizzard_py.kernels.job_tasks import IngestTask, tasks_of
 from blizzard_py.kernels.merge import SMALL_SHARE, MergeTask, merge_tasks, run_merge, with_merged
-from blizzard_py.kernels.packing import pack, task_count
+from blizzard_py.kernels.packing import IngestTask, pack, task_count, tasks_of
 from blizzard_py.kernels.report import TaskReport, merged
 from blizzard_py.kernels.task import run_task
 

@@ -25,10 +25,10 @@ from urllib.parse import unquote
 import msgspec
 
 from blizzard_core.errors import NotFound, StateError, Unavailable
-from blizzard_core.json_text import json_value, written_value
 from blizzard_core.log import get_logger
 from blizzard_core.storage.opening import normalize_uri
 from blizzard_core.storage.protocol import Entry, Storage, listed, read_each
+from blizzard_core.text import json_value, written_value
 from blizzard_core.threads import ThreadPool
 
 LOG = "_delta_log"

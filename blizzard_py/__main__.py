@@ -30,27 +30,23 @@ from blizzard_core.cli import (
     verbose_option,
 )
 from blizzard_core.text import counted, printable
-from blizzard_py.commands import (
-    backfill,
-    certificates,
-    checkpoint,
-    clean,
-    convert,
-    demo,
-    dlq,
-    doctor,
-    files,
-    ingest,
-    init,
-    notifications,
-    rename,
-    replay,
-    requests,
-    state,
-    up,
-    watch,
-    watermark,
-)
+from blizzard_py.commands import certificates, doctor
+from blizzard_py.commands.backfill import backfill
+from blizzard_py.commands.checkpoint import checkpoint
+from blizzard_py.commands.clean import clean
+from blizzard_py.commands.convert import convert
+from blizzard_py.commands.demo import demo
+from blizzard_py.commands.dlq import dlq
+from blizzard_py.commands.files import files
+from blizzard_py.commands.ingest import ingest
+from blizzard_py.commands.init import init
+from blizzard_py.commands.rename import rename
+from blizzard_py.commands.replay import replay
+from blizzard_py.commands.requests import requests
+from blizzard_py.commands.state import state
+from blizzard_py.commands.up import up
+from blizzard_py.commands.watch import watch
+from blizzard_py.commands.watermark import watermark
 
 
 @click.group(
@@ -345,13 +341,13 @@ def explain(config: Path, uri: str, as_json: bool) -> int:
 
 
 main.add_command(doctor.doctor)
-main.add_command(notifications.notifications)
+main.add_command(doctor.notifications)
 main.add_command(watch)
 main.add_command(files)
 main.add_command(state)
 main.add_command(certificates.wait)
 main.add_command(certificates.verify)
-main.add_command(clean.clean)
+main.add_command(clean)
 main.add_command(ingest)
 main.add_command(backfill)
 main.add_command(dlq)

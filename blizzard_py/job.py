@@ -1,9 +1,8 @@
 """The contract of an ingest job: its settings, its files and its result.
 
-These values travel to Spark executors inside the job's closure, so they are
-plain and picklable. Storage options may hold secrets: their
-``repr`` is empty. Each start of a query loads this module in processes of Spark that read no
-configuration, so it imports little.
+These values travel to Spark executors inside the job's closure, so they are plain and picklable.
+Storage options may hold secrets: their ``repr`` is empty. Each start of a query loads this module
+in processes of Spark that read no configuration, so it imports little.
 """
 
 from __future__ import annotations
@@ -261,10 +260,10 @@ class JobFile:
 class IngestJob:
     """One attempt at one batch.
 
-    ``staging`` is the directory (relative to the table) that outputs are written
-    below; ``output_prefix`` starts every output id: ``pipeline/source/batch/attempt``.
-    ``started_ts`` is when the batch began, the same for all its attempts. With ``reading``
-    the files are items that a connection reads.
+    ``staging`` is the directory (relative to the table) that outputs are written below;
+    ``output_prefix`` starts every output id: ``pipeline/source/batch/attempt``. ``started_ts`` is
+    when the batch began, the same for all its attempts. With ``reading`` the files are items that a
+    connection reads.
     """
 
     settings: IngestSettings
@@ -352,10 +351,9 @@ class UnexpectedField:
 class StagedOutput:
     """One Parquet file that an ingest job wrote and reported.
 
-    ``staged`` is its path relative to the table; ``partition`` the directory
-    below the table that it belongs in (``""`` for none); ``size`` in bytes;
-    ``output_id`` stands in its key-value metadata as ``blizzard.output_id``. ``unit`` is the
-    slice that all its rows are of, if they are of one.
+    ``staged`` is its path relative to the table; ``partition`` the directory below the table that
+    it belongs in (``""`` for none); ``size`` in bytes; ``output_id`` stands in its key-value
+    metadata as ``blizzard.output_id``. ``unit`` is the slice that all its rows are of, if any.
     """
 
     staged: str

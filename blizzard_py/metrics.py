@@ -266,3 +266,29 @@ CHECKPOINT_AGE = Gauge(
     "Seconds since the checkpoint was saved; it is saved when something changes.",
     ["target"],
 )
+
+# Series of every source that exist from its start: so a rule sees the first event.
+COUNTED_FROM_START = (
+    FILES_DISCOVERED,
+    LIST_REQUESTS,
+    LIST_BUDGET,
+    KEYS_LISTED,
+    FILES_APART,
+    LATE_FILES,
+    RECORDS_PROCESSED,
+    BAD_RECORDS,
+    BYTES_READ,
+    BYTES_DECOMPRESSED,
+    FILES_WRITTEN,
+    BYTES_WRITTEN,
+    CHECKPOINTS_SAVED,
+    CHECKPOINT_FAILURES,
+    POLL_SECS,
+    BATCH_SECS,
+    LATE_ROWS,
+    PARTLY_LATE_ROWS,
+    AHEAD_ROWS,
+    UNACCOUNTED_ROWS,
+    REFUSED_OUTPUTS,
+    UNEXPECTED_FIELDS,
+)

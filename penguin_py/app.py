@@ -15,7 +15,6 @@ from blizzard_core.errors import REFUSED, BlizzardError, Conflict, Unavailable
 from blizzard_core.handover.published import runs_in
 from blizzard_core.handover.quarantine import spelled
 from blizzard_core.log import get_logger
-from blizzard_core.observability.exports.sinks import run_sinks
 from blizzard_core.observability.heartbeat import (
     Beating,
     heartbeats,
@@ -24,6 +23,7 @@ from blizzard_core.observability.heartbeat import (
     table_heartbeat,
 )
 from blizzard_core.observability.metered_storage import Metered
+from blizzard_core.observability.run_sinks import run_sinks
 from blizzard_core.observability.runs import Job, RunLog, RunSink
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.stopped import commit_problem, ingest_problem

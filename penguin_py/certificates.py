@@ -58,7 +58,7 @@ from penguin_py.delta.output_ids import replaced_mark
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.planning.memory import Snapshot
 from penguin_py.settings import Table
-from penguin_py.table_view import TableView
+from penguin_py.table.view import TableView
 
 # Journal objects that are read and held at the same time.
 AT_ONCE = 256

@@ -16,7 +16,7 @@ from blizzard_core.storage.protocol import Entry
 REMOVAL_RETENTION_SECS = 7 * 86_400.0
 # Stores and daemons have clocks of their own.
 CLOCK_SKEW_SECS = 3600.0
-# The chores of a table; see `penguin_py.maintenance`.
+# The chores of a table; see `penguin_py.table.maintenance`.
 CHORES = ("reconcile", "optimize", "vacuum", "published")
 
 

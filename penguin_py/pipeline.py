@@ -36,14 +36,14 @@ from penguin_py.intake.naming import lower_scans
 from penguin_py.intake.ownership import Owners
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.intake.reconcile import Findings
-from penguin_py.maintenance import Maintenance
 from penguin_py.model import Rejection
 from penguin_py.planning.batch_planner import BatchPlanner, Forecast
 from penguin_py.planning.memory import Memory, Snapshot
 from penguin_py.planning.partition_values import NOT_TEXT, is_text
-from penguin_py.poll import LIST_CONCURRENCY, TablePoller
 from penguin_py.settings import Table
-from penguin_py.table_view import TableView
+from penguin_py.table.maintenance import Maintenance
+from penguin_py.table.poll import LIST_CONCURRENCY, TablePoller
+from penguin_py.table.view import TableView
 
 # How often the journals are checked, and how far back without an earlier check.
 PUBLISHED_LOOK_SECS = 3600.0

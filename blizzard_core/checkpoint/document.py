@@ -36,8 +36,8 @@ import msgspec
 
 from blizzard_core.checkpoint.decode import RESTORE, decode_document
 from blizzard_core.errors import NotFound, StateError
-from blizzard_core.json_text import written_value
 from blizzard_core.storage.protocol import Storage, order_key
+from blizzard_core.text import written_value
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import PartitionProgress, Progress, State
 

@@ -34,8 +34,8 @@ from blizzard_core.checkpoint.writer_identity import (
     this_process,
 )
 from blizzard_core.errors import Conflict, FencedError, NotFound, Unavailable
-from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Storage
+from blizzard_core.text import json_value
 
 T = TypeVar("T")
 

@@ -20,9 +20,8 @@ from typing import Any
 
 from blizzard_core.errors import NotFound
 from blizzard_core.handover.groups import COMMITTERS_FOLDER
-from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Entry, Storage
-from blizzard_core.text import utf8_name
+from blizzard_core.text import json_value, utf8_name
 
 # Stands for the stage of a line that takes a file off the record.
 RELEASED = "released"

@@ -3,10 +3,13 @@
 A queue that fails, or that is full of other people's messages, never fails a source: the source
 polls as it would without notifications. The reason is logged once, and the queue is tried again
 with backoff.
+
+The driver of a queue is imported when one is opened.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -21,6 +24,10 @@ from blizzard_core.notifications.inbox import Delivery, HintInbox, HintKind
 from blizzard_core.notifications.messages import ObjectReference, UnreadableMessage, objects_of
 from blizzard_core.notifications.protocol import Message, Queue, QueueError
 from blizzard_core.redact import clean_text, error_text, redacted
+from blizzard_core.settings.queue_uri import kind_of, subscription_of
+from blizzard_core.storage.environment import completed
+from blizzard_core.storage.opening import scheme_of
+from blizzard_core.storage.protocol import StorageOptions
 
 WAIT_SECS = 20.0
 # How often the number of a queue's messages is read.
@@ -289,3 +296,23 @@ class Receiving:
         self._stop.set()
         for thread in self._threads:
             thread.join(_STOP_SECS / max(1, len(self._threads)))
+
+
+def open_queue(uri: str, source_uri: str, options: StorageOptions) -> Queue:
+    """Return the queue of a source, by the ``options`` of its store. Sends no request.
+
+    Raises `QueueError` without usable credentials.
+    """
+    given = completed(scheme_of(source_uri), options, os.environ)
+    kind = kind_of(uri, source_uri)
+    if kind == "azure":
+        from blizzard_core.notifications.azure_queue import AzureQueue  # noqa: PLC0415  # as above
+
+        return AzureQueue(uri, given)
+    if kind == "pubsub":
+        from blizzard_core.notifications.pubsub import PubSubQueue  # noqa: PLC0415  # as above
+
+        return PubSubQueue(subscription_of(uri), given, os.environ)
+    from blizzard_core.notifications.sqs import SqsQueue  # noqa: PLC0415  # see the docstring
+
+    return SqsQueue(uri, given)

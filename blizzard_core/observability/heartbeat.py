@@ -21,11 +21,11 @@ from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.writer_identity import Process, Writer, is_running, this_process
 from blizzard_core.errors import NotFound, StateError, StorageError
 from blizzard_core.handover.groups import COMMITTERS_FOLDER
-from blizzard_core.json_text import json_value
 from blizzard_core.log import get_logger
 from blizzard_core.observability.health import silence
 from blizzard_core.observability.peer_state import moment_of, number_of, text_of
 from blizzard_core.storage.protocol import Storage
+from blizzard_core.text import json_value
 from blizzard_core.threads import ThreadPool
 
 if TYPE_CHECKING:  # who only reads a heartbeat needs no metrics

@@ -13,10 +13,10 @@ from itertools import islice
 from typing import Any
 
 from blizzard_core.errors import NotFound
-from blizzard_core.json_text import json_value
 from blizzard_core.limits import SHOWN_STATE_BYTES
 from blizzard_core.redact import clean_text
 from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.text import json_value
 
 # How many blocked groups are shown with the reason; the others are counted.
 BLOCKED_SHOWN = 50

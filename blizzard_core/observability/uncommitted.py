@@ -21,11 +21,11 @@ from blizzard_core.handover.published import (
     published_batch,
 )
 from blizzard_core.handover.quarantine import spelled
-from blizzard_core.json_text import json_value
 from blizzard_core.observability.commits import CommitTail
 from blizzard_core.observability.heartbeat import BEAT_SUFFIX, Life, most_alive, read_life
 from blizzard_core.observability.peer_state import moment_of, number_of, summarize_state
 from blizzard_core.storage.protocol import Entry, Storage, listed, read_each
+from blizzard_core.text import json_value
 from blizzard_core.threads import ThreadPool
 
 # The key of a committer's chores for the last poll whose files are all settled.

@@ -25,11 +25,23 @@ from blizzard_core.settings.http_sources import HttpSourceSettings
 from blizzard_core.settings.keyed import KeyedSettings
 from blizzard_core.settings.path_columns import PathColumnType
 from blizzard_core.settings.query_sources import TableSourceSettings
-from blizzard_core.settings.replicas import ReplicaSettings
 from blizzard_core.settings.schema import COLUMNS, FieldSettings, SchemaSettings
 from blizzard_core.settings.secret_files import SecretFiles
 from blizzard_core.settings.sources import OnBadRecord, SourceSettings
 from blizzard_core.settings.tables import SinkSettings, TableSettings
+
+
+class ReplicaSettings(Settings):
+    """Several `blizzard run` that share the sources; docs/guides/replicas.md."""
+
+    uri: Uri = Field(examples=["s3://lake/tables/events/_blizzard/replicas"])
+    """Folder of their leases, one object for each replica; another folder is another group."""
+    lease: Seconds = Field(default=30, ge=5)
+    """Time without a renewal after which a replica counts as dead. Each renews three times as
+    often."""
+    storage_options: Options = Field(default_factory=dict, repr=False)
+    """Credentials of `uri`."""
+
 
 _SORTABLE_TYPES = frozenset(
     {"string", "int32", "int64", "float32", "float64", "boolean", "timestamp", "date"}
@@ -109,9 +121,7 @@ class PipelineSettings(Settings):
     """Within a batch, keep the first record (by path and line) for each value of these fields;
     records with a null stay."""
     transform: str | None = Field(
-        default=None,
-        min_length=1,
-        examples=["SELECT time, upper(user) AS user, added FROM source"],
+        default=None, min_length=1, examples=["SELECT time, upper(user) AS user, added FROM source"]
     )
     """Spark SQL over `source`, after deduplication. Each result row may depend on one record only;
     docs/design/engine.md."""

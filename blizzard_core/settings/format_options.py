@@ -10,7 +10,7 @@ import codecs
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -173,3 +173,28 @@ class ValueOptions(FormatOptions):
         if self.decimal == self.thousands:
             raise ValueError("decimal and thousands must differ")
         return self
+
+
+class AvroOptions(FormatOptions):
+    """Avro object container files."""
+
+    type: Literal["avro"]
+    """Avro object container files; takes the extra `avro`."""
+    avro_schema: AvroSchema = Field(default="", examples=["/etc/blizzard/order.avsc"])
+    """Schema that all files are read as: JSON, or the path of a file with it. Default: each file's
+    own."""
+    nanoseconds: Literal["bad", "cut"] = "bad"
+    """Times with nanoseconds: the record is bad, or they are cut."""
+    union: Literal["json", "string"] = "json"
+    """Unions of several types: JSON text, or texts as they are and JSON for other values."""
+
+    endings: ClassVar[tuple[str, ...]] = (".avro",)
+    spark_names: ClassVar[Mapping[str, str]] = {
+        "avro_schema_url": "avro_schema",
+        "ignore_extension": "use include of the source",
+        "datetime_rebase_mode": "not needed, since dates are read as stored",
+        "record_name": "not needed, since names of records do not matter",
+        "record_namespace": "not needed, since names of records do not matter",
+        "enable_stable_identifiers_for_union_type": "use union",
+        "recursive_field_max_depth": "not read, since recursive types are refused",
+    }

@@ -6,19 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import (
-    BeforeValidator,
-    Discriminator,
-    Field,
-    Tag,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from blizzard_core.limits import RECORDS_LEVELS, XML_LEVELS
 from blizzard_core.settings.data_address import parse_address
 from blizzard_core.settings.format_options import (
-    AvroSchema,
+    AvroOptions,
     Encoding,
     FormatOptions,
     OneCharacter,
@@ -198,31 +191,6 @@ class XmlOptions(ValueOptions):
         return self
 
 
-class AvroOptions(FormatOptions):
-    """Avro object container files."""
-
-    type: Literal["avro"]
-    """Avro object container files; takes the extra `avro`."""
-    avro_schema: AvroSchema = Field(default="", examples=["/etc/blizzard/order.avsc"])
-    """Schema that all files are read as: JSON, or the path of a file with it. Default: each file's
-    own."""
-    nanoseconds: Literal["bad", "cut"] = "bad"
-    """Times with nanoseconds: the record is bad, or they are cut."""
-    union: Literal["json", "string"] = "json"
-    """Unions of several types: JSON text, or texts as they are and JSON for other values."""
-
-    endings: ClassVar[tuple[str, ...]] = (".avro",)
-    spark_names: ClassVar[Mapping[str, str]] = {
-        "avro_schema_url": "avro_schema",
-        "ignore_extension": "use include of the source",
-        "datetime_rebase_mode": "not needed, since dates are read as stored",
-        "record_name": "not needed, since names of records do not matter",
-        "record_namespace": "not needed, since names of records do not matter",
-        "enable_stable_identifiers_for_union_type": "use union",
-        "recursive_field_max_depth": "not read, since recursive types are refused",
-    }
-
-
 class TextFileOptions(FormatOptions):
     """Options of text without structure: docs/reference/formats.md."""
 
@@ -300,7 +268,7 @@ class OrcOptions(FormatOptions):
 
     endings: ClassVar[tuple[str, ...]] = (".orc",)
     spark_names: ClassVar[Mapping[str, str]] = {
-        "merge_schema": "not needed, since columns are matched by name in each file",
+        "merge_schema": "not needed, since columns are matched by name in each file"
     }
     streams: ClassVar[bool] = False
 

@@ -2,11 +2,18 @@
 
 It accepts all that `validate` accepts in the documented notation, and some more: whether blocks fit
 each other is for `validate`. Nothing is required that `defaults` or another file may give.
+
+The models do not keep their docstrings: reading sources costs each start as much as making them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import pairwise
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -14,7 +21,6 @@ from pydantic import BaseModel
 from blizzard_core.settings.base import as_written
 from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.event_time import WindowSettings
-from blizzard_core.settings.field_docstrings import description
 from blizzard_core.settings.formats import FORMATS
 from blizzard_core.settings.http_sources import HttpSourceSettings
 from blizzard_core.settings.load import models_in
@@ -22,6 +28,26 @@ from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.schema import TypeSettings
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.tables import PartitionColumn, SinkSettings, TableSettings
+
+
+def description(model: type[BaseModel], name: str) -> str:
+    """Return the docstring of a field in one line; ``""`` if it has none."""
+    found = (_docstrings(each).get(name) for each in model.__mro__ if issubclass(each, BaseModel))
+    return next(filter(None, found), "")
+
+
+@cache
+def _docstrings(model: type[BaseModel]) -> Mapping[str, str]:
+    (block,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    return {
+        field.target.id: " ".join(str(text.value.value).split())
+        for field, text in pairwise(block.body)  # type: ignore[attr-defined]  # a class has one
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+    }
+
 
 _SOURCES = (SourceSettings, TableSourceSettings, HttpSourceSettings)
 _WITH_DEFAULTS = (PipelineSettings, *_SOURCES, SinkSettings, TableSettings)

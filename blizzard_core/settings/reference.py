@@ -42,14 +42,14 @@ from blizzard_core.settings.connections import (
     LakeConnectionSettings,
 )
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.field_docstrings import description
 from blizzard_core.settings.formats import FORMATS
 from blizzard_core.settings.http_sources import HttpSourceSettings
+from blizzard_core.settings.json_schema import description
 from blizzard_core.settings.limits_page import limits_reference
 from blizzard_core.settings.load import models_in
 from blizzard_core.settings.query_sources import TableSourceSettings
-from blizzard_core.settings.sources import FileUnits, SourceSettings
-from blizzard_core.settings.units import UnitSettings
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.settings.units import FileUnits, UnitSettings
 
 _EXAMPLE_HEAD = """\
 # Every key, at its default. What is commented out has none and is shown with an example.
@@ -337,20 +337,15 @@ def _row(model: type[BaseModel], name: str, linked: str) -> str:
     if bounds:
         kind = f"{kind}, {bounds}"
     cells = (kind, _default(field), description(model, name))
-    return f"| `{field.alias or name}` | {' | '.join(map(_cell, cells))} |"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    text = " | ".join(cell.replace("|", "\\|") for cell in cells)
+    return f"| `{field.alias or name}` | {text} |"
 
 
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "**required**"
     value = field.get_default(call_default_factory=True, validated_data={})
-    if isinstance(value, BaseModel):
-        return ""
-    if value is None:
+    if value is None or isinstance(value, BaseModel):
         return ""
     return f"`{json.dumps(as_written(field, value))}`"
 

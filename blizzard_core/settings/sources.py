@@ -7,7 +7,6 @@ with it before anything runs. This module checks their form.
 from __future__ import annotations
 
 import math
-import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -34,46 +33,13 @@ from blizzard_core.settings.notifications import (
 )
 from blizzard_core.settings.path_columns import PathColumnType, check_path_template
 from blizzard_core.settings.schema import OwnSchema
-from blizzard_core.settings.time_formats import check_moment, check_template, moment_of
+from blizzard_core.settings.time_formats import PartitionFilter, check_moment, moment_of
+from blizzard_core.settings.units import FileUnits
 from blizzard_core.storage.protocol import order_key
 
 SourceCompression = Literal["auto", "gzip", "zstd", "bzip2", "xz", "lz4", "snappy", "zip", "none"]
 OnBadRecord = Literal["quarantine_record", "quarantine_file", "fail"]
 MetadataColumn = Literal["_source_file", "_source_line", "_ingested_at"]
-
-# strftime codes of fixed width whose text sorts in time.
-_SORTABLE_CODES = frozenset({"%Y", "%m", "%d", "%j", "%F", "%H", "%%"})
-
-
-class PartitionFilter(Settings):
-    """The partitions that a cold start reads.
-
-    The start moves with time, but never past a file that was found and is not done.
-    """
-
-    prefix_template: str = Field(examples=["date=%Y-%m-%d/hour=%H"])
-    """A strftime template of fixed width: `date=%Y-%m-%d/hour=%H`."""
-    lookback: int | None = Field(default=None, ge=0, examples=[48])
-    """Distance back from now, in the template's finest unit; default: everything."""
-
-    @model_validator(mode="after")
-    def _sorts_in_time(self) -> Self:
-        check_template(self.prefix_template)
-        codes = re.findall(r"%-?[A-Za-z%]", self.prefix_template)
-        odd = [code for code in codes if code not in _SORTABLE_CODES]
-        if odd:
-            known = " ".join(sorted(_SORTABLE_CODES))
-            raise ValueError(f"prefix_template has {odd[0]}, which does not sort; use {known}")
-        if not {"%Y", "%F"} & set(codes):
-            raise ValueError("prefix_template must contain the year (%Y or %F)")
-        if "" in self.prefix_template.split("/"):
-            raise ValueError("prefix_template must not begin or end with / or have two in a row")
-        return self
-
-    @property
-    def depth(self) -> int:
-        """The number of path components of a partition."""
-        return self.prefix_template.count("/") + 1
 
 
 class CheckpointSettings(Settings):
@@ -85,24 +51,6 @@ class CheckpointSettings(Settings):
     """Maximum duration, estimated from the previous batch of the process."""
     max_bytes_per_batch: int = Field(default=1 << 30, ge=1)
     """Maximum total size of the files, as stored."""
-
-
-class FileUnits(Settings):
-    """Re-read a file if its size or modification time has changed, and replace its rows.
-
-    Requires `use_watermark: false`, since such names do not sort, and `_source_file` in
-    `sink.metadata_columns`, which identifies the rows.
-    """
-
-    cooldown: Seconds = Field(default=0, ge=0, examples=["7d"])
-    """Time after a reading without another; at most 28d, because journals are kept for 30 days."""
-
-    @field_validator("cooldown")
-    @classmethod
-    def _within_the_journal(cls, cooldown: float) -> float:
-        if cooldown > 28 * DAY:
-            raise ValueError("must be at most 28d: the journal, which tells when, keeps 30")
-        return cooldown
 
 
 class SourceRangeSettings(Settings):

@@ -22,8 +22,8 @@ from blizzard_core.settings.base import (
     Uri,
 )
 from blizzard_core.settings.path_columns import PathColumnType
-from blizzard_core.settings.sources import MetadataColumn, PartitionFilter
-from blizzard_core.settings.time_formats import check_template
+from blizzard_core.settings.sources import MetadataColumn
+from blizzard_core.settings.time_formats import PartitionFilter, check_template
 
 PartitionType: TypeAlias = PathColumnType
 Transform = Literal["identity", "date", "hour"]

@@ -1,4 +1,4 @@
-"""Formats of dates and times in text: the strftime codes that readers know."""
+"""Formats of dates and times in text and in paths: the strftime codes that readers know."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import datetime as dt
 import re
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from blizzard_core.settings.base import Settings
 
 # What each code gives. A code that may have several widths has a dash, or is `%f`.
 PARTS = {
@@ -168,3 +173,38 @@ def _from_java(form: str) -> str:
         return "%f" if found["fraction"] else _JAVA[found[0]]
 
     return _JAVA_CODE.sub(code, form)
+
+
+# strftime codes of fixed width whose text sorts in time.
+_SORTABLE_CODES = frozenset({"%Y", "%m", "%d", "%j", "%F", "%H", "%%"})
+
+
+class PartitionFilter(Settings):
+    """The partitions that a cold start reads.
+
+    The start moves with time, but never past a file that was found and is not done.
+    """
+
+    prefix_template: str = Field(examples=["date=%Y-%m-%d/hour=%H"])
+    """A strftime template of fixed width: `date=%Y-%m-%d/hour=%H`."""
+    lookback: int | None = Field(default=None, ge=0, examples=[48])
+    """Distance back from now, in the template's finest unit; default: everything."""
+
+    @model_validator(mode="after")
+    def _sorts_in_time(self) -> Self:
+        check_template(self.prefix_template)
+        codes = re.findall(r"%-?[A-Za-z%]", self.prefix_template)
+        odd = [code for code in codes if code not in _SORTABLE_CODES]
+        if odd:
+            known = " ".join(sorted(_SORTABLE_CODES))
+            raise ValueError(f"prefix_template has {odd[0]}, which does not sort; use {known}")
+        if not {"%Y", "%F"} & set(codes):
+            raise ValueError("prefix_template must contain the year (%Y or %F)")
+        if "" in self.prefix_template.split("/"):
+            raise ValueError("prefix_template must not begin or end with / or have two in a row")
+        return self
+
+    @property
+    def depth(self) -> int:
+        """The number of path components of a partition."""
+        return self.prefix_template.count("/") + 1

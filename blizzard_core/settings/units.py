@@ -1,4 +1,4 @@
-"""Settings of work units.
+"""Settings of work units, and of files that are read again.
 
 The meaning of a range or a list of values is in `blizzard_py.slices.units`; `blizzard` checks them
 with it before anything runs. This module checks their form.
@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from blizzard_core.json_text import json_value
-from blizzard_core.settings.base import AsWritten, Options, Seconds, Settings
+from blizzard_core.settings.base import DAY, AsWritten, Options, Seconds, Settings
+from blizzard_core.text import json_value
 
 MAX_PARTS = 1000
 
@@ -139,3 +139,21 @@ class UnitSettings(Settings):
     """Do not read a unit within this time after its high watermark."""
     advanced: UnitAdvanced = Field(default_factory=UnitAdvanced)
     """Rarely needed."""
+
+
+class FileUnits(Settings):
+    """Re-read a file if its size or modification time has changed, and replace its rows.
+
+    Requires `use_watermark: false`, since such names do not sort, and `_source_file` in
+    `sink.metadata_columns`, which identifies the rows.
+    """
+
+    cooldown: Seconds = Field(default=0, ge=0, examples=["7d"])
+    """Time after a reading without another; at most 28d, because journals are kept for 30 days."""
+
+    @field_validator("cooldown")
+    @classmethod
+    def _within_the_journal(cls, cooldown: float) -> float:
+        if cooldown > 28 * DAY:
+            raise ValueError("must be at most 28d: the journal, which tells when, keeps 30")
+        return cooldown

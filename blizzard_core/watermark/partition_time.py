@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # each Python worker of Spark would load the settings of sources for it
-    from blizzard_core.settings.sources import PartitionFilter
+    from blizzard_core.settings.time_formats import PartitionFilter
 
 _KEY = r"(?:[A-Za-z][\w.]*=)?"
 _DAY = re.compile(rf"{_KEY}(\d{{4}})-?(\d{{2}})-?(\d{{2}})(?:[T_ -]?(\d{{2}})(?:[:_-]?\d{{2}})*)?")

@@ -14,8 +14,8 @@ from blizzard_core.checkpoint.writer_identity import TakeoverPolicy, allow_takeo
 from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import FAILING, REFUSED, ConfigError, StateError, StorageError
 from blizzard_core.log import get_logger
-from blizzard_core.observability.exports.sinks import run_sinks
 from blizzard_core.observability.heartbeat import Beating, heartbeats, source_heartbeat
+from blizzard_core.observability.run_sinks import run_sinks
 from blizzard_core.observability.runs import Columns, Job, RunLog, RunSink
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
@@ -151,7 +151,7 @@ def _page(
     from blizzard_core.observability.address import WebAddress  # noqa: PLC0415  # see above
     from blizzard_core.observability.status import Panel  # noqa: PLC0415  # see above
     from blizzard_core.observability.web import served  # noqa: PLC0415  # see above
-    from blizzard_py.app.status_page.providers import page_providers  # noqa: PLC0415  # see above
+    from blizzard_py.app.page_providers import page_providers  # noqa: PLC0415  # see above
 
     providers = page_providers(
         workers,

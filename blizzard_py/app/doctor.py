@@ -9,7 +9,7 @@ from blizzard_core.daemon import StopEvent
 from blizzard_core.doctor.findings import CheckResult, failed
 from blizzard_core.doctor.stores import UsedStore, check_stores
 from blizzard_core.errors import BlizzardError, ConfigError
-from blizzard_core.notifications.opening import open_queue
+from blizzard_core.notifications.receiver import open_queue
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.queue_uri import WEBHOOK

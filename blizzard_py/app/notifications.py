@@ -7,9 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from blizzard_core.notifications.inbox import HintInbox
-from blizzard_core.notifications.opening import open_queue
 from blizzard_core.notifications.protocol import Queue
-from blizzard_core.notifications.receiver import Receiver, Receiving
+from blizzard_core.notifications.receiver import Receiver, Receiving, open_queue
 from blizzard_core.notifications.webhook import WebhookQueue, Webhooks
 from blizzard_core.settings.notifications import NotificationSettings
 from blizzard_core.settings.queue_uri import WEBHOOK

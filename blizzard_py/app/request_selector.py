@@ -21,8 +21,7 @@ from blizzard_py.selection.candidates import PAGE_FILES, CandidatePage, read_pag
 from blizzard_py.selection.choose import Choice, choose
 from blizzard_py.selection.claims import Claims
 from blizzard_py.selection.ingested_since_request import BroughtSince
-from blizzard_py.selection.replaced_record_files import find_replaced, find_unsure
-from blizzard_py.selection.replacement_rows import Replaceable
+from blizzard_py.selection.replacement_rows import Replaceable, find_replaced, find_unsure
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.earlier_batches import Earlier
 from blizzard_py.sources.files.earlier import EarlierBatches

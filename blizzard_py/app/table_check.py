@@ -22,7 +22,7 @@ from blizzard_core.settings.tables import TableSettings
 from blizzard_core.storage.opening import normalize_uri, open_storage
 from blizzard_core.table.pipeline_fit import Fit, pipeline_fit
 from blizzard_core.table.schema_fit import SchemaRules
-from blizzard_py.connections.lakes.tables.sink_table import SinkTable, sink_table
+from blizzard_py.connections.lakes.sink_table import SinkTable, sink_table
 from blizzard_py.job import FieldSpec, IngestSettings, Place
 from blizzard_py.kernels.write.metadata import Metadata
 from blizzard_py.kernels.write.parquet_file import output_format

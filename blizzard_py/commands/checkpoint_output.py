@@ -10,7 +10,7 @@ from blizzard_core.cli import print_table
 from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.app.wiring import kind_of
 from blizzard_py.edits.checkpoint_store import Stored
-from blizzard_py.edits.rebuild import BatchDecision, Rebuilt
+from blizzard_py.edits.rebuild.decide import BatchDecision, Rebuilt
 from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.slices.notation import short_text
 from blizzard_py.state.source_state import SourceState

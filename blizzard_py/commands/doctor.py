@@ -1,4 +1,4 @@
-"""``blizzard doctor``."""
+"""``blizzard doctor`` and ``blizzard notifications``."""
 
 from __future__ import annotations
 
@@ -52,3 +52,22 @@ def examine(config: Path, *, write_sources: bool = False, as_json: bool = False)
 
     check = partial(app.examine, load_config(config), writes_sources=write_sources)
     return print_findings(check, as_json=as_json)
+
+
+@click.command(
+    cls=GuidedCommand, section="Set up", examples=("blizzard notifications config.yaml",)
+)
+@config_argument
+@log_level_option
+@command
+def notifications(config: Path) -> int:
+    """Print what notifications need: policies, rights, filters, checks.
+
+    Blizzard creates nothing in your cloud. Asks no service.
+    """
+    from blizzard_py.app.configuration import load_config
+    from blizzard_py.app.notification_setup import setup_lines
+
+    for line in setup_lines(load_config(config)):
+        click.echo(line)
+    return 0

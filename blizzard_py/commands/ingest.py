@@ -56,7 +56,7 @@ def ingest(
     missing, refused or dead-lettered, 7 no daemon has accepted the request yet; it stays.
     """
     from blizzard_py.app.configuration import load_config
-    from blizzard_py.app.files_by_source import files_by_source
+    from blizzard_py.app.operations import files_by_source
     from blizzard_py.app.reingest import bring, not_requested
     from blizzard_py.app.submit import RequestOrder
 

@@ -34,10 +34,10 @@ DRIVERS: dict[str, Driver] = {
     "postgresql": _own_driver(
         "postgresql.connection:PostgresqlConnection", "postgresql.reader:read"
     ),
-    "sqlite": _own_driver("sqlite.connection:SqliteConnection", "sqlite.reader:read"),
-    "mysql": _own_driver("mysql.connection:MysqlConnection", "mysql.session:read"),
-    "delta": _own_driver("lakes.tables.delta:DeltaConnection", "lakes.window_rows:read"),
-    "iceberg": _own_driver("lakes.tables.iceberg:IcebergConnection", "lakes.window_rows:read"),
+    "sqlite": _own_driver("sqlite:SqliteConnection", "sqlite_session:read"),
+    "mysql": _own_driver("mysql:MysqlConnection", "mysql_session:read"),
+    "delta": _own_driver("lakes.delta:DeltaConnection", "lakes.window_rows:read"),
+    "iceberg": _own_driver("lakes.iceberg:IcebergConnection", "lakes.window_rows:read"),
     "parquet": _own_driver("lakes.parquet:connect", "lakes.window_rows:read"),
     **dict.fromkeys(("csv", "json", "avro", "orc", "xml", "excel"), _SCANNED),
     "http": _own_driver("http.connection:connect", "http.reader:read"),

@@ -26,9 +26,9 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal
 
 from blizzard_core.errors import BlizzardError, NotFound
-from blizzard_core.json_text import json_value
 from blizzard_core.limits import LETTER_BYTES
 from blizzard_core.storage.protocol import Entry, Storage, join
+from blizzard_core.text import json_value
 from blizzard_py.state.source_state import REPLAYED_FOLDER
 
 Kind = Literal["files", "records"]

@@ -10,7 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from blizzard_core.extras import extra_of_format, require
-from blizzard_core.settings.formats import AvroOptions, FileFormat, FormatSettings
+from blizzard_core.settings.format_options import AvroOptions
+from blizzard_core.settings.formats import FileFormat, FormatSettings
 
 if TYPE_CHECKING:  # it brings Arrow along
     from blizzard_py.formats.protocol import Format

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Self
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.text import utf8_name
 from blizzard_py.job import JobFile, RowSchema
-from blizzard_py.lines.archives.members import MemberStream, member_streams
-from blizzard_py.lines.codecs.names import ZIP_ENDING, ZIP_MAGICS, Codec
+from blizzard_py.lines.archives import MemberStream, member_streams
+from blizzard_py.lines.codec_names import ZIP_ENDING, ZIP_MAGICS, Codec
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import ArchiveFound, FileFailed

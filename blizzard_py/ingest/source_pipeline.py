@@ -56,13 +56,7 @@ from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import has_more
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.protocol import (
-    CheckpointServices,
-    Opener,
-    PlainWork,
-    Requested,
-    Source,
-)
+from blizzard_py.sources.protocol import CheckpointServices, Opener, PlainWork, Requested, Source
 from blizzard_py.sources.records import records_of_request
 from blizzard_py.sources.stale import look
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json

@@ -42,8 +42,8 @@ from blizzard_py.kernels.file_tally import (
     placed_rows,
     within_tolerance,
 )
-from blizzard_py.kernels.job_tasks import IngestTask
 from blizzard_py.kernels.new_fields import NewFields
+from blizzard_py.kernels.packing import IngestTask
 from blizzard_py.kernels.prefetch import prefetch
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.row_groups import RowGroupCopier

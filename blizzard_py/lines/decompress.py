@@ -20,10 +20,7 @@ from typing import Protocol
 
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.job import JobFile
-from blizzard_py.lines.codecs.damage import BLOCK_BYTES, damaged, first_bytes
-from blizzard_py.lines.codecs.frames import read_frames
-from blizzard_py.lines.codecs.members import begins_gzip, read_members
-from blizzard_py.lines.codecs.names import (
+from blizzard_py.lines.codec_names import (
     BZIP2,
     CODEC_ENDINGS,
     ZIP_ENDING,
@@ -33,9 +30,11 @@ from blizzard_py.lines.codecs.names import (
     first_blocks,
     is_cut_magic,
 )
-from blizzard_py.lines.codecs.snappy import begins_hadoop, read_snappy
 from blizzard_py.lines.expansion import Expansion
-from blizzard_py.lines.failure import ArchiveFound, FileFailed
+from blizzard_py.lines.failure import BLOCK_BYTES, ArchiveFound, FileFailed, damaged, first_bytes
+from blizzard_py.lines.frame_codecs import read_frames
+from blizzard_py.lines.member_codecs import begins_gzip, read_members
+from blizzard_py.lines.snappy import begins_hadoop, read_snappy
 from blizzard_py.lines.source import ObjectStream
 
 MOST_LAYERS = 3

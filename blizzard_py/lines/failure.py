@@ -1,4 +1,4 @@
-"""The failure of one file, which passes through the kernels without affecting other files."""
+"""Failures of one file, which pass through the kernels without affecting other files."""
 
 from __future__ import annotations
 
@@ -37,3 +37,27 @@ def bounded(text: str, limit: int = REASON_CHARACTERS) -> str:
     """Return one line of at most ``limit`` characters; parsers quote values of any length."""
     line = " ".join(text.split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+BLOCK_BYTES = 1 << 20
+_SHOWN_BYTES = 4
+
+
+def damaged(codec: str, what: str) -> FileFailed:
+    """Return the failure of a stream that is cut short or changed."""
+    return FileFailed("decompress", f"not a complete {codec} stream: {what}; store it again")
+
+
+def followed_by(codec: str, data: bytes = b"") -> FileFailed:
+    """Return the failure of a complete stream with other bytes after it."""
+    shown = f" ({first_bytes(data)})" if data else ""
+    return FileFailed(
+        "decompress",
+        f"a complete {codec} stream, followed by other bytes{shown}; store it again without them,"
+        " if they are not rows",
+    )
+
+
+def first_bytes(data: bytes) -> str:
+    """Return the first bytes of a stream for a message."""
+    return data[:_SHOWN_BYTES].hex(" ")

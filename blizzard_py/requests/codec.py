@@ -11,9 +11,8 @@ import msgspec
 
 from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.errors import BlizzardError, StateError
-from blizzard_core.json_text import written_value
 from blizzard_core.limits import REQUEST_BYTES, REQUEST_CHARACTERS
-from blizzard_core.text import printable, shortened
+from blizzard_core.text import printable, shortened, written_value
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

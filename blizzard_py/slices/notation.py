@@ -15,7 +15,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from blizzard_core.errors import WatermarkError
-from blizzard_core.json_text import json_value
+from blizzard_core.text import json_value
 from blizzard_py.slices.compare import Watermark, is_finite, shown
 
 

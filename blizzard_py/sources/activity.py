@@ -83,30 +83,7 @@ class SourceActivity(Activity):
             metrics.REQUEST_FILES.labels(name, outcome)
         for step in STEPS:
             metrics.STEP_SECS.labels(name, step)
-        for metric in (
-            metrics.FILES_DISCOVERED,
-            metrics.LIST_REQUESTS,
-            metrics.LIST_BUDGET,
-            metrics.KEYS_LISTED,
-            metrics.FILES_APART,
-            metrics.LATE_FILES,
-            metrics.RECORDS_PROCESSED,
-            metrics.BAD_RECORDS,
-            metrics.BYTES_READ,
-            metrics.BYTES_DECOMPRESSED,
-            metrics.FILES_WRITTEN,
-            metrics.BYTES_WRITTEN,
-            metrics.CHECKPOINTS_SAVED,
-            metrics.CHECKPOINT_FAILURES,
-            metrics.POLL_SECS,
-            metrics.BATCH_SECS,
-            metrics.LATE_ROWS,
-            metrics.PARTLY_LATE_ROWS,
-            metrics.AHEAD_ROWS,
-            metrics.UNACCOUNTED_ROWS,
-            metrics.REFUSED_OUTPUTS,
-            metrics.UNEXPECTED_FIELDS,
-        ):
+        for metric in metrics.COUNTED_FROM_START:
             metric.labels(name)
 
     def stands_by(self, reason: str) -> None:

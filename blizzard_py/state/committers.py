@@ -19,8 +19,8 @@ from blizzard_core.handover.groups import (
     group_path,
     seq_of,
 )
-from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Entry, Storage, join
+from blizzard_core.text import json_value
 
 _STATE = "_checkpoint.json"
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.errors import BlizzardError, NotFound
-from blizzard_core.json_text import json_value
 from blizzard_core.observability.health import CRASH
 from blizzard_core.observability.peer_state import moment_of
 from blizzard_core.redact import clean_text, error_text
 from blizzard_core.storage.protocol import Storage
+from blizzard_core.text import json_value
 from blizzard_py.state.state_paths import StatePaths
 
 

@@ -28,8 +28,7 @@ from collections.abc import Container, Iterable, Sequence
 from itertools import chain
 from typing import Literal
 
-from blizzard_core.checkpoint.digests import TAIL, Digests
-from blizzard_core.checkpoint.lazy_numpy import np
+from blizzard_core.checkpoint.digests import TAIL, Digests, np
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state.journal import Journal, Record
 from blizzard_py.state.journal_tally import JournalTally, check_tally

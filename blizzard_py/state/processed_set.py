@@ -39,12 +39,12 @@ from blizzard_core.checkpoint.digests import (
     among,
     count_in,
     digested,
+    np,
     read_segment,
     segments_in,
     staying,
     write_segment,
 )
-from blizzard_core.checkpoint.lazy_numpy import np
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.storage.protocol import Storage, join, listed, order_key
 

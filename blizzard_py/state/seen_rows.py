@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
 
-from blizzard_core.checkpoint.digests import TAIL, Digests, from_bytes, staying
-from blizzard_core.checkpoint.lazy_numpy import np
+from blizzard_core.checkpoint.digests import TAIL, Digests, from_bytes, np, staying
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state import processed_set
 from blizzard_py.state.column_state import SeenSegment

@@ -1,12 +1,24 @@
-"""The job before the query: it decides about files and records, and keeps each row's position."""
+"""The jobs beside a query: one decides about files and records, one finds late rows.
+
+The first runs before the query and keeps each row's position. The second runs only if the times of
+a batch allow for late rows.
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+
+from pyspark.sql import SparkSession
 
 from blizzard_core.settings.sources import MetadataColumn
 from blizzard_core.storage.protocol import join
+from blizzard_py.engines.spark.job_secrets import attach_secrets, restore_secrets
+from blizzard_py.engines.spark.numbered_tasks import run_numbered
+from blizzard_py.engines.spark.worker import storage_of, task_context
 from blizzard_py.job import IngestJob, IngestSettings
+from blizzard_py.kernels.late_letters import LatenessReport, LatenessTask, run_lateness_task
 
 # The columns with a row's position, by which late rows become dead letters.
 PLACE: tuple[MetadataColumn, ...] = ("_source_file", "_source_line")
@@ -31,3 +43,25 @@ def make_decode_job(job: IngestJob) -> IngestJob:
         staging=join(job.staging, _FOLDER),
         files=tuple(replace(file, partition="") for file in job.files),
     )
+
+
+def find_late_rows(
+    spark: SparkSession, job: IngestJob, make: Callable[[IngestJob], Sequence[LatenessTask]]
+) -> list[LatenessReport]:
+    """Return each task's result; ``make`` makes the tasks from the job without secrets.
+
+    Raises what Spark raises.
+    """
+    with attach_secrets(spark.sparkContext, job) as bare:
+        tasks = make(bare)
+        run = functools.partial(_run, tasks)
+        found = run_numbered(spark.sparkContext, run, len(tasks), len(tasks))
+    return [LatenessReport.from_json(text) for text in found]
+
+
+def _run(tasks: Sequence[LatenessTask], numbers: Iterable[int]) -> Iterator[str]:
+    context = task_context()
+    for number in numbers:
+        task = restore_secrets(tasks[number])
+        source, sink = storage_of(task.settings.source), storage_of(task.settings.sink)
+        yield run_lateness_task(task, source, sink, context.taskAttemptId()).to_json()

@@ -44,6 +44,7 @@ from blizzard_py.state.stream_state import StreamState, add_query_batch, moment
 from blizzard_py.streaming.accepted_batch import AcceptedBatch, batch_of, late_letters
 from blizzard_py.streaming.batch_queue import Offer, SourceShare
 from blizzard_py.streaming.decode_job import make_decode_job
+from blizzard_py.streaming.query import wait_for_turn
 from blizzard_py.streaming.query_equivalence import QueryEquivalence
 from blizzard_py.streaming.shared_directory import SharedDirectory, check_not_removed, create_folder
 from blizzard_py.streaming.source_shares import (
@@ -56,7 +57,6 @@ from blizzard_py.streaming.source_shares import (
     ticks_of,
 )
 from blizzard_py.streaming.staged_times import TimeTally, tally
-from blizzard_py.streaming.start_limit import wait_for_turn
 from blizzard_py.streaming.state_archive import StateArchive, WorkingCopy
 from blizzard_py.streaming.state_files import see_all
 
@@ -246,7 +246,7 @@ class StreamJobs:
 
         At least one entry, unless no row was accepted.
         """
-        from blizzard_py.streaming.late_rows import find_late_rows  # noqa: PLC0415  # see above
+        from blizzard_py.streaming.decode_job import find_late_rows  # noqa: PLC0415  # see above
 
         if not accepted.outputs:
             return []

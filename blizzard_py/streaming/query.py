@@ -16,7 +16,8 @@ from __future__ import annotations
 import functools
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -289,3 +290,27 @@ def _micro_batch(progress: Mapping[str, Any]) -> MicroBatch:
         ),
         progress.get("batchDuration", 0) / 1000,
     )
+
+
+# A start takes some Python processes; each imports for about a second of CPU time and must answer
+# Spark within ten seconds. Five pipelines that started together on two cores failed by that;
+# twenty made no batch. Two starts keep two cores busy and leave each process enough time.
+STARTS = 2
+# The interval at which a waiting start checks whether it was cancelled.
+_LOOK_SECS = 0.2
+
+_turns = threading.BoundedSemaphore(STARTS)
+
+
+@contextmanager
+def wait_for_turn(check_wanted: Callable[[], None]) -> Iterator[None]:
+    """Wait until fewer queries start, and count as one of them until the block ends.
+
+    Calls ``check_wanted`` meanwhile and raises its errors.
+    """
+    while not _turns.acquire(timeout=_LOOK_SECS):
+        check_wanted()
+    try:
+        yield
+    finally:
+        _turns.release()

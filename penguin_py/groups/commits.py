@@ -16,7 +16,7 @@ from penguin_py.groups.group_planner import Removals
 from penguin_py.model import Add, CommitPlan
 from penguin_py.planning.memory import Snapshot, commit_document, merged_ids
 from penguin_py.settings import Table
-from penguin_py.table_view import TableView
+from penguin_py.table.view import TableView
 
 
 @dataclass(frozen=True, slots=True)

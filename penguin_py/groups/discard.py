@@ -31,7 +31,7 @@ from penguin_py.intake.manifests import Manifests
 from penguin_py.model import CommitConflict, CommitPlan, TableState
 from penguin_py.planning.memory import Snapshot
 from penguin_py.planning.replacement import ranges_of
-from penguin_py.table_view import TableView
+from penguin_py.table.view import TableView
 
 # How often it is planned again when another commit came first.
 TRIES = 12

@@ -21,8 +21,7 @@ from penguin_py.delta.active_files import ActiveFiles, spelled_values
 from penguin_py.delta.output_ids import discard_mark
 from penguin_py.delta.replace_entry import REWRITE_ALL, removal_path
 from penguin_py.delta.table import DeltaLog
-from penguin_py.groups.named_files import footers_of
-from penguin_py.groups.outputs import Outputs
+from penguin_py.groups.outputs import Outputs, footers_of
 from penguin_py.groups.rewriter import PartlyReplacedFile
 from penguin_py.groups.rows import ReplacedRows, count_replaced
 from penguin_py.intake.naming import is_blizzards

@@ -38,7 +38,7 @@ from penguin_py.model import CommitConflict, CommitRefused
 from penguin_py.planning.memory import Memory, Snapshot
 from penguin_py.planning.replacement import replaced_ranges, unreplaced_by
 from penguin_py.settings import Table
-from penguin_py.table_view import TableView
+from penguin_py.table.view import TableView
 
 # How often a commit is planned again at once when another came first.
 TRIES = 12

@@ -20,7 +20,7 @@ from penguin_py import metrics
 from penguin_py.keyed.matching import OUTCOMES
 from penguin_py.keyed.merger import Merger, Tables
 from penguin_py.keyed.retention import drop_changes
-from penguin_py.maintenance import Maintenance
+from penguin_py.table.maintenance import Maintenance
 
 # A merge that rewrites the whole table is followed by the next one after so long. A table of so
 # many bytes costs half a minute of a core; below it the pause shrinks with the cost.

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from blizzard_core.json_text import json_value
+from blizzard_core.text import json_value
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from blizzard_core import log, log_lines
-from blizzard_core.log_lines import RepeatFilter
+from blizzard_core import log
+from blizzard_core.log import RepeatFilter
 
 
 class LogCapture:
@@ -106,7 +106,7 @@ def test_facts_that_are_no_problem_are_never_held_back() -> None:
 
 
 def test_memory_is_bounded_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_lines, "MAX_KINDS", 10)
+    monkeypatch.setattr(log, "MAX_KINDS", 10)
     told = LogCapture()
     for number in range(100):
         for _ in range(2):

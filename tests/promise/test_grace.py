@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from blizzard_core.settings.sources import PartitionFilter
+from blizzard_core.settings.time_formats import PartitionFilter
 from blizzard_py.job import IngestJob, IngestResult
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.promise_scenarios import (

@@ -15,7 +15,8 @@ import pytest
 from pydantic import ValidationError
 
 from blizzard_core.errors import StateError
-from blizzard_core.settings.sources import PartitionFilter, SourceSettings
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.settings.time_formats import PartitionFilter
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import ListingPage
 from blizzard_py.app.workers import source_pipeline

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from blizzard_core.errors import AccessDenied, StorageError
-from blizzard_core.settings.sources import PartitionFilter
+from blizzard_core.settings.time_formats import PartitionFilter
 from blizzard_core.storage.protocol import ListingPage, order_key
 from tests.support.checkpoint_edits import set_to
 from tests.support.letter_harness import FIRST, SECOND, FailedFilesHarness

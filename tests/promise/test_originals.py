@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blizzard_core.settings.sources import PartitionFilter
+from blizzard_core.settings.time_formats import PartitionFilter
 from tests.support.pipeline_harness import PipelineHarness
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"

@@ -18,9 +18,9 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import ConfigError, EngineError
+from blizzard_core.observability import lineage, traces
 from blizzard_core.observability.activity import Activity
-from blizzard_core.observability.exports import lineage, traces
-from blizzard_core.observability.exports.sinks import run_sinks
+from blizzard_core.observability.run_sinks import run_sinks
 from blizzard_core.observability.runs import Job, RunEvent, RunLog, RunResult, RunStep
 from blizzard_core.settings.load import load_config
 from blizzard_py.app.daemon import report_runs as report_batches

@@ -19,17 +19,16 @@ from pydantic import BaseModel
 from blizzard_core import limits
 from blizzard_core.settings import reference
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.field_docstrings import description
 from blizzard_core.settings.formats import FORMATS
-from blizzard_core.settings.json_schema import config_schema
+from blizzard_core.settings.json_schema import config_schema, description
 from blizzard_core.settings.limits_page import LimitLine, named_limits
 from blizzard_core.settings.load import models_in
 from blizzard_core.settings.notifications import NotificationSettings
 from blizzard_core.settings.reference import example_configuration
 from blizzard_core.settings.schema import FieldSettings, TypeSettings
-from blizzard_core.settings.sources import FileUnits, SourceRangeSettings
+from blizzard_core.settings.sources import SourceRangeSettings
 from blizzard_core.settings.tables import PartitionColumn
-from blizzard_core.settings.units import UnitSettings
+from blizzard_core.settings.units import FileUnits, UnitSettings
 from blizzard_core.storage.environment import (
     AZURE_SCHEMES,
     GCS_SCHEMES,

@@ -16,7 +16,8 @@ from blizzard_py.app.workers import source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_store import EditRefused
-from blizzard_py.edits.rebuild import Rebuild, Rebuilt
+from blizzard_py.edits.rebuild import Rebuild
+from blizzard_py.edits.rebuild.decide import Rebuilt
 from blizzard_py.edits.rename import Rename
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestResult

@@ -10,7 +10,7 @@ from typing import Any
 
 import fastavro
 
-from blizzard_core.settings.formats import AvroOptions
+from blizzard_core.settings.format_options import AvroOptions
 from blizzard_py.formats.names import format_of
 from blizzard_py.formats.protocol import Parsed
 from blizzard_py.job import FieldSpec, RowSchema

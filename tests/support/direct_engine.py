@@ -8,9 +8,8 @@ from blizzard_core.errors import EngineError, StorageError
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.connections.drivers import reader_of
 from blizzard_py.job import IngestJob, IngestResult
-from blizzard_py.kernels.job_tasks import tasks_of
 from blizzard_py.kernels.merge import merge_tasks, run_merge, with_merged
-from blizzard_py.kernels.packing import pack, task_count
+from blizzard_py.kernels.packing import pack, task_count, tasks_of
 from blizzard_py.kernels.read_task import read_item, reading_tasks
 from blizzard_py.kernels.report import merged
 from blizzard_py.kernels.task import run_task

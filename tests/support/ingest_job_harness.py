@@ -35,7 +35,7 @@ from blizzard_py.job import (
     SortKey,
     SqlSteps,
 )
-from blizzard_py.kernels.job_tasks import tasks_of
+from blizzard_py.kernels.packing import tasks_of
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.task import run_task
 from tests.support.direct_engine import DirectEngine

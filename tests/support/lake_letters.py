@@ -17,8 +17,7 @@ from blizzard_py.app.workers import build
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.job import IngestJob, IngestResult
-from blizzard_py.kernels.job_tasks import tasks_of
-from blizzard_py.kernels.packing import pack
+from blizzard_py.kernels.packing import pack, tasks_of
 from blizzard_py.kernels.report import merged
 from blizzard_py.kernels.task import run_task
 from blizzard_py.sources.context import SourceContext

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from blizzard_core.settings.sources import FileUnits
+from blizzard_core.settings.units import FileUnits
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from tests.support.replace_harness import ReplaceHarness
 

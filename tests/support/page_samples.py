@@ -23,8 +23,7 @@ from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.text import shell_word
 from blizzard_core.watermark.progress import PartitionProgress, Progress
-from blizzard_py.app.status_page.commands import source_commands
-from blizzard_py.app.status_page.providers import commit_lag_notices
+from blizzard_py.app.page_providers import commit_lag_notices, source_commands
 from blizzard_py.job import FinishedFile
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.ignored_names import NONE_SKIPPED

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from blizzard_core.settings.checks.clean import clean_problems
-from blizzard_core.settings.checks.complete import complete_problems
 from blizzard_core.settings.checks.event_time import event_time_problems
 from blizzard_core.settings.checks.keyed import keyed_problems
 from blizzard_core.settings.checks.list_budget import list_budget_problems
-from blizzard_core.settings.checks.notifications import notification_problems
+from blizzard_core.settings.checks.notifications import notification_problems, replica_problems
 from blizzard_core.settings.checks.path_columns import path_column_problems
-from blizzard_core.settings.checks.replicas import replica_problems
-from blizzard_core.settings.checks.sources import query_problems, schema_problems
+from blizzard_core.settings.checks.sources import (
+    clean_problems,
+    complete_problems,
+    query_problems,
+    schema_problems,
+)
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.yaml_file import SettingProblem
 

@@ -300,3 +300,27 @@ def _of_tables(config: Config, pipeline: PipelineSettings) -> Iterator[str]:
             )
         elif not table.advanced.max_new_columns:
             yield f"add needs tables.{name}.advanced.max_new_columns above 0"
+
+
+def complete_problems(config: Config) -> Iterator[SettingProblem]:
+    """Yield the problems in the order of the file."""
+    for name, pipeline in config.pipelines.items():
+        for source_name, source in pipeline.file_sources.items():
+            if source.complete is not None and pipeline.query is not None:
+                yield SettingProblem(
+                    ("pipelines", name, "sources", source_name, "complete"),
+                    "is not for a query over event_time: rows of settled files wait in its state;"
+                    " leave it out, and go by the watermark",
+                )
+
+
+def clean_problems(config: Config) -> Iterator[SettingProblem]:
+    """Yield the problems in the order of the file."""
+    for name, pipeline in config.pipelines.items():
+        for source_name, source in pipeline.file_sources.items():
+            if source.clean is not None and pipeline.query is not None:
+                yield SettingProblem(
+                    ("pipelines", name, "sources", source_name, "clean"),
+                    "is not for a query over event_time: rows of settled files wait in its state,"
+                    " which may have to be built again from the files; leave it out",
+                )

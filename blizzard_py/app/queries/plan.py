@@ -12,7 +12,7 @@ from blizzard_core.settings.connections import ConnectionSettings
 from blizzard_core.settings.document import QuerySettings
 from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.connections.protocol import ReadBound, ReadSelection
-from blizzard_py.connections.sqlite.clock import is_time, until
+from blizzard_py.connections.sqlite_session import is_time, until
 from blizzard_py.reading import BoundKind, Window
 from blizzard_py.slices.calendars import lowest_wall
 from blizzard_py.slices.lookback import effective

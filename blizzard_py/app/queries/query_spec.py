@@ -68,7 +68,7 @@ def query_spec_of(
 def _connection(access: Access, selection: ReadSelection, ask: Asks) -> SourceConnection:
     if access.driver == "jdbc":
         # Databases' connections load what files have no need of.
-        from blizzard_py.connections.jdbc.connection import JdbcConnection  # noqa: PLC0415  # see above
+        from blizzard_py.connections.jdbc import JdbcConnection  # noqa: PLC0415  # see above
 
         return JdbcConnection(access, selection, partial(ask, access))
     return connect(access, selection)

@@ -14,8 +14,8 @@ from pathlib import PurePosixPath
 
 from blizzard_core.errors import StorageError, Unavailable
 from blizzard_core.settings.data_address import DataAddress
+from blizzard_core.settings.format_options import AvroOptions
 from blizzard_core.settings.formats import (
-    AvroOptions,
     CsvOptions,
     ExcelOptions,
     FormatSettings,
@@ -41,7 +41,7 @@ from blizzard_py.formats.excel.sheet import Row, sheet_rows
 from blizzard_py.formats.excel.workbook import open_workbook
 from blizzard_py.formats.source_file import SourceFile
 from blizzard_py.job import FieldSpec, JobFile, RowSchema
-from blizzard_py.lines.codecs.names import ZIP_ENDING
+from blizzard_py.lines.codec_names import ZIP_ENDING
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.schema.inference import Inference, Rules
 from blizzard_py.sources.files.discovery import notes_of

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from blizzard_core.errors import ConfigError, SourceError
 from blizzard_py.connections.http.calls import first_call, line, shown, with_first_page
 from blizzard_py.connections.http.checks import problems
-from blizzard_py.connections.http.lazy_client import iterate_pages, open_client
 from blizzard_py.connections.http.model import HttpSource, filled, packed, tick, with_request
+from blizzard_py.connections.http.reader import iterate_pages, open_client
 from blizzard_py.connections.http.retry import Time
 from blizzard_py.connections.http.windows import RequestRange, lowered, pieces
 from blizzard_py.connections.placeholders import Values

@@ -1,20 +1,46 @@
-"""The reader of an API's tasks in a Spark worker: page after page, as NDJSON lines."""
+"""The reader of an API's tasks in a Spark worker: page after page, as NDJSON lines.
+
+The HTTP library is imported late: an installation without APIs does not need it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from blizzard_py.connections.http.calls import first_call
-from blizzard_py.connections.http.lazy_client import iterate_pages, open_client
+from blizzard_core.extras import optional_module
+from blizzard_py.connections.http.calls import Call, first_call
 from blizzard_py.connections.http.model import HttpSource, unpacked, with_request
 from blizzard_py.connections.http.record_filter import record_filter
 from blizzard_py.connections.http.retry import Time
 from blizzard_py.connections.protocol import Reader
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
+
+if TYPE_CHECKING:
+    from blizzard_py.connections.http.client import Client
+    from blizzard_py.connections.http.walk import LoadedPage
+
+
+def open_client(source: HttpSource, time: Time) -> Client:
+    """Return a client for the API.
+
+    Raises `ConfigError` if the extra `[http]` is not installed.
+    """
+    optional_module("httpx", "http")
+    from blizzard_py.connections.http.client import Client  # noqa: PLC0415  # imports httpx
+
+    return Client(source.api, source.request, time)
+
+
+def iterate_pages(client: Client, source: HttpSource, first: Call) -> Iterator[LoadedPage]:
+    """Return the pages as `walk.walk` does."""
+    from blizzard_py.connections.http.walk import walk  # noqa: PLC0415  # imports httpx
+
+    return walk(client, source, first)
+
 
 # Names in an `Access`.
 DRIVER = "http"

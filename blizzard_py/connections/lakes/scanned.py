@@ -54,7 +54,7 @@ from blizzard_py.formats.protocol import (
 )
 from blizzard_py.formats.source_file import SourceFile
 from blizzard_py.job import FieldSpec, JobFile, RowSchema
-from blizzard_py.lines.codecs.names import CODEC_ENDINGS, ZIP_ENDING
+from blizzard_py.lines.codec_names import CODEC_ENDINGS, ZIP_ENDING
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import RefusedRecord
 from blizzard_py.reading import Access, BoundKind

@@ -14,7 +14,7 @@ import pyarrow as pa
 from blizzard_py.connections.literals import literal
 from blizzard_py.connections.postgresql import describe, open_transactions, types
 from blizzard_py.connections.postgresql.describe import ColumnDescription, PgTableFacts
-from blizzard_py.connections.postgresql.planning_session import PlanningSession
+from blizzard_py.connections.postgresql.open_transactions import PlanningSession
 from blizzard_py.connections.postgresql.session import (
     READS,
     connect,

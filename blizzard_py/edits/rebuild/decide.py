@@ -1,4 +1,8 @@
-"""Decisions of a rebuild: finished files, the start of scans, fates of batches. Pure."""
+"""Decisions of a rebuild: finished files, the start of scans, fates of batches..
+
+The report of a request is written before its batch is published, so it proves no rows: its files
+may be in the table or not. A file that was given up is reported as quarantined.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from blizzard_core.storage.protocol import order_key
+from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.text import in_utc
 from blizzard_core.watermark.closed_partitions import raise_floors
 from blizzard_core.watermark.paths import depth_of, joined, partition_key, split
@@ -20,8 +24,11 @@ from blizzard_core.watermark.progress import (
 )
 from blizzard_core.watermark.scan import FLAT_KEYS
 from blizzard_py.job import ROWS_UNKNOWN, FinishedFile
+from blizzard_py.requests.codec import RequestInvalid
+from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.files.late_file_sweep import is_passed
 from blizzard_py.state.batch import Batch, Replaced
+from blizzard_py.state.journal import moment_of
 from blizzard_py.state.source_state import SourceState, under_way
 from blizzard_py.state.transitions import is_below_origin
 
@@ -296,3 +303,26 @@ class Rebuilt:
     settled: tuple[str, ...]
     is_newest: bool = True
     unknown: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class LostReports:
+    """Batches that only a report tells of, their files, and a doubt for each damaged report."""
+
+    batches: frozenset[str]
+    paths: frozenset[str]
+    damaged: tuple[Doubt, ...] = ()
+
+
+def read_lost(mailbox: Mailbox, reports: Mapping[str, Entry]) -> LostReports:
+    """Read ``reports`` by batch. Raises `StorageError`."""
+    paths: set[str] = set()
+    damaged: list[Doubt] = []
+    for batch, entry in reports.items():
+        try:
+            lines = list(mailbox.lines(entry))
+        except RequestInvalid as error:
+            damaged.append(Doubt(str(error), moment_of(batch)))
+        else:
+            paths.update(line.path for line in lines if line.state in {"ingested", "quarantined"})
+    return LostReports(frozenset(reports), frozenset(paths), tuple(damaged))

@@ -12,8 +12,7 @@ from blizzard_core.storage.protocol import Entry, Storage, listed, read_each
 from blizzard_core.table.committed import added, committed_versions
 from blizzard_core.threads import ThreadPool
 from blizzard_py.dead_letters.reader import put_away
-from blizzard_py.edits.rebuild.decide import Doubt, Place
-from blizzard_py.edits.rebuild.lost_reports import LostReports, read_lost
+from blizzard_py.edits.rebuild.decide import Doubt, LostReports, Place, read_lost
 from blizzard_py.ingest.group_publishing import GroupManifests
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.context import SourceContext

@@ -49,9 +49,8 @@ from blizzard_py.engines.spark.worker import (
     write_partition,
 )
 from blizzard_py.job import FinishedFile, IngestJob, IngestResult, IngestSettings, JobFile
-from blizzard_py.kernels.job_tasks import tasks_of
 from blizzard_py.kernels.merge import SMALL_SHARE, merge_tasks, with_merged
-from blizzard_py.kernels.packing import pack, task_count
+from blizzard_py.kernels.packing import pack, task_count, tasks_of
 from blizzard_py.kernels.report import TaskReport, merged
 from blizzard_py.kernels.sql_stage import SqlStage
 from blizzard_py.reading import Access

@@ -21,8 +21,8 @@ from blizzard_py.engines.spark.job_secrets import restore_access, restore_secret
 from blizzard_py.formats.child_process import prepare_process
 from blizzard_py.formats.ndjson.fast.sandbox import compiled
 from blizzard_py.job import JobFile, Place
-from blizzard_py.kernels.job_tasks import IngestTask
 from blizzard_py.kernels.merge import MergeTask, run_merge
+from blizzard_py.kernels.packing import IngestTask
 from blizzard_py.kernels.read_task import ReadingTask, read_item, run_read_task
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.sql_stage import SqlStage, read_records, write_rows

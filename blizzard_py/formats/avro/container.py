@@ -16,11 +16,11 @@ from blizzard_core.limits import AVRO_BLOCK_BYTES, AVRO_SCHEMA_BYTES
 from blizzard_py.formats.avro.walk import damaged_block, read_long
 from blizzard_py.formats.protocol import OpenFile
 from blizzard_py.lines.byte_reader import ByteReader
-from blizzard_py.lines.codecs.frames import read_frames
-from blizzard_py.lines.codecs.members import read_members
-from blizzard_py.lines.codecs.names import Codec
-from blizzard_py.lines.codecs.snappy import unpack_snappy
+from blizzard_py.lines.codec_names import Codec
 from blizzard_py.lines.failure import FileFailed, bounded
+from blizzard_py.lines.frame_codecs import read_frames
+from blizzard_py.lines.member_codecs import read_members
+from blizzard_py.lines.snappy import unpack_snappy
 
 MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16

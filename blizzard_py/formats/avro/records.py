@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -13,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from blizzard_core.errors import ConfigError
+from blizzard_core.extras import optional_module
 from blizzard_core.limits import AVRO_RECORD_VALUES
-from blizzard_core.settings.formats import AvroOptions
+from blizzard_core.settings.format_options import AvroOptions
 from blizzard_py.formats.avro.container import Container
 from blizzard_py.formats.avro.defaults import check_defaults
-from blizzard_py.formats.avro.fast_reader import parsed_schema, read_records
 from blizzard_py.formats.avro.resolution import Change, resolved_fields
-from blizzard_py.formats.avro.schema import FILE_SCHEMA, AvroType, record_type
+from blizzard_py.formats.avro.schema import FILE_SCHEMA, AvroType, decoding_schema, record_type
 from blizzard_py.formats.avro.values import (
     Meaning,
     column,
@@ -38,6 +40,42 @@ from blizzard_py.formats.typed_rows import TypedDecoder, TypedFormat, check_name
 from blizzard_py.job import RowSchema
 from blizzard_py.lines.failure import FileFailed, bounded
 from blizzard_py.lines.framing import CHUNK_BYTES, Piece, RefusedRecord
+
+
+def read_records(schema: Any, count: int, data: bytes) -> list[Any]:
+    """Return the records of a block, which is read as an array: one call for all of them."""
+    whole = _varint(count) + data + b"\0"
+    stream = io.BytesIO(whole)
+    try:
+        found: list[Any] = _reader()(stream, schema, None)
+    except Exception as error:  # fastavro's errors have no common base class
+        raise damaged_block(f"{type(error).__name__} {error}") from error
+    if len(found) != count or stream.tell() != len(whole):
+        raise damaged_block("its records do not end where it does")
+    return found
+
+
+def _varint(count: int) -> bytes:
+    number, found = count << 1, bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+@lru_cache(maxsize=1)
+def _reader() -> Callable[..., Any]:
+    found: Callable[..., Any] = optional_module("fastavro", "avro").schemaless_reader
+    return found
+
+
+@lru_cache(maxsize=16)
+def parsed_schema(text: str) -> Any:
+    """Return the schema of a block's records, for `read_records`."""
+    schema = decoding_schema(record_type(text))
+    return optional_module("fastavro", "avro").parse_schema(schema)
+
 
 # Values of a piece. fastavro makes Python objects of them, of 100 bytes and more.
 _PIECE_CELLS = 512 << 10

@@ -14,7 +14,7 @@ from blizzard_core.limits import TABLE_FOOTER_BYTES
 from blizzard_core.storage.range_file import RangeFile
 from blizzard_core.table.row_groups import footer_of
 from blizzard_core.table.schema_fit import SchemaMismatch
-from blizzard_py.formats.columnar.process import DecodeCommand
+from blizzard_py.formats.columnar.messages import DecodeCommand
 from blizzard_py.formats.columnar.rows import (
     ReaderEnded,
     StoredFile,

@@ -16,7 +16,8 @@ from blizzard_py.formats.columnar.batches import (
     pieces_of,
 )
 from blizzard_py.formats.columnar.calendars import Calendar
-from blizzard_py.formats.columnar.process import JULIAN, DecodeCommand
+from blizzard_py.formats.columnar.messages import DecodeCommand
+from blizzard_py.formats.columnar.process import JULIAN
 from blizzard_py.formats.columnar.rows import StoredFile, allowed, decoded
 from blizzard_py.formats.nested_arrays import by_column
 from blizzard_py.formats.protocol import OpenFile

@@ -14,14 +14,13 @@ from __future__ import annotations
 import pickle
 import resource
 import socket
-import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,19 +30,23 @@ from blizzard_core.storage.range_file import RangeFile
 from blizzard_core.table.row_groups import file_without_pages
 from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_py.formats.columnar.int96 import with_bytes
+from blizzard_py.formats.columnar.messages import (
+    BATCH,
+    DAMAGED,
+    END,
+    MORE,
+    RANGE,
+    READ,
+    REFUSED,
+    DecodeCommand,
+    Line,
+)
 from blizzard_py.formats.columnar.orc_footer import has_julian_dates, inner_paths
 from blizzard_py.formats.columnar.statistics import as_batch, group_ranges
 from blizzard_py.formats.nested_arrays import plain_array
 
 BATCH_ROWS = 1 << 16
 BATCH_BYTES = 16 << 20
-# The kinds of answer, and the format of a requested range.
-READ, BATCH, DAMAGED, REFUSED, END, MORE = b"R", b"B", b"D", b"L", b".", b"+"
-# The kind of what the parent sends: a command, or the bytes that were requested.
-GIVEN = b"G"
-RANGE = struct.Struct(">QQ")
-# Of a message: its kind, and the bytes of its content.
-_HEAD = struct.Struct(">cQ")
 # The mark of an ORC schema whose file has Julian dates.
 JULIAN = b"julian"
 _BEYOND_NANOSECONDS = "out of range for nanosecond"
@@ -56,58 +59,6 @@ _PIECES_BYTES = 32 << 20
 _LEAST_PIECE, _LARGEST_PIECE = 16 << 10, 1 << 20
 # So much may be left of earlier files; the limit is in addition to it.
 _KEPT_BYTES = 64 << 20
-
-
-class DecodeCommand(NamedTuple):
-    """The columns to decode of a file, within ``allowed`` bytes.
-
-    ``footer`` and ``groups`` are of Parquet. ``footer`` as the kind asks whether that can be
-    decoded, ``ranges`` for its ranges of the one column, ``orc schema`` for a batch without rows.
-    """
-
-    footer: bytes
-    size: int
-    groups: tuple[int, ...]
-    columns: tuple[str, ...]
-    allowed: int
-    kind: Literal["parquet", "footer", "ranges", "orc", "orc schema"] = "parquet"
-
-
-class Line:
-    """One end of the connection between the two processes.
-
-    `multiprocessing.connection` copies a message three times more.
-    """
-
-    def __init__(self, end: socket.socket) -> None:
-        self._end = end
-
-    def send(self, kind: bytes, content: bytes | memoryview = b"") -> None:
-        """Send a message. Raises `OSError` if the other end is gone."""
-        head = _HEAD.pack(kind, len(content))
-        done = self._end.sendmsg([head, content])
-        self._end.sendall(memoryview(content)[max(0, done - len(head)) :])
-
-    def receive(self) -> tuple[bytes, bytes]:
-        """Return the kind of a message and its content.
-
-        Raises `EOFError` if the other end is closed, and `OSError` if it was killed.
-        """
-        kind, size = _HEAD.unpack(self._exactly(_HEAD.size))
-        return kind, self._exactly(size)
-
-    def _exactly(self, size: int) -> bytes:
-        found = self._end.recv(size, socket.MSG_WAITALL)
-        while len(found) < size:  # a signal, or the end
-            rest = self._end.recv(size - len(found), socket.MSG_WAITALL)
-            if not rest:
-                raise EOFError
-            found += rest
-        return found
-
-    def close(self) -> None:
-        """Close this end."""
-        self._end.close()
 
 
 class _Refused(Exception):
@@ -400,10 +351,7 @@ def main(descriptor: int) -> None:
         while goes_on:
             try:
                 request = line.receive()[1]
-            except (
-                EOFError,
-                ConnectionError,
-            ):  # the parent is gone, or has ended with answers unread
+            except (EOFError, ConnectionError):  # the parent is gone, maybe with answers unread
                 return
             order = DecodeCommand(*pickle.loads(request))  # noqa: S301  # our own parent's
             if order.kind.startswith("orc"):  # what no Parquet file needs to wait for

@@ -30,7 +30,7 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_core.storage.range_file import Ranged
 from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_core.table.thrift import STRUCT, skip_value
-from blizzard_py.formats.columnar import process
+from blizzard_py.formats.columnar import messages, process
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,12 @@ class RowReader:
                 env=env,
             )
         self.pid = self._process.pid
-        self._line = process.Line(own_end)
+        self._line = messages.Line(own_end)
 
     def send(self, content: bytes) -> None:
         """Send a command, or the bytes that the process requested."""
         try:
-            self._line.send(process.GIVEN, content)
+            self._line.send(messages.GIVEN, content)
         except OSError as error:
             raise self._ended() from error
 
@@ -129,7 +129,7 @@ def end_idle() -> None:
         IDLE.pop().kill()
 
 
-def decoded(file: StoredFile, order: process.DecodeCommand) -> Iterator[pa.RecordBatch]:
+def decoded(file: StoredFile, order: messages.DecodeCommand) -> Iterator[pa.RecordBatch]:
     """Yield the rows that a command asks for.
 
     Raises `SourceError` if a row needs more than the limit.
@@ -157,7 +157,7 @@ def check_footer(file: StoredFile, footer: bytes) -> None:
             raise file.damaged("its footer is cut off, or contradicts itself") from error
         return
     most = TABLE_FOOTER_MEMORY_BYTES + TABLE_FOOTER_PER_BYTE * len(footer)
-    order = process.DecodeCommand(footer, file.size, (), (), most, "footer")
+    order = messages.DecodeCommand(footer, file.size, (), (), most, "footer")
     try:
         for _ in answers(file, order):
             pass
@@ -165,7 +165,7 @@ def check_footer(file: StoredFile, footer: bytes) -> None:
         raise SourceError(f"{file.where}: {process.too_large_footer(order)}") from error
 
 
-def answers(file: StoredFile, order: process.DecodeCommand) -> Iterator[pa.RecordBatch]:
+def answers(file: StoredFile, order: messages.DecodeCommand) -> Iterator[pa.RecordBatch]:
     """Yield the answers of a process; of a second one if the first ends before it is done.
 
     The system may have ended it for its memory, which no file causes. Raises `ReaderEnded` after
@@ -186,25 +186,25 @@ def answers(file: StoredFile, order: process.DecodeCommand) -> Iterator[pa.Recor
                 yield batch.slice(behind)
 
 
-def _answers_of_one(file: StoredFile, order: process.DecodeCommand) -> Iterator[pa.RecordBatch]:
+def _answers_of_one(file: StoredFile, order: messages.DecodeCommand) -> Iterator[pa.RecordBatch]:
     """Yield the answers of one process. Raises `ReaderEnded` and `SourceError`."""
     reader = IDLE.pop() if IDLE else RowReader()
     is_idle = False
     try:
         # As a tuple: the process runs as a script, so there this class is another one.
         reader.send(pickle.dumps(tuple(order)))
-        while (answer := reader.receive())[0] != process.END:
+        while (answer := reader.receive())[0] != messages.END:
             kind, content = answer
-            if kind == process.READ:
-                reader.send(file.source.read_range(file.path, *process.RANGE.unpack(content)))
-            elif kind == process.BATCH:
+            if kind == messages.READ:
+                reader.send(file.source.read_range(file.path, *messages.RANGE.unpack(content)))
+            elif kind == messages.BATCH:
                 with pa.ipc.open_stream(content) as stream:
                     yield from stream
-            elif kind == process.DAMAGED:
+            elif kind == messages.DAMAGED:
                 raise file.damaged(content.decode(errors="replace"))
             else:
                 raise SourceError(f"{file.where}: {content.decode(errors='replace')}")
-        is_idle = answer[1] == process.MORE
+        is_idle = answer[1] == messages.MORE
     finally:
         if is_idle:
             IDLE.append(reader)

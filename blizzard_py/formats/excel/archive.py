@@ -6,9 +6,8 @@ import struct
 from collections.abc import Iterator
 
 from blizzard_py.formats.protocol import OpenFile
-from blizzard_py.lines.archives.directory import Member, read_directory
-from blizzard_py.lines.archives.members import ReadAhead, member_blocks
-from blizzard_py.lines.codecs.names import ZIP_MAGICS
+from blizzard_py.lines.archives import Member, ReadAhead, member_blocks, read_directory
+from blizzard_py.lines.codec_names import ZIP_MAGICS
 from blizzard_py.lines.failure import FileFailed
 
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"

@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 from blizzard_core.errors import UnitError
-from blizzard_core.json_text import json_value
+from blizzard_core.text import json_value
 from blizzard_py.slices.compare import shown
 
 # The name of the only unit of a source without values.

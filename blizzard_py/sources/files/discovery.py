@@ -10,8 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from blizzard_core.checkpoint.digests import Digests
-from blizzard_core.checkpoint.lazy_numpy import np
+from blizzard_core.checkpoint.digests import Digests, np
 from blizzard_core.errors import StateError
 from blizzard_core.limits import SCAN_FILES
 from blizzard_core.settings.sources import SourceSettings

@@ -11,7 +11,7 @@ from blizzard_core.settings.sources import SourceCompression, SourceSettings
 from blizzard_core.storage.protocol import Entry, is_hidden
 from blizzard_core.text import iso
 from blizzard_core.watermark.selection import NameSelection
-from blizzard_py.lines.codecs.names import CODEC_ENDINGS, ZIP_ENDING
+from blizzard_py.lines.codec_names import CODEC_ENDINGS, ZIP_ENDING
 from blizzard_py.sources.ignored_names import NONE_IGNORED, IgnoredNames
 
 # The ending that each codec adds to a format's.

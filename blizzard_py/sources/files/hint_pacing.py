@@ -337,3 +337,13 @@ class HintedScans:
 
 def _lists(scan: HintedScan, part: str | None) -> bool:
     return scan.parts is None or part in scan.parts
+
+
+def hinted_scans(
+    parts: SourceContext, names_of: Callable[[SourceState], HintedNames], clock: Callable[[], float]
+) -> HintedScans | None:
+    """Return the scans of a source with notifications; None without."""
+    limits = hint_limits(parts.files)
+    if limits is None or parts.hints is None:
+        return None
+    return HintedScans(parts, parts.hints, limits, names_of, clock)

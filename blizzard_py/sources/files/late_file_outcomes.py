@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 
 from uuid_utils import uuid7
 
-from blizzard_core.checkpoint.digests import Digests, among
-from blizzard_core.checkpoint.lazy_numpy import np
+from blizzard_core.checkpoint.digests import Digests, among, np
 from blizzard_core.errors import StorageError
 from blizzard_core.handover.complete import (
     NO_DIGEST,

@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from blizzard_core.checkpoint.digests import Digests
-from blizzard_core.checkpoint.lazy_numpy import np
+from blizzard_core.checkpoint.digests import Digests, np
 from blizzard_core.limits import FIRST_PAGE_KEYS
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key

@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from blizzard_core.settings.sources import FileUnits
+from blizzard_core.settings.units import FileUnits
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import CLOCK_STEP_SECS
 from blizzard_py.sources.context import SourceContext

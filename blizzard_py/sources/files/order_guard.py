@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeVar
 
-from blizzard_core.checkpoint.lazy_numpy import np
+from blizzard_core.checkpoint.digests import np
 from blizzard_core.storage.protocol import Entry, is_hidden, order_key
 from blizzard_core.watermark.paths import partition_key, split
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
 from typing import Any, Protocol
@@ -27,17 +27,12 @@ from blizzard_py.sources.files.advance import (
     with_waiting,
 )
 from blizzard_py.sources.files.completion import complete_partitions, resume_counts
-from blizzard_py.sources.files.discovery import (
-    Discovery,
-    FirstSeen,
-    check_tracking,
-    notes_of,
-)
+from blizzard_py.sources.files.discovery import Discovery, FirstSeen, check_tracking, notes_of
 from blizzard_py.sources.files.file_names import why_ignored
 from blizzard_py.sources.files.hint_pacing import (
     HintedNames,
     HintedScans,
-    hint_limits,
+    hinted_scans,
     notification_notes,
 )
 from blizzard_py.sources.files.late_file_outcomes import LateFiles
@@ -46,12 +41,7 @@ from blizzard_py.sources.files.list_budget import budget_notes
 from blizzard_py.sources.files.listing import listing_of, outside
 from blizzard_py.sources.files.scan_pacing import CountedListing, PacedScans, limits_of, timed
 from blizzard_py.sources.files.story import FileStory
-from blizzard_py.sources.protocol import (
-    Backlog,
-    CheckpointServices,
-    PollPlan,
-    Withheld,
-)
+from blizzard_py.sources.protocol import Backlog, CheckpointServices, PollPlan, Withheld
 from blizzard_py.sources.shared_files import check_ranges, ranges_of_others
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import ItemStatus, Story
@@ -91,7 +81,7 @@ class FileSource(ABC):
         self._storage = parts.stores.source
         self._listing = listing_of(parts)
         self._pacing: PacedScans | None = None
-        self._hinted = _hinted_scans(parts, self._hinted_names, upkeep)
+        self._hinted = hinted_scans(parts, self._hinted_names, upkeep.clock)
         limits = None if parts.once else limits_of(self._source)
         if limits is not None:
             counted_listing = CountedListing(self._listing)
@@ -384,17 +374,6 @@ class FileSource(ABC):
         source_filter = self._source.partition_filter
         source_template = source_filter.prefix_template if source_filter else None
         return partition_of(path, self._parts.ingest.layout.partition_template, source_template)
-
-
-def _hinted_scans(
-    parts: SourceContext,
-    names_of: Callable[[SourceState], HintedNames],
-    upkeep: CheckpointServices,
-) -> HintedScans | None:
-    limits = hint_limits(parts.files)
-    if limits is None or parts.hints is None:
-        return None
-    return HintedScans(parts, parts.hints, limits, names_of, upkeep.clock)
 
 
 def _lowest(state: SourceState, batch: Batch, work: FileWork | None) -> Lowest:

@@ -9,8 +9,7 @@ again, and rows that moved above it meanwhile are in a later one.
 batch holds a whole window (`SourceContext.limits`), and its job reports every task or fails, so one
 complete reading is published.
 
-A poll that finds nothing saves nothing: the next window is longer. It costs the connection
-two statements, for the bound and for the tasks.
+A poll that finds nothing saves nothing: the next window is longer. It costs two statements.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ from blizzard_py.state.skipped_rows import SkippedNote
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.transitions import done_of
 
-# Statements of a look at a source whose window is not planned yet.
+# For the bound and for the tasks, where the window is not planned yet.
 STATEMENTS = 2
 
 
@@ -394,9 +393,8 @@ def _with_chunk(state: SourceState, batch: Batch) -> SourceState:
 def _shown(state: SourceState) -> SourceState:
     """Return the state with the watermark as text in its usual field (`Progress.value`)."""
     known = state.kind.columns
-    text = None if known is None else windows.text_of(known.watermark)
-    if text is None:
+    if known is None or (text := windows.text_of(known.watermark)) is None:
         return state
     # A window is all that there was: a poll that finds nothing more has nothing to save.
-    over = known is None or known.window is None
-    return state.with_position(progress=progress_of_text(text, "Idle" if over else "Active"))
+    progress = progress_of_text(text, "Idle" if known.window is None else "Active")
+    return state.with_position(progress=progress)

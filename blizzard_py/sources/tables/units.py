@@ -43,10 +43,9 @@ from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import newer_groups, unit_plans, unit_states
 from blizzard_py.sources.tables.newer_groups import Since
 from blizzard_py.sources.tables.sliced import OWN_ID, SlicedSource
-from blizzard_py.sources.tables.unit_letters import close_bad_rows, close_letters
 from blizzard_py.sources.tables.unit_names import values_of
 from blizzard_py.sources.tables.unit_plans import UnitOutlook, UnitRun
-from blizzard_py.sources.tables.unit_story import unit_story
+from blizzard_py.sources.tables.unit_story import close_bad_rows, close_letters, unit_story
 from blizzard_py.sources.tables.window_tasks import TaskWork
 from blizzard_py.state.batch import Batch, Replaced
 from blizzard_py.state.committers import blocked_by

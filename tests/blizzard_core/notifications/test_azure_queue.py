@@ -14,8 +14,8 @@ from azure.storage.queue import QueueClient, StorageErrorCode
 
 from blizzard_core.notifications import azure_queue
 from blizzard_core.notifications.azure_queue import AzureQueue
-from blizzard_core.notifications.opening import open_queue
 from blizzard_core.notifications.protocol import Queue, QueueError
+from blizzard_core.notifications.receiver import open_queue
 from tests.fuzz.targets.notifications import FORMS
 from tests.support.azurite_server import AzuriteServer, azurite_server
 from tests.support.queue_contract import QueueContract, received

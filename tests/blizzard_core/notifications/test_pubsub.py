@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from blizzard_core.notifications.opening import open_queue
 from blizzard_core.notifications.protocol import Queue, QueueError
 from blizzard_core.notifications.pubsub import PubSubQueue
+from blizzard_core.notifications.receiver import open_queue
 from tests.support.pubsub_server import PubSubServer, pubsub_server
 from tests.support.queue_contract import KEY, QueueContract, names_object, received
 

@@ -11,8 +11,8 @@ from uuid import uuid4
 import boto3  # type: ignore[import-untyped]  # ships no types
 import pytest
 
-from blizzard_core.notifications.opening import open_queue
 from blizzard_core.notifications.protocol import Queue, QueueError
+from blizzard_core.notifications.receiver import open_queue
 from blizzard_core.notifications.sqs import SqsQueue
 from tests.support.queue_contract import KEY, QueueContract, names_object, received
 from tests.support.s3_server import S3Server

@@ -23,7 +23,7 @@ from blizzard_core.observability import metrics
 from blizzard_core.observability.metered_storage import Metered, status_of
 from blizzard_core.storage.protocol import Entry, ListingPage
 from blizzard_py import metrics as blizzard_metrics
-from blizzard_py.app.status_page.commands import source_commands
+from blizzard_py.app.page_providers import source_commands
 from blizzard_py.sources.activity import OUTCOMES, STEPS
 from penguin_py import metrics as penguin_metrics
 from penguin_py.delta.table import DeltaLog

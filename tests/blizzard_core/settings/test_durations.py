@@ -13,8 +13,9 @@ from blizzard_core.settings.base import (
     to_micros,
 )
 from blizzard_core.settings.query_sources import TableSourceSettings
-from blizzard_core.settings.sources import FileUnits, SourceSettings
+from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.tables import VacuumSettings
+from blizzard_core.settings.units import FileUnits
 
 SECS = TypeAdapter(Seconds)
 

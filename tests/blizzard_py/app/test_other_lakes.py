@@ -12,7 +12,7 @@ from blizzard_core.errors import StateError
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.wiring import context_of
-from blizzard_py.edits.rename.run import Rename
+from blizzard_py.edits.rename import Rename
 from tests.support.lake_pipelines import config_of, poll, write
 from tests.support.query_harness import KernelEngine
 from tests.support.text_lakes import at

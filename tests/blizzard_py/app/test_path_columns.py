@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 
 from blizzard_core.settings.load import load_config
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.app.files_by_source import files_by_source
 from blizzard_py.app.inspection import plan
+from blizzard_py.app.operations import files_by_source
 from tests.support.scenario import Scenario, ndjson
 
 

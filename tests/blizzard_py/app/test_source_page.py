@@ -25,21 +25,24 @@ from blizzard_core.observability.status import Panel
 from blizzard_core.redact import redacted
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
-from blizzard_py.app.status_page import providers as page
-from blizzard_py.app.status_page.commands import (
-    letter_commands,
-    source_commands,
-    story_commands,
+from blizzard_py.app import page_providers as page
+from blizzard_py.app.page_history import (
+    BATCHES,
+    SourceHistory,
+    commit_versions,
+    merge,
+    shown_partitions,
 )
-from blizzard_py.app.status_page.history import BATCHES, SourceHistory, commit_versions
-from blizzard_py.app.status_page.letters import OBJECTS as LETTER_OBJECTS
-from blizzard_py.app.status_page.letters import OpenLetters
-from blizzard_py.app.status_page.partitions import merge, shown_partitions
-from blizzard_py.app.status_page.providers import (
+from blizzard_py.app.page_letters import OBJECTS as LETTER_OBJECTS
+from blizzard_py.app.page_letters import OpenLetters
+from blizzard_py.app.page_providers import (
     BEHIND_SECS,
     FIELDS_TOLD,
     commit_lag_notices,
+    letter_commands,
     page_providers,
+    source_commands,
+    story_commands,
 )
 from blizzard_py.explain import Explanation
 from blizzard_py.ingest.source_pipeline import SourcePipeline

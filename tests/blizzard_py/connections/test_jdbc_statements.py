@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from blizzard_py.connections.jdbc.connection import JdbcConnection
+from blizzard_py.connections.jdbc import JdbcConnection
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.reading import Access, Window
 

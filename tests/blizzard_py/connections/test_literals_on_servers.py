@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from blizzard_py.connections.literals import literal
-from blizzard_py.connections.mysql.session import ask as ask_mysql
-from blizzard_py.connections.postgresql.planning_session import PlanningSession
+from blizzard_py.connections.mysql_session import ask as ask_mysql
+from blizzard_py.connections.postgresql.open_transactions import PlanningSession
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
-from blizzard_py.connections.sqlite.connection import SqliteConnection
+from blizzard_py.connections.sqlite import SqliteConnection
 from blizzard_py.reading import Access, Window
 from tests.support.database_reading import rows_of
 from tests.support.mariadb_server import MariadbServer

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from blizzard_core.errors import AccessDenied, BlizzardError, SourceError, Unavailable
-from blizzard_py.connections.mysql.connection import MysqlConnection
-from blizzard_py.connections.mysql.session import error_translator, read
+from blizzard_py.connections.mysql import MysqlConnection
+from blizzard_py.connections.mysql_session import error_translator, read
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.connections.sql.errors import ServerLabel
 from blizzard_py.kernels.row_deduplication import RowFilter

@@ -12,7 +12,7 @@ import pytest
 
 from blizzard_core.errors import SourceError, Unavailable
 from blizzard_py.connections.postgresql.connection import PostgresqlConnection
-from blizzard_py.connections.postgresql.planning_session import PlanningSession
+from blizzard_py.connections.postgresql.open_transactions import PlanningSession
 from blizzard_py.connections.protocol import ReadBound, ReadSelection, WindowSplit
 from blizzard_py.reading import Access
 from tests.support.database_reading import next_window, rows_of

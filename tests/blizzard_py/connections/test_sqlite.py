@@ -17,9 +17,8 @@ import pytest
 
 from blizzard_core.errors import BlizzardError, SourceError, Unavailable
 from blizzard_py.connections.protocol import ReadBound, ReadSelection, WindowSplit
-from blizzard_py.connections.sqlite.clock import same_form, until
-from blizzard_py.connections.sqlite.connection import SqliteConnection
-from blizzard_py.connections.sqlite.session import path_of
+from blizzard_py.connections.sqlite import SqliteConnection
+from blizzard_py.connections.sqlite_session import path_of, same_form, until
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, Window
 from tests.support.database_reading import declared, everything, next_window, rows_of

@@ -17,7 +17,7 @@ from blizzard_core.errors import SourceError
 from blizzard_core.settings.query_sources import TableWatermark
 from blizzard_py.connections.drivers import connect
 from blizzard_py.connections.protocol import ReadSelection
-from blizzard_py.connections.sqlite.clock import until
+from blizzard_py.connections.sqlite_session import until
 from blizzard_py.reading import Access
 from tests.support.mariadb_server import MariadbServer
 from tests.support.postgresql_server import PostgresqlServer

@@ -11,8 +11,10 @@ import pytest
 from blizzard_core.errors import BlizzardError
 from blizzard_py.app.workers import source_pipeline
 from blizzard_py.edits.checkpoint_store import EditRefused
-from blizzard_py.edits.rebuild import Rebuild, Rebuilt
-from blizzard_py.edits.rename import Rename, RenameRefused
+from blizzard_py.edits.rebuild import Rebuild
+from blizzard_py.edits.rebuild.decide import Rebuilt
+from blizzard_py.edits.rename import Rename
+from blizzard_py.edits.renamed_documents import RenameRefused
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import checkpoint_path
 from tests.support.memory_store import Died, Dying

@@ -22,9 +22,11 @@ from blizzard_core.watermark.progress import is_new
 from blizzard_core.watermark.scan import scan
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.edits.checkpoint_store import EditRefused
-from blizzard_py.edits.rebuild import BatchDecision, Rebuild, Rebuilt
+from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rebuild.decide import (
+    BatchDecision,
     Frame,
+    Rebuilt,
     bound_of,
     depth_from,
     new_progress,

@@ -16,9 +16,9 @@ from blizzard_core.errors import BlizzardError, ColdStartRefused, FencedError, S
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app.workers import source_pipeline
 from blizzard_py.dead_letters import reader as letters
-from blizzard_py.edits.rename import Rename, Renamed, RenameRefused, run
-from blizzard_py.edits.rename.copies import copy_letters
-from blizzard_py.edits.rename.documents import letter_for
+from blizzard_py.edits import rename
+from blizzard_py.edits.rename import Rename, Renamed
+from blizzard_py.edits.renamed_documents import RenameRefused, copy_letters, letter_for
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import read_state
@@ -235,7 +235,7 @@ def test_the_slower_of_two_at_once_finds_the_work_done(monkeypatch: pytest.Monke
             assert not faster.pop()().over
         return copy_letters(*arguments)
 
-    monkeypatch.setattr(run, "copy_letters", copy_after_another_run)
+    monkeypatch.setattr(rename, "copy_letters", copy_after_another_run)
     world.rename()
     assert not faster
     world.go_on_renamed()
@@ -290,7 +290,7 @@ def test_letters_restored_by_a_slower_rename_bring_no_rows(
             came.append(world.replay_renamed())
         return copy_letters(*arguments)
 
-    monkeypatch.setattr(run, "copy_letters", copy_after_another_run)
+    monkeypatch.setattr(rename, "copy_letters", copy_after_another_run)
     world.rename()
     assert came == [0, 2]
     assert opened <= {found.id for found in letters.objects(world.dlq, "clicks_main")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blizzard_core.errors import AccessDenied, BlizzardError, ConfigError, SourceError, Unavailable
-from blizzard_py.connections.jdbc.connection import JdbcConnection, dialect_of
+from blizzard_py.connections.jdbc import JdbcConnection, dialect_of
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.jdbc import frame, query, server_label

@@ -22,7 +22,7 @@ from blizzard_core.settings.load import load_config
 from blizzard_py.app.wiring import context_of
 from blizzard_py.app.workers import source_pipeline
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
-from blizzard_py.connections.sqlite.connection import SqliteConnection
+from blizzard_py.connections.sqlite import SqliteConnection
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.failures import reading_error
 from blizzard_py.job import (

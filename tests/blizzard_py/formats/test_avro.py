@@ -24,7 +24,7 @@ import pytest
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.limits import AVRO_BLOCK_BYTES, AVRO_COLUMNS, AVRO_LEVELS, AVRO_SCHEMA_BYTES
-from blizzard_core.settings.formats import AvroOptions
+from blizzard_core.settings.format_options import AvroOptions
 from blizzard_core.settings.load import load_config
 from blizzard_py.app.wiring import ingest_settings
 from blizzard_py.formats.avro import records as avro

@@ -18,7 +18,7 @@ import pytest
 from pydantic import ValidationError
 
 from blizzard_core.errors import ConfigError
-from blizzard_core.settings.formats import AvroOptions
+from blizzard_core.settings.format_options import AvroOptions
 from blizzard_py.formats.avro.records import AvroDecoder
 from blizzard_py.formats.names import check_format, format_of
 from blizzard_py.formats.protocol import Parsed

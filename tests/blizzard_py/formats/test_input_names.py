@@ -14,8 +14,8 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
+from blizzard_core.settings.format_options import AvroOptions
 from blizzard_core.settings.formats import (
-    AvroOptions,
     CsvOptions,
     ExcelOptions,
     FormatSettings,

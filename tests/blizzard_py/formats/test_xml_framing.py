@@ -21,8 +21,8 @@ from blizzard_core.limits import (
     XML_TOKEN_BYTES,
 )
 from blizzard_py.formats.xml import framing
+from blizzard_py.formats.xml.documents import as_utf8
 from blizzard_py.formats.xml.elements import ElementNames, Repeated, Row, Value, read_elements
-from blizzard_py.formats.xml.encoding import as_utf8
 from blizzard_py.formats.xml.framing import XmlFraming
 from blizzard_py.formats.xml.markup import RowNames, row_places
 from blizzard_py.lines.failure import FileFailed

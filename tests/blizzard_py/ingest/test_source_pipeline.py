@@ -26,7 +26,8 @@ from blizzard_core.errors import (
 )
 from blizzard_core.handover.published import first_name
 from blizzard_core.log import configure
-from blizzard_core.settings.sources import CheckpointSettings, PartitionFilter
+from blizzard_core.settings.sources import CheckpointSettings
+from blizzard_core.settings.time_formats import PartitionFilter
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import ListingPage
 from blizzard_py.ingest.publish import OutputIdGenerator

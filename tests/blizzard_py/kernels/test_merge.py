@@ -17,7 +17,6 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_py.job import IngestResult, PartitionRule, SortKey, StagedOutput
 from blizzard_py.kernels import merge, packing
-from blizzard_py.kernels.job_tasks import tasks_of
 from blizzard_py.kernels.merge import (
     SMALL_SHARE,
     is_joinable,
@@ -26,7 +25,7 @@ from blizzard_py.kernels.merge import (
     run_merge,
     with_merged,
 )
-from blizzard_py.kernels.packing import pack
+from blizzard_py.kernels.packing import pack, tasks_of
 from blizzard_py.kernels.report import TaskReport, merged
 from blizzard_py.kernels.task import run_task
 from blizzard_py.kernels.write.joined_file import JoinedFile

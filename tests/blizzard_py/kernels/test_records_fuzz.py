@@ -19,8 +19,7 @@ from blizzard_py.formats.ndjson.lines import NdjsonDecoder, NdjsonFormat
 from blizzard_py.formats.ndjson.parse import LineParser
 from blizzard_py.job import RowSchema
 from blizzard_py.kernels import task
-from blizzard_py.lines import decompress, framing
-from blizzard_py.lines.codecs import members
+from blizzard_py.lines import decompress, framing, member_codecs
 from tests.support.ingest_job_harness import IngestJobHarness, specs
 
 pytestmark = pytest.mark.usefixtures("both_paths")
@@ -87,7 +86,7 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of a few lines, so that files have several."""
     monkeypatch.setattr(framing.framed, "__defaults__", (400, 600))
     monkeypatch.setattr(decompress, "BLOCK_BYTES", 128)
-    monkeypatch.setattr(members, "BLOCK_BYTES", 128)
+    monkeypatch.setattr(member_codecs, "BLOCK_BYTES", 128)
     monkeypatch.setattr(task, "SMALL_FILE_BYTES", 300)
 
 

@@ -477,7 +477,7 @@ def test_groups_fill_outputs_of_one_directory(tmp_path: Path) -> None:
 
 
 def test_long_footers_are_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blizzard_py.kernels.write.copied_outputs._ENTRIES_BYTES", 1000)
+    monkeypatch.setattr("blizzard_py.kernels.row_groups._ENTRIES_BYTES", 1000)
     world = harness(tmp_path, fields=ID_AND_NOTE)
     world.put("a.parquet", mixed(*(full(at, 40) for at in range(0, 400, 40))))
     report = world.run_task()

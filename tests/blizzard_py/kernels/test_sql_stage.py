@@ -12,7 +12,7 @@ import pytest
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.engines.spark.transform import record_schema, staged_columns
 from blizzard_py.job import IngestJob, JobFile, PartitionRule
-from blizzard_py.kernels.job_tasks import IngestTask
+from blizzard_py.kernels.packing import IngestTask
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.sql_stage import PARTITION, RowRefused, SqlStage, read_records, write_rows
 from blizzard_py.kernels.task import run_task

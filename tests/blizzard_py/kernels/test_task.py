@@ -22,11 +22,10 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_py.formats.ndjson import parse
 from blizzard_py.job import FieldSpec, JobFile, PartitionRule
 from blizzard_py.kernels import task
-from blizzard_py.kernels.job_tasks import tasks_of
+from blizzard_py.kernels.packing import tasks_of
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write import rolling_outputs as write
-from blizzard_py.lines import decompress, framing
-from blizzard_py.lines.codecs import members
+from blizzard_py.lines import decompress, framing, member_codecs
 from tests.support.corpus import CASES, FIELDS, name_of
 from tests.support.ingest_job_harness import (
     PREFIX,
@@ -256,7 +255,7 @@ def tiny_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes at which a few kilobytes take every path that gigabytes take."""
     monkeypatch.setattr(framing.framed, "__defaults__", (500, 2000))
     monkeypatch.setattr(decompress, "BLOCK_BYTES", 256)
-    monkeypatch.setattr(members, "BLOCK_BYTES", 256)
+    monkeypatch.setattr(member_codecs, "BLOCK_BYTES", 256)
     monkeypatch.setattr(task, "SMALL_FILE_BYTES", 100)
     monkeypatch.setattr(task, "GROUP_BYTES", 300)
     monkeypatch.setattr(task, "FILE_BUFFER_BYTES", 1000)

@@ -22,7 +22,7 @@ from blizzard_py.dead_letters.reader import DeadLetterObject, read
 from blizzard_py.formats.ndjson.parse import LineParser
 from blizzard_py.job import FileLimits, PartitionRule
 from blizzard_py.kernels import bad_records, task
-from blizzard_py.kernels.job_tasks import tasks_of
+from blizzard_py.kernels.packing import tasks_of
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.lines import expansion, portions
 from blizzard_py.lines.failure import FileFailed, bounded

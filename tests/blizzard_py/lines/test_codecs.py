@@ -17,11 +17,10 @@ import pytest
 from blizzard_core.settings.sources import SourceCompression
 from blizzard_py.job import JobFile
 from blizzard_py.lines import expansion
-from blizzard_py.lines.codecs.damage import BLOCK_BYTES
-from blizzard_py.lines.codecs.names import CODEC_ENDINGS
+from blizzard_py.lines.codec_names import CODEC_ENDINGS
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.expansion import Expansion
-from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.failure import BLOCK_BYTES, FileFailed
 from tests.support.ingest_job_harness import IngestJobHarness, by_path
 from tests.support.memory_store import MemoryStorage
 from tests.support.packing import (

@@ -8,10 +8,9 @@ import zstandard
 
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.job import JobFile
-from blizzard_py.lines.codecs.damage import BLOCK_BYTES
 from blizzard_py.lines.decompress import MOST_LAYERS, decompressed
 from blizzard_py.lines.expansion import Expansion
-from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.failure import BLOCK_BYTES, FileFailed
 from blizzard_py.lines.source import ObjectStream
 from tests.support.packing import gzipped, zstd
 

@@ -32,7 +32,7 @@ from blizzard_py.formats.csv.files import CsvFormat
 from blizzard_py.job import JobFile
 from blizzard_py.kernels import task
 from blizzard_py.lines import expansion as expansion_module
-from blizzard_py.lines.archives.members import member_streams
+from blizzard_py.lines.archives import member_streams
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import ArchiveFound, FileFailed

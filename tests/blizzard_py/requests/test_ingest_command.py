@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.load import load_config
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.app.files_by_source import files_by_source
+from blizzard_py.app.operations import files_by_source
 from tests.support.direct_engine import DirectEngine
 from tests.support.s3_server import S3Server
 from tests.support.scenario import Scenario

@@ -389,7 +389,7 @@ def test_values_between_two_chunks_are_in_one_of_them() -> None:
 
 
 def test_a_chunk_is_one_batch_however_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blizzard_py.ingest.request_scheduling._FIRST_BYTES", 1)
+    monkeypatch.setattr("blizzard_py.ingest.batch_loop._FIRST_BYTES", 1)
     world = started_world()
     world.ask("1", "21")
     world.drain()

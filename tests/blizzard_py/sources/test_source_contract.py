@@ -21,6 +21,7 @@ import pytest
 from blizzard_core.errors import Unavailable
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.storage.protocol import Entry
+from blizzard_py.app.source_kinds import open_files
 from blizzard_py.connections.query_spec import QuerySpec, Units
 from blizzard_py.explain import Explanation, explain
 from blizzard_py.explain.location import Located
@@ -31,7 +32,6 @@ from blizzard_py.slices.units.ranges import UnitRange
 from blizzard_py.slices.units.state import key_parts
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.opening import open_files
 from blizzard_py.sources.meter import BatchLimits
 from blizzard_py.sources.protocol import CheckpointServices, Source
 from blizzard_py.sources.tables.source import WindowSource

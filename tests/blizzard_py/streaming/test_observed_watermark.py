@@ -31,7 +31,7 @@ from blizzard_py.app.workers import build
 from blizzard_py.edits.checkpoint_edit import change, read_checkpoint
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.event_time import advance_watermark
-from blizzard_py.edits.rebuild.run import Rebuild
+from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.jobs import PlainJobs
 from blizzard_py.job import IngestJob, IngestResult, JobFile, StagedOutput
 from blizzard_py.kernels.lateness import Limits, Rule

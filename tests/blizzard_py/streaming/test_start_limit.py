@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from blizzard_core.errors import Cancelled
-from blizzard_py.streaming.start_limit import STARTS, wait_for_turn
+from blizzard_py.streaming.query import STARTS, wait_for_turn
 
 
 def wanted() -> None:

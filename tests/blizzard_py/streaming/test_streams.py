@@ -20,7 +20,7 @@ from blizzard_core.settings.document import Config
 from blizzard_py.__main__ import main
 from blizzard_py.app.event_state import event_state, operators_ending_by
 from blizzard_py.app.explaining import explain
-from blizzard_py.app.status_page.history import SourceHistory
+from blizzard_py.app.page_history import SourceHistory
 from blizzard_py.app.wiring import ingest_settings, query_columns
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.streaming.query import StreamQuery

@@ -10,7 +10,7 @@ from pathlib import Path
 from blizzard_core.checkpoint.document import encode, parsed
 from blizzard_core.errors import StateError
 from blizzard_core.handover.groups import Group, GroupFile, decode_group, encode_group
-from blizzard_core.json_text import json_value
+from blizzard_core.text import json_value
 from blizzard_py.state import processed_set
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.journal import Journal

@@ -19,8 +19,8 @@ from blizzard_core.errors import BlizzardError, SourceError, StateError, Storage
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.table.committed import added
-from blizzard_py.connections.lakes.tables import delta_log
-from blizzard_py.connections.lakes.tables.sink_table import sink_table
+from blizzard_py.connections.lakes import delta_log
+from blizzard_py.connections.lakes.sink_table import sink_table
 from penguin_py.delta.active_files import bounds_in
 from penguin_py.delta.log import COMMON_APP_ID, LogReader
 from penguin_py.delta.table import DeltaLog

@@ -7,10 +7,9 @@ import zlib
 from collections.abc import Iterator
 
 from blizzard_py.job import JobFile
-from blizzard_py.lines.codecs.damage import BLOCK_BYTES
-from blizzard_py.lines.codecs.names import ZIP_MAGICS, codec_of
+from blizzard_py.lines.codec_names import ZIP_MAGICS, codec_of
 from blizzard_py.lines.decompress import opened
-from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.failure import BLOCK_BYTES, FileFailed
 from blizzard_py.lines.framing import Piece, framed
 from tests.fuzz.target import Target, hold
 from tests.support.memory_store import MemoryStorage

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from blizzard_core.errors import ConfigError
-from blizzard_core.observability.exports import commit_calls
-from blizzard_core.observability.exports.commit_calls import CommitCalls, post_call
-from blizzard_core.observability.exports.sinks import run_sinks
+from blizzard_core.observability import commit_calls
+from blizzard_core.observability.commit_calls import CommitCalls, post_call
+from blizzard_core.observability.run_sinks import run_sinks
 from blizzard_core.observability.runs import Job, RunEvent
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import Server

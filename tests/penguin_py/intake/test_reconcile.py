@@ -115,7 +115,7 @@ def test_a_sweep_is_not_repeated_by_every_start(
     world.put("b.parquet", {"id": [2]})
     world.run()
     sweeps: list[float] = []
-    from penguin_py.maintenance import Maintenance  # noqa: PLC0415 - patched here only
+    from penguin_py.table.maintenance import Maintenance  # noqa: PLC0415 - patched here only
 
     real = Maintenance.sweep
 

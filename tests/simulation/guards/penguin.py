@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from penguin_py import table_view
 from penguin_py.committer import Committer
 from penguin_py.delta.output_ids import OutputIds
 from penguin_py.delta.writer import LogWriter
 from penguin_py.intake.quarantine import Quarantine
-from penguin_py.maintenance import Maintenance
 from penguin_py.planning import commit_plan as penguin_plan
 from penguin_py.planning import recovery
-from penguin_py.table_view import TableView
+from penguin_py.table import view
+from penguin_py.table.maintenance import Maintenance
+from penguin_py.table.view import TableView
 from tests.simulation.guards.registry import always, empty, guard, never, none, nothing
 from tests.simulation.world import SimulatedWorld
 
@@ -28,14 +28,14 @@ def output_ids_come_once(_world: SimulatedWorld) -> Iterator[None]:
 
 @guard("Penguin forgets output ids when it starts, those of the mirror and of the log")
 def output_ids_are_stored(_world: SimulatedWorld) -> Iterator[None]:
-    real = table_view.gather_output_ids
+    real = view.gather_output_ids
 
     def gathered(*arguments: Any) -> Any:
         return replace(real(*arguments), output_ids=())
 
     with (
         mock.patch.object(OutputIds, "__contains__", never),
-        mock.patch.object(table_view, "gather_output_ids", gathered),
+        mock.patch.object(view, "gather_output_ids", gathered),
     ):
         yield
 
@@ -45,7 +45,7 @@ def log_paths_are_known(_world: SimulatedWorld) -> Iterator[None]:
     with (
         mock.patch.object(TableView, "knows", never),
         mock.patch.object(TableView, "is_open", always),
-        mock.patch.object(table_view, "add_logged_names", lambda found, *_more: found),
+        mock.patch.object(view, "add_logged_names", lambda found, *_more: found),
     ):
         yield
 

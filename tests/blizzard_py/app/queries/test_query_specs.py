@@ -12,8 +12,7 @@ import pytest
 from blizzard_core.errors import ColdStartRefused, ConfigError, Unavailable
 from blizzard_py.app import inspection
 from blizzard_py.app.explaining import explain
-from blizzard_py.app.files_by_source import files_by_source
-from blizzard_py.app.operations import rename_of, watermark_columns
+from blizzard_py.app.operations import files_by_source, rename_of, watermark_columns
 from blizzard_py.app.query_validation import validate_query_sources
 from blizzard_py.app.wiring import context_of
 from blizzard_py.app.workers import source_pipeline

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_core.settings.sources import PartitionFilter
+from blizzard_core.settings.time_formats import PartitionFilter
 from blizzard_py.commands.starter.layout import layout_of
 
 

@@ -13,8 +13,8 @@ from deltalake import write_deltalake
 from blizzard_core.errors import SourceError, StorageError
 from blizzard_core.storage.opening import delta_options, open_storage
 from blizzard_py.connections.lakes import parquet, scanned, window_rows
-from blizzard_py.connections.lakes.tables.delta import DeltaConnection
-from blizzard_py.connections.lakes.tables.iceberg import IcebergConnection
+from blizzard_py.connections.lakes.delta import DeltaConnection
+from blizzard_py.connections.lakes.iceberg import IcebergConnection
 from blizzard_py.connections.protocol import ReadSelection, SourceConnection
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from blizzard_py.connections.lakes import delta, iceberg
 from blizzard_py.connections.lakes.pruning import PrunableFiles
-from blizzard_py.connections.lakes.tables import delta, iceberg
 from blizzard_py.connections.lakes.window_rows import read
 from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.reading import Access, ReadTask

@@ -10,7 +10,8 @@ import pytest
 
 from blizzard_core.limits import FIRST_PAGE_KEYS
 from blizzard_core.log import configure
-from blizzard_core.settings.sources import PartitionFilter, SourceSettings
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.settings.time_formats import PartitionFilter
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.watermark.partition_time import lookback_floor

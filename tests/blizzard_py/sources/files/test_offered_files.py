@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.load import load_config
-from blizzard_core.settings.sources import FileUnits, SourceSettings
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.settings.units import FileUnits
 from blizzard_py.app.workers import source_pipeline
 from blizzard_py.state.source_state import checkpoint_path
 from tests.support.memory_store import Died, Dying

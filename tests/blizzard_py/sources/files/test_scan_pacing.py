@@ -14,7 +14,7 @@ import pytest
 
 from blizzard_core.errors import Unavailable, Unfinished
 from blizzard_core.log import configure
-from blizzard_core.settings.sources import PartitionFilter
+from blizzard_core.settings.time_formats import PartitionFilter
 from blizzard_core.storage.protocol import ListingPage
 from blizzard_py.app.workers import source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline

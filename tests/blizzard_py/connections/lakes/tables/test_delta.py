@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from blizzard_core.errors import SourceError
-from blizzard_py.connections.lakes.tables.delta import DeltaConnection
+from blizzard_py.connections.lakes.delta import DeltaConnection
 from blizzard_py.connections.lakes.window_rows import read
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.job import FieldSpec

@@ -20,7 +20,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType
 
 from blizzard_core.errors import ConfigError, SourceError
-from blizzard_py.connections.lakes.tables.iceberg import IcebergConnection
+from blizzard_py.connections.lakes.iceberg import IcebergConnection
 from blizzard_py.connections.lakes.window_rows import read
 from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.reading import Access

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from blizzard_core.errors import StateError
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.connections.lakes.tables.sink_table import SinkTable, sink_table
+from blizzard_py.connections.lakes.sink_table import SinkTable, sink_table
 
 ROWS = pa.table({"id": pa.array([1], pa.int64()), "day": ["a"]})
 

@@ -1,1 +1,0 @@
-"""Databases with only a JDBC driver: planned here, read by Spark."""

@@ -1,1 +1,0 @@
-"""Tables with a log of their own: Delta and Iceberg."""

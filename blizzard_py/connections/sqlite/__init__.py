@@ -1,1 +1,0 @@
-"""SQLite, read-only, with ADBC."""

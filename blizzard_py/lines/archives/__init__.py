@@ -1,1 +1,0 @@
-"""Zip archives: their directory, and their members as streams."""

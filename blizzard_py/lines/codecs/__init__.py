@@ -1,1 +1,0 @@
-"""Decompression of streams, one module for each way in which a codec cuts its streams."""

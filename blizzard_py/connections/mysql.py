@@ -84,7 +84,7 @@ class MysqlConnection(SqlConnection):
     def _described(self) -> Sequence[SourceColumn]:
         found = self._of_query() if self._selection.query else self._of_table()
         self._types = {name: kind for name, kind, _ in found}
-        return [column(name, kind, nullable=nullable) for name, kind, nullable in found]
+        return [declared_column(name, kind, nullable=nullable) for name, kind, nullable in found]
 
     def _of_query(self) -> list[tuple[str, MyType, bool]]:
         schema = self._ask(select(["*"], self._source, "1 = 0")).schema
@@ -133,7 +133,7 @@ class MysqlConnection(SqlConnection):
 
     def _expression(self, column: SourceColumn, field: FieldSpec) -> str:
         del field
-        return expression(identifier(column.name, self.dialect), self._types[column.name])
+        return exact_expression(identifier(column.name, self.dialect), self._types[column.name])
 
     def _exact(self, column: SourceColumn, expression: str) -> str:
         if self._types[column.name].name == "bit":
@@ -209,7 +209,7 @@ class MyType:
         return f"{self.name} unsigned" if self.unsigned else self.name
 
 
-def column(name: str, kind: MyType, *, nullable: bool) -> SourceColumn:
+def declared_column(name: str, kind: MyType, *, nullable: bool) -> SourceColumn:
     """Return the column with the field that holds it."""
     return SourceColumn(name, kind.label, _order(kind), nullable, _field(name, kind, nullable))
 
@@ -240,7 +240,7 @@ def _field(name: str, kind: MyType, nullable: bool) -> FieldSpec:
     return FieldSpec(name, known.get(kind.name, "string"), nullable)
 
 
-def expression(quoted: str, kind: MyType) -> str:
+def exact_expression(quoted: str, kind: MyType) -> str:
     """Return the expression that selects the column so that connectorx loses nothing."""
     if kind.name in ("year", "bit"):
         return f"CAST({quoted} AS UNSIGNED)"

@@ -120,7 +120,7 @@ class SqliteConnection(SqlConnection):
         answer = self._table_info("hidden <> 1")
         if not answer:
             raise SourceError(f"{path_of(self._access)}: there is no table {self._table_name()}")
-        return [column(row["name"], row["type"], nullable=not row["required"]) for row in answer]
+        return [declared_column(row["name"], row["type"], nullable=not row["required"]) for row in answer]
 
     def _table_name(self) -> str:
         return self._selection.table.split(".")[-1].strip('"`[]')
@@ -147,7 +147,7 @@ class SqliteConnection(SqlConnection):
         self._refuse_two_statements()
         schema = self._ask(select(["*"], self._source) + f" LIMIT {_SAMPLE_ROWS}").schema
         return [
-            column(field.name, _ARROW_WORDS.get(str(field.type), "TEXT"), nullable=True)
+            declared_column(field.name, _ARROW_WORDS.get(str(field.type), "TEXT"), nullable=True)
             for field in schema
         ]
 
@@ -215,7 +215,7 @@ class SqliteConnection(SqlConnection):
         kinds = [storage(fields.get(n, self._column(n).field)) for n in names]
         quoted = [identifier(name, self.dialect) for name in names]
         marker = identifier(OTHER_CLASS_COLUMN, self.dialect)
-        first = [f"{first(k)} AS {q}" for q, k in zip(quoted, kinds, strict=True)]
+        first = [f"{first_value(k)} AS {q}" for q, k in zip(quoted, kinds, strict=True)]
         other_classes = other_class_values(list(zip(quoted, kinds, strict=True)))
         rows = select([*listed, f"{other_classes} AS {marker}"], self._source, *conditions)
         select_list = ", ".join([*first, f"'' AS {marker}"])
@@ -247,7 +247,7 @@ _WORDS: Sequence[tuple[str, ColumnKind, FieldType]] = (
 )
 
 
-def column(name: str, declared: str, *, nullable: bool) -> SourceColumn:
+def declared_column(name: str, declared: str, *, nullable: bool) -> SourceColumn:
     """Return the column by its declared type."""
     upper = declared.upper()
     for word, kind, held in _WORDS:
@@ -280,7 +280,7 @@ def storage(field: FieldSpec) -> Storage:
     return "blob" if field.type == "binary" else "text"
 
 
-def first(kind: Storage) -> str:
+def first_value(kind: Storage) -> str:
     """Return the value of the additional first row."""
     return _FIRST[kind]
 

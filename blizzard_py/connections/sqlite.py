@@ -120,7 +120,10 @@ class SqliteConnection(SqlConnection):
         answer = self._table_info("hidden <> 1")
         if not answer:
             raise SourceError(f"{path_of(self._access)}: there is no table {self._table_name()}")
-        return [declared_column(row["name"], row["type"], nullable=not row["required"]) for row in answer]
+        return [
+            declared_column(row["name"], row["type"], nullable=not row["required"])
+            for row in answer
+        ]
 
     def _table_name(self) -> str:
         return self._selection.table.split(".")[-1].strip('"`[]')

@@ -14,6 +14,7 @@ Format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -39,6 +40,11 @@ NEWEST = 10**20 - 1
 Action: TypeAlias = Mapping[str, Any]
 # Values by column name. Columns of one kind have the same length.
 Columns: TypeAlias = Mapping[str, list[Any]]
+
+# How much of a commit identifies it: the beginning has a time and, in most, an id.
+STAMP_BYTES = 4096
+# The length of an anchor. Two different commits of one version have the same one in 10¹⁴ cases.
+ANCHOR_BYTES = 6
 
 _CHECKPOINT = re.compile(
     rf"{LOG}/(?P<version>\d{{20}})\.checkpoint"
@@ -87,6 +93,19 @@ def commit_path(version: int) -> str:
 def version_of(path: str) -> int:
     """Return the version of a commit's path or URI."""
     return int(path.rpartition("/")[2].removesuffix(".json"))
+
+
+def stamp_of(storage: Storage, version: int, size: int = STAMP_BYTES) -> bytes | None:
+    """Return the beginning of a version's commit, its fingerprint; None if it is gone. One GET."""
+    try:
+        return storage.read_range(commit_path(version), 0, size)
+    except NotFound:
+        return None
+
+
+def anchored(stamp: bytes | None) -> str:
+    """Return a commit's stamp as twelve digits, to identify its log; empty where there is none."""
+    return "" if stamp is None else hashlib.blake2b(stamp, digest_size=ANCHOR_BYTES).hexdigest()
 
 
 def relative(path: str, root: str) -> str | None:

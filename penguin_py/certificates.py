@@ -10,7 +10,8 @@ See `blizzard_core.handover.complete`. Two rules make a marker true:
   revoked ones are removed. Whatever the commit brings was found before that.
 
 A death between two steps leaves a marker out, and the next poll writes it. A consumer reads the
-table at the marker's version; with two committers a marker may be removed one poll late.
+table at the marker's version. Another committer may write a marker between our look and our commit:
+it looks again behind its own markers, and removes it.
 """
 
 from __future__ import annotations
@@ -31,15 +32,13 @@ from blizzard_core.handover.complete import (
     Marker,
     Missing,
     add_digest,
-    completions_from_json,
     completions_path,
-    confirmed_from_json,
     confirmed_path,
-    marker_from_json,
+    holds,
     marker_path,
+    parser,
     partitions_of,
     revoked_path,
-    stands,
     to_json,
     why_unmarkable,
 )
@@ -56,6 +55,7 @@ from blizzard_core.storage.protocol import Storage
 from penguin_py.activity import TableActivity
 from penguin_py.delta.output_ids import replaced_mark
 from penguin_py.intake.quarantine import Quarantine
+from penguin_py.model import TableState
 from penguin_py.planning.memory import Snapshot
 from penguin_py.settings import Table
 from penguin_py.table.view import TableView
@@ -63,19 +63,23 @@ from penguin_py.table.view import TableView
 # Journal objects that are read and held at the same time.
 AT_ONCE = 256
 
+_completions, _marker, _confirmed = parser(Completions), parser(Marker), parser(Confirmed)
+
 
 @dataclass(slots=True)
 class _Source:
     """A source's certificates, as far as this process knows them.
 
-    ``markers`` has the marker of each partition that was looked at. ``outputs`` are those of
-    completions that wait, by partition, era and number. ``is_cleared`` means that all markers were
-    removed, since no list of completions counts.
+    ``markers`` has the marker of each listed partition, with the completion that it was looked up
+    for: another committer may have written one since an earlier completion. ``outputs`` are those
+    of completions that wait. ``log`` is the log that the markers are of, "" before it is checked.
+    ``is_cleared`` means that all markers were removed, since no list of completions counts.
     """
 
     confirmed: Confirmed | None
-    markers: dict[str, Marker | None] = field(default_factory=dict)
-    outputs: dict[tuple[str, str, int], tuple[PublishedOutput, ...]] = field(default_factory=dict)
+    log: str = ""
+    markers: dict[str, tuple[Completion, Marker | None]] = field(default_factory=dict)
+    outputs: dict[Completion, tuple[PublishedOutput, ...]] = field(default_factory=dict)
     is_cleared: bool = False
 
 
@@ -100,21 +104,11 @@ class Certificates:
         self._clock = clock
         self._activity = activity
         self._sources: dict[str, _Source] = {}
-        self._news: dict[str, dict[str, dict[str, int]]] = {}
         self._log = get_logger(table=table.name)
 
     def forget(self) -> None:
         """Read everything again, as after an error."""
         self._sources.clear()
-
-    @property
-    def news(self) -> Mapping[str, Any]:
-        """The markers written and removed since the last commit, for commitInfo."""
-        return self._news
-
-    def committed(self) -> None:
-        """Record that a commit has the news."""
-        self._news = {}
 
     def revoke(self) -> None:
         """Remove the markers whose completions do not hold. Call it before each commit.
@@ -122,35 +116,85 @@ class Certificates:
         Raises `StorageError`: then nothing may be committed.
         """
         for name in self._names:
-            self._revoked(name, self._completions(name))
+            self._due(name)
 
     def confirm(self) -> None:
         """Write markers for completions whose outputs are in the table. Raises `StorageError`."""
-        waiting = 0
-        for name in self._names:
-            completions = self._revoked(name, self._completions(name))
-            if completions is None:
-                continue
-            due = self._due(name, completions)
-            if due:
-                # The table first, then its completions: see above.
-                snapshot = self._view.current()
-                completions = self._revoked(name, self._completions(name))
-                due = () if completions is None else self._due(name, completions)
-            missing = (
-                self._confirmed(name, completions, due, snapshot) if completions and due else {}
-            )
-            if completions is not None:
-                self._save(name, Confirmed(completions.era, completions.epoch, missing))
-            waiting += len(missing)
+        waiting = sum(len(self._confirm(name)) for name in self._names)
         if self._names:
             self._activity.completions_wait(waiting)
 
-    def _completions(self, name: str) -> Completions | None:
+    def _confirm(self, name: str) -> dict[str, Missing]:
+        """Write the markers of a source that can be written; return what the others wait for."""
+        completions, due = self._due(name)
+        waiting: dict[str, Missing] = {}
+        if due:
+            # The table first, then its completions: see above.
+            snapshot = self._view.current()
+            completions, due = self._due(name)
+        if completions is None:
+            return {}
+        found = self._known(name).confirmed
+        at = (-1, "") if found is None else (found.version, found.anchor)
+        if due:
+            waiting = self._missing_of(name, due, snapshot)
+        complete = due.keys() - waiting
+        if complete and snapshot.state is not None:
+            at = snapshot.state.version, snapshot.state.anchor
+            for partition in sorted(complete):
+                self._write(name, partition, completions, snapshot.state)
+        self._save(name, Confirmed(completions.era, completions.epoch, waiting, *at))
+        if complete:
+            self._due(name)  # what was revoked meanwhile: see above
+        return waiting
+
+    def _due(self, name: str) -> tuple[Completions | None, dict[str, Completion]]:
+        """Remove the markers that do not hold; return the completions, and those without a marker.
+
+        The completions are None if there are none that can be trusted.
+        """
+        known = self._known(name)
+        completions = self._completions(name, known.confirmed)
+        if completions is None:
+            if not known.is_cleared:
+                self._remove_all(name, known)
+                known.is_cleared = True
+            return None, {}
+        known.is_cleared = False
+        if not self._are_of(known, completions):
+            known = self._load(name)  # another committer may have seen to it
+        if not self._are_of(known, completions):
+            self._remove_all(name, known)
+            self._save(name, Confirmed(completions.era, completions.epoch))
+        known.log = self._view.log_id
+        listed = completions.partitions
+        news = [p for p, c in listed.items() if known.markers.get(p, (None,))[0] != c]
+        found = self._pool.map(lambda partition: self._marker(name, partition), news)
+        looked = {p: (listed[p], marker) for p, marker in zip(news, found, strict=True)}
+        known.markers = {p: looked.get(p) or known.markers[p] for p in listed}
+        due: dict[str, Completion] = {}
+        for partition, (completion, marker) in known.markers.items():
+            stands = marker is not None and holds(marker, completions)
+            if marker is not None and not stands:
+                self._remove(name, partition, completion, marker)
+                known.markers[partition] = completion, None
+            if completion.complete_ts and not stands:
+                due[partition] = completion
+        return completions, due
+
+    def _are_of(self, known: _Source, completions: Completions) -> bool:
+        """Return whether markers are of the era of the completions, and of the table's log."""
+        found = known.confirmed
+        if found is None or found.era != completions.era:
+            return False
+        is_checked = known.log == self._view.log_id or found.version < 0
+        return is_checked or self._view.has_commit(found.version, found.anchor)
+
+    def _completions(self, name: str, known: Confirmed | None) -> Completions | None:
         """Return the completions of a source; None if there are none that can be trusted."""
-        known = self._known(name).confirmed
+        path = completions_path(name)
         try:
-            found = checkpoint.load(self._storage, completions_path(name), completions_from_json)
+            found = checkpoint.load(self._storage, path, _completions)
         except StateError as error:
             self._log.warning("completions_ignored", source=name, error=str(error))
             return None
@@ -161,100 +205,53 @@ class Certificates:
                 f"is of epoch {found.epoch}, and epoch {known.epoch} was there before; if the"
                 f" source's state was deleted meanwhile, delete {confirmed_path(name)}"
             )
-            self._log.warning(
-                "completions_ignored", source=name, error=f"{completions_path(name)}: {why}"
-            )
+            self._log.warning("completions_ignored", source=name, error=f"{path}: {why}")
             return None
         # Damaged names, or ones that an older Blizzard let through, must not stop commits.
         fit = {p: c for p, c in found.partitions.items() if why_unmarkable(p) is None}
         return replace(found, partitions=fit)
 
     def _known(self, name: str) -> _Source:
-        if name not in self._sources:
-            try:
-                found = checkpoint.load(self._storage, confirmed_path(name), confirmed_from_json)
-            except StateError:
-                found = None  # markers of an unknown era are removed
-            self._sources[name] = _Source(found)
-        return self._sources[name]
+        return self._sources[name] if name in self._sources else self._load(name)
 
-    def _revoked(self, name: str, completions: Completions | None) -> Completions | None:
-        """Remove the markers that are of no completion; return the completions."""
-        known = self._known(name)
-        if completions is None:
-            if not known.is_cleared:
-                self._remove_all(name)
-                known.is_cleared = True
-            return None
-        known.is_cleared = False
-        if known.confirmed is None or known.confirmed.era != completions.era:
-            self._remove_all(name)
-            self._save(name, Confirmed(completions.era, completions.epoch))
-        unknown = [each for each in completions.partitions if each not in known.markers]
-        found = self._pool.map(lambda partition: self._marker(name, partition), unknown)
-        known.markers.update(zip(unknown, found, strict=True))
-        for partition, completion in completions.partitions.items():
-            marker = known.markers[partition]
-            if marker is not None and not stands(marker, completions, partition):
-                self._remove(name, partition, completion, marker)
-        return completions
+    def _load(self, name: str) -> _Source:
+        try:
+            found = checkpoint.load(self._storage, confirmed_path(name), _confirmed)
+        except StateError:
+            found = None  # markers of an unknown era are removed
+        self._sources[name] = _Source(found)
+        return self._sources[name]
 
     def _marker(self, name: str, partition: str) -> Marker | None:
         path = marker_path(name, partition)
         try:
-            return checkpoint.load(self._storage, path, marker_from_json)
+            return checkpoint.load(self._storage, path, _marker)
         except StateError:
             self._storage.delete(path)
             return None
 
-    def _remove_all(self, name: str) -> None:
+    def _remove_all(self, name: str, known: _Source) -> None:
         self._storage.delete_tree(f"{MARKERS_FOLDER}/{name}")
-        known = self._known(name)
         known.markers.clear()
         known.outputs.clear()
 
     def _remove(self, name: str, partition: str, completion: Completion, marker: Marker) -> None:
-        note = {
-            "revoked_ts": completion.revoked_ts,
-            "file": completion.revoked_by,
-            "seq": marker.seq,
-        }
+        file = completion.revoked_by
+        note = {"revoked_ts": completion.revoked_ts, "file": file, "seq": marker.seq}
         checkpoint.save(self._storage, revoked_path(name, partition), note)
         self._storage.delete(marker_path(name, partition))
-        self._known(name).markers[partition] = None
-        self._news.setdefault("revoked", {}).setdefault(name, {})[partition] = marker.seq
-        self._log.warning(
-            "partition_revoked", source=name, partition=partition, file=completion.revoked_by
-        )
+        self._log.warning("partition_revoked", source=name, partition=partition, file=file)
 
-    def _due(self, name: str, completions: Completions) -> tuple[str, ...]:
-        """Return the complete partitions without a marker."""
-        markers = self._known(name).markers
-        return tuple(
-            partition
-            for partition, completion in completions.partitions.items()
-            if completion.complete_ts and not stands(markers.get(partition), completions, partition)
-        )
-
-    def _confirmed(
-        self, name: str, completions: Completions, due: Sequence[str], snapshot: Snapshot
+    def _missing_of(
+        self, name: str, due: Mapping[str, Completion], snapshot: Snapshot
     ) -> dict[str, Missing]:
-        """Write the markers of these partitions; return what others of them wait for."""
-        known = self._known(name)
-        keys = {partition: _key(partition, completions) for partition in due}
-        known.outputs = {k: v for k, v in known.outputs.items() if k in keys.values()}
-        unread = {p: completions.partitions[p] for p in due if keys[p] not in known.outputs}
-        for partition, outputs in self._outputs(name, unread).items():
-            known.outputs[keys[partition]] = outputs
-        waiting: dict[str, Missing] = {}
-        for partition in due:
-            missing = self._missing(
-                known.outputs[keys[partition]], completions.partitions[partition], snapshot
-            )
-            if missing is not None:
-                waiting[partition] = missing
-            elif snapshot.state is not None:
-                self._write(name, partition, completions, snapshot.state.version)
+        """Return what a version of the table lacks of due partitions; nothing of complete ones."""
+        known = self._known(name).outputs
+        outputs = self._outputs(name, {p: c for p, c in due.items() if c not in known})
+        known.update((due[partition], found) for partition, found in outputs.items())
+        missing = {p: self._missing(known[c], c, snapshot) for p, c in due.items()}
+        waiting = {p: each for p, each in missing.items() if each is not None}
+        self._known(name).outputs = {due[p]: known[due[p]] for p in waiting}
         return waiting
 
     def _outputs(
@@ -287,7 +284,8 @@ class Certificates:
     ) -> Missing | None:
         """Return what a version of the table lacks of a completion; None if it has everything."""
         if not has_all_outputs(outputs, completion):
-            return Missing(max(1, completion.contents.outputs - len(outputs)))
+            unnamed = max(1, completion.contents.outputs - len(outputs))
+            return Missing(unnamed, unnamed=unnamed)
         if snapshot.state is None:
             return Missing(len(outputs)) if outputs else None
         ids = self._view.output_ids(snapshot.memory)
@@ -301,30 +299,30 @@ class Certificates:
         refused = sum(any(spelled(p) in records for p in each.places) for each in absent)
         return Missing(len(absent), refused)
 
-    def _write(self, name: str, partition: str, completions: Completions, version: int) -> None:
+    def _write(
+        self, name: str, partition: str, completions: Completions, state: TableState
+    ) -> None:
         completion = completions.partitions[partition]
         marker = Marker(
             name,
             partition,
-            version,
+            state.version,
             completions.era,
             completion.seq,
             self._clock(),
             completion.complete_ts,
             completion.scan_ts,
             completion.contents,
+            state.anchor,
         )
         checkpoint.save(self._storage, marker_path(name, partition), to_json(marker))
         self._storage.delete(revoked_path(name, partition))
-        known = self._known(name)
-        known.markers[partition] = marker
-        del known.outputs[_key(partition, completions)]
-        self._news.setdefault("complete", {}).setdefault(name, {})[partition] = completion.seq
+        self._known(name).markers[partition] = completion, marker
         self._log.info(
             "partition_complete",
             source=name,
             partition=partition,
-            version=version,
+            version=state.version,
             files=completion.contents.files,
             rows=completion.contents.rows,
         )
@@ -341,10 +339,6 @@ def has_all_outputs(outputs: Iterable[PublishedOutput], completion: Completion) 
     ids = [output.output_id for output in outputs]
     counts = completion.contents
     return (len(ids), add_digest(NO_DIGEST, *ids)) == (counts.outputs, counts.outputs_digest)
-
-
-def _key(partition: str, completions: Completions) -> tuple[str, str, int]:
-    return partition, completions.era, completions.partitions[partition].seq
 
 
 def _touched(batch: PublishedBatch | None, depth: int) -> set[str]:

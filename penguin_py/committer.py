@@ -340,9 +340,7 @@ class Committer:
         slim = replace(after, progress=self._view.stored(progress))
         document = commit_document(self._table.app_id, slim, now, ids)
         self._certificates.revoke()
-        document |= self._certificates.news
         self._delta.commit(plan, Marks(txn_version, commit_id, document), now)
-        self._certificates.committed()
         self._log.info(
             "committed",
             files=len(plan.adds),

@@ -15,11 +15,16 @@ do not count. ``seq`` is the number of the completion of a partition within its 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
 
 from blizzard_core.checkpoint.decode import decode_document
+
+T = TypeVar("T")
 
 COMPLETIONS_FOLDER = "_blizzard/complete"
 MARKERS_FOLDER = "_penguin/complete"
@@ -112,7 +117,10 @@ class Completions:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A marker: the partition is complete in this ``version`` of the table."""
+    """A marker: the partition is complete in this ``version`` of the table.
+
+    ``anchor`` is the fingerprint of the version's commit, as `LogReader.anchor` has it.
+    """
 
     source: str
     partition: str
@@ -123,23 +131,33 @@ class Marker:
     complete_ts: float
     scan_ts: float
     contents: PartitionCounts
+    anchor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The outputs of a completion that are not in the table: all, and the ``refused`` of them."""
+    """The outputs of a completion that are not in the table: all, and the ``refused`` of them.
+
+    ``unnamed`` are outputs that the journal does not name, since it is pruned or was lost.
+    """
 
     outputs: int = 0
     refused: int = 0
+    unnamed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The state of a source's markers: era and epoch of its completions, and those that wait."""
+    """The state of a source's markers: era and epoch of its completions, and those that wait.
+
+    ``version`` is the highest that a marker names, -1 without one; ``anchor`` is its commit's.
+    """
 
     era: str
     epoch: int
     waiting: Mapping[str, Missing] = field(default_factory=dict)
+    version: int = -1
+    anchor: str = ""
 
 
 def completions_path(source_id: str) -> str:
@@ -177,44 +195,27 @@ def why_unmarkable(partition: str) -> str | None:
     return None
 
 
-def completions_from_json(document: Any, where: str) -> Completions:
-    """Decode the mirror. Raises `StateError`."""
-    return decode_document(Completions, document, where, _REMEDY, open_=True)
+def parser(kind: type[T]) -> Callable[[Any, str], T]:
+    """Return the function that decodes such documents. It raises `StateError`."""
+    return partial(_decoded, kind)
 
 
-def marker_from_json(document: Any, where: str) -> Marker:
-    """Decode a marker. Raises `StateError`."""
-    return decode_document(Marker, document, where, _REMEDY, open_=True)
-
-
-def confirmed_from_json(document: Any, where: str) -> Confirmed:
-    """Decode the state of markers. Raises `StateError`."""
-    return decode_document(Confirmed, document, where, _REMEDY, open_=True)
+def _decoded(kind: type[T], document: Any, where: str) -> T:
+    return decode_document(kind, document, where, _REMEDY, open_=True)
 
 
 def to_json(found: Completions | Marker | Confirmed) -> dict[str, Any]:
     """Return the document of a mirror, a marker, or the state of markers."""
-    return asdict(found)
-
-
-def stands(marker: Marker | None, completions: Completions, partition: str) -> bool:
-    """Return whether a marker is that of a completion that holds."""
-    completion = completions.partitions.get(partition)
-    return (
-        marker is not None
-        and completion is not None
-        and bool(completion.complete_ts)
-        and (marker.era, marker.seq) == (completions.era, completion.seq)
-    )
+    document: dict[str, Any] = msgspec.to_builtins(found)
+    return document
 
 
 def holds(marker: Marker, completions: Completions | None) -> bool:
-    """Return whether a marker is true, also that of a completion that the mirror has dropped."""
+    """Return whether a marker is of a completion that holds, or that the mirror has dropped."""
     if completions is None or marker.era != completions.era:
         return False
-    return marker.partition not in completions.partitions or stands(
-        marker, completions, marker.partition
-    )
+    completion = completions.partitions.get(marker.partition)
+    return completion is None or (bool(completion.complete_ts) and marker.seq == completion.seq)
 
 
 def partitions_of(paths: Iterable[str], depth: int) -> set[str]:

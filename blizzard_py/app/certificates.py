@@ -8,20 +8,21 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from blizzard_core.checkpoint import document as checkpoint
+from blizzard_core.delta_json import anchored, hinted, stamp_of
 from blizzard_core.errors import ConfigError
 from blizzard_core.handover.complete import (
     NO_DIGEST,
+    Completions,
+    Confirmed,
     Marker,
     PartitionCounts,
     add_digest,
-    completions_from_json,
     completions_path,
-    confirmed_from_json,
     confirmed_path,
     file_text,
     holds,
-    marker_from_json,
     marker_path,
+    parser,
     partitions_of,
     why_unmarkable,
 )
@@ -35,8 +36,8 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.file_names import accepts_file
 from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.state.checkpoint_file import read_state
-from blizzard_py.state.completeness import CountedPartition, why_open
-from blizzard_py.state.source_state import SourceState, under_way
+from blizzard_py.state.completeness import why_open
+from blizzard_py.state.source_state import under_way
 
 # Time between two looks of a command that waits.
 LOOK_SECS = 5.0
@@ -114,58 +115,71 @@ def wait_for(
 def ask(parts: SourceContext, partition: str) -> PartitionAnswer:
     """Return whether a partition is complete now. Raises `StateError`, `StorageError`."""
     sink = parts.stores.sink
-    why = why_unmarkable(partition)
-    if why is not None:
-        return PartitionAnswer(parts.name, partition, None, why)
-    # The marker before the completions: a completion that was revoked in between is not believed.
-    marker = checkpoint.load(sink, marker_path(parts.id, partition), marker_from_json)
-    completions = checkpoint.load(sink, completions_path(parts.id), completions_from_json)
-    if marker is not None and marker.partition == partition and holds(marker, completions):
-        return PartitionAnswer(parts.name, partition, marker)
-    state = read_state(sink, parts.id)
-    found = None if state is None or state.complete is None else state.complete.partitions
-    if state is None or found is None:
-        return PartitionAnswer(parts.name, partition, None, "Blizzard has counted nothing yet")
-    if partition not in found:
-        is_closed = closed_by(state.position.progress, f"{partition}/") is not None
-        why = (
-            "it was closed before it was complete; see advanced.max_tracked_partitions"
-            if is_closed
-            else "nothing of it was found since partitions are counted"
-        )
-        return PartitionAnswer(parts.name, partition, None, why)
-    known = found[partition]
-    if known.is_complete:
-        return _unconfirmed(sink, parts, partition)
-    return PartitionAnswer(parts.name, partition, None, _why(parts, state, partition, known))
+    why, refused = why_unmarkable(partition), 0
+    if why is None:
+        # The marker before the completions: one that was revoked in between is not believed.
+        marker = checkpoint.load(sink, marker_path(parts.id, partition), parser(Marker))
+        completions = checkpoint.load(sink, completions_path(parts.id), parser(Completions))
+        if marker is None or marker.partition != partition or not holds(marker, completions):
+            why, refused = _why_not(parts, partition)
+        elif _is_in_log(sink, marker):
+            return PartitionAnswer(parts.name, partition, marker)
+        else:
+            why = (
+                f"its marker names version {marker.version} of another log than the table has now;"
+                " Penguin removes it when it starts"
+            )
+    return PartitionAnswer(parts.name, partition, None, why, refused)
 
 
-def _why(parts: SourceContext, state: SourceState, partition: str, known: CountedPartition) -> str:
-    """Return why a partition is not complete."""
+def _is_in_log(sink: Storage, marker: Marker) -> bool:
+    """Return whether the table's log has the version of a marker, or has cleaned it up."""
+    anchor = anchored(stamp_of(sink, marker.version))
+    if anchor:
+        return marker.anchor == anchor
+    checkpoint_version = hinted(sink)
+    return checkpoint_version is not None and checkpoint_version >= marker.version
+
+
+def _why_not(parts: SourceContext, partition: str) -> tuple[str, int]:
+    """Return why a partition has no marker, and how many of its outputs are refused."""
     assert parts.files.complete is not None  # noqa: S101  # the caller has looked
-    now = parts.clock()
-    progress = state.position.progress
-    waiting = partitions_of(under_way(state.work), progress.depth or 0)
+    state = read_state(parts.stores.sink, parts.id)
+    if state is None or state.complete is None:
+        return "Blizzard has counted nothing yet", 0
+    known, progress = state.complete.partitions.get(partition), state.position.progress
+    if known is None:
+        if closed_by(progress, f"{partition}/") is None:
+            return "nothing of it was found since partitions are counted", 0
+        return "it was closed before it was complete; see advanced.max_tracked_partitions", 0
+    if known.is_complete:
+        return _unconfirmed(parts.stores.sink, parts.id, partition)
+    now, waiting = parts.clock(), partitions_of(under_way(state.work), progress.depth or 0)
     scanned, after = ScanTimes(now, now), parts.files.complete.after
     why = why_open(partition, known, progress, waiting, scanned, after)
     why = why or "the next complete scan may find it complete"
-    if not (known.completion.revoked_by and known.is_exact):
-        return why
-    at = dt.datetime.fromtimestamp(known.completion.revoked_ts, dt.UTC)
-    return f"{known.completion.revoked_by} revoked it at {at:%Y-%m-%dT%H:%M:%SZ}; {why}"
+    if known.completion.revoked_by and known.is_exact:
+        at = dt.datetime.fromtimestamp(known.completion.revoked_ts, dt.UTC)
+        why = f"{known.completion.revoked_by} revoked it at {at:%Y-%m-%dT%H:%M:%SZ}; {why}"
+    return why, 0
 
 
-def _unconfirmed(sink: Storage, parts: SourceContext, partition: str) -> PartitionAnswer:
+def _unconfirmed(sink: Storage, source_id: str, partition: str) -> tuple[str, int]:
     """Return what Penguin says of a complete partition without a marker."""
-    confirmed = checkpoint.load(sink, confirmed_path(parts.id), confirmed_from_json)
+    confirmed = checkpoint.load(sink, confirmed_path(source_id), parser(Confirmed))
     missing = None if confirmed is None else confirmed.waiting.get(partition)
     if missing is None:
-        why = "all of it is published; Penguin's next poll compares it with the table"
-        return PartitionAnswer(parts.name, partition, None, why)
+        return "all of it is published; Penguin's next poll compares it with the table", 0
+    if missing.unnamed:
+        why = (
+            f"the journal does not name {counted(missing.unnamed, 'output')} of it, so nobody can"
+            " tell whether the table has them: it is kept for 30 days"
+        )
+        return why, 0
     why = f"{counted(missing.outputs, 'output')} of it not in the table"
     if missing.refused:
         why += f", {missing.refused} of them refused: see `blizzard status`"
-    return PartitionAnswer(parts.name, partition, None, why, missing.refused)
+    return why, missing.refused
 
 
 @dataclass(frozen=True, slots=True)

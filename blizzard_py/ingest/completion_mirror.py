@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from blizzard_core.checkpoint.document import encode, parsed
 from blizzard_core.errors import Conflict, FencedError, NotFound, StateError, Unavailable
-from blizzard_core.handover.complete import MARKERS_FOLDER, completions_from_json, to_json
+from blizzard_core.handover.complete import MARKERS_FOLDER, Completions, parser, to_json
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state.completeness import Completeness, completions_of
 from blizzard_py.state.state_paths import StatePaths
@@ -76,7 +76,7 @@ class CompletionMirror:
         except NotFound:
             return 0, None
         try:
-            return completions_from_json(parsed(raw, self._where), self._where).epoch, version
+            return parser(Completions)(parsed(raw, self._where), self._where).epoch, version
         except StateError:
             return 0, version
 

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Executor
@@ -22,16 +21,18 @@ from blizzard_core.delta_json import (
     TRANSACTION,
     Columns,
     Tail,
+    anchored,
     columns_in,
     columns_up_to,
     commit_path,
     newest_actions,
     read_commit,
     relative,
+    stamp_of,
     tail_of,
     transactions_in,
 )
-from blizzard_core.errors import NotFound, StateError
+from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Storage
 from penguin_py.model import LoggedPath, OwnCommit
 
@@ -45,12 +46,6 @@ COMMON_APP_ID = "penguin/any"
 COMMITS_SEARCHED = 1000
 # How many commits are read concurrently in a backward search for one of ours.
 SEARCHED_AT_ONCE = (1, 15, 48)
-# How much of a commit identifies it among others of the same version: the beginning has a time
-# and, in most, an id.
-STAMP_BYTES = 4096
-# The length of an anchor. Two different commits of one version have the same one in 10¹⁴ cases.
-ANCHOR_BYTES = 6
-
 _INFO = "commitInfo"
 _ADD = ("add.path", "add.modificationTime", "add.dataChange")
 _REMOVE = ("remove.path", "remove.deletionTimestamp")
@@ -94,20 +89,14 @@ class LogReader:
 
     def has_commit(self, version: int) -> bool:
         """Return whether the log has the entry of this version as such. One GET of one byte."""
-        return self._beginning(version, 1) is not None
+        return stamp_of(self._storage, version, 1) is not None
 
     def stamp(self, version: int) -> bytes | None:
         """Return a fingerprint of a version's commit; None if it is gone.
 
         A table may be deleted and recreated under a running process. One GET.
         """
-        return self._beginning(version, STAMP_BYTES)
-
-    def _beginning(self, version: int, size: int) -> bytes | None:
-        try:
-            return self._storage.read_range(commit_path(version), 0, size)
-        except NotFound:
-            return None
+        return stamp_of(self._storage, version)
 
     def anchor(self, version: int) -> str:
         """Return a commit's `stamp` as a short hash (`anchored`)."""
@@ -228,14 +217,6 @@ class LogReader:
             if not missing:
                 break
         return found
-
-
-def anchored(stamped: bytes | None) -> str:
-    """Return a commit's stamp as twelve digits, to identify the log that a state belongs to.
-
-    Empty where there is none.
-    """
-    return "" if stamped is None else hashlib.blake2b(stamped, digest_size=ANCHOR_BYTES).hexdigest()
 
 
 def _known(columns: Columns, root: str) -> Iterator[LoggedPath]:

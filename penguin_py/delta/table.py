@@ -26,7 +26,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
-from blizzard_core.delta_json import LOG, commit_path
+from blizzard_core.delta_json import LOG, anchored, commit_path
 from blizzard_core.errors import BlizzardError, CommitError, NotFound, StateError, Unavailable
 from blizzard_core.log import get_logger
 from blizzard_core.settings.base import HOUR
@@ -40,7 +40,7 @@ from blizzard_core.table.contract import (
 )
 from blizzard_core.text import shortened
 from penguin_py.delta.active_files import ActiveFiles, active_files, columns_without_bounds
-from penguin_py.delta.log import LogReader, anchored
+from penguin_py.delta.log import LogReader
 from penguin_py.delta.logged_bounds import LoggedBounds
 from penguin_py.delta.messages import (
     clean_message,

@@ -78,10 +78,8 @@ class GroupCommits:
         evolves = snapshot.state is not None and bool(plan.changed)
         with self._activity.committing(files, commit.rows, plan, evolves=evolves):
             self._certificates.revoke()
-            document |= self._certificates.news
             marks = Marks(after.txn_version, after.commit_id, document)
             self._delta.commit(plan, marks, now)
-            self._certificates.committed()
         version = 0 if snapshot.state is None else snapshot.state.version + 1
         self._view.committed(after, (), version, ids)
         rewritten = sum(add.entry.size for add in commit.rewritten)

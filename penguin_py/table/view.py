@@ -173,6 +173,16 @@ class TableView:
         version = -1 if snapshot.state is None else snapshot.state.version
         return BarredIds(known, RestoreRemovals(self._delta, version))
 
+    @property
+    def log_id(self) -> str:
+        """The log that was read: another one has another text."""
+        return f"{self._table_id}/{self._replaced}"
+
+    def has_commit(self, version: int, anchor: str) -> bool:
+        """Return whether the log has this commit, or has cleaned it up. One GET."""
+        found = self._delta.anchor(version)
+        return found == anchor if found else self._seen is not None and version < self._seen
+
     def knows(self, path: str) -> bool:
         """Return whether the log has a path that the watermarks leave open."""
         return path in self._known

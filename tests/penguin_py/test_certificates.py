@@ -20,6 +20,7 @@ from blizzard_core.handover.complete import (
     revoked_path,
     to_json,
 )
+from blizzard_core.storage.protocol import listed
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from tests.support.table_harness import TableHarness
@@ -144,7 +145,7 @@ class TestConfirm:
         worker = penguin(world)
         run(world, worker)
         assert marker(world) is None
-        assert waiting(world) == {DAY: {"outputs": 1, "refused": 0}}
+        assert waiting(world) == {DAY: {"outputs": 1, "refused": 0, "unnamed": 0}}
         world.put("z.parquet", data)
         run(world, worker)
         assert (marker(world) or {})["version"] == 1
@@ -156,7 +157,7 @@ class TestConfirm:
         blizzard.complete()
         run(world)
         assert marker(world) is None
-        assert waiting(world) == {DAY: {"outputs": 1, "refused": 1}}
+        assert waiting(world) == {DAY: {"outputs": 1, "refused": 1, "unnamed": 0}}
 
     def test_lost_journal_object_blocks(self, world: TableHarness, blizzard: Blizzard) -> None:
         blizzard.publish(f"{DAY}/a")
@@ -340,27 +341,58 @@ class TestRevoke:
         assert len(world.rows()) == 2
         assert marker(world) is not None
 
-    def test_commit_names_markers_since_the_last(
-        self, world: TableHarness, blizzard: Blizzard
+    @pytest.mark.promise("G-225")
+    def test_marker_of_another_committer_is_removed(
+        self, world: TableHarness, blizzard: Blizzard, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        blizzard.publish(f"{DAY}/a")
+        one, other = penguin(world), penguin(world)
+        run(world, one)
+        monkeypatch.setattr(one._certificates, "_write", lambda *_: None)  # noqa: SLF001  # is slow
+        blizzard.complete()
+        run(world, one)
+        run(world, other)
+        assert marker(world) is not None
+        blizzard.revoke()
+        blizzard.publish(f"{DAY}/late")
+        run(world, one)
+        assert len(world.rows()) == 2
+        assert marker(world) is None
+
+    @pytest.mark.promise("G-225")
+    def test_late_file_during_the_write_removes_the_marker(
+        self, world: TableHarness, blizzard: Blizzard, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         blizzard.publish(f"{DAY}/a")
         blizzard.complete()
         worker = penguin(world)
-        run(world, worker)
-        blizzard.publish("date=2024-01-29/a")
-        run(world, worker)
-        blizzard.revoke()
-        blizzard.publish(f"{DAY}/late")
-        run(world, worker)
-        told = [_info(world, version) for version in range(3)]
-        assert [each.get("complete") for each in told] == [None, {SOURCE: {DAY: 1}}, None]
-        assert [each.get("revoked") for each in told] == [None, None, {SOURCE: {DAY: 1}}]
+        write = worker._certificates._write  # noqa: SLF001  # between a look and the write
 
+        def late(*arguments: Any) -> None:
+            blizzard.revoke()
+            write(*arguments)
 
-def _info(world: TableHarness, version: int) -> dict[str, Any]:
-    infos = (action.get("commitInfo") for action in world.actions(version))
-    found: dict[str, Any] = next(info for info in infos if info)["penguin"]
-    return found
+        monkeypatch.setattr(worker._certificates, "_write", late)  # noqa: SLF001  # see above
+        run(world, worker)
+        assert marker(world) is None
+        assert read(world, revoked_path(SOURCE, DAY)) is not None
+
+    def test_markers_of_another_log_are_removed(
+        self, world: TableHarness, blizzard: Blizzard
+    ) -> None:
+        path = blizzard.publish(f"{DAY}/a")
+        blizzard.complete()
+        run(world)
+        world.storage.delete_tree("_delta_log")
+        world.storage.delete(path)
+        for entry in list(listed(world.storage, "_penguin/", "_penguin0")):
+            if not entry.path.startswith("_penguin/complete"):
+                world.storage.delete(entry.path)
+        world.put("z.parquet", {"id": [9]})
+        run(world)
+        assert len(world.rows()) == 1
+        assert marker(world) is None
+        assert waiting(world)[DAY]["outputs"] == 1
 
 
 def _conflicts(*_arguments: Any) -> None:

@@ -16,11 +16,12 @@ from blizzard_core.handover.complete import (
     COMPLETIONS_FOLDER,
     MARKERS_FOLDER,
     REVOKED_SUFFIX,
-    completions_from_json,
+    Completions,
+    Marker,
     completions_path,
-    marker_from_json,
+    holds,
+    parser,
     partitions_of,
-    stands,
 )
 from blizzard_core.handover.published import JOURNAL_FOLDER
 
@@ -77,7 +78,7 @@ class CertificateWatch:
         head = f"{MARKERS_FOLDER}/{source}/"
         paths = [path for path in self._bucket.objects if path.startswith(head)]
         return [
-            (path, marker_from_json(json.loads(self._bucket.objects[path].data), path))
+            (path, parser(Marker)(json.loads(self._bucket.objects[path].data), path))
             for path in paths
             if not path.endswith(_NOTE)
         ]
@@ -100,9 +101,9 @@ class CertificateWatch:
         held = self._bucket.objects.get(completions_path(source))
         if held is None:
             return
-        completions = completions_from_json(json.loads(held.data), source)
+        completions = parser(Completions)(json.loads(held.data), source)
         for path, marker in self._markers(source):
-            if not stands(marker, completions, marker.partition):
+            if not holds(marker, completions):
                 continue
             for output, paths in self._outputs.get(source, {}).items():
                 at = self._committed.get(output)

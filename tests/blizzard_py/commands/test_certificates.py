@@ -14,6 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from blizzard_core.delta_json import commit_path
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.__main__ import main as blizzard
@@ -229,3 +230,20 @@ def test_wait_looks_until_the_timeout(lake: Lake) -> None:
     answers = wait_for(parts, DAY, 12.0, lambda: now, pause)
     assert pauses == [LOOK_SECS, LOOK_SECS, 2.0]
     assert [each.marker for each in answers] == [None]
+
+
+@pytest.mark.promise("G-225")
+def test_marker_of_another_log_is_not_believed(lake: Lake) -> None:
+    lake.put("1.ndjson", '{"a": "x"}')
+    lake.ingest()
+    lake.commit()
+    assert lake.ask("wait", "--timeout", "0").exit_code == 0
+    commit = lake.home / "lake" / commit_path(0)
+    commit.write_bytes(b'{"commitInfo":{}}\n' + commit.read_bytes())
+    found = lake.ask("wait", "--timeout", "0")
+    assert found.exit_code == 7
+    assert "version 0 of another log than the table has now" in found.output
+    commit.unlink()
+    assert lake.ask("wait", "--timeout", "0").exit_code == 7
+    (commit.parent / "_last_checkpoint").write_text('{"version": 3}')  # it was cleaned up
+    assert lake.ask("wait", "--timeout", "0").exit_code == 0

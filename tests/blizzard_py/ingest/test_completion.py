@@ -14,8 +14,8 @@ from blizzard_core.errors import FencedError, NotFound, Unfinished
 from blizzard_core.handover.complete import (
     Completion,
     Completions,
-    completions_from_json,
     marker_path,
+    parser,
 )
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.edits.checkpoint_edit import change, read_checkpoint, with_watermark
@@ -44,7 +44,7 @@ class CompletionHarness(PipelineHarness):
             assert not self.completion(partition).complete_ts
 
     def completions(self) -> Completions:
-        return completions_from_json(json.loads(self.sink.read(MIRROR)), MIRROR)
+        return parser(Completions)(json.loads(self.sink.read(MIRROR)), MIRROR)
 
     def completion(self, partition: str = DAY) -> Completion:
         try:

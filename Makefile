@@ -120,7 +120,7 @@ fuzz-fast: ## the fast path against the exact one (ARGS="--lines 10000000 --seed
 chaos-event-time: ## random streams over event time with deaths, against brute force (ARGS="--streams 300")
 	$(DEV) python -m tests.chaos.event_time $(ARGS)
 
-simulate: ## both daemons against an adversary, seed by seed (ARGS="--seeds 10000", ARGS="--guards")
+simulate: ## both daemons against an adversary, seed by seed (ARGS="--seeds 10000", ARGS="--guards", ARGS="--markers 1000000")
 	$(DEV) python -m tests.simulation $(ARGS)
 
 fuzz: ## bytes that coverage leads on, for all that reads foreign ones (ARGS="--minutes 10")

@@ -19,6 +19,9 @@ from blizzard_core.log import silence
 from tests.simulation import report
 from tests.simulation.draw import draw, drawn
 from tests.simulation.guard_search import finds
+from tests.simulation.markers.guards import GUARDS as MARKER_GUARDS
+from tests.simulation.markers.play import all_played, described
+from tests.simulation.markers.play import played as played_markers
 from tests.simulation.plan import Plan
 from tests.simulation.run import Outcome, play
 from tests.simulation.shrink import TRIES, shrunk
@@ -73,8 +76,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--hands", action="store_true", help="people undo and redo, too")
     parser.add_argument("--replicas", action="store_true", help="in each plan, not in a few")
     parser.add_argument("--only", default="", help="guards whose name has this in it")
+    parser.add_argument("--markers", type=int, help="schedules of complete partitions instead")
     chosen = parser.parse_args(arguments)
     silence()
+    if chosen.markers is not None:
+        return _play_markers(chosen)
     if chosen.guards:
         # The seeds that tests/simulation/GUARDS.md names.
         chosen.first = chosen.first or 1
@@ -115,6 +121,22 @@ def _hunt(chosen: argparse.Namespace) -> int:
         missed += find.seed is None
         where = "NOT FOUND" if find.seed is None else f"seed {find.seed}"
         print(f"{find.guard:<34} {where:<10} {find.violation[:120]}", flush=True)
+    return int(bool(missed))
+
+
+def _play_markers(chosen: argparse.Namespace) -> int:
+    first = chosen.first or 1
+    if not chosen.guards:
+        total = all_played(first, chosen.markers, chosen.jobs)
+        print(described(total, chosen.markers, chosen.shown))
+        return int(bool(total.wrong))
+    missed = 0
+    for name in MARKER_GUARDS:
+        if chosen.only in name:
+            wrong = played_markers(first, chosen.markers, name).wrong
+            seed, texts = next(iter(wrong.items()), (None, ["NOT FOUND"]))
+            missed += seed is None
+            print(f"{name:<34} {seed}: {texts[0][:120]}", flush=True)
     return int(bool(missed))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.document import parsed
@@ -22,6 +22,7 @@ from blizzard_py.cleaning.eligible import CleanableFile
 from blizzard_py.state.state_paths import StatePaths
 
 Outcome = Literal["cleaned", "gone", "changed", "archive_differs", "left"]
+CLEANING_OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 # So long the name of a cleaned file is remembered: it is neither new nor late if it comes again.
 REMEMBERED_SECS = 365 * 86_400.0

@@ -31,10 +31,11 @@ from blizzard_py.cleaning.eligible import (
     SIGHTING_SECS,
     after_absence,
     after_log,
+    cleaning_notes,
     due_through,
     is_sighting_due,
 )
-from blizzard_py.cleaning.lists import CleaningLists, Outcome
+from blizzard_py.cleaning.lists import CLEANING_OUTCOMES, CleaningLists, Outcome
 from blizzard_py.cleaning.table_look import end_of_log, look_at_log, look_at_table
 from blizzard_py.requests.progress import is_over
 from blizzard_py.sources.context import SourceContext
@@ -116,6 +117,10 @@ class SourceCleaning:
         if cleaned != looked:
             state = self._save(state.with_cleaning(cleaned))
         self._report(counts)
+        notes = cleaning_notes(
+            state.cleaning, state.ids.last_batch, self._clock(), is_dry_run=settings.dry_run
+        )
+        self._services.activity().shows_cleaning(notes)
         return state
 
     def _end(self, state: SourceState) -> SourceState:
@@ -172,6 +177,8 @@ class SourceCleaning:
             lists = CleaningLists(stores.sink, self._parts.id)
             places = CleaningPlaces(stores.source, stores.archive)
             self._cleaner = Cleaner(lists, self._journal, places, settings.after)
+            # Series that exist from the start let a rule see the first event.
+            self._services.activity().cleaned(Counter(dict.fromkeys(CLEANING_OUTCOMES, 0)))
         elif through <= known.done:
             return known, Counter()
         if is_bare(stores.source):
@@ -215,6 +222,7 @@ class SourceCleaning:
     def _failed(self, state: SourceState, error: Exception) -> SourceState:
         self._cleaner = None
         self._next_at = self._parts.monotonic() + PAUSE_SECS
+        self._services.activity().shows_cleaning((), str(error))
         self._log.warning(
             "cleaning_failed",
             error=str(error),

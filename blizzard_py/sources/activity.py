@@ -69,6 +69,8 @@ class SourceActivity(Activity):
         self._layout: GridLayout | None = None
         self._grid = UnitGrid()
         self._refused: tuple[int, int, str, str] = (0, 0, "", "")
+        self._cleaning: tuple[str, ...] = ()
+        self._cleaning_error = ""
         self._requests: Mapping[str, RequestState] = {}
         metrics.PENDING_FILES.labels(name).set_function(self.pending)
         metrics.LAG_SECS.labels(name).set_function(self.lag)
@@ -175,6 +177,11 @@ class SourceActivity(Activity):
     def changed(self, files: int) -> None:
         """Record files that the sweep found to be changed after their outcome was final."""
         metrics.CHANGED_FILES.labels(self.name).inc(files)
+
+    def shows_cleaning(self, notes: Sequence[str], error: str = "") -> None:
+        """Show the progress of the cleaning, and why it fails."""
+        with self._lock:
+            self._cleaning, self._cleaning_error = tuple(notes), clean_text(error)
 
     def cleaned(self, counts: Mapping[Outcome, int]) -> None:
         """Record source files that were cleaned, or left, by outcome."""
@@ -322,6 +329,9 @@ class SourceActivity(Activity):
                     "Starts, errors and many new files cost more. Mend them, or raise the budget.",
                 )
             )
+        if self._cleaning_error:
+            text = f"Source files are not cleaned: {self._cleaning_error}"
+            found.append(Notice("warn", text, "The source goes on; this is tried again."))
         ignored = self._ignored
         if ignored.files and not ignored.wanted:
             what = f"{counted(ignored.files, 'file')} ignored, such as {ignored.first}"
@@ -387,4 +397,5 @@ class SourceActivity(Activity):
                     for request_id, each in self._requests.items()
                 ],
                 "units": units,
+                "cleaning": list(self._cleaning),
             }

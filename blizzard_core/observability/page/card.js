@@ -101,6 +101,7 @@ function facts(target, now, unit) {
   if (target.apart && target.apart.files) {
     add("Left apart", `${number(target.apart.files)} files, the first `, el("span", {class: "mono"}, target.apart.first));
   }
+  for (const it of target.cleaning || []) add("Cleaning", it.replace("cleaning: ", ""));
   for (const it of target.requests || []) {
     const counts = Object.entries(it.counts).map(([name, n]) => `${number(n)} ${name}`).join(", ");
     add("Request", el("span", {class: "mono"}, it.id), ` ${it.kind.replace("_", " ")}, ${it.state}${counts ? `: ${counts}` : ""} · last change `, ago(now, it.since));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,13 @@ def world() -> CleaningHarness:
     found.ingest(FIRST)
     found.see()
     return found
+
+
+def raises(error: Exception) -> Callable[[str, str], None]:
+    def fails(_operation: str, _path: str) -> None:
+        raise error
+
+    return fails
 
 
 def test_ingested_file_is_archived_after_its_time(world: CleaningHarness) -> None:
@@ -218,11 +226,26 @@ def test_replaced_process_removes_nothing(world: CleaningHarness) -> None:
     assert world.left() == [FIRST]
 
 
-def test_failure_does_not_hold_up_the_source(world: CleaningHarness) -> None:
-    def fails(_operation: str, _path: str) -> None:
-        raise Unavailable("archive away")
+def test_page_shows_the_progress_and_a_failure(world: CleaningHarness) -> None:
+    worker = world.pipeline()
+    world.archive.before_mutation = raises(Unavailable("archive away"))
+    for _ in range(8):
+        world.now += DAY_SECS
+        world.drain(worker)
+    [notice] = worker.activity.to_json()["notices"]
+    assert "not cleaned: archive away" in notice["text"]
+    world.archive.before_mutation = lambda _op, _path: None
+    world.now += 2 * PAUSE_SECS
+    world.drain(worker)
+    shown = worker.activity.to_json()
+    assert (shown["cleaning"], shown["notices"]) == (["cleaning: 1 file cleaned so far"], [])
 
-    works, world.archive.before_mutation = world.archive.before_mutation, fails
+
+def test_failure_does_not_hold_up_the_source(world: CleaningHarness) -> None:
+    works, world.archive.before_mutation = (
+        world.archive.before_mutation,
+        raises(Unavailable("archive away")),
+    )
     world.wait(8 * DAY_SECS)
     world.ingest(SECOND)
     assert (world.left(), world.rows()) == ([FIRST, SECOND], ["row", "row"])

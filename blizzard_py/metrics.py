@@ -81,6 +81,11 @@ REQUEST_FILES = Counter(
     "Files that requests of operators have brought.",
     ["target", "outcome"],
 )
+CERTIFIED_PARTITIONS = Gauge(
+    "blizzard_certified_partitions",
+    "Partitions of the checkpoint that are complete, or that a late file has revoked.",
+    ["target", "state"],
+)
 FILES_APART = Gauge(
     "blizzard_files_apart",
     "Files that the last poll left alone: their partitions lie ahead of time, or are odd and many.",

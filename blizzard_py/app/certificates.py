@@ -11,15 +11,11 @@ from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.delta_json import anchored, hinted, stamp_of
 from blizzard_core.errors import ConfigError
 from blizzard_core.handover.complete import (
-    NO_DIGEST,
     Completions,
     Confirmed,
     Marker,
-    PartitionCounts,
-    add_digest,
     completions_path,
     confirmed_path,
-    file_text,
     holds,
     marker_path,
     parser,
@@ -27,13 +23,13 @@ from blizzard_core.handover.complete import (
     why_unmarkable,
 )
 from blizzard_core.settings.document import Config
-from blizzard_core.storage.protocol import Storage, is_hidden
+from blizzard_core.storage.protocol import Storage
 from blizzard_core.text import counted
 from blizzard_core.watermark.progress import ScanTimes, closed_by
 from blizzard_py.app.configuration import source_of
 from blizzard_py.app.operations import live_context, sources_of
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.file_names import accepts_file
+from blizzard_py.sources.files.completion import list_partition, number_and_digest
 from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.completeness import why_open
@@ -186,8 +182,9 @@ def _unconfirmed(sink: Storage, source_id: str, partition: str) -> tuple[str, in
 class Verification:
     """A partition at its source compared with its counts.
 
-    ``listed`` and ``counted`` are numbers of files, ``requested`` those that requests ingested,
-    which the counts of polls leave out. ``why`` says why nothing can be compared.
+    ``listed`` and ``counted`` are numbers of files, the latter None if nobody has counted.
+    ``requested`` are those that requests ingested, which the counts of polls leave out. ``why``
+    says why nothing can be compared.
     """
 
     source: str
@@ -198,10 +195,6 @@ class Verification:
     requested: int = 0
     why: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the comparison for scripts."""
-        return asdict(self)
-
 
 def verify(parts: SourceContext, partition: str) -> Verification:
     """List a partition at its source and compare number and digest with its counts.
@@ -211,16 +204,11 @@ def verify(parts: SourceContext, partition: str) -> Verification:
     state = read_state(parts.stores.sink, parts.id)
     known = None if state is None or state.complete is None else state.complete.partitions
     found = None if known is None else known.get(partition)
-    accept, depth = accepts_file(parts.files), partition.count("/") + 1
-    listed, digest = 0, NO_DIGEST
-    for page in listing_of(parts).list_range(f"{partition}/", f"{partition}0"):  # after "/"
-        entries = [e for e in page.entries if not is_hidden(e.path) and accept(e)]
-        entries = [e for e in entries if partitions_of([e.path], depth)]
-        listed += len(entries)
-        digest = add_digest(digest, *(file_text(e.path, e.size) for e in entries))
-    counts = PartitionCounts() if found is None else found.completion.contents
+    pages = list_partition(listing_of(parts), parts.files, partition)
+    listed, digest = number_and_digest(pages)
     if found is None or not found.is_exact:
         why = "its counts did not begin with its first file"
         return Verification(parts.name, partition, listed, None, equal=False, why=why)
+    counts = found.completion.contents
     equal = (listed, digest) == (counts.files, counts.digest)
     return Verification(parts.name, partition, listed, counts.files, equal, counts.requested)

@@ -11,7 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.errors import StateError
+from blizzard_core.handover.complete import Completions, completions_path, parser
 from blizzard_core.handover.published import first_name
 from blizzard_core.handover.quarantine import quarantined, spelled
 from blizzard_core.limits import SHOWN_BATCH_BYTES
@@ -106,14 +108,18 @@ def _put(found: Counts, folder: str, state: State, count: int, path: str) -> Non
     states[state] = (known + count, latest)
 
 
-def shown_partitions(found: Counts, place: str) -> dict[str, Any]:
-    """Return the newest partitions for the page; ``uri`` is a file that explains the state."""
+def shown_partitions(found: Counts, place: str, complete: Collection[str] = ()) -> dict[str, Any]:
+    """Return the newest partitions for the page; ``uri`` is a file that explains the state.
+
+    Folders below ``complete`` partitions are marked.
+    """
     names: Sequence[str] = sorted(found, key=order_key)[-PARTITIONS:]
     return {
         "more": len(found) - len(names),
         "list": [
             {
                 "name": printable(name),
+                "complete": any(f"{name}/".startswith(f"{each}/") for each in complete),
                 "states": {
                     state: {"files": count, "uri": printable(f"{place}/{path}")}
                     for state, (count, path) in found[name].items()
@@ -190,7 +196,15 @@ class SourceHistory:
             )
             for each in batches
         )
-        return shown_partitions(found, self._parts.stores.source.uri)
+        return shown_partitions(found, self._parts.stores.source.uri, self._complete())
+
+    def _complete(self) -> list[str]:
+        """Return the partitions that the mirror has as complete."""
+        settings, path = self._parts.source.as_files, completions_path(self._parts.id)
+        if settings is None or settings.complete is None:
+            return []
+        found = checkpoint.load(self._parts.stores.sink, path, parser(Completions))
+        return [] if found is None else [p for p, c in found.partitions.items() if c.complete_ts]
 
     def _batches(self) -> list[_Batch]:
         """Return the newest batches, the latest first; each is read once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,14 +125,8 @@ def _line(answer: PartitionAnswer) -> str:
     if answer.marker is None:
         return f"{where}: not complete: {answer.why}"
     counts = answer.marker.contents
-    bad = (
-        ""
-        if answer.is_clean
-        else (
-            f", {counted(counts.bad_rows, 'bad record')}, {counted(counts.quarantined, 'file')} not"
-            " ingested"
-        )
-    )
+    bad = f"{counted(counts.bad_rows, 'bad record')}, {counted(counts.quarantined, 'file')}"
+    bad = "" if answer.is_clean else f", {bad} not ingested"
     return (
         f"{where}: complete in version {answer.marker.version},"
         f" {counted(counts.files, 'file')}, {counted(counts.rows, 'row')}{bad}"
@@ -164,7 +159,7 @@ def verify(
     parts = _sources(load_config(config), pipeline, source)
     found = [compare(each, partition.strip("/")) for each in parts]
     if as_json:
-        print_json({"sources": [each.to_json() for each in found]})
+        print_json({"sources": [asdict(each) for each in found]})
     else:
         for each in found:
             click.echo(printable(_comparison(each)))
@@ -175,11 +170,8 @@ def _comparison(found: Verification) -> str:
     where = f"{found.source} {found.partition}: {counted(found.listed, 'file')} at the source"
     if found.counted is None:
         return f"{where}; not compared: {found.why}"
-    more = (
-        ""
-        if not found.requested
-        else (f"; {counted(found.requested, 'file')} more by requests, which are not compared")
-    )
+    requested = counted(found.requested, "file")
+    more = f"; {requested} more by requests, which are not compared" if found.requested else ""
     if found.equal:
         return f"{where}, the same as settled{more}"
     if found.listed == found.counted:

@@ -38,6 +38,7 @@ from blizzard_py.sources.ignored_names import NONE_IGNORED, NONE_SKIPPED, Ignore
 from blizzard_py.sources.notification_view import NotificationView
 from blizzard_py.sources.unit_grid import UnitGrid
 from blizzard_py.state.batch import Batch
+from blizzard_py.state.completeness import certified
 from blizzard_py.state.source_state import SourceState, Totals
 from blizzard_py.state.stream_state import StreamState
 
@@ -200,6 +201,8 @@ class SourceActivity(Activity):
             for each in ("running", "waiting"):
                 metrics.REQUESTS.labels(self.name, each).set(in_state[each])
             metrics.UNEXPECTED_FIELDS.labels(self.name).set(len(state.summary.unexpected))
+            for kind, names in zip(("complete", "revoked"), certified(state.complete), strict=True):
+                metrics.CERTIFIED_PARTITIONS.labels(self.name, kind).set(len(names))
             if state.kind.stream is not None:
                 metrics.EVENT_WATERMARK.labels(self.name).set(state.kind.stream.watermark_ms / 1000)
                 metrics.STATE_ROWS.labels(self.name).set(state.kind.stream.state_rows)

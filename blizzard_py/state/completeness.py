@@ -118,27 +118,24 @@ def with_started(
 def with_ended(known: Completeness, batch: Batch, depth: int) -> Completeness:
     """Return the counts with a batch that ends: its outputs are published."""
     known = replace(known, commits=known.commits + 1)
-    entries = {entry.path: entry for entry in batch.files}
+    sizes = {entry.path: entry.size for entry in batch.files}
     finished = {file.path: file for file in batch.results.finished if file.outcome != "retry"}
     outputs = [output.output_id for output in batch.results.outputs]
     partitions = dict(known.partitions)
-    for partition, paths in _by_partition(entries, depth).items():
+    for partition, paths in _by_partition(sizes, depth).items():
         if partition not in partitions:
             continue  # its batch began before there were counts
         found = partitions[partition]
-        for path in paths:
-            if path in finished:
-                size, is_requested = entries[path].size, bool(batch.request)
-                found = _with_file(found, finished[path], size, is_requested=is_requested)
-        counts = found.completion.contents
+        for path in sorted(finished.keys() & set(paths)):
+            is_requested = bool(batch.request)
+            found = _with_file(found, finished[path], sizes[path], is_requested=is_requested)
+        counts, last = found.completion.contents, max(found.completion.last, batch.batch)
         counts = replace(
             counts,
             outputs=counts.outputs + len(outputs),
             outputs_digest=add_digest(counts.outputs_digest, *outputs),
         )
-        completion = replace(
-            found.completion, contents=counts, last=max(found.completion.last, batch.batch)
-        )
+        completion = replace(found.completion, contents=counts, last=last)
         partitions[partition] = replace(found, completion=completion)
     return replace(known, partitions=partitions)
 
@@ -197,9 +194,9 @@ def with_completions(
     ``progress`` is that after the scan, ``waiting`` are partitions with files that are not done.
     """
     partitions = {
-        name: _completed(found, scanned)
-        if why_open(name, found, progress, waiting, scanned, after) is None
-        else found
+        name: found
+        if found.is_complete or why_open(name, found, progress, waiting, scanned, after)
+        else _completed(found, scanned)
         for name, found in known.partitions.items()
     }
     for name in _outdated(partitions, progress, waiting, scanned.began):
@@ -231,8 +228,6 @@ def _outdated(
 
 
 def _completed(found: CountedPartition, scanned: ScanTimes) -> CountedPartition:
-    if found.is_complete:
-        return found
     completion = replace(
         found.completion,
         seq=found.completion.seq + 1,
@@ -262,7 +257,8 @@ def why_open(
     unmarkable = why_unmarkable(name)
     if unmarkable is not None:
         return unmarkable
-    over = over_at(name, found, after)
+    span = span_of(name)
+    over = (found.found_ts if span is None else span.end) + after
     if scanned.began < over:
         return f"it is over at {dt.datetime.fromtimestamp(over, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
     if name in waiting:
@@ -279,12 +275,6 @@ def clamp_found(known: Completeness | None, now: float) -> Completeness | None:
         for name, each in known.partitions.items()
     }
     return replace(known, partitions=partitions)
-
-
-def over_at(name: str, found: CountedPartition, after: float) -> float:
-    """Return when a partition is over, in epoch seconds."""
-    span = span_of(name)
-    return (found.found_ts if span is None else span.end) + after
 
 
 def _why_unlisted(
@@ -314,15 +304,20 @@ def completions_of(known: Completeness, epoch: int) -> Completions:
     )
 
 
-def completeness_notes(known: Completeness | None) -> list[str]:
-    """Return notes for people on complete and revoked partitions."""
+def certified(known: Completeness | None) -> tuple[list[str], dict[str, str]]:
+    """Return the complete partitions, and revoked ones with the file that came later."""
     partitions = {} if known is None else known.partitions
-    complete = [name for name, found in partitions.items() if found.is_complete]
     revoked = {
         name: found.completion.revoked_by
         for name, found in partitions.items()
         if found.completion.seq and not found.is_complete
     }
+    return [name for name, found in partitions.items() if found.is_complete], revoked
+
+
+def completeness_notes(known: Completeness | None) -> list[str]:
+    """Return notes for people on complete and revoked partitions."""
+    complete, revoked = certified(known)
     notes = []
     if complete:
         newest = max(complete, key=order_key)

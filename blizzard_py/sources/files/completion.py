@@ -1,12 +1,14 @@
-"""Complete partitions of a source of files: from the settings and scans to the state. Pure."""
+"""Complete partitions of a source of files: from the settings and scans to the state."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
-from blizzard_core.handover.complete import partitions_of
+from blizzard_core.handover.complete import NO_DIGEST, add_digest, file_text, partitions_of
 from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.storage.protocol import Entry, Listing, is_hidden
 from blizzard_py.sources.files.discovery import Discovery
+from blizzard_py.sources.files.file_names import accepts_file
 from blizzard_py.state.completeness import resumed, with_completions
 from blizzard_py.state.source_state import SourceState, under_way
 
@@ -47,3 +49,22 @@ def complete_partitions(
         if each.is_complete and not known.partitions[name].is_complete
     ]
     return state.with_complete(complete), fresh
+
+
+def list_partition(
+    listing: Listing, settings: SourceSettings, partition: str
+) -> Iterator[list[Entry]]:
+    """Yield the source's files of a partition, a page at a time. Raises `StorageError`."""
+    accept, depth = accepts_file(settings), partition.count("/") + 1
+    for page in listing.list_range(f"{partition}/", f"{partition}0"):  # "0" follows "/"
+        found = [e for e in page.entries if not is_hidden(e.path) and accept(e)]
+        yield [e for e in found if partitions_of([e.path], depth)]
+
+
+def number_and_digest(pages: Iterable[list[Entry]]) -> tuple[int, str]:
+    """Return the number and the digest of files, as `PartitionCounts` has them."""
+    number, digest = 0, NO_DIGEST
+    for entries in pages:
+        number += len(entries)
+        digest = add_digest(digest, *(file_text(e.path, e.size) for e in entries))
+    return number, digest

@@ -8,29 +8,23 @@ reported once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from uuid_utils import uuid7
 
 from blizzard_core.checkpoint.digests import Digests, among, np
 from blizzard_core.errors import StorageError
-from blizzard_core.handover.complete import (
-    NO_DIGEST,
-    PartitionCounts,
-    add_digest,
-    file_text,
-    partitions_of,
-)
+from blizzard_core.handover.complete import PartitionCounts
 from blizzard_core.handover.published import first_name
 from blizzard_core.log import get_logger
-from blizzard_core.storage.protocol import Entry, Listing, is_hidden
+from blizzard_core.storage.protocol import Entry, Listing
 from blizzard_py.cleaning.lists import REMEMBERED_SECS, CleaningLists
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import NOTHING
+from blizzard_py.sources.files.completion import list_partition, number_and_digest
 from blizzard_py.sources.files.discovery import AHEAD_SLACK_SECS
-from blizzard_py.sources.files.file_names import accepts_file
 from blizzard_py.sources.files.late_file_sweep import (
     LATE_AT_ONCE,
     LateSweep,
@@ -214,27 +208,17 @@ class LateFiles:
         ledger is asked only if other files lie there than the ``counts`` have. Raises
         `StorageError`, and what saving raises.
         """
-        listed, digest = 0, NO_DIGEST
-        for entries in self._listed_in(partition):
-            listed += len(entries)
-            digest = add_digest(digest, *(file_text(e.path, e.size) for e in entries))
-        if (listed, digest) == (counts.files, counts.digest):
+        found = number_and_digest(list_partition(self._listing, self._source, partition))
+        if found == (counts.files, counts.digest):
             return state, False
         self._read_ledger(state)
         state = self._folded(state)
         late: list[Entry] = []
-        for entries in self._listed_in(partition):
+        for entries in list_partition(self._listing, self._source, partition):
             late += self._sweep.late_among(state, entries)
             if len(late) > LATE_AT_ONCE:
                 break  # the rest is found when these are settled
         return self._dealt_with(state, late[:LATE_AT_ONCE]), bool(late)
-
-    def _listed_in(self, partition: str) -> Iterator[list[Entry]]:
-        """Yield the source's files of a partition, a page at a time."""
-        accept = accepts_file(self._source)
-        for page in self._listing.list_range(f"{partition}/", f"{partition}0"):  # "0" follows "/"
-            found = [e for e in page.entries if not is_hidden(e.path) and accept(e)]
-            yield [e for e in found if partitions_of([e.path], partition.count("/") + 1)]
 
     def _read_ledger(self, state: SourceState) -> None:
         if not self._loaded:

@@ -210,7 +210,8 @@ def test_files_that_were_brought_later_count_as_ingested() -> None:
     newer: Any = {"d": {"ingested": (1, "d/1")}, "e": {"ingested": (1, "e/1")}}
     found = merge([(newer, {}, {"d/1", "e/1"}, False), (older, failed, (), True)])
     assert found["d"] == {"ingested": (1, "d/1"), "late": (1, "d/2"), "rejected": (3, "d/9")}
-    shown = shown_partitions(found, "s3://raw")["list"]
+    shown = shown_partitions(found, "s3://raw", ["d"])["list"]
+    assert [each["complete"] for each in shown] == [True, False]
     assert [each["name"] for each in shown] == ["d", "e"]
     assert shown[0]["states"]["late"] == {"files": 1, "uri": "s3://raw/d/2"}
 

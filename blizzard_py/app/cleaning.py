@@ -105,5 +105,5 @@ def _restore(path: str, where: str, archive: Storage, source: Storage) -> str:
     if not is_same_place(where, archive.uri):
         return f"it is in {where}, and clean.archive_uri is another place"
     if archive.stat(path) is None:
-        return f"it is not in {where}"
+        return f"it is not in {where}" if source.stat(path) is None else ""
     return "" if copy_file(path, archive, source) else "the source has another file of that name"

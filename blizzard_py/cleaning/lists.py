@@ -77,10 +77,13 @@ class CleaningLists:
         return [self._read(name) for name in begun if name not in ended]
 
     def outcomes(self) -> Iterator[tuple[CleaningList, Mapping[str, Outcome]]]:
-        """Yield each list that has ended, with its outcomes. Raises `StateError`."""
-        for name in self._names():
-            if name.endswith(_DONE):
-                yield self._read(_id_of(name)), self._outcomes_of(name)
+        """Yield each list with its outcomes. Raises `StateError`.
+
+        One that a death has cut off may wait for long, as long as the source is bare. What became
+        of its files is unknown, so each counts as gone.
+        """
+        for list_id, ended in sorted(self._ended_as().items()):
+            yield self._read(list_id), self._outcomes_in(list_id, ended)
 
     def find(self, path: str) -> tuple[CleaningList, Outcome] | None:
         """Return the last list with a file, and its outcome. Raises `StateError`.
@@ -88,12 +91,12 @@ class CleaningLists:
         A file that was cleaned by a list is gone for the next one, if a death came between the two.
         """
         found: tuple[CleaningList, Outcome] | None = None
-        for name in reversed(self._names()):
-            if name.endswith(_DONE) and (outcome := self._outcomes_of(name).get(path)):
-                if found is None or outcome == "cleaned":
-                    found = self._read(_id_of(name)), outcome
-                if outcome != "gone":
-                    break
+        for list_id, ended in sorted(self._ended_as().items(), reverse=True):
+            outcome = self._outcomes_in(list_id, ended).get(path)
+            if outcome == "cleaned" or (outcome is not None and found is None):
+                found = self._read(list_id), outcome
+            if outcome not in {None, "gone"}:
+                break
         return found
 
     def count(self, since: float) -> int:
@@ -115,6 +118,21 @@ class CleaningLists:
     def _since(self, since: float) -> list[str]:
         first = first_name(since)
         return [name for name in self._names() if name >= first]
+
+    def _ended_as(self) -> Mapping[str, str | None]:
+        """Return the ids of all lists, each with the name of its outcomes if it has ended."""
+        found: dict[str, str | None] = {}
+        for name in self._names():
+            if name.endswith(_DONE):
+                found[_id_of(name)] = name
+            else:
+                found.setdefault(_id_of(name), None)
+        return found
+
+    def _outcomes_in(self, list_id: str, ended: str | None) -> Mapping[str, Outcome]:
+        if ended is not None:
+            return self._outcomes_of(ended)
+        return {file.path: "gone" for file in self._read(list_id).files}
 
     def _outcomes_of(self, name: str) -> Mapping[str, Outcome]:
         where = f"{self._sink.uri}/{self._folder}/{name}"

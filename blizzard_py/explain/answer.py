@@ -96,7 +96,8 @@ def _cleaned_note(parts: SourceContext, path: str) -> str:
     made, outcome = found
     where = f"archived in {made.archive}" if made.archive else "deleted"
     if outcome == "gone":
-        where = "gone already, when it was to be cleaned,"
+        to = f", perhaps to {made.archive}" if made.archive else ""
+        where = f"gone{to}, when it was to be cleaned,"
     return f"; its file was {where} at {iso(made.at)} (`clean` of the source)"
 
 

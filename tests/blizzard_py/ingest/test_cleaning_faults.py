@@ -161,8 +161,17 @@ def test_removed_setting_leaves_the_story_of_a_list(world: CleaningHarness) -> N
     world.settings["clean"] = clean
     world.drain()
     assert (world.left(), archived(world)) == ([OTHER], [FIRST])
-    assert "gone already" in explained(world, FIRST).reason
+    assert "gone, perhaps to mem://archive" in explained(world, FIRST).reason
     assert [each.problem for each in restore(world.parts(), FIRST, FIRST)] == [""]
+
+
+def test_cut_off_list_of_an_emptied_source_has_a_story(world: CleaningHarness) -> None:
+    world.wait_idle(8 * DAY_SECS)
+    die_at(world, world.source, "delete_if", after=True)
+    world.wait(2 * DAY_SECS)
+    assert "gone, perhaps to mem://archive" in explained(world, FIRST).reason
+    assert [each.problem for each in restore(world.parts(), FIRST, FIRST)] == [""]
+    assert world.left() == [FIRST]
 
 
 def test_death_before_the_save_leaves_the_story(world: CleaningHarness) -> None:

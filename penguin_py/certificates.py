@@ -10,8 +10,12 @@ See `blizzard_core.handover.complete`. Two rules make a marker true:
   revoked ones are removed. Whatever the commit brings was found before that.
 
 A death between two steps leaves a marker out, and the next poll writes it. A consumer reads the
-table at the marker's version. Another committer may write a marker between our look and our commit:
-it looks again behind its own markers, and removes it.
+table at the marker's version.
+
+Another committer may stall before it writes a marker, and no condition of a store spans two
+objects. So such a marker may come behind our look. It has the ``seq`` of a revoked completion, so
+no reader of the completions believes it. Each look reads the markers of revoked partitions again
+and removes it.
 """
 
 from __future__ import annotations
@@ -71,7 +75,7 @@ class _Source:
     """A source's certificates, as far as this process knows them.
 
     ``markers`` has the marker of each listed partition, with the completion that it was looked up
-    for: another committer may have written one since an earlier completion. ``outputs`` are those
+    for: another committer may have written one since. ``outputs`` are those
     of completions that wait. ``log`` is the log that the markers are of, "" before it is checked.
     ``is_cleared`` means that all markers were removed, since no list of completions counts.
     """
@@ -168,7 +172,9 @@ class Certificates:
             self._save(name, Confirmed(completions.era, completions.epoch))
         known.log = self._view.log_id
         listed = completions.partitions
-        news = [p for p, c in listed.items() if known.markers.get(p, (None,))[0] != c]
+        news = [
+            p for p, c in listed.items() if _is_revoked(c) or known.markers.get(p, (None,))[0] != c
+        ]
         found = self._pool.map(lambda partition: self._marker(name, partition), news)
         looked = {p: (listed[p], marker) for p, marker in zip(news, found, strict=True)}
         known.markers = {p: looked.get(p) or known.markers[p] for p in listed}
@@ -339,6 +345,11 @@ def has_all_outputs(outputs: Iterable[PublishedOutput], completion: Completion) 
     ids = [output.output_id for output in outputs]
     counts = completion.contents
     return (len(ids), add_digest(NO_DIGEST, *ids)) == (counts.outputs, counts.outputs_digest)
+
+
+def _is_revoked(completion: Completion) -> bool:
+    """Return whether a partition was complete before and is not now."""
+    return bool(completion.seq and not completion.complete_ts)
 
 
 def _touched(batch: PublishedBatch | None, depth: int) -> set[str]:

@@ -360,6 +360,38 @@ class TestRevoke:
         assert marker(world) is None
 
     @pytest.mark.promise("G-225")
+    @pytest.mark.parametrize("is_late_there", [True, False])
+    def test_marker_of_a_stalled_committer_is_removed(
+        self,
+        world: TableHarness,
+        blizzard: Blizzard,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        is_late_there: bool,
+    ) -> None:
+        blizzard.publish(f"{DAY}/a")
+        blizzard.complete()
+        run(world)
+        stalled = world.storage.read(marker_path(SOURCE, DAY))
+        blizzard.revoke()
+        worker, seen = penguin(world), []
+        run(world, worker)
+        assert marker(world) is None
+        world.storage.put_atomic(marker_path(SOURCE, DAY), stalled)
+        real = DeltaLog.commit
+
+        def commit(self: Any, *arguments: Any) -> None:
+            seen.append(marker(world))
+            real(self, *arguments)
+
+        monkeypatch.setattr(DeltaLog, "commit", commit)
+        if is_late_there:
+            blizzard.publish(f"{DAY}/late")
+        run(world, worker)
+        assert seen == [None] * is_late_there
+        assert marker(world) is None
+
+    @pytest.mark.promise("G-225")
     def test_late_file_during_the_write_removes_the_marker(
         self, world: TableHarness, blizzard: Blizzard, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -9,6 +9,7 @@ from unittest import mock
 
 from blizzard_py.app import certificates as consumer
 from blizzard_py.ingest.completion_mirror import CompletionMirror
+from penguin_py import certificates as producer
 from penguin_py.certificates import Certificates
 from tests.simulation.guards import certificates
 from tests.simulation.guards.registry import always
@@ -27,6 +28,13 @@ def markers_are_read_again() -> Iterator[None]:
         return seen[partition]
 
     with mock.patch.object(Certificates, "_marker", marker):
+        yield
+
+
+@contextmanager
+def markers_of_revoked_are_read_again() -> Iterator[None]:
+    """Penguin looks once for the marker of a revoked partition."""
+    with mock.patch.object(producer, "_is_revoked", lambda _completion: False):
         yield
 
 
@@ -70,6 +78,7 @@ GUARDS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "revocations_after_scan": _shared(certificates.revocations_after_scan),
     "revocations_before_outputs": _shared(certificates.revocations_before_outputs),
     "markers_are_read_again": markers_are_read_again,
+    "markers_of_revoked_are_read_again": markers_of_revoked_are_read_again,
     "markers_name_their_log": markers_name_their_log,
     "partitions_are_listed": partitions_are_listed,
     "mirror_is_noted_before_take_overs": mirror_is_noted_before_take_overs,

@@ -34,7 +34,7 @@ def markers_are_read_again() -> Iterator[None]:
 @contextmanager
 def markers_of_revoked_are_read_again() -> Iterator[None]:
     """Penguin looks once for the marker of a revoked partition."""
-    with mock.patch.object(producer, "_is_revoked", lambda _completion: False):
+    with mock.patch.object(producer, "_is_revoked", return_value=False):
         yield
 
 

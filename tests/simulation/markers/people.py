@@ -69,7 +69,14 @@ class People:
         self._world.start(self._world.chance.choice(("blizzard", "penguin")), self._shot())
 
     def _shot(self) -> Shot:
-        kinds = ("dies_before", "dies_after", "answer_lost", "pauses_before", "pauses_after")
+        kinds = (
+            "dies_before",
+            "dies_after",
+            "answer_lost",
+            "lands_late",
+            "pauses_before",
+            "pauses_after",
+        )
         kind = self._world.chance.choice((*kinds, "refused"))
         secs = self._world.chance.random() * 3.0
         return Shot(

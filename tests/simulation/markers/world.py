@@ -6,17 +6,19 @@ import json
 import random
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from blizzard_core.delta_json import COMMIT
+from blizzard_core.delta_json import COMMIT, STAMP_BYTES, anchored, commit_path
 from blizzard_core.errors import BlizzardError, FencedError
 from blizzard_core.handover.complete import (
     MARKERS_FOLDER,
     REVOKED_SUFFIX,
+    Completions,
     Marker,
     completions_path,
+    holds,
     parser,
     partitions_of,
 )
@@ -32,6 +34,8 @@ from tests.simulation.store import Bucket, Client
 
 _HEAD = f"{MARKERS_FOLDER}/{SOURCE_ID}/"
 _NOTE = f"{REVOKED_SUFFIX}.json"
+# Outcomes that settle a file without its rows.
+_ROWLESS = frozenset({"reported", "quarantined"})
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ class Held:
     appeared: dict[str, float] = field(default_factory=dict)
     outputs: dict[str, list[str]] = field(default_factory=dict)
     versions: dict[int, frozenset[str]] = field(default_factory=dict)
+    rowless: frozenset[str] = frozenset()
     now: float = START
 
 
@@ -89,12 +94,12 @@ class MarkerWorld:
         self.appeared = dict(held.appeared)
         self.outputs = dict(held.outputs)
         self.versions = dict(held.versions)
+        # Files that were settled without their rows, also if the journal is lost.
+        self.rowless = set(held.rowless)
         self._put, self.lake.put = self.lake.put, self.put  # type: ignore[method-assign]
         self._written: dict[str, int] = {}
-        # Markers that a commit made wrong, or the table: until a cycle that begins later ends.
-        self._excused: dict[str, tuple[int, bytes]] = {}
-        self._doubtful = -1
-        self._lost = False
+        # Markers of a log that is gone: until a cycle that begins later ends.
+        self._doubtful = self._log_gone = -1
         self.living: dict[Owner, str] = {}
         self._numbers = 0
         self.people = People(self)
@@ -110,6 +115,7 @@ class MarkerWorld:
             self.appeared,
             self.outputs,
             self.versions,
+            frozenset(self.rowless),
             self.scheduler.now,
         )
 
@@ -126,6 +132,9 @@ class MarkerWorld:
             self.counts["markers"] += 1
             self._written[path] = self.step
             self._check(path, self._marker(path), "was written")
+        elif path.startswith(JOURNAL_FOLDER):
+            files = json.loads(data)["files"]
+            self.rowless |= {f["path"] for f in files if f["outcome"] in _ROWLESS}
         elif match := COMMIT.fullmatch(path):
             self._committed(int(match[1]), json.loads(data))
         return version
@@ -144,24 +153,24 @@ class MarkerWorld:
         there = {name for output in inside for name in self.outputs.get(output, ())}
         for path, at in self.appeared.items():
             mine = marker.partition in partitions_of([path], 1)
-            if mine and at < marker.scan_ts and path not in there and path not in self.reported:
+            if mine and at < marker.scan_ts and path not in there and path not in self.rowless:
                 return f"{path} is not in version {marker.version}"
         return ""
 
-    @property
-    def reported(self) -> set[str]:
-        """Files that are settled without their rows."""
-        found = set()
-        for path, held in self.lake.objects.items():
-            if path.startswith(JOURNAL_FOLDER):
-                files = json.loads(held.data)["files"]
-                found |= {f["path"] for f in files if f["outcome"] in {"reported", "quarantined"}}
-        return found
-
     def _check(self, path: str, marker: Marker, when: str) -> None:
         why = self._lacks(marker)
-        if why and not self._is_lost_since():
+        if not why or self._is_lost_since():
+            return
+        if self._log_gone >= 0 and self._is_of_another_log(marker):
+            # Its writer had looked at the log before it went. `wait` believes no such marker.
+            self.counts["markers of a log that is gone"] += 1
+        else:
             self._violate(f"a marker {when} and is wrong: {path}: {why}")
+
+    def _is_of_another_log(self, marker: Marker) -> bool:
+        found = self.lake.objects.get(commit_path(marker.version))
+        stamp = b"" if found is None else found.data[:STAMP_BYTES]
+        return anchored(stamp) != marker.anchor
 
     def _is_lost_since(self) -> bool:
         return self._doubtful >= 0
@@ -176,35 +185,68 @@ class MarkerWorld:
         began = self.revoking.get(owner, -1) if owner else -1
         for path in self._markers():
             marker = self._marker(path)
-            late = [n for n in fresh if marker.partition in partitions_of([n], 1)]
-            known = self.versions.get(marker.version, frozenset())
-            there = {name for output in known for name in self.outputs.get(output, ())}
-            late = [name for name in late if name not in there]
+            late = self._late_rows(marker, fresh)
             if not late or version <= marker.version:
                 continue
             if self._written.get(path, -1) > began:
-                self._excused[path] = (self.step, self.lake.objects[path].data)
                 self.counts["markers written during another's commit"] += 1
             else:
-                self._violate(f"a marker is there while late rows come: {path}: {late[0]}")
+                self._violate(f"a marker is there while late rows come: {path}: {late}")
+
+    def _late_rows(self, marker: Marker, names: Iterable[str]) -> str:
+        """Return one of the files of its partition that a marker's version lacks, or nothing."""
+        mine = [name for name in names if marker.partition in partitions_of([name], 1)]
+        if not mine:
+            return ""
+        known = self.versions.get(marker.version, frozenset())
+        there = {name for output in known for name in self.outputs.get(output, ())}
+        return next((name for name in mine if name not in there), "")
 
     def _owner(self) -> Owner | None:
         task = self.scheduler.current
         return None if task is None else task.owner
 
-    def cycle_over(self, began: int) -> None:
-        """Check all markers once a cycle of Penguin has ended that began at a step."""
+    def revoked_markers(self) -> list[tuple[str, int]]:
+        """Return the markers of revoked partitions, each with the version of its object."""
+        mirror = self.lake.objects.get(completions_path(SOURCE_ID))
+        paths = self._markers()
+        if mirror is None or not paths:
+            return []
+        completions = parser(Completions)(json.loads(mirror.data), "")
+        found = []
+        for path in paths:
+            marker = self._marker(path)
+            completion = completions.partitions.get(marker.partition)
+            is_complete = completion is not None and completion.complete_ts
+            if not (holds(marker, completions) or is_complete):
+                found.append((path, self.lake.objects[path].version))
+        return found
+
+    def cycle_over(self, began: int, revoked: list[tuple[str, int]]) -> None:
+        """Check all markers once a cycle of Penguin has ended that began at a step.
+
+        ``revoked`` are the markers that the cycle has found at its begin and must have removed.
+        """
         if began >= self._doubtful:
             self._doubtful = -1
         for path in self._markers():
-            marker = self._marker(path)
-            self._check(path, marker, "stands")
-            step, data = self._excused.get(path, (1 << 60, b""))
-            if began > step and data == self.lake.objects[path].data:
-                self._violate(f"a marker is there although late rows came: {path}")
+            self._check(path, self._marker(path), "stands")
+        for path, version in revoked:
+            found = self.lake.objects.get(path)
+            if found is not None and found.version == version:
+                self._violate(f"a marker of a revoked partition stands after a look: {path}")
 
-    def believed(self, marker: Marker | None, before: dict[int, frozenset[str]]) -> None:
-        """Check what a consumer was told."""
+    def shown(self) -> list[str]:
+        """Return the files whose rows the newest version of the table has."""
+        if not self.versions:
+            return []
+        newest = self.versions[max(self.versions)]
+        return [name for output in newest for name in self.outputs.get(output, ())]
+
+    def believed(
+        self, marker: Marker | None, before: dict[int, frozenset[str]], shown: list[str]
+    ) -> None:
+        """Check what a consumer was told, who could see the rows of some files when it asked."""
         if marker is None:
             return
         self.counts["consumers told complete"] += 1
@@ -215,6 +257,8 @@ class MarkerWorld:
             self.versions = now
         if why:
             self._violate(f"wait says complete and is wrong: {marker.partition}: {why}")
+        elif late := self._late_rows(marker, shown):
+            self._violate(f"wait says complete behind late rows: {marker.partition}: {late}")
 
     def _violate(self, text: str) -> None:
         self.violations.setdefault(text)
@@ -283,10 +327,10 @@ class MarkerWorld:
     def _penguin(self, owner: Owner, lake: Client) -> None:
         worker = Penguin(self, owner, lake)
         while True:
-            began = self.step
+            began, revoked = self.step, self.revoked_markers()
             try:
                 worker.cycle(worker.stop)
-                self.cycle_over(began)
+                self.cycle_over(began, revoked)
             except BlizzardError as error:
                 self.counts[f"penguin {type(error).__name__}"] += 1
                 self.note(f"{owner.name}: {error}"[:150])
@@ -303,13 +347,13 @@ class MarkerWorld:
                 self.scheduler.sleep(self.chance.random() * 0.5)
                 if not self._markers():
                     continue  # it would only be told why
-                before = dict(self.versions)
+                before, shown = dict(self.versions), self.shown()
                 try:
                     answer = ask(parts, self.chance.choice(PARTITIONS[:2]))
                 except BlizzardError as error:
                     self.counts[f"consumer {type(error).__name__}"] += 1
                     continue
-                self.believed(answer.marker, before)
+                self.believed(answer.marker, before, shown)
 
         self.scheduler.spawn(owner, life)
 
@@ -353,8 +397,7 @@ class MarkerWorld:
         """Forget the versions; markers may be wrong until Penguin has looked."""
         self.versions = {}
         self.step += 1
-        self._doubtful = self.step
-        self._excused.clear()
+        self._doubtful = self._log_gone = self.step
 
     def stage(self) -> str:
         """Return how far the first files are."""

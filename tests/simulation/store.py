@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import math
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -54,6 +54,13 @@ class Bucket:
         if path.startswith("_delta_log/"):
             self.written[path] = data
         return str(self._versions)
+
+    def fill(self, objects: Mapping[str, bytes]) -> None:
+        """Put objects into an empty bucket."""
+        at = float(math.floor(self._clock()))
+        self.objects = {p: Object(data, at, n) for n, (p, data) in enumerate(objects.items(), 1)}
+        self._versions = len(objects)
+        self._order = sorted((order_key(path), path) for path in objects)
 
     def put_back(self, path: str, held: Object) -> None:
         """Put an object there as it was: the same bytes have the same version, as in S3."""

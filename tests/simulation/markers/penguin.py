@@ -5,12 +5,14 @@ It finds outputs by a listing that at times leaves some out, as one that begins 
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from blizzard_core.delta_json import STAMP_BYTES, anchored, commit_path, stamp_of
 from blizzard_core.errors import CommitError, Conflict, NotFound, Unavailable
@@ -44,6 +46,12 @@ class _State:
     anchor: str
 
 
+@lru_cache(10_000)
+def _entry(raw: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(raw)
+    return found
+
+
 class _Log:
     """The table's log and the view of it: each commit is one object with its output ids."""
 
@@ -66,7 +74,7 @@ class _Log:
             self.forget()
             self._replaced += 1
         while (raw := self._read(len(self._raw))) is not None:
-            entry = json.loads(raw)
+            entry = _entry(raw)
             self._raw.append(raw)
             self._known.update(entry["ids"])
             self._inside = set(entry["all"])
@@ -116,7 +124,7 @@ class _Log:
         version = len(self._raw)
         while True:
             before = self._read(version - 1) if version else None
-            known = json.loads(before)["all"] if before else []
+            known = _entry(before)["all"] if before else []
             entry = {
                 "table": self.table_id or marks.commit_id,
                 "id": marks.commit_id,
@@ -124,12 +132,12 @@ class _Log:
                 "ids": ids,
                 "all": [*known, *ids],
             }
-            data = json.dumps(entry).encode()
+            data = msgspec.json.encode(entry)
             try:
                 self._client.put_if(commit_path(version), data, None)
             except Conflict:
                 found = self._read(version)
-                if found is None or json.loads(found)["ours"]:
+                if found is None or _entry(found)["ours"]:
                     raise CommitConflict("another Penguin came first") from None
                 version += 1
             except Unavailable:
@@ -212,7 +220,7 @@ class Penguin(TablePipeline):
     def _output_id(self, path: str) -> str:
         if path not in self._outputs:
             try:
-                self._outputs[path] = json.loads(self._lake.read(path))["id"]
+                self._outputs[path] = _entry(self._lake.read(path))["id"]
             except NotFound:
                 return ""
         return self._outputs[path]

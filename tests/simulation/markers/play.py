@@ -6,23 +6,16 @@ import gc
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
-from unittest import mock
 
-import msgspec
-
-from blizzard_core.checkpoint import document, fenced_writer
 from blizzard_core.log import silence
-from blizzard_py.ingest import completion_mirror, source_pipeline
-from blizzard_py.sources.stale import World
-from blizzard_py.state import fence_record, journal, source_state
+from tests.simulation.markers.checks import Held
 from tests.simulation.markers.guards import GUARDS
-from tests.simulation.markers.world import Held, MarkerPlan, MarkerWorld
+from tests.simulation.markers.quick import quick
+from tests.simulation.markers.world import MarkerPlan, MarkerWorld
 
 # Seeds that a process takes at once.
 CHUNK = 2000
@@ -73,22 +66,6 @@ def bases() -> dict[str, Held]:
         if {"open", "complete", "marked"} <= found.keys():
             return found
     raise AssertionError(f"the stand-ins come no further than to {sorted(found)}")
-
-
-@contextmanager
-def quick() -> Iterator[None]:
-    """Leave out what costs time and decides nothing here."""
-
-    def look(_parts: Any, record: Any, _found: Any) -> World:
-        return World(record, frozenset(), 0, 0, {})
-
-    with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(source_pipeline, "look", look))
-        for module in (document, fenced_writer, completion_mirror):
-            stack.enter_context(mock.patch.object(module, "encode", msgspec.json.encode))
-        for module in (fenced_writer, fence_record, journal, source_state):
-            stack.enter_context(mock.patch.object(module, "asdict", msgspec.to_builtins))
-        yield
 
 
 def play(plan: MarkerPlan) -> MarkerWorld:
@@ -145,7 +122,7 @@ def _prepare() -> None:
     """Log nothing, and look for the circles that a run leaves behind seldom."""
     silence()
     gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
+    gc.set_threshold(1_000_000, 50, 100)
 
 
 def described(total: Played, count: int, shown: int) -> str:

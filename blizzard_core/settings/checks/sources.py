@@ -302,25 +302,16 @@ def _of_tables(config: Config, pipeline: PipelineSettings) -> Iterator[str]:
             yield f"add needs tables.{name}.advanced.max_new_columns above 0"
 
 
-def complete_problems(config: Config) -> Iterator[SettingProblem]:
-    """Yield the problems in the order of the file."""
-    for name, pipeline in config.pipelines.items():
+def settled_file_problems(config: Config) -> Iterator[SettingProblem]:
+    """Yield the problems of what follows settled files, in the order of the file."""
+    waits = "is not for a query over event_time: rows of settled files wait in its state"
+    queries = ((name, each) for name, each in config.pipelines.items() if each.query is not None)
+    for name, pipeline in queries:
         for source_name, source in pipeline.file_sources.items():
-            if source.complete is not None and pipeline.query is not None:
-                yield SettingProblem(
-                    ("pipelines", name, "sources", source_name, "complete"),
-                    "is not for a query over event_time: rows of settled files wait in its state;"
-                    " leave it out, and go by the watermark",
-                )
-
-
-def clean_problems(config: Config) -> Iterator[SettingProblem]:
-    """Yield the problems in the order of the file."""
-    for name, pipeline in config.pipelines.items():
-        for source_name, source in pipeline.file_sources.items():
-            if source.clean is not None and pipeline.query is not None:
-                yield SettingProblem(
-                    ("pipelines", name, "sources", source_name, "clean"),
-                    "is not for a query over event_time: rows of settled files wait in its state,"
-                    " which may have to be built again from the files; leave it out",
-                )
+            here = ("pipelines", name, "sources", source_name)
+            if source.complete is not None:
+                text = f"{waits}; leave it out, and go by the watermark"
+                yield SettingProblem((*here, "complete"), text)
+            if source.clean is not None:
+                text = f"{waits}, which may have to be built again from the files; leave it out"
+                yield SettingProblem((*here, "clean"), text)

@@ -15,9 +15,9 @@ from blizzard_core.settings.checks.list_budget import list_budget_problems
 from blizzard_core.settings.checks.notifications import notification_problems, replica_problems
 from blizzard_core.settings.checks.path_columns import path_column_problems
 from blizzard_core.settings.checks.sources import (
+    complete_and_clean_problems,
     query_problems,
     schema_problems,
-    settled_file_problems,
 )
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.yaml_file import SettingProblem
@@ -40,5 +40,5 @@ CHECKS: tuple[Check, ...] = (
     list_budget_problems,
     notification_problems,
     replica_problems,
-    settled_file_problems,
+    complete_and_clean_problems,
 )

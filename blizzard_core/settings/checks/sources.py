@@ -302,8 +302,8 @@ def _of_tables(config: Config, pipeline: PipelineSettings) -> Iterator[str]:
             yield f"add needs tables.{name}.advanced.max_new_columns above 0"
 
 
-def settled_file_problems(config: Config) -> Iterator[SettingProblem]:
-    """Yield the problems of what follows settled files, in the order of the file."""
+def complete_and_clean_problems(config: Config) -> Iterator[SettingProblem]:
+    """Yield the problems in the order of the file."""
     waits = "is not for a query over event_time: rows of settled files wait in its state"
     queries = ((name, each) for name, each in config.pipelines.items() if each.query is not None)
     for name, pipeline in queries:

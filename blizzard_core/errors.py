@@ -31,6 +31,7 @@ loop decides by type and never by text::
         ├── AccessDenied    credentials are missing, wrong or not sufficient
         ├── UnreadableName  the store's client would ask for another object
         ├── Conflict        the condition of a write did not hold: another writer was there
+        ├── TagsFull        the object has no room for another tag
         └── Unavailable     (retryable) time-outs, throttling, 5xx, broken connections
             └── Unfinished  nothing failed now, but work that failed before waits
 
@@ -243,6 +244,10 @@ class Conflict(StorageError):
     This does not prove another writer: if the answer to a write was lost, its repetition conflicts
     with itself. Read the object back before deciding.
     """
+
+
+class TagsFull(StorageError):
+    """An object has as many tags as its store allows, so it cannot get another one."""
 
 
 class Unavailable(StorageError):

@@ -120,6 +120,25 @@ class StoreProbe:
             text = "the bucket keeps a version of each removed file; a lifecycle rule removes it"
             yield Step("versions", "note", text)
 
+    def tagging(self, tag: str) -> Iterator[Step]:
+        """Tag an object and take the tag off, as `clean` with ``mode: tag`` does."""
+        path = f"{self._folder}/tagged"
+        try:
+            self._put(path, b"1")
+        except AccessDenied as error:  # the cleaning writes no object
+            yield Step("clean", "note", f"was not tried: {error}")
+            return
+        try:
+            self._storage.tag_if(path, self._version_of(path), tag)
+            try:
+                self._storage.tag_if(path, "", tag)
+            except Conflict:
+                yield Step("clean", "ok", "an object is tagged, and its tag taken off")
+            else:
+                yield Step("clean", "failed", "the object is gone; another program removed it")
+        except StorageError as error:
+            yield Step("clean", "failed", str(error))
+
     def order(self) -> Iterator[Step]:
         """List names whose order servers differ in, from the first one and from a later one."""
         folder = f"{self._folder}/order"

@@ -57,12 +57,16 @@ SKEW_REFUSED_SECS = 900.0
 
 @dataclass(frozen=True, slots=True)
 class UsedStore:
-    """A store that the configuration names, and what for; ``cleans``: its files are removed."""
+    """A store that the configuration names, and what for.
+
+    ``cleans``: its files are removed, or get the ``tag`` if there is one.
+    """
 
     use: Use
     uri: str
     options: StorageOptions = field(default_factory=dict, repr=False)
     cleans: bool = False
+    tag: str = ""
 
     @property
     def subject(self) -> str:
@@ -89,7 +93,7 @@ def check_stores(
     Ends early if ``stop`` is set. Probe objects are deleted in any case.
     """
     distinct = list(
-        {(each.use, each.uri, each.server, each.cleans): each for each in stores}.values()
+        {(each.use, each.uri, each.server, each.cleans, each.tag): each for each in stores}.values()
     )
     # The first table of a bucket stands for its server, or else the first source.
     by_need = sorted(distinct, key=lambda each: each.use == "source" and not writes_sources)
@@ -159,7 +163,12 @@ class _StoreCheck:
             )
         if self._used.cleans and not stop.is_set():
             needs = scheme_of(self._used.uri) in S3_SCHEMES
-            tries = partial(StoreProbe.removal, must_write=needs)
+            tag = self._used.tag
+            tries = (
+                partial(StoreProbe.tagging, tag=tag)
+                if tag
+                else partial(StoreProbe.removal, must_write=needs)
+            )
             yield from map(self._finding, self._probe(storage, tries))
 
     def _finding(self, step: Step, exit_code: int = 1) -> CheckResult:

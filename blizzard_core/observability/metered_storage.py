@@ -137,5 +137,8 @@ class Metered:
     def delete_if(self, path: str, version: str) -> bool:
         return self._timed("delete_if", lambda: self._storage.delete_if(path, version))
 
+    def tag_if(self, path: str, version: str, tag: str) -> bool:
+        return self._timed("tag_if", lambda: self._storage.tag_if(path, version, tag))
+
     def delete_tree(self, prefix: str) -> int:
         return self._timed("delete_tree", lambda: self._storage.delete_tree(prefix))

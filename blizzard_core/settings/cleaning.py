@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -10,19 +11,27 @@ from blizzard_core.settings.base import DAY, Seconds, Settings, Uri, format_seco
 from blizzard_core.storage.environment import AZURE_SCHEMES, GCS_SCHEMES, S3_SCHEMES
 from blizzard_core.storage.opening import scheme_of
 
-# The least `after`: a deleted file does not come back, an archived one does.
-_LEAST = {"archive": DAY, "delete": 7 * DAY}
+# The least `after`: a deleted file does not come back, an archived one does. A tagged file has to
+# wait for the lifecycle rule as well.
+_LEAST = {"archive": DAY, "delete": 7 * DAY, "tag": DAY}
+_DEFAULT_TAG = "blizzard=ingested"
+# Tags that both S3 and Azure take.
+_TAG = re.compile(r"(?!aws:)[\w+\-.:/ ]{1,128}=[\w+\-.:/ ]{1,256}", re.ASCII)
+_DISK = ""
 
 
 class CleanSettings(Settings):
-    """Archive or delete source files once their rows have been in the table for some time."""
+    """Archive, delete or tag source files once their rows have been in the table for some time."""
 
-    mode: Literal["archive", "delete"] = Field(examples=["archive"])
-    """Copy files to the archive and remove them, or only remove them."""
+    mode: Literal["archive", "delete", "tag"] = Field(examples=["archive"])
+    """Copy files to the archive and remove them, only remove them, or tag them for a rule of the
+    bucket."""
     after: Seconds = Field(default=30 * DAY)
-    """Time since the rows were seen in the table; at least 7d to delete and 1d to archive."""
+    """Time since the rows were seen in the table; at least 7d to delete, 1d to archive or tag."""
     archive_uri: Uri | None = Field(default=None, examples=["s3://archive/events"])
     """Directory for the copies, in the same kind of store, with the source's `storage_options`."""
+    tag: str = _DEFAULT_TAG
+    """`mode: tag`: the tag; on Google Cloud Storage `customTime` is set instead."""
     dry_run: bool = True
     """Touch no file, and report the number of files that would be cleaned."""
     sole_reader: bool = False
@@ -38,12 +47,24 @@ class CleanSettings(Settings):
             )
         if (self.archive_uri is None) == (self.mode == "archive"):
             raise ValueError("give archive_uri with mode: archive, and only then")
+        if self.mode != "tag" and self.tag != _DEFAULT_TAG:
+            raise ValueError("give tag with mode: tag, and only then")
+        if not _TAG.fullmatch(self.tag):
+            raise ValueError(
+                "tag must be key=value, of letters, digits, spaces and + - . _ : /, at most 128 and"
+                " 256 characters; the key may not begin with aws:"
+            )
         if not self.sole_reader:
             raise ValueError(
                 "sole_reader must be true, by which you confirm that nothing else still needs"
                 " these files; otherwise leave clean out"
             )
         return self
+
+    @property
+    def put_tag(self) -> str:
+        """The tag that files get; empty if they are removed."""
+        return self.tag if self.mode == "tag" else ""
 
 
 def clean_problem(uri: str, clean: CleanSettings) -> str | None:
@@ -53,6 +74,16 @@ def clean_problem(uri: str, clean: CleanSettings) -> str | None:
         return (
             "clean is not for memory://: this store cannot delete a file on condition of its"
             " version; use S3, Google Cloud Storage, Azure or a local disk"
+        )
+    if clean.put_tag and _kind(scheme) == _DISK:
+        return (
+            "clean.mode: tag is not for local disks, whose files have no tags; use archive or"
+            " delete"
+        )
+    if clean.tag != _DEFAULT_TAG and scheme in GCS_SCHEMES:
+        return (
+            "clean.tag is not for Google Cloud Storage, whose objects have no tags: customTime is"
+            " set instead; leave tag out"
         )
     if clean.archive_uri is not None and _kind(scheme_of(clean.archive_uri)) != _kind(scheme):
         return (
@@ -64,5 +95,5 @@ def clean_problem(uri: str, clean: CleanSettings) -> str | None:
 
 def _kind(scheme: str) -> str:
     """Return one name for all spellings of a kind of store."""
-    same = (frozenset({"", "file"}), S3_SCHEMES, GCS_SCHEMES, AZURE_SCHEMES)
+    same = (frozenset({_DISK, "file"}), S3_SCHEMES, GCS_SCHEMES, AZURE_SCHEMES)
     return next((min(kind) for kind in same if scheme in kind), scheme)

@@ -234,7 +234,7 @@ class SourceSettings(CommonSource):
         default=None,
         examples=[{"mode": "archive", "archive_uri": "s3://archive/events", "sole_reader": True}],
     )
-    """Archive or delete files whose rows are in the table; default: never."""
+    """Archive, delete or tag files whose rows are in the table; default: never."""
     units: FileUnits | None = Field(default=None, examples=[{"cooldown": "7d"}])
     """Re-read changed files and replace their rows."""
     event_time: SourceEventTime | None = Field(default=None, examples=[{"delay": "5 minutes"}])

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -37,6 +37,7 @@ from blizzard_core.storage.objects import ExactPaths, FileSystem, Patience, boun
 from blizzard_core.storage.protocol import Entry, ListingPage, Range, order_key
 from blizzard_core.storage.ranges import Ranges
 from blizzard_core.storage.stored_bytes import ObjectPart, StoredBytes
+from blizzard_core.storage.tagging import Look, tag_version
 
 T = TypeVar("T")
 
@@ -288,6 +289,28 @@ class AzureStorage(StoredBytes):
                 etag=f'"{version}"', match_condition=MatchConditions.IfNotModified
             )
         )
+
+    def tag_if(self, path: str, version: str, tag: str) -> bool:
+        """Tag the blob if it has this version; see `Storage.tag_if`."""
+        return tag_version(self, path, version, tag)
+
+    def look(self, path: str) -> Look:
+        """Return the version of a blob; see `TaggedObjects`."""
+        found = self._ask(path, lambda blob: blob.get_blob_properties())
+        return Look(_plain(found.etag), found.version_id)
+
+    def read_tags(self, path: str, look: Look) -> Mapping[str, str]:
+        """Return the tags of a blob; see `TaggedObjects`."""
+        return self._ask(path, lambda blob: blob.get_blob_tags(version_id=look.kept_as))
+
+    def write_tags(self, path: str, look: Look, tags: Mapping[str, str]) -> None:
+        """Replace the tags of a blob; see `TaggedObjects`."""
+        made = dict(tags)
+        self._ask(path, lambda blob: blob.set_blob_tags(made, version_id=look.kept_as))
+
+    def _ask(self, path: str, question: Callable[[BlobClient], Awaitable[T]]) -> T:
+        blob = self._blob(self._key(path))
+        return self._call(path, lambda: self._run(lambda: question(blob)))
 
     def _copy(self, source: str, target: str) -> None:
         """Start the copy and wait for it: Azure may copy later, and the source is deleted next."""

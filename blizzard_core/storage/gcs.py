@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from gcsfs.retry import (  # type: ignore[import-untyped]  # ships no types
     retry_request,
 )
 
-from blizzard_core.errors import Conflict, Unavailable
+from blizzard_core.errors import Conflict, NotFound, Unavailable
 from blizzard_core.limits import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.storage.failures import bucket_missing
 from blizzard_core.storage.objects import FileSystem, Patience, bounded, modified_of, version_of
@@ -28,6 +29,7 @@ from blizzard_core.storage.stored_bytes import ObjectPart, StoredBytes
 
 _FIELDS = "items(name,size,updated),nextPageToken"
 _WITH_VERSIONS = "items(name,size,updated,generation),nextPageToken"
+_TIMES = "generation,customTime"
 _API = "storage/v1/"
 _UNAUTHORIZED = 401
 
@@ -207,6 +209,32 @@ class GCSStorage(StoredBytes):
             self._gcs.call(
                 "DELETE", "b/{}/o/{}", self._bucket, self._name(key), ifGenerationMatch=version
             )
+        except FileExistsError as error:  # gcsfs' word for 412
+            raise Conflict(f"{self.uri}: {key} was changed by another writer") from error
+
+    def tag_if(self, path: str, version: str, tag: str) -> bool:  # noqa: ARG002  # there are none
+        """Set ``customTime`` if the object has this version; see `Storage.tag_if`.
+
+        It can never be set back. A later one stays, and lets the object live longer.
+        """
+        try:
+            self._call(path, lambda: self._set_time(self._key(path), version))
+        except NotFound:
+            return False
+        return True
+
+    def _set_time(self, key: str, version: str) -> None:
+        where = "b/{}/o/{}", self._bucket, self._name(key)
+        now = dt.datetime.now(dt.UTC)
+        found = self._gcs.call("GET", *where, json_out=True, fields=_TIMES)
+        if found["generation"] != version:
+            raise Conflict(f"{self.uri}: {key} was changed by another writer")
+        known = found.get("customTime")
+        if known is not None and dt.datetime.fromisoformat(known) >= now:
+            return
+        made = {"customTime": now.isoformat()}
+        try:
+            self._gcs.call("PATCH", *where, ifGenerationMatch=version, json=made)
         except FileExistsError as error:  # gcsfs' word for 412
             raise Conflict(f"{self.uri}: {key} was changed by another writer") from error
 

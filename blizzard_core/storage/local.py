@@ -20,7 +20,7 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import BinaryIO
 
-from blizzard_core.errors import AccessDenied, Conflict, NotFound
+from blizzard_core.errors import AccessDenied, Conflict, NotFound, StorageError
 from blizzard_core.log import get_logger
 from blizzard_core.storage.folder_cache import Child, FolderCache
 from blizzard_core.storage.local_deletion import remove_tree, remove_version
@@ -405,6 +405,10 @@ class LocalStorage:
     def delete_if(self, path: str, version: str) -> bool:
         """Compare inode, size and times, move the file aside, compare again, then remove it."""
         return remove_version(self, path, self._at, version)
+
+    def tag_if(self, path: str, version: str, tag: str) -> bool:  # noqa: ARG002  # the protocol gives it
+        """Refuse: files have no tags."""
+        raise StorageError(f"{self.uri}/{path}: files on a disk have no tags")
 
     def delete_tree(self, prefix: str) -> int:
         """Remove the directory and all below it."""

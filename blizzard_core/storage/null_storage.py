@@ -62,6 +62,9 @@ class NullStorage:
     def delete_if(self, path: str, version: str) -> bool:  # noqa: ARG002  # the protocol gives it
         return False
 
+    def tag_if(self, path: str, version: str, tag: str) -> bool:  # noqa: ARG002  # the protocol gives it
+        return False
+
     def delete_tree(self, prefix: str) -> int:  # noqa: ARG002  # the protocol gives it
         return 0
 

@@ -246,6 +246,10 @@ class ObjectStorage:
             " conditional on a version"
         )
 
+    def tag_if(self, path: str, version: str, tag: str) -> bool:  # noqa: ARG002  # the stores' own need it
+        """Refuse: this kind of store has no tags."""
+        raise StorageError(f"{self._uri}/{path}: this kind of store has no tags")
+
     def delete_tree(self, prefix: str) -> int:
         """List below ``prefix/`` and delete what is found, several at a time.
 

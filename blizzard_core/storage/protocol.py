@@ -35,10 +35,10 @@ class Entry:
     ``path`` is relative to the storage's root, with ``/`` between components;
     ``size`` is in bytes as stored; ``modified`` in seconds since the epoch.
 
-    ``version`` is for `Storage.delete_if`: an ETag with the time, a generation, or inode, size and
-    times of a local file. It is empty if the store has none, in listings of a store that was opened
-    without ``versions``, and if an earlier release wrote the entry down. Entries are equal whatever
-    their versions.
+    ``version`` is for `Storage.delete_if` and `Storage.tag_if`: an ETag with the time, a
+    generation, or inode, size and times of a local file. It is empty if the store has none, in
+    listings of a store that was opened without ``versions``, and if an earlier release wrote the
+    entry down. Entries are equal whatever their versions.
     """
 
     path: str
@@ -175,6 +175,19 @@ class Storage(Listing, Protocol):
         that was written meanwhile is never lost. Raises `StorageError` if the store has no such
         condition, or ignores it. Works again after a call that was cut off. An empty version is
         that of no object: such a call only undoes one that was cut off.
+        """
+
+    def tag_if(self, path: str, version: str, tag: str) -> bool:
+        """Put the tag ``name=value`` on the object if ``version`` is the one that it was listed in.
+
+        False: there was no object. Raises `Conflict` if it has another version, and then it does
+        not have the tag: one that a call that was cut off has left there is taken off. Works again
+        after such a call. Other tags stay; raises `TagsFull` if there is no room. An empty version
+        is that of no object: such a call only takes the tag off.
+
+        Google Cloud Storage has no tags, and gets ``customTime``: now, unless it is later. That
+        cannot be taken off; the store itself checks the condition. Raises `StorageError` if the
+        store has neither.
         """
 
     def delete_tree(self, prefix: str) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -38,6 +38,7 @@ from blizzard_core.storage.objects import (
 from blizzard_core.storage.order import Ascending
 from blizzard_core.storage.protocol import Entry, ListingPage, Range, ServerFacts, order_key
 from blizzard_core.storage.ranges import folder_of
+from blizzard_core.storage.tagging import Look, tag_version
 
 T = TypeVar("T")
 
@@ -233,7 +234,7 @@ class S3Storage(ObjectStorage):
                     modified: dt.datetime = item["LastModified"]
                     entry = Entry(path, int(item["Size"]), modified.timestamp())
                     if self._versions:
-                        entry = replace(entry, version=_version(version_of(item), entry))
+                        entry = replace(entry, version=_version(version_of(item), entry.modified))
                     entries.append(entry)
             yield ListingPage(tuple(entries), 1, len(contents))
             if past or not answer.get("IsTruncated"):
@@ -292,18 +293,14 @@ class S3Storage(ObjectStorage):
 
     def keeps_versions(self, path: str) -> bool:
         """Return whether the bucket keeps a version of an object that is removed."""
-        key = self._name(self._key(path))
-        answer = self._call(
-            path, lambda: self._s3.call_s3("head_object", Bucket=self._bucket, Key=key)
-        )
-        return bool(answer.get("VersionId", "null") != "null")
+        return self.look(path).kept_as is not None
 
     def stat(self, path: str) -> Entry | None:
         """Return size, modification time and version, or None."""
         found = super().stat(path)
         if found is None:
             return None
-        return replace(found, version=_version(found.version, found))
+        return replace(found, version=_version(found.version, found.modified))
 
     def delete_if(self, path: str, version: str) -> bool:
         """Remove the object if it has this version; see `Storage.delete_if`.
@@ -344,13 +341,44 @@ class S3Storage(ObjectStorage):
         # One object a request: servers take an ETag in DeleteObjects and may ignore it.
         self._s3.call_s3("delete_object", Bucket=self._bucket, Key=self._name(key), IfMatch=version)
 
+    def tag_if(self, path: str, version: str, tag: str) -> bool:
+        """Tag the object if it has this version; see `Storage.tag_if`."""
+        return tag_version(self, path, version, tag)
+
+    def look(self, path: str) -> Look:
+        """Return the version of an object; see `TaggedObjects`."""
+        found = self._ask("head_object", path)
+        kept = found.get("VersionId", "null")  # "null": written without versions, replaced in place
+        version = _version(found.get("ETag", ""), found["LastModified"].timestamp())
+        return Look(version, None if kept == "null" else kept)
+
+    def read_tags(self, path: str, look: Look) -> Mapping[str, str]:
+        """Return the tags of an object; see `TaggedObjects`."""
+        found = self._ask("get_object_tagging", path, VersionId=look.kept_as)
+        return {tag["Key"]: tag["Value"] for tag in found["TagSet"]}
+
+    def write_tags(self, path: str, look: Look, tags: Mapping[str, str]) -> None:
+        """Replace the tags of an object; see `TaggedObjects`."""
+        if not tags:
+            self._ask("delete_object_tagging", path, VersionId=look.kept_as)
+            return
+        made = {"TagSet": [{"Key": name, "Value": value} for name, value in tags.items()]}
+        self._ask("put_object_tagging", path, VersionId=look.kept_as, Tagging=made)
+
+    def _ask(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
+        given = {name: value for name, value in arguments.items() if value is not None}
+        key = self._name(self._key(path))
+        return self._call(
+            path, lambda: self._s3.call_s3(method, Bucket=self._bucket, Key=key, **given)
+        )
+
     def _name(self, key: str) -> str:
         return key.partition("/")[2]
 
 
-def _version(etag: str, entry: Entry) -> str:
+def _version(etag: str, modified: float) -> str:
     """Return the version of an object; empty without an ETag. Some servers list fractions."""
-    return f"{etag}@{int(entry.modified)}" if etag else ""
+    return f"{etag}@{int(modified)}" if etag else ""
 
 
 def _moment(date: str) -> float | None:

@@ -67,7 +67,7 @@ def preview(parts: SourceContext) -> tuple[CleanableFile, ...]:
     cleaner = Cleaner(
         CleaningLists(stores.sink, parts.id),
         Journal(stores.sink, parts.id, parts.concurrency),
-        CleaningPlaces(stores.source, stores.archive),
+        CleaningPlaces(stores.source, stores.archive, clean.put_tag),
         clean.after,
     )
     barred = frozenset(under_way(state.work))

@@ -42,7 +42,8 @@ def stores_of(config: Config) -> Iterator[UsedStore]:
     for pipeline in config.pipelines.values():
         for source in pipeline.file_sources.values():
             clean, options = source.clean, source.storage_options
-            yield UsedStore("source", source.uri, options, cleans=clean is not None)
+            tag = "" if clean is None else clean.put_tag
+            yield UsedStore("source", source.uri, options, cleans=clean is not None, tag=tag)
             if clean is not None and clean.archive_uri is not None:
                 yield UsedStore("archive", clean.archive_uri, options)
         sink = pipeline.sink

@@ -2,7 +2,7 @@
 
 1. Lists that a death has cut off are worked off.
 2. A list of files is written.
-3. Its files are removed (`blizzard_py.cleaning.removal`), and its outcomes are written.
+3. Its files are removed or tagged (`blizzard_py.cleaning.removal`), and its outcomes are written.
 4. The caller saves the state that says so.
 
 A death at any point repeats steps. A file of another version than the one that was ingested stays,
@@ -32,7 +32,7 @@ from blizzard_py.state.cleaning_state import CleaningState
 from blizzard_py.state.journal import Journal
 
 # Files of one list. A run holds up the source's polls: at 20 ms for each request these are 40 s if
-# files are deleted. A copy reads each file twice and itself once.
+# files are deleted, 80 s if they are tagged. A copy reads each file twice and itself once.
 FILES_A_LIST = 1000
 BYTES_A_LIST = 1 << 30
 # Files that are chosen by one reading of the journal: about 40 MB. A reading costs a GET for each
@@ -42,10 +42,14 @@ FILES_A_READING = 100_000
 
 @dataclass(frozen=True, slots=True)
 class CleaningPlaces:
-    """The storages of a cleaning: the source, and the archive of its files if there is one."""
+    """The storages of a cleaning: the source, and the archive of its files if there is one.
+
+    With a ``tag`` files get it, and are not removed.
+    """
 
     source: Storage
     archive: Storage | None
+    tag: str = ""
 
 
 class Cleaner:
@@ -118,19 +122,20 @@ class Cleaner:
         ``barred`` as for `choose`. ``check`` raises `FencedError` if another process is the owner,
         and something else if no more may be removed. Raises `StateError`, `StorageError`.
         """
-        archive = self._places.archive
+        archive, tag = self._places.archive, self._places.tag
         uri = "" if archive is None else archive.uri
         counts: Counter[Outcome] = Counter()
         for cut_off in self._lists.unfinished():
             # Everything may have changed since: the table, the files' outcomes, the settings.
             found = self.choose(state, now, barred, math.inf).files
-            still = {file.path: file.version for file in found} if cut_off.archive == uri else {}
+            is_same = (cut_off.archive, cut_off.tag) == (uri, tag)
+            still = {file.path: file.version for file in found} if is_same else {}
             left = {file.path for file in cut_off.files if still.get(file.path) != file.version}
             counts += self._work_off(cut_off, left, check)
         most = math.inf if archive is None else BYTES_A_LIST
         choice = self.choose(state, now, barred, bytes_limit=most)
         if choice.files:
-            made = CleaningList(new_id, now, uri, choice.done, choice.files)
+            made = CleaningList(new_id, now, uri, choice.done, choice.files, tag)
             check()
             self._lists.begin(made)
             counts += self._work_off(made, barred, check)

@@ -33,13 +33,17 @@ _REMEDY = "restore it as it was written: it says which source files were cleaned
 
 @dataclass(frozen=True, slots=True)
 class CleaningList:
-    """Files to clean. ``archive`` is where they are copied to first; empty: nowhere."""
+    """Files to clean. ``archive`` is where they are copied to first; empty: nowhere.
+
+    With a ``tag`` they get it, and stay.
+    """
 
     id: str
     at: float
     archive: str
     through: str
     files: tuple[CleanableFile, ...]
+    tag: str = ""
 
 
 @dataclass(frozen=True, slots=True)

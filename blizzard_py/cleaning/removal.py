@@ -1,7 +1,8 @@
-"""Removal of the files of a list, each on condition that it is still the one that was ingested.
+"""Removal or tagging of the files of a list, each on condition that it is the one ingested.
 
-Every step may be repeated after a death: a copy that is there and equal is not made again, and a
-file that is gone was removed. A file of another version is left as it is.
+Every step may be repeated after a death: a copy that is there and equal is not made again, a file
+that is gone was removed, and one that has the tag keeps it. A file of another version is left as it
+is, without the tag.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 from collections.abc import Callable, Collection
 from contextlib import closing
 
-from blizzard_core.errors import Conflict, StorageError, Unavailable
+from blizzard_core.errors import Conflict, StorageError, TagsFull, Unavailable
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.cleaning.eligible import CleanableFile
 from blizzard_py.cleaning.lists import CleaningList, Outcome
@@ -28,26 +29,47 @@ def remove_files(
     barred: Collection[str],
     check: Callable[[], None],
 ) -> dict[str, Outcome]:
-    """Remove the files of a list, after copying them if there is an archive. Return the outcomes.
+    """Remove the files of a list, copied first if there is an archive, or tag them.
+
+    Return the outcomes.
 
     ``barred`` are files that may not be removed any more, since the list was made. ``check`` is
     called before each removal, and raises if it may not be. Raises `StorageError`.
     """
     return {
-        file.path: _leave(file, source)
+        file.path: _leave(file, source, made.tag)
         if file.path in barred
+        else _tag(file, source, made.tag, check)
+        if made.tag
         else _remove(file, source, archive, check)
         for file in made.files
     }
 
 
-def _leave(file: CleanableFile, source: Storage) -> Outcome:
-    """Leave a file of a list. A death may have moved it aside, or have come after its removal."""
+def _leave(file: CleanableFile, source: Storage, tag: str) -> Outcome:
+    """Leave a file of a list. A death may have come after its removal, or have moved it aside.
+
+    Or after its tag, which is taken off: its rows may have left the table since.
+    """
     try:
-        source.delete_if(file.path, "")
+        if tag:
+            source.tag_if(file.path, "", tag)
+        else:
+            source.delete_if(file.path, "")
     except Conflict:
         return "left"
     return "gone"
+
+
+def _tag(file: CleanableFile, source: Storage, tag: str, check: Callable[[], None]) -> Outcome:
+    check()
+    try:
+        is_tagged = source.tag_if(file.path, file.version, tag)
+    except Conflict:
+        return "changed"
+    except TagsFull:
+        return "left"
+    return "cleaned" if is_tagged else "gone"
 
 
 def _remove(

@@ -54,9 +54,9 @@ def clean(
     last: str,
     as_json: bool,
 ) -> int:
-    """Show what `clean` of a source would remove, or copy archived files back.
+    """Show what `clean` of a source would remove or tag, or copy archived files back.
 
-    The daemon does the cleaning; this command removes nothing. Files that come back are not
+    The daemon does the cleaning; this command touches nothing. Files that come back are not
     ingested again, since their names are processed: `blizzard backfill --again` or `--replace` does
     that. Exit codes: 6 a file was not copied back, 1 a store cannot be read.
     """

@@ -76,7 +76,7 @@ def explain(parts: SourceContext, source: Source[Any], place: Located) -> Explan
         return replace(base, verdict="pending", reason=wait.reason + missing_note, pending=wait)
     new = entry is not None and story.ignored is None and status.is_new()
     found = _journaled(parts, path, entry, state, thorough=not new)
-    cleaned = _cleaned_note(parts, path) if entry is None else ""
+    cleaned = _cleaned_note(parts, path, entry)
     if found is not None:
         explained = _explain_processed(parts, base, found, story, again=new)
         return replace(explained, reason=f"{explained.reason}{cleaned}")
@@ -88,12 +88,22 @@ def explain(parts: SourceContext, source: Source[Any], place: Located) -> Explan
     return _new(parts, state, status, base) if new else _passed(parts, status, base)
 
 
-def _cleaned_note(parts: SourceContext, path: str) -> str:
-    """Return when a file was cleaned and where it is, empty if it was not."""
+def _cleaned_note(parts: SourceContext, path: str, entry: Entry | None) -> str:
+    """Return when a file was cleaned and where it is, empty if it was not.
+
+    A file that is there may be tagged. The lists are read only if files are tagged now.
+    """
+    files = parts.source.as_files
+    if entry is not None and (files is None or files.clean is None or not files.clean.put_tag):
+        return ""
     found = CleaningLists(parts.stores.sink, parts.id).find(path)
     if found is None or found[1] not in {"cleaned", "gone"}:
         return ""
     made, outcome = found
+    if made.tag and outcome == "cleaned":
+        return f"; its file was tagged at {iso(made.at)} (`clean` of the source)"
+    if entry is not None:
+        return ""
     where = f"archived in {made.archive}" if made.archive else "deleted"
     if outcome == "gone":
         to = f", perhaps to {made.archive}" if made.archive else ""

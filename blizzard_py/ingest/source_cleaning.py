@@ -175,7 +175,7 @@ class SourceCleaning:
         through = due_through(known, now, settings.after)
         if self._cleaner is None:
             lists = CleaningLists(stores.sink, self._parts.id)
-            places = CleaningPlaces(stores.source, stores.archive)
+            places = CleaningPlaces(stores.source, stores.archive, settings.put_tag)
             self._cleaner = Cleaner(lists, self._journal, places, settings.after)
             # Series that exist from the start let a rule see the first event.
             self._services.activity().cleaned(Counter(dict.fromkeys(CLEANING_OUTCOMES, 0)))

@@ -10,6 +10,8 @@ write and never come back, ``ifGenerationMatch=0`` means "there is none".
 Objects with ``Content-Encoding: gzip`` are sent as they are stored to those who accept
 gzip, and unpacked to all others; a ``multipart/related`` body is cut at its boundary.
 
+``customTime`` is the only thing that can be patched, and never goes back.
+
 Known gaps: no authentication, no metadata beyond size, times and checksum, a
 resumable upload takes any chunk it is sent in order, and ``delimiter`` lists
 one page only.
@@ -40,6 +42,7 @@ class Stored:
     generation: int
     updated: str
     encoding: str | None = None
+    custom_time: str | None = None
 
 
 @dataclass
@@ -82,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer()
 
-    do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815  # the base's names
+    do_POST = do_PUT = do_DELETE = do_PATCH = do_GET  # noqa: N815  # the base's names
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base's name
         """Say nothing."""
@@ -115,6 +118,14 @@ class _Handler(BaseHTTPRequestHandler):
                 self._check_generation(self._existing(bucket, name).generation, query)
                 del self._bucket(bucket)[name]
                 return 204, {}, b""
+            case ["storage", "v1", "b", bucket, "o", name] if self.command == "PATCH":
+                stored = self._existing(bucket, name)
+                self._check_generation(stored.generation, query)
+                wanted = json.loads(body)["customTime"]
+                if _time(wanted) < _time(stored.custom_time or wanted):
+                    raise _Problem(400, "Custom time cannot be set to an earlier time.")
+                stored.custom_time = wanted
+                return 200, {}, json.dumps(_resource(name, stored)).encode()
             case ["storage", "v1", "b", bucket, "o", name] if query.get("alt") != "media":
                 return 200, {}, json.dumps(_resource(name, self._existing(bucket, name))).encode()
             case ["download", "storage", "v1", "b", bucket, "o", name] | [
@@ -243,6 +254,10 @@ class _Handler(BaseHTTPRequestHandler):
         return _resource(name, objects[name])
 
 
+def _time(text: str) -> dt.datetime:
+    return dt.datetime.fromisoformat(text)
+
+
 def _two_parts(body: bytes, boundary: bytes) -> tuple[dict[str, Any], bytes]:
     """Return the JSON and the content of a ``multipart/related`` upload (RFC 2046).
 
@@ -263,7 +278,8 @@ def _two_parts(body: bytes, boundary: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def _resource(name: str, stored: Stored) -> dict[str, Any]:
-    return {
+    more = {} if stored.custom_time is None else {"customTime": stored.custom_time}
+    return more | {
         "name": name,
         "size": str(len(stored.data)),
         "generation": str(stored.generation),

@@ -26,6 +26,8 @@ class MemoryStorage:
         self.uri = uri
         self.objects: dict[str, tuple[bytes, float]] = {}
         self.clock = clock
+        # The tags of `tag_if`, each with the object that it was put on.
+        self.tags: dict[str, tuple[object, str]] = {}
         self.conditional_writes = True
         self.page_keys = 3
         # Tests put objects into the dictionary as well, so a version is counted
@@ -151,6 +153,22 @@ class MemoryStorage:
             del self.objects[path]
         self.after_mutation("delete_if", path)
         return True
+
+    def tag_if(self, path: str, version: str, tag: str) -> bool:
+        if path not in self.objects:
+            return False
+        self.before_mutation("tag_if", path)
+        with self._condition:
+            if self._version(path) != version:
+                self.tags.pop(path, None)
+                raise Conflict(f"{self.uri}/{path}: changed by another writer")
+            self.tags[path] = (self.objects[path], tag)
+        self.after_mutation("tag_if", path)
+        return True
+
+    def tagged(self) -> list[str]:
+        """Return the names of the objects that have a tag now."""
+        return [path for path, (held, _) in self.tags.items() if self.objects.get(path) is held]
 
     def delete_tree(self, prefix: str) -> int:
         doomed = [k for k in list(self.objects) if k.startswith(f"{prefix}/")]

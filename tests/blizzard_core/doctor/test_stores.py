@@ -113,6 +113,25 @@ def test_removal_without_its_condition_fails(store: Store) -> None:
     assert store.names() == ["raw/1.ndjson"]
 
 
+def test_tags_are_tried_where_files_are_tagged(store: Store) -> None:
+    tagged = replace(store.source, cleans=True, tag="blizzard=ingested")
+    assert "taken off" in next(each for each in store.check(tagged) if each.check == "clean").text
+    assert store.names() == ["raw/1.ndjson"]
+    forbidden = "DELETE"
+
+    def refuse(method: str, _headers: dict[str, str]) -> tuple[int, str] | None:
+        is_tagging = "?tagging" in store.proxy.seen[-1]
+        return (403, "AccessDenied") if method == forbidden and is_tagging else None
+
+    store.proxy.refuse = refuse
+    assert only(store.check(tagged), "clean").result == "failed"
+    assert store.names() == ["raw/1.ndjson"]
+    forbidden = "PUT"
+    store.proxy.refuse = lambda method, _headers: (403, "AccessDenied") if method == "PUT" else None
+    found = only(store.check(tagged), "clean")
+    assert (found.result, "was not tried" in found.text) == ("note", True)
+
+
 @pytest.mark.parametrize("ignored", ["If-Match", "If-None-Match"])
 def test_an_ignored_condition_fails(store: Store, ignored: str) -> None:
     store.proxy.dropped = frozenset({ignored.lower()})

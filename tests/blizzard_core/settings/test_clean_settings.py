@@ -14,6 +14,8 @@ from blizzard_core.settings.load import load_config
 
 ARCHIVE = {"mode": "archive", "archive_uri": "s3://archive/events", "sole_reader": True}
 
+TAGS = {"mode": "tag", "archive_uri": None}
+
 
 def load(home: Path, clean: dict[str, Any], **more: Any) -> Config:
     source = {"source_uri": "s3://raw/events", "clean": clean, **more}
@@ -38,6 +40,15 @@ def test_archive_is_a_dry_run_by_default(tmp_path: Path) -> None:
     assert (source.clean.after, source.clean.dry_run) == (30 * 86_400, True)
 
 
+@pytest.mark.parametrize("scheme", ["s3", "gs", "abfss"])
+def test_tags_need_a_store_with_tags(tmp_path: Path, scheme: str) -> None:
+    raw = f"{scheme}://raw@account.dfs.core.windows.net/events"
+    source = load(tmp_path, ARCHIVE | TAGS, source_uri=raw).pipelines["events"].sources["main"]
+    assert source.as_files is not None
+    assert source.as_files.clean is not None
+    assert source.as_files.clean.put_tag == "blizzard=ingested"
+
+
 @pytest.mark.parametrize(
     ("clean", "more", "problem"),
     [
@@ -49,6 +60,17 @@ def test_archive_is_a_dry_run_by_default(tmp_path: Path) -> None:
         ),
         ({"archive_uri": None}, {}, "give archive_uri with mode: archive"),
         ({"mode": "delete"}, {}, "give archive_uri with mode: archive"),
+        ({"tag": "a=b"}, {}, "give tag with mode: tag"),
+        (TAGS | {"after": "23h"}, {}, "after must be at least 1d with mode: tag"),
+        (TAGS | {"archive_uri": "s3://archive"}, {}, "give archive_uri with mode: archive"),
+        (TAGS | {"tag": "blizzard"}, {}, "tag must be key=value"),
+        (TAGS | {"tag": "a=b=c"}, {}, "tag must be key=value"),
+        (TAGS | {"tag": "aws:a=b"}, {}, "tag must be key=value"),
+        (TAGS | {"tag": "é=b"}, {}, "tag must be key=value"),
+        (TAGS | {"sole_reader": False}, {}, "sole_reader must be true"),
+        (TAGS, {"source_uri": "/raw"}, "clean.mode: tag is not for local disks"),
+        (TAGS, {"source_uri": "memory://raw"}, "clean is not for memory://"),
+        (TAGS | {"tag": "a=b"}, {"source_uri": "gs://raw"}, "leave tag out"),
         ({"sole_reader": False}, {}, "sole_reader must be true"),
         ({}, {"use_watermark": False}, "clean needs use_watermark: true"),
         ({}, {"use_watermark": False, "units": {}}, "clean needs use_watermark: true"),

@@ -1,0 +1,72 @@
+"""Tags of objects on condition of a version, in stores whose tags have no such condition.
+
+1. The object is looked at, and must have the version.
+2. Its tags are read and written, with one more. If the store keeps versions, both name the version,
+   and that is all: whoever overwrites the object makes another one.
+3. Otherwise the object is looked at again. If it is another one now, the tag is taken off it.
+
+A death between 2 and 3 may leave the tag on another object. So a repeated call takes it off any
+object of another version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from blizzard_core.errors import Conflict, NotFound, TagsFull
+
+# The most tags of an object, on S3 and on Azure.
+_MOST_TAGS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The version of an object, as in its `Entry`, and the store's name of it if it is kept."""
+
+    version: str
+    kept_as: str | None
+
+
+class TaggedObjects(Protocol):
+    """A store whose objects have tags. Each method raises `NotFound` if there is no object."""
+
+    @property
+    def uri(self) -> str:
+        """The root as a URI."""
+
+    def look(self, path: str) -> Look:
+        """Return what the object is now."""
+
+    def read_tags(self, path: str, look: Look) -> Mapping[str, str]:
+        """Return all tags of that version, or of the object if versions are not kept."""
+
+    def write_tags(self, path: str, look: Look, tags: Mapping[str, str]) -> None:
+        """Replace all tags of what `read_tags` reads; none may be given."""
+
+
+def tag_version(store: TaggedObjects, path: str, version: str, tag: str) -> bool:
+    """Tag an object if it has this version; see `Storage.tag_if`."""
+    name, _, value = tag.partition("=")
+    try:
+        look = store.look(path)
+        if version and look.version == version:
+            tags = store.read_tags(path, look)
+            if tags.get(name) != value:
+                tags = {**tags, name: value}
+                if len(tags) > _MOST_TAGS:
+                    raise TagsFull(f"{store.uri}/{path}: has {_MOST_TAGS} other tags already")
+                store.write_tags(path, look, tags)
+            if look.kept_as is not None:
+                return True
+            look = store.look(path)
+            if look.version == version:
+                return True
+        tags = store.read_tags(path, look)
+        if tags.get(name) == value:
+            rest = {other: tags[other] for other in tags if other != name}
+            store.write_tags(path, look, rest)
+    except NotFound:
+        return False
+    raise Conflict(f"{store.uri}/{path}: changed by another writer, so it is not tagged")

@@ -31,7 +31,7 @@ TOP = "blizzard_core|blizzard_py|penguin_py|benchmarks|configs|demo|deploy|docs|
 PROGRAMS = {"blizzard": blizzard, "penguin": penguin}
 SESSIONS = {"blizzard plans", "blizzard reads"}  # so PostgreSQL lists them
 # Keyed tables, discovery, and selection and cleaning of files brought their own to 60,000.
-WORDS_AT_MOST = 66_150  # bars of tables and other signs are no words
+WORDS_AT_MOST = 66_280  # bars of tables and other signs are no words
 DESIGN_WORDS_AT_MOST = 12_800
 ARCHITECTURE_LINES_AT_MOST = 250
 

@@ -143,12 +143,14 @@ class Certificates:
         if due:
             waiting = self._missing_of(name, due, snapshot)
         complete = due.keys() - waiting
-        if complete and snapshot.state is not None:
-            at = snapshot.state.version, snapshot.state.anchor
-            for partition in sorted(complete):
-                self._write(name, partition, completions, snapshot.state)
+        state = snapshot.state if complete else None
+        if state is not None:
+            at = state.version, state.anchor
+        # Before the markers: after a death in between a start still knows which log they are of.
         self._save(name, Confirmed(completions.era, completions.epoch, waiting, *at))
-        if complete:
+        if state is not None:
+            for partition in sorted(complete):
+                self._write(name, partition, completions, state)
             self._due(name)  # what was revoked meanwhile: see above
         return waiting
 

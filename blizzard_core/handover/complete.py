@@ -105,7 +105,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Completions:
-    """The mirror: complete partitions, and revoked ones. ``epoch`` is that of its writer.
+    """The mirror: counted partitions, complete or not. ``epoch`` is that of its writer.
 
     A complete partition that is not listed was dropped because there are many; its marker stays.
     """
@@ -150,7 +150,7 @@ class Missing:
 class Confirmed:
     """The state of a source's markers: era and epoch of its completions, and those that wait.
 
-    ``version`` is the highest that a marker names, -1 without one; ``anchor`` is its commit's.
+    ``version`` is the highest that a marker may name, -1 without one; ``anchor`` is its commit's.
     """
 
     era: str
@@ -211,11 +211,17 @@ def to_json(found: Completions | Marker | Confirmed) -> dict[str, Any]:
 
 
 def holds(marker: Marker, completions: Completions | None) -> bool:
-    """Return whether a marker is of a completion that holds, or that the mirror has dropped."""
+    """Return whether a marker is of a completion that holds, or that the mirror has dropped.
+
+    An older checkpoint that is brought back gives the same ``seq`` again, at another time.
+    """
     if completions is None or marker.era != completions.era:
         return False
-    completion = completions.partitions.get(marker.partition)
-    return completion is None or (bool(completion.complete_ts) and marker.seq == completion.seq)
+    found = completions.partitions.get(marker.partition)
+    if found is None:
+        return True
+    is_of = (marker.seq, marker.complete_ts) == (found.seq, found.complete_ts)
+    return is_of and bool(found.complete_ts)
 
 
 def partitions_of(paths: Iterable[str], depth: int) -> set[str]:

@@ -290,18 +290,24 @@ def _why_unlisted(
 
 
 def completions_of(known: Completeness, epoch: int) -> Completions:
-    """Return the mirror: full completions, and of other partitions that they are not complete."""
+    """Return the mirror: full completions, and of other partitions that they are not complete.
+
+    Those that never were are in it, too: a later checkpoint, which was replaced by a copy from
+    before, may have completed them, and their markers stand.
+    """
     return Completions(
         epoch,
         known.era,
-        {
-            name: found.completion
-            if found.is_complete
-            else replace(found.completion, contents=PartitionCounts())
-            for name, found in known.partitions.items()
-            if found.is_complete or found.completion.revoked_by
-        },
+        {name: _mirrored(found) for name, found in known.partitions.items()},
     )
+
+
+def _mirrored(found: CountedPartition) -> Completion:
+    if found.is_complete:
+        return found.completion
+    if not found.completion.revoked_by:
+        return Completion()  # it does not change with each batch
+    return replace(found.completion, contents=PartitionCounts())
 
 
 def certified(known: Completeness | None) -> tuple[list[str], dict[str, str]]:

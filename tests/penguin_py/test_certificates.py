@@ -74,7 +74,7 @@ class Blizzard:
 
     def complete(self, partition: str = DAY, **changes: Any) -> None:
         seq = self.completions.partitions[partition].seq + 1
-        self._set(partition, complete_ts=9.0, scan_ts=8.0, seq=seq, **changes)
+        self._set(partition, **{"complete_ts": 9.0, "scan_ts": 8.0, "seq": seq, **changes})
         self.mirror()
 
     def revoke(self, file: str = f"{DAY}/late") -> None:
@@ -252,6 +252,32 @@ class TestRevoke:
         run(world)
         assert marker(world) is None
 
+    def test_marker_of_a_checkpoint_that_was_replaced_is_removed(
+        self, world: TableHarness, blizzard: Blizzard
+    ) -> None:
+        blizzard.publish(f"{DAY}/a")
+        before = blizzard.completions
+        blizzard.complete()
+        run(world)
+        assert marker(world) is not None
+        # An older checkpoint is back, whose next completion has the same number.
+        blizzard.completions = before
+        blizzard.publish(f"{DAY}/late", lost=True)
+        blizzard.complete(complete_ts=19.0)
+        run(world)
+        assert marker(world) is None
+
+    def test_marker_of_an_open_partition_is_removed(
+        self, world: TableHarness, blizzard: Blizzard
+    ) -> None:
+        blizzard.publish(f"{DAY}/a")
+        blizzard.complete()
+        run(world)
+        blizzard.completions = replace(blizzard.completions, partitions={DAY: Completion()})
+        blizzard.mirror()
+        run(world)
+        assert marker(world) is None
+
     def test_refused_commit_leaves_no_marker(
         self, world: TableHarness, blizzard: Blizzard, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -408,6 +434,23 @@ class TestRevoke:
         run(world, worker)
         assert marker(world) is None
         assert read(world, revoked_path(SOURCE, DAY)) is not None
+
+    def test_state_names_the_log_before_a_marker_is_written(
+        self, world: TableHarness, blizzard: Blizzard, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        blizzard.publish(f"{DAY}/a")
+        blizzard.complete()
+        worker = penguin(world)
+        seen: list[Any] = []
+
+        def dies(*_arguments: Any) -> None:
+            seen.append(read(world, confirmed_path(SOURCE)))
+            raise Unavailable("it dies here")
+
+        monkeypatch.setattr(worker._certificates, "_write", dies)  # noqa: SLF001  # a death
+        with pytest.raises(Unavailable):
+            run(world, worker)
+        assert seen[0]["version"] == 0
 
     def test_markers_of_another_log_are_removed(
         self, world: TableHarness, blizzard: Blizzard

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from blizzard_core.handover.complete import NO_DIGEST, add_digest, file_text, partitions_of
+from blizzard_core.handover.complete import (
+    NO_DIGEST,
+    Completion,
+    add_digest,
+    file_text,
+    partitions_of,
+)
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.cover import Cover, Gap
 from blizzard_core.watermark.progress import PartitionProgress, Progress, ScanTimes
@@ -177,8 +183,8 @@ class TestCompletions:
         mirrored = completions_of(begun, 5).partitions[DAY]
         assert (mirrored.complete_ts, mirrored.revoked_by, mirrored.seq) == (0, f"{DAY}/c", 1)
 
-    def test_open_partition_is_not_mirrored(self) -> None:
-        assert completions_of(ONE, 5).partitions == {}
+    def test_open_partition_is_mirrored_as_never_complete(self) -> None:
+        assert completions_of(ONE, 5).partitions == {DAY: Completion()}
 
     def test_uncounted_partition_is_mirrored_as_open(self) -> None:
         found = with_started(Completeness("1"), batch(f"{DAY}/a"), at_rest(DAY), ())

@@ -40,6 +40,7 @@ from blizzard_py.sources.files.late_file_outcomes import LateFiles
 from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.ignored_names import NONE_SKIPPED
 from blizzard_py.sources.protocol import CheckpointServices, PollPlan, Requested
+from blizzard_py.sources.stale import World, require_current
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.fence_record import FenceFile
 from blizzard_py.state.journal import Journal
@@ -156,8 +157,8 @@ class _Source(FileSource):
     def check(self, state: SourceState) -> None:
         """Accept every state."""
 
-    def reconcile(self, state: SourceState, _world: Any) -> SourceState:
-        return state
+    def reconcile(self, state: SourceState, world: World) -> SourceState:
+        return require_current(state, self._parts, world)
 
     def plan(self, state: SourceState) -> PollPlan[FileWork]:
         world, began = self._world, self._clock()

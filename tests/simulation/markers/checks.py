@@ -73,6 +73,9 @@ class MarkerChecks:
         self._written: dict[str, int] = {}
         # Markers of a log that is gone: until a cycle that begins later ends.
         self._doubtful = self._log_gone = -1
+        self.had_two_penguins = False
+        # When the mirror last said that a marker holds, of each.
+        self._held: dict[str, int] = {}
 
     def put(self, path: str, data: bytes, modified: float | None = None) -> str:
         """Write an object of the lake and look at what it changes."""
@@ -85,6 +88,10 @@ class MarkerChecks:
             self.counts["markers"] += 1
             self._written[path] = self.step
             self._check(path, self._marker(path), "was written")
+        elif path == completions_path(SOURCE_ID):
+            completions = _decoded(Completions, data)
+            now = [each for each in self._markers() if holds(self._marker(each), completions)]
+            self._held.update(dict.fromkeys(now, self.step))
         elif path.startswith(JOURNAL_FOLDER):
             files = msgspec.json.decode(data)["files"]
             self.rowless |= {f["path"] for f in files if f["outcome"] in _ROWLESS}
@@ -112,18 +119,23 @@ class MarkerChecks:
 
     def _check(self, path: str, marker: Marker, when: str) -> None:
         why = self._lacks(marker)
-        if not why or self._is_lost_since():
-            return
-        if self._log_gone >= 0 and self._is_of_another_log(marker):
-            # Its writer had looked at the log before it went. `wait` believes no such marker.
-            self.counts["markers of a log that is gone"] += 1
-        else:
+        if why and not self._is_lost_since() and not self._is_of_lost_log(path, marker):
             self._violate(f"a marker {when} and is wrong: {path}: {why}")
 
-    def _is_of_another_log(self, marker: Marker) -> bool:
+    def _is_of_lost_log(self, path: str, marker: Marker) -> bool:
+        """Return whether a marker is of a log that went, and need not be removed.
+
+        Its writer had seen the log before, and wrote it later. Or there were two Penguins, and the
+        state of one does not tell of the other's markers. `wait` believes no such marker.
+        """
+        is_later = self._written.get(path, -1) >= self._log_gone
+        if self._log_gone < 0 or not (is_later or self.had_two_penguins):
+            return False
         found = self.lake.objects.get(commit_path(marker.version))
         stamp = b"" if found is None else found.data[:STAMP_BYTES]
-        return anchored(stamp) != marker.anchor
+        is_of_lost = anchored(stamp) != marker.anchor
+        self.counts["markers of a log that is gone"] += is_of_lost
+        return is_of_lost
 
     def _is_lost_since(self) -> bool:
         return self._doubtful >= 0
@@ -139,7 +151,7 @@ class MarkerChecks:
         for path in self._markers():
             marker = self._marker(path)
             late = self._late_rows(marker, fresh)
-            if not late or version <= marker.version:
+            if not late or version <= marker.version or self._is_of_lost_log(path, marker):
                 continue
             if self._written.get(path, -1) > began:
                 self.counts["markers written during another's commit"] += 1
@@ -171,7 +183,8 @@ class MarkerChecks:
             marker = self._marker(path)
             completion = completions.partitions.get(marker.partition)
             is_complete = completion is not None and completion.complete_ts
-            if not (holds(marker, completions) or is_complete):
+            was_complete = completion is not None and completion.seq
+            if was_complete and not (holds(marker, completions) or is_complete):
                 found.append((path, self.lake.objects[path].version))
         return found
 
@@ -186,7 +199,9 @@ class MarkerChecks:
             self._check(path, self._marker(path), "stands")
         for path, version in revoked:
             found = self.lake.objects.get(path)
-            if found is not None and found.version == version:
+            # A checkpoint that came back may have made it hold meanwhile.
+            is_same = found is not None and found.version == version
+            if is_same and self._held.get(path, -1) < began:
                 self._violate(f"a marker of a revoked partition stands after a look: {path}")
 
     def shown(self) -> list[str]:

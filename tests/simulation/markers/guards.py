@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
 from blizzard_py.app import certificates as consumer
+from blizzard_py.ingest import completion_mirror
 from blizzard_py.ingest.completion_mirror import CompletionMirror
 from penguin_py import certificates as producer
 from penguin_py.certificates import Certificates
@@ -46,6 +48,20 @@ def markers_name_their_log() -> Iterator[None]:
 
 
 @contextmanager
+def open_partitions_are_mirrored() -> Iterator[None]:
+    """The mirror has no partition that was never complete."""
+    real = completion_mirror.completions_of
+
+    def completions_of(known: Any, epoch: int) -> Any:
+        found = real(known, epoch)
+        kept = {p: c for p, c in found.partitions.items() if c.complete_ts or c.revoked_by}
+        return replace(found, partitions=kept)
+
+    with mock.patch.object(completion_mirror, "completions_of", completions_of):
+        yield
+
+
+@contextmanager
 def partitions_are_listed() -> Iterator[None]:
     """A partition is complete without a list of what lies below its scan start."""
 
@@ -80,6 +96,7 @@ GUARDS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "markers_are_read_again": markers_are_read_again,
     "markers_of_revoked_are_read_again": markers_of_revoked_are_read_again,
     "markers_name_their_log": markers_name_their_log,
+    "open_partitions_are_mirrored": open_partitions_are_mirrored,
     "partitions_are_listed": partitions_are_listed,
     "mirror_is_noted_before_take_overs": mirror_is_noted_before_take_overs,
 }

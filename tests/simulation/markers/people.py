@@ -114,7 +114,8 @@ class People:
         self._world.forget_log()
 
     def checkpoint_restored(self) -> None:
-        """Bring the first checkpoint back; the record that would object is lost."""
+        """Stop Blizzard and bring its first checkpoint back; the fence record is lost, too."""
+        self._world.stop("blizzard")
         if self._copy is not None:
             self._world.lake.put(_CHECKPOINT, self._copy)
             self._world.lake.delete(f"_blizzard_fence/{SOURCE_ID}.json")

@@ -18,6 +18,7 @@ from blizzard_core.errors import NotFound
 from blizzard_core.threads import ThreadPool
 from blizzard_core.watermark.partition_time import span_of
 from blizzard_py.ingest import completion_mirror, source_pipeline
+from blizzard_py.sources import stale
 from blizzard_py.sources.stale import World
 
 # Documents that are kept decoded, of the last schedules.
@@ -77,6 +78,10 @@ def _look(_parts: Any, record: Any, _found: Any) -> World:
     return World(record, frozenset(), 0, 0, {})
 
 
+def _waiting(_parts: Any, _world: Any) -> None:
+    """Outputs have no footers. What they tell the journal tells, which is not lost as well."""
+
+
 def _everywhere(real: Any, new: Any) -> Iterator[Any]:
     """Yield a patch for each module of the product that has imported something."""
     name = real.__name__
@@ -90,6 +95,7 @@ def quick() -> Iterator[None]:
     """Play schedules fast."""
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(source_pipeline, "look", _look))
+        stack.enter_context(mock.patch.object(stale, "waiting_of", _waiting))
         for module in (document, fenced_writer, completion_mirror):
             stack.enter_context(mock.patch.object(module, "encode", msgspec.json.encode))
         for real, new in (

@@ -75,6 +75,7 @@ class MarkerWorld(MarkerChecks):
         self.lake.put = self.put  # type: ignore[method-assign]
         self.living: dict[Owner, str] = {}
         self._numbers = 0
+        self._network = Owner("network")
         self.people = People(self)
 
     def clock(self) -> float:
@@ -105,6 +106,7 @@ class MarkerWorld(MarkerChecks):
         """Start a daemon, with a fault that waits for it."""
         self._numbers += 1
         owner = Owner(f"{kind}-{self._numbers}")
+        self.had_two_penguins |= kind == "penguin" and kind in self.living.values()
         self.living[owner] = kind
         faults = Faults(owner, self.scheduler, self.counts, self.note, self.later)
         faults.armed = [] if shot is None else [shot]
@@ -135,7 +137,7 @@ class MarkerWorld(MarkerChecks):
             except BlizzardError:
                 self.counts["refused later"] += 1
 
-        self.scheduler.spawn(Owner("network"), land)
+        self.scheduler.spawn(self._network, land)
 
     def _blizzard(self, owner: Owner, lake: Client, raw: Client) -> None:
         import threading  # noqa: PLC0415
@@ -221,6 +223,13 @@ class MarkerWorld(MarkerChecks):
         """End a process at once."""
         self.living.pop(owner, None)
         self.scheduler.kill(owner)
+
+    def stop(self, kind: str) -> None:
+        """End all daemons of a kind; no request of theirs is on its way any more."""
+        for owner in [owner for owner, its in self.living.items() if its == kind]:
+            self.dies(owner)
+        self.scheduler.kill(self._network)
+        self._network = Owner("network")
 
     def stage(self) -> str:
         """Return how far the first files are."""

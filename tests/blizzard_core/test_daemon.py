@@ -191,7 +191,7 @@ def test_after_the_grace_period_running_work_is_cancelled() -> None:
     assert run([Stubborn(iter(()))], FOREVER, threading.Event()) == 0
 
 
-def test_a_stopped_worker_is_told_of_while_others_work() -> None:
+def test_a_stopped_worker_is_reported_while_others_work() -> None:
     told, stop = threading.Event(), threading.Event()
 
     class Long(ScriptedWorker):
@@ -211,7 +211,7 @@ def test_a_stopped_worker_is_told_of_while_others_work() -> None:
     assert names == ["idle", "long"]
 
 
-def test_a_worker_that_an_error_ends_is_not_told_of() -> None:
+def test_a_worker_that_an_error_ends_is_not_reported() -> None:
     names: list[str] = []
     workers = [scripted(StateError("x"))]
     assert run(workers, FOREVER, threading.Event(), lambda each: names.append(each.name)) == 1

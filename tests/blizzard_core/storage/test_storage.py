@@ -345,7 +345,7 @@ def test_a_listed_version_allows_a_deletion(storage: Storage) -> None:
     storage.delete_if("d=1/a.json", version)  # gone already is no error
 
 
-def test_a_listing_has_no_versions_unless_asked(tmp_path: Path) -> None:
+def test_a_listing_has_versions_only_on_request(tmp_path: Path) -> None:
     storage = open_source(str(tmp_path), {})
     storage.put_atomic("a.json", b"1")
     [entry] = [e for page in storage.list_range("", None) for e in page.entries]

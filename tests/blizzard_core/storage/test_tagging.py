@@ -99,7 +99,7 @@ class TestTags:
             assert tags_of(storage) == {"team": "a", **OURS}
         assert (version_of(storage), storage.read(PATH)) == (version, b"1")
 
-    def test_another_version_has_its_tag_taken_off(self, storage: S3Storage | AzureStorage) -> None:
+    def test_another_version_loses_the_tag(self, storage: S3Storage | AzureStorage) -> None:
         for others in ({"team": "a"}, {}):
             storage.write_tags(PATH, storage.look(PATH), {**others, **OURS})
             for version in ("another", ""):
@@ -160,7 +160,7 @@ def test_overwrite_before_a_request_gets_no_tag(s3: S3Server, at: int) -> None:
 
 
 @pytest.mark.parametrize("at", range(1, 3))
-def test_kept_version_gets_the_tag_alone(s3: S3Server, at: int) -> None:
+def test_only_the_named_version_gets_the_tag(s3: S3Server, at: int) -> None:
     storage, watched = s3_store(s3, versions=True)
     storage.put_atomic(PATH, b"1")
     version, look = version_of(storage), storage.look(PATH)

@@ -115,7 +115,7 @@ def test_files_that_only_move_rows_hold_nothing() -> None:
 
 
 @pytest.mark.parametrize("versions", [0, 1, 2, 5])
-def test_a_table_made_anew_bars_all_batches_so_far(versions: int) -> None:
+def test_a_recreated_table_bars_all_batches_so_far(versions: int) -> None:
     sink = MemoryStorage()
     _commit(sink, 0, "a")
     _commit(sink, 1)

@@ -96,7 +96,7 @@ def test_partitions_without_removed_rows_are_cleaned() -> None:
     assert world.left() == [FIRST]
 
 
-def test_files_stay_when_the_table_is_made_anew(world: CleaningHarness) -> None:
+def test_files_stay_when_the_table_is_recreated(world: CleaningHarness) -> None:
     world.commit()
     world.see()
     world.sink.delete_tree("_delta_log")

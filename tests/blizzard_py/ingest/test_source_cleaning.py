@@ -334,7 +334,7 @@ def test_lists_tell_what_became_of_a_name(world: CleaningHarness) -> None:
     assert (lists.count(0.0), lists.count(9e9)) == (1, 0)
 
 
-def test_journal_is_kept_until_files_are_cleaned() -> None:
+def test_the_journal_lasts_until_files_are_cleaned() -> None:
     world = CleaningHarness(after="60d")
     world.ingest(FIRST)
     for _ in range(45):

@@ -60,7 +60,7 @@ def test_replicas_share_out_without_asking(group: Group) -> None:
     assert shares(*members) == [2, 2]
 
 
-def test_a_source_is_released_after_a_whole_lease(group: Group) -> None:
+def test_a_source_is_released_after_a_full_lease(group: Group) -> None:
     first, second = group.join(), group.join()
     first.look()
     group.pass_time(20, first, second)
@@ -283,7 +283,7 @@ def test_a_replica_on_its_way_out_leaves_all_to_others(group: Group) -> None:
     assert not admits(second, writer_of(leaving))
 
 
-def test_a_store_that_refuses_deletes_is_asked_once(group: Group) -> None:
+def test_a_refused_delete_is_not_repeated(group: Group) -> None:
     first, second = group.join(), group.join()
     group.pass_time(20, first, second)
     asked: list[str] = []

@@ -37,7 +37,7 @@ from blizzard_core.storage.objects import ExactPaths, FileSystem, Patience, boun
 from blizzard_core.storage.protocol import Entry, ListingPage, Range, order_key
 from blizzard_core.storage.ranges import Ranges
 from blizzard_core.storage.stored_bytes import ObjectPart, StoredBytes
-from blizzard_core.storage.tagging import Look, tag_version
+from blizzard_core.storage.tagging import ObjectVersion, tag_version
 
 T = TypeVar("T")
 
@@ -294,19 +294,19 @@ class AzureStorage(StoredBytes):
         """Tag the blob if it has this version; see `Storage.tag_if`."""
         return tag_version(self, path, version, tag)
 
-    def look(self, path: str) -> Look:
+    def object_version(self, path: str) -> ObjectVersion:
         """Return the version of a blob; see `TaggedObjects`."""
         found = self._ask(path, lambda blob: blob.get_blob_properties())
-        return Look(_plain(found.etag), found.version_id)
+        return ObjectVersion(_plain(found.etag), found.version_id)
 
-    def read_tags(self, path: str, look: Look) -> Mapping[str, str]:
+    def read_tags(self, path: str, found: ObjectVersion) -> Mapping[str, str]:
         """Return the tags of a blob; see `TaggedObjects`."""
-        return self._ask(path, lambda blob: blob.get_blob_tags(version_id=look.kept_as))
+        return self._ask(path, lambda blob: blob.get_blob_tags(version_id=found.version_id))
 
-    def write_tags(self, path: str, look: Look, tags: Mapping[str, str]) -> None:
+    def write_tags(self, path: str, found: ObjectVersion, tags: Mapping[str, str]) -> None:
         """Replace the tags of a blob; see `TaggedObjects`."""
         made = dict(tags)
-        self._ask(path, lambda blob: blob.set_blob_tags(made, version_id=look.kept_as))
+        self._ask(path, lambda blob: blob.set_blob_tags(made, version_id=found.version_id))
 
     def _ask(self, path: str, question: Callable[[BlobClient], Awaitable[T]]) -> T:
         blob = self._blob(self._key(path))

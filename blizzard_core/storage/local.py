@@ -118,11 +118,7 @@ class LocalStorage:
                 reading.pop()
 
     def _take(
-        self,
-        folder: str,
-        children: Iterator[Child],
-        wanted: Ranges,
-        entries: list[Entry],
+        self, folder: str, children: Iterator[Child], wanted: Ranges, entries: list[Entry]
     ) -> str | None:
         """Collect files up to the next directory, which is returned; None at the end."""
         for path, child in children:

@@ -38,7 +38,7 @@ from blizzard_core.storage.objects import (
 from blizzard_core.storage.order import Ascending
 from blizzard_core.storage.protocol import Entry, ListingPage, Range, ServerFacts, order_key
 from blizzard_core.storage.ranges import folder_of
-from blizzard_core.storage.tagging import Look, tag_version
+from blizzard_core.storage.tagging import ObjectVersion, tag_version
 
 T = TypeVar("T")
 
@@ -293,7 +293,7 @@ class S3Storage(ObjectStorage):
 
     def keeps_versions(self, path: str) -> bool:
         """Return whether the bucket keeps a version of an object that is removed."""
-        return self.look(path).kept_as is not None
+        return self.object_version(path).version_id is not None
 
     def stat(self, path: str) -> Entry | None:
         """Return size, modification time and version, or None."""
@@ -345,25 +345,26 @@ class S3Storage(ObjectStorage):
         """Tag the object if it has this version; see `Storage.tag_if`."""
         return tag_version(self, path, version, tag)
 
-    def look(self, path: str) -> Look:
+    def object_version(self, path: str) -> ObjectVersion:
         """Return the version of an object; see `TaggedObjects`."""
         found = self._ask("head_object", path)
-        kept = found.get("VersionId", "null")  # "null": written without versions, replaced in place
+        # "null": written without versions, so it is replaced in place.
+        version_id = found.get("VersionId", "null")
         version = _version(found.get("ETag", ""), found["LastModified"].timestamp())
-        return Look(version, None if kept == "null" else kept)
+        return ObjectVersion(version, None if version_id == "null" else version_id)
 
-    def read_tags(self, path: str, look: Look) -> Mapping[str, str]:
+    def read_tags(self, path: str, found: ObjectVersion) -> Mapping[str, str]:
         """Return the tags of an object; see `TaggedObjects`."""
-        found = self._ask("get_object_tagging", path, VersionId=look.kept_as)
-        return {tag["Key"]: tag["Value"] for tag in found["TagSet"]}
+        answer = self._ask("get_object_tagging", path, VersionId=found.version_id)
+        return {tag["Key"]: tag["Value"] for tag in answer["TagSet"]}
 
-    def write_tags(self, path: str, look: Look, tags: Mapping[str, str]) -> None:
+    def write_tags(self, path: str, found: ObjectVersion, tags: Mapping[str, str]) -> None:
         """Replace the tags of an object; see `TaggedObjects`."""
         if not tags:
-            self._ask("delete_object_tagging", path, VersionId=look.kept_as)
+            self._ask("delete_object_tagging", path, VersionId=found.version_id)
             return
         made = {"TagSet": [{"Key": name, "Value": value} for name, value in tags.items()]}
-        self._ask("put_object_tagging", path, VersionId=look.kept_as, Tagging=made)
+        self._ask("put_object_tagging", path, VersionId=found.version_id, Tagging=made)
 
     def _ask(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
         given = {name: value for name, value in arguments.items() if value is not None}

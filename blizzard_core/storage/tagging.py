@@ -22,11 +22,11 @@ _MOST_TAGS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """The version of an object, as in its `Entry`, and the store's name of it if it is kept."""
+class ObjectVersion:
+    """The version of an object, as in its `Entry`, and its id if the store keeps versions."""
 
     version: str
-    kept_as: str | None
+    version_id: str | None
 
 
 class TaggedObjects(Protocol):
@@ -36,13 +36,13 @@ class TaggedObjects(Protocol):
     def uri(self) -> str:
         """The root as a URI."""
 
-    def look(self, path: str) -> Look:
+    def object_version(self, path: str) -> ObjectVersion:
         """Return what the object is now."""
 
-    def read_tags(self, path: str, look: Look) -> Mapping[str, str]:
+    def read_tags(self, path: str, found: ObjectVersion) -> Mapping[str, str]:
         """Return all tags of that version, or of the object if versions are not kept."""
 
-    def write_tags(self, path: str, look: Look, tags: Mapping[str, str]) -> None:
+    def write_tags(self, path: str, found: ObjectVersion, tags: Mapping[str, str]) -> None:
         """Replace all tags of what `read_tags` reads; none may be given."""
 
 
@@ -50,23 +50,23 @@ def tag_version(store: TaggedObjects, path: str, version: str, tag: str) -> bool
     """Tag an object if it has this version; see `Storage.tag_if`."""
     name, _, value = tag.partition("=")
     try:
-        look = store.look(path)
-        if version and look.version == version:
-            tags = store.read_tags(path, look)
+        found = store.object_version(path)
+        if version and found.version == version:
+            tags = store.read_tags(path, found)
             if tags.get(name) != value:
                 tags = {**tags, name: value}
                 if len(tags) > _MOST_TAGS:
                     raise TagsFull(f"{store.uri}/{path}: has {_MOST_TAGS} other tags already")
-                store.write_tags(path, look, tags)
-            if look.kept_as is not None:
+                store.write_tags(path, found, tags)
+            if found.version_id is not None:
                 return True
-            look = store.look(path)
-            if look.version == version:
+            found = store.object_version(path)
+            if found.version == version:
                 return True
-        tags = store.read_tags(path, look)
+        tags = store.read_tags(path, found)
         if tags.get(name) == value:
             rest = {other: tags[other] for other in tags if other != name}
-            store.write_tags(path, look, rest)
+            store.write_tags(path, found, rest)
     except NotFound:
         return False
     raise Conflict(f"{store.uri}/{path}: changed by another writer, so it is not tagged")

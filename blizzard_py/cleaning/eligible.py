@@ -3,14 +3,14 @@
 A file may be archived or deleted only if all of this holds:
 
 1. its last outcome in the journal is ``ingested``, without a bad record: letters may be removed;
-2. every output of its batch was seen in the table at least ``after`` ago, by the store's clock;
+2. every output of its batch was found in the table at least ``after`` ago, by the store's clock;
 3. no other writer has taken rows out of the outputs' folders since its batch was made;
 4. the object has the version that was listed for its batch (`Storage.delete_if` compares);
 5. it is in no request, queue or batch of the source;
 6. the source is not bare. The caller looks.
 
-``CleaningState`` proves 2 and 3. A `Sighting` says that all outputs of all batches up to one were
-in the table at a moment. One a day is enough, so the state stays small.
+``CleaningState`` proves 2 and 3. A `CommitCheck` says that all outputs of all batches up to one
+were in the table at a moment. One a day is enough, so the state stays small.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from blizzard_core.text import counted, iso
-from blizzard_py.state.cleaning_state import CleaningState, Sighting
+from blizzard_py.state.cleaning_state import CleaningState, CommitCheck
 from blizzard_py.state.journal import BatchDocument
 
-# Sightings are at least this far apart. Files wait for up to a day longer than asked for.
-SIGHTING_SECS = 86_400.0
-# Without a new sighting for so long somebody should look.
-_STUCK_SECS = 3 * SIGHTING_SECS
-# So much of the time counts in which no process looked: a day between two looks, and some more.
-ABSENCE_SECS = 2 * SIGHTING_SECS
+# Checks are at least this far apart. Files wait for up to a day longer than asked for.
+COMMIT_CHECK_SECS = 86_400.0
+# Without a new check for so long somebody should look.
+_STUCK_SECS = 3 * COMMIT_CHECK_SECS
+# So much of the time counts in which no process checked: a day between two checks, and some more.
+ABSENCE_SECS = 2 * COMMIT_CHECK_SECS
 # Folders that are remembered one by one; they are in the checkpoint.
 _HELD_FOLDERS = 1000
 
@@ -52,10 +52,10 @@ class CleaningChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class LogLook:
+class LogCheck:
     """The newest commit of the table's log: its version (-1: no log) and its digest.
 
-    ``lost`` are folders of the table that have lost rows since the last look, None if any may have.
+    ``lost`` are folders of the table that lost rows since the last check, None if any may have.
     """
 
     version: int
@@ -63,30 +63,30 @@ class LogLook:
     lost: frozenset[str] | None
 
 
-def is_sighting_due(state: CleaningState, last_batch: str, now: float) -> bool:
-    """Return whether the table has to be looked at again, for batches that no sighting has."""
+def is_commit_check_due(state: CleaningState, last_batch: str, now: float) -> bool:
+    """Return whether the table has to be looked at again, for batches that no check has found."""
     if last_batch <= state.seen_through:
         return False
-    return not state.sightings or now - state.sightings[-1].seen_ts >= SIGHTING_SECS
+    return not state.commit_checks or now - state.commit_checks[-1].seen_ts >= COMMIT_CHECK_SECS
 
 
-def with_sighting(state: CleaningState, found: Sighting) -> CleaningState:
-    """Return the state with one more sighting.
+def with_commit_check(state: CleaningState, found: CommitCheck) -> CleaningState:
+    """Return the state with one more check.
 
     The store's clock may have been set back. Then the later look does not count before its time.
-    Of one moment the last sighting is enough.
+    Of one moment the last check is enough.
     """
     if found.batch <= state.seen_through:
         return state
-    earlier = state.sightings
+    earlier = state.commit_checks
     if earlier:
         found = replace(found, seen_ts=max(found.seen_ts, earlier[-1].seen_ts))
         if found.seen_ts == earlier[-1].seen_ts:
             earlier = earlier[:-1]
-    return replace(state, sightings=(*earlier, found))
+    return replace(state, commit_checks=(*earlier, found))
 
 
-def after_log(state: CleaningState, log: LogLook, last_batch: str, now: float) -> CleaningState:
+def after_log(state: CleaningState, log: LogCheck, last_batch: str, now: float) -> CleaningState:
     """Return the state after a look at the log.
 
     The files of all batches up to ``last_batch`` stay for good if rows may have left their folders.
@@ -94,7 +94,7 @@ def after_log(state: CleaningState, log: LogLook, last_batch: str, now: float) -
     state = replace(state, log_version=log.version, log_digest=log.digest, at=now)
     held = {**state.held, **dict.fromkeys(log.lost or (), last_batch)}
     if log.lost is None or len(held) > _HELD_FOLDERS:
-        return replace(state, sightings=(), done=max(state.done, last_batch), held={})
+        return replace(state, commit_checks=(), done=max(state.done, last_batch), held={})
     return replace(state, held=held)
 
 
@@ -102,11 +102,11 @@ def after_absence(state: CleaningState, now: float) -> CleaningState:
     """Return the state as a process that starts may believe it.
 
     Nobody looked between the last look and now, and one of the two times may be wrong. So no more
-    than `ABSENCE_SECS` of it count: the sightings become later by the rest.
+    than `ABSENCE_SECS` of it count: the checks become later by the rest.
     """
     more = max(0.0, now - state.at - ABSENCE_SECS)
-    seen = tuple(replace(one, seen_ts=one.seen_ts + more) for one in state.sightings)
-    return replace(state, sightings=seen, at=now) if more else state
+    seen = tuple(replace(one, seen_ts=one.seen_ts + more) for one in state.commit_checks)
+    return replace(state, commit_checks=seen, at=now) if more else state
 
 
 class HeldFolders:
@@ -137,7 +137,7 @@ def _columns(folder: str) -> tuple[str, ...]:
 
 def due_through(state: CleaningState, now: float, after_secs: float) -> str:
     """Return the last batch whose rows have been in the table for that long, empty if none."""
-    old = [one.batch for one in state.sightings if one.seen_ts <= now - after_secs]
+    old = [one.batch for one in state.commit_checks if one.seen_ts <= now - after_secs]
     return max(old, default="")
 
 
@@ -206,12 +206,12 @@ def first_files(
 
 
 def after_cleaning(state: CleaningState, done: str, cleaned: int = 0) -> CleaningState:
-    """Return the state after the files up to that batch; sightings of them are dropped."""
+    """Return the state after the files up to that batch; checks of them are dropped."""
     done = max(done, state.done)
-    later = tuple(one for one in state.sightings if one.batch > done)
+    later = tuple(one for one in state.commit_checks if one.batch > done)
     held = {folder: last for folder, last in state.held.items() if last > done}
     cleaned += state.cleaned
-    return replace(state, sightings=later, done=done, cleaned=cleaned, held=held)
+    return replace(state, commit_checks=later, done=done, cleaned=cleaned, held=held)
 
 
 def cleaning_notes(
@@ -223,7 +223,7 @@ def cleaning_notes(
     notes = [f"cleaning: {counted(state.cleaned, 'file')} cleaned so far"]
     if is_dry_run:
         notes = ["cleaning: dry run, no file is touched; `blizzard clean --dry-run` lists them"]
-    seen = state.sightings[-1].seen_ts if state.sightings else None
+    seen = state.commit_checks[-1].seen_ts if state.commit_checks else None
     if seen is not None and last_batch > state.seen_through and now - seen > _STUCK_SECS:
         notes.append(
             f"cleaning: since {iso(seen)} no look found the rows of later batches in the table, so"

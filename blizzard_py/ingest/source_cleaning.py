@@ -27,16 +27,16 @@ from blizzard_py.cleaning.cleaner import (
     CleaningPlaces,
     leave_files,
 )
+from blizzard_py.cleaning.commit_check import check_commits, check_log, end_of_log
 from blizzard_py.cleaning.eligible import (
-    SIGHTING_SECS,
+    COMMIT_CHECK_SECS,
     after_absence,
     after_log,
     cleaning_notes,
     due_through,
-    is_sighting_due,
+    is_commit_check_due,
 )
 from blizzard_py.cleaning.lists import CLEANING_OUTCOMES, CleaningLists, Outcome
-from blizzard_py.cleaning.table_look import end_of_log, look_at_log, look_at_table
 from blizzard_py.requests.progress import is_over
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import CheckpointServices
@@ -145,19 +145,19 @@ class SourceCleaning:
             return after_log(begun, end_of_log(self._parts.stores.sink), "", now)
         if not self._has_looked:
             known = after_absence(known, now)
-        is_due = last != NO_BATCH and is_sighting_due(known, last, now)
+        is_due = last != NO_BATCH and is_commit_check_due(known, last, now)
         # Of a log that is cleaned up, a source with few files would otherwise see a gap. And only
         # the time between two looks is known to have passed.
-        is_long_ago = bool(known.sightings) and self._parts.monotonic() >= self._look_at
+        is_long_ago = bool(known.commit_checks) and self._parts.monotonic() >= self._look_at
         has_more = due_through(known, now, settings.after) > known.done
         if not (is_due or is_long_ago or has_more):
             return known
-        self._look_at = self._parts.monotonic() + SIGHTING_SECS
+        self._look_at = self._parts.monotonic() + COMMIT_CHECK_SECS
         while True:
             ids = self._unseen(known) if is_due else []
             batches = list(self._journal.read_committed(ids))
             sink, concurrency = self._parts.stores.sink, self._parts.concurrency
-            looked = look_at_table(sink, known, batches, last, now, concurrency)
+            looked = check_commits(sink, known, batches, last, now, concurrency)
             if not ids or looked.seen_through <= known.seen_through:
                 return looked
             known = looked
@@ -210,7 +210,7 @@ class SourceCleaning:
             files += 1
             if now - looked_at >= _SECS_A_LOOK:
                 sink = self._parts.stores.sink
-                if look_at_log(sink, known, self._parts.concurrency).lost != frozenset():
+                if check_log(sink, known, self._parts.concurrency).lost != frozenset():
                     raise Unavailable(
                         f"{sink.uri}: rows were removed while files were cleaned; the next run sees"
                         " which files stay"

@@ -10,7 +10,7 @@ import msgspec
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class CommitCheck:
     """All outputs of batches up to ``batch`` were in the table at ``seen_ts``."""
 
     batch: str
@@ -19,16 +19,16 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class CleaningState:
-    """The sightings, oldest first, and the last batch whose files were cleaned or left for good.
+    """The checks of commits, oldest first, and the last batch whose files are done.
 
     ``log_version`` is the version of the table up to which the log was searched for commits that
-    remove rows, and ``log_digest`` the SHA-256 of that commit: a table that was made anew has
-    another one. ``held`` are folders of the table in which other writers removed rows, each with
-    the last batch by then; files of batches with outputs there stay. ``cleaned`` is the number of
-    files that were cleaned so far, ``at`` the store's time of the last look at the table.
+    remove rows, and ``log_digest`` the SHA-256 of that commit: a table that was created again
+    has another one. ``held`` are folders of the table in which other writers removed rows, each
+    with the last batch by then; files of batches with outputs there stay. ``cleaned`` is the number
+    of files that were cleaned so far, ``at`` the store's time of the last check of the table.
     """
 
-    sightings: tuple[Sighting, ...] = ()
+    commit_checks: tuple[CommitCheck, ...] = ()
     done: str = ""
     log_version: int = -1
     cleaned: int = 0
@@ -39,7 +39,7 @@ class CleaningState:
     @property
     def seen_through(self) -> str:
         """The last batch that was seen in the table, or whose files are done."""
-        return self.sightings[-1].batch if self.sightings else self.done
+        return self.commit_checks[-1].batch if self.commit_checks else self.done
 
 
 def cleaning_to_json(state: CleaningState | None) -> dict[str, Any] | None:

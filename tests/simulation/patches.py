@@ -65,7 +65,7 @@ def patched(world: SimulatedWorld) -> Iterator[None]:
         "encode": partial(_compact, world),
     }
     limits = {
-        "SIGHTING_SECS": 30.0,
+        "COMMIT_CHECK_SECS": 30.0,
         "FILES_A_CHECK": 2,
         "SCAN_FILES": world.settings.scan_files,
         "FLAT_KEYS": FLAT_KEYS if world.settings.scan_files < 1000 else 1000,

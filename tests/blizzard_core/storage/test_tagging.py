@@ -67,7 +67,7 @@ def version_of(storage: S3Storage | AzureStorage | GCSStorage) -> str:
 
 
 def tags_of(storage: S3Storage | AzureStorage) -> dict[str, str]:
-    return dict(storage.read_tags(PATH, storage.look(PATH)))
+    return dict(storage.read_tags(PATH, storage.object_version(PATH)))
 
 
 def overwrite(storage: S3Storage) -> None:
@@ -93,7 +93,7 @@ def storage(request: pytest.FixtureRequest) -> S3Storage | AzureStorage:
 class TestTags:
     def test_other_tags_stay(self, storage: S3Storage | AzureStorage) -> None:
         version = version_of(storage)
-        storage.write_tags(PATH, storage.look(PATH), {"team": "a", "blizzard": "no"})
+        storage.write_tags(PATH, storage.object_version(PATH), {"team": "a", "blizzard": "no"})
         for _ in range(2):
             assert storage.tag_if(PATH, version, TAG)
             assert tags_of(storage) == {"team": "a", **OURS}
@@ -101,7 +101,7 @@ class TestTags:
 
     def test_another_version_loses_the_tag(self, storage: S3Storage | AzureStorage) -> None:
         for others in ({"team": "a"}, {}):
-            storage.write_tags(PATH, storage.look(PATH), {**others, **OURS})
+            storage.write_tags(PATH, storage.object_version(PATH), {**others, **OURS})
             for version in ("another", ""):
                 with pytest.raises(Conflict):
                     storage.tag_if(PATH, version, TAG)
@@ -115,7 +115,7 @@ class TestTags:
 
     def test_ten_other_tags_leave_no_room(self, storage: S3Storage | AzureStorage) -> None:
         full = {f"t{number}": "v" for number in range(10)}
-        storage.write_tags(PATH, storage.look(PATH), full)
+        storage.write_tags(PATH, storage.object_version(PATH), full)
         with pytest.raises(TagsFull, match="10 other tags"):
             storage.tag_if(PATH, version_of(storage), TAG)
         assert tags_of(storage) == full
@@ -163,12 +163,12 @@ def test_overwrite_before_a_request_gets_no_tag(s3: S3Server, at: int) -> None:
 def test_only_the_named_version_gets_the_tag(s3: S3Server, at: int) -> None:
     storage, watched = s3_store(s3, versions=True)
     storage.put_atomic(PATH, b"1")
-    version, look = version_of(storage), storage.look(PATH)
+    version, first = version_of(storage), storage.object_version(PATH)
     watched.methods.clear()
     watched.before, watched.act = at, lambda: overwrite(storage)
     assert clean(storage, version) == "cleaned"
     assert tags_of(storage) == {}
-    assert storage.read_tags(PATH, look) == OURS
+    assert storage.read_tags(PATH, first) == OURS
 
 
 def test_removal_before_a_request_is_noticed(s3: S3Server) -> None:
@@ -192,7 +192,7 @@ def test_death_at_a_request_is_worked_off(s3: S3Server, deed: str) -> None:
         if deed == "overwritten":
             overwrite(storage)
             # A producer may take the tags of what it replaces with it.
-            storage.write_tags(PATH, storage.look(PATH), {**OURS, "team": "a"})
+            storage.write_tags(PATH, storage.object_version(PATH), {**OURS, "team": "a"})
         barred = frozenset({PATH} if deed == "left" else ())
         outcome = {"nothing": "cleaned", "overwritten": "changed", "left": "left"}[deed]
         assert clean(storage, version, barred) == outcome

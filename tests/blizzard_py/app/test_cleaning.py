@@ -20,7 +20,7 @@ from blizzard_py.app.cleaning import preview, restore
 from blizzard_py.app.operations import live_context
 from blizzard_py.cleaning.eligible import CleanableFile, cleaning_notes
 from blizzard_py.cleaning.lists import CleaningList, CleaningLists
-from blizzard_py.state.cleaning_state import CleaningState, Sighting
+from blizzard_py.state.cleaning_state import CleaningState, CommitCheck
 from tests.support.cleaning_harness import DAY, DAY_SECS, FIRST, SECOND, CleaningHarness
 from tests.support.request_harness import explained
 
@@ -85,7 +85,7 @@ def test_explain_says_where_a_cleaned_file_is(world: CleaningHarness) -> None:
 
 def test_notes_count_and_warn() -> None:
     assert "has not begun" in cleaning_notes(None, "b", 0.0, is_dry_run=False)[0]
-    state = CleaningState((Sighting("b1", 0.0),), cleaned=3)
+    state = CleaningState((CommitCheck("b1", 0.0),), cleaned=3)
     assert cleaning_notes(state, "b1", 9 * DAY_SECS, is_dry_run=False) == [
         "cleaning: 3 files cleaned so far"
     ]

@@ -15,25 +15,25 @@ from blizzard_py.cleaning.eligible import (
     CleanableFile,
     CleaningChoice,
     HeldFolders,
-    LogLook,
+    LogCheck,
     after_absence,
     after_cleaning,
     after_log,
     due_through,
     first_files,
-    is_sighting_due,
-    with_sighting,
+    is_commit_check_due,
+    with_commit_check,
 )
 from blizzard_py.cleaning.lists import CleaningLists
 from blizzard_py.job import FinishedFile, Outcome
 from blizzard_py.state.batch import Batch, BatchResults
-from blizzard_py.state.cleaning_state import CleaningState, Sighting
+from blizzard_py.state.cleaning_state import CleaningState, CommitCheck
 from blizzard_py.state.journal import Journal
 from tests.support.memory_store import Died, Dying, MemoryStorage
 
 DAY = 86_400.0
 AFTER = 7 * DAY
-RESTORED = LogLook(5, "", None)
+RESTORED = LogCheck(5, "", None)
 
 
 def _nothing() -> None:
@@ -93,7 +93,7 @@ class World:
         )
 
     def see(self) -> None:
-        self.state = with_sighting(self.state, Sighting(self.last_batch, self.now))
+        self.state = with_commit_check(self.state, CommitCheck(self.last_batch, self.now))
 
     def do(self, step: str, path: str) -> None:
         match step:
@@ -165,7 +165,7 @@ class TestDecisions:
         assert world.source.objects == {}
         assert world.archive.read("a") == b"1"
 
-    def test_files_without_a_sighting_stay(self) -> None:
+    def test_files_without_a_check_stay(self) -> None:
         world = World()
         world.write("a")
         world.ingest("a")
@@ -255,13 +255,13 @@ class TestDecisions:
         assert "a" in world.source.objects
 
     def test_a_clock_set_back_makes_no_file_older(self) -> None:
-        state = with_sighting(CleaningState(), Sighting("b1", 10 * DAY))
-        state = with_sighting(state, Sighting("b2", 3 * DAY))
+        state = with_commit_check(CleaningState(), CommitCheck("b1", 10 * DAY))
+        state = with_commit_check(state, CommitCheck("b2", 3 * DAY))
         assert due_through(state, 10 * DAY, AFTER) == ""
         assert due_through(state, 17 * DAY, AFTER) == "b2"
 
     def test_time_in_which_nobody_looked_counts_as_two_days(self) -> None:
-        state = CleaningState((Sighting("b1", 0.0),), at=DAY)
+        state = CleaningState((CommitCheck("b1", 0.0),), at=DAY)
         assert after_absence(state, 3 * DAY) == state
         later = after_absence(state, 365 * DAY)
         assert due_through(later, 365 * DAY, 3 * DAY + 1) == ""
@@ -278,7 +278,7 @@ class TestDecisions:
 
     def test_too_many_folders_hold_all_batches(self) -> None:
         lost = frozenset(f"d={number}" for number in range(1001))
-        state = after_log(CleaningState(), LogLook(1, "", lost), "b1", 0.0)
+        state = after_log(CleaningState(), LogCheck(1, "", lost), "b1", 0.0)
         assert (state.held, state.done) == ({}, "b1")
 
     def test_a_run_copies_a_bounded_number_of_bytes(self) -> None:
@@ -287,12 +287,12 @@ class TestDecisions:
         assert first_files(choices, "b1", "b2", 10).done == "b2"
         assert first_files(choices, "", "b3", 1).done == "b1"
 
-    def test_one_sighting_a_day_is_due_for_new_batches(self) -> None:
-        state = with_sighting(CleaningState(), Sighting("b1", 0.0))
-        assert not is_sighting_due(state, "b1", 5 * DAY)
-        assert not is_sighting_due(state, "b2", DAY - 1)
-        assert is_sighting_due(state, "b2", DAY)
-        assert not is_sighting_due(after_cleaning(state, "b1"), "b1", DAY)
+    def test_one_check_a_day_is_due_for_new_batches(self) -> None:
+        state = with_commit_check(CleaningState(), CommitCheck("b1", 0.0))
+        assert not is_commit_check_due(state, "b1", 5 * DAY)
+        assert not is_commit_check_due(state, "b2", DAY - 1)
+        assert is_commit_check_due(state, "b2", DAY)
+        assert not is_commit_check_due(after_cleaning(state, "b1"), "b1", DAY)
 
 
 STEPS = st.lists(

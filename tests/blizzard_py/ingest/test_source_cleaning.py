@@ -21,7 +21,7 @@ from blizzard_py.ingest.source_cleaning import PAUSE_SECS
 from blizzard_py.state import ledger, processed_set
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import read_state
-from blizzard_py.state.cleaning_state import CleaningState, Sighting
+from blizzard_py.state.cleaning_state import CleaningState, CommitCheck
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.source_state import SourceState
@@ -347,7 +347,7 @@ def test_the_journal_lasts_until_files_are_cleaned() -> None:
 
 
 def test_progress_survives_the_checkpoint() -> None:
-    known = CleaningState((Sighting("b1", 5.0), Sighting("b2", 6.0)), "b0", 7, 8)
+    known = CleaningState((CommitCheck("b1", 5.0), CommitCheck("b2", 6.0)), "b0", 7, 8)
     document = state_to_json(SourceState(cleaning=known), 1.0)
     assert state_from_json(json.loads(json.dumps(document)), "here").cleaning == known
     del document["cleaning"]

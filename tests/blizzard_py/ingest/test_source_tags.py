@@ -119,5 +119,5 @@ def test_files_of_a_bucket_are_tagged(s3: S3Server) -> None:
     world.see()
     raw.put_atomic(SECOND, b"another")
     world.wait(8 * DAY_SECS)
-    tags = [raw.read_tags(path, raw.look(path)) for path in (FIRST, SECOND)]
+    tags = [raw.read_tags(path, raw.object_version(path)) for path in (FIRST, SECOND)]
     assert tags == [{"blizzard": "ingested"}, {}]

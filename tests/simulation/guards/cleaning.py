@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest import mock
 
-from blizzard_py.cleaning import table_look
+from blizzard_py.cleaning import commit_check
 from blizzard_py.state.batch import Batch
 from tests.simulation.guards.registry import guard
 from tests.simulation.store import Client
@@ -28,5 +28,5 @@ def committed_before_cleaned(_world: SimulatedWorld) -> Iterator[None]:
     def through(batches: Sequence[Batch], _present: object) -> str:
         return batches[-1].batch
 
-    with mock.patch.object(table_look, "committed_through", through):
+    with mock.patch.object(commit_check, "committed_through", through):
         yield

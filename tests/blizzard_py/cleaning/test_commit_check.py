@@ -7,9 +7,9 @@ import json
 import pytest
 
 from blizzard_core.errors import NotFound, Unavailable
-from blizzard_py.cleaning.table_look import look_at_table
+from blizzard_py.cleaning.commit_check import check_commits
 from blizzard_py.state.batch import Batch, BatchResults, PlannedOutput
-from blizzard_py.state.cleaning_state import CleaningState, Sighting
+from blizzard_py.state.cleaning_state import CleaningState, CommitCheck
 from tests.support.memory_store import MemoryStorage
 
 
@@ -26,11 +26,11 @@ def _commit(sink: MemoryStorage, version: int, *paths: str, operation: str = "WR
 
 
 def _look(sink: MemoryStorage, state: CleaningState, *batches: Batch) -> CleaningState:
-    return look_at_table(sink, state, batches, batches[-1].batch, 50.0, 2)
+    return check_commits(sink, state, batches, batches[-1].batch, 50.0, 2)
 
 
 def _is_barred(state: CleaningState, last: str) -> bool:
-    return (state.sightings, state.done, state.held) == ((), last, {})
+    return (state.commit_checks, state.done, state.held) == ((), last, {})
 
 
 def test_batches_up_to_the_first_incomplete_one_are_seen() -> None:
@@ -39,9 +39,13 @@ def test_batches_up_to_the_first_incomplete_one_are_seen() -> None:
     _commit(sink, 1, "a", "b1", "c")
     batches = (_batch("1", "a"), _batch("2", "b1", "b2"), _batch("3", "c"))
     found = _look(sink, CleaningState(), *batches)
-    assert (found.sightings, found.done, found.log_version) == ((Sighting("1", 50.0),), "", 1)
+    assert (found.commit_checks, found.done, found.log_version) == (
+        (CommitCheck("1", 50.0),),
+        "",
+        1,
+    )
     _commit(sink, 2, "b2")
-    assert _look(sink, found, *batches[1:]).sightings[-1] == Sighting("3", 50.0)
+    assert _look(sink, found, *batches[1:]).commit_checks[-1] == CommitCheck("3", 50.0)
 
 
 def test_no_batch_is_seen_without_a_log() -> None:
@@ -64,7 +68,7 @@ def test_a_restore_bars_all_batches_so_far(*, has_looked_before: bool) -> None:
 def test_a_log_that_lacks_commits_bars_all_batches_so_far() -> None:
     sink = MemoryStorage()
     _commit(sink, 7, "b")
-    state = CleaningState((Sighting("1", 0.0),), "", 4)
+    state = CleaningState((CommitCheck("1", 0.0),), "", 4)
     assert _is_barred(_look(sink, state, _batch("2", "b")), "2")
 
 
@@ -73,7 +77,7 @@ def test_a_restore_is_judged_once() -> None:
     _commit(sink, 0, operation="RESTORE")
     state = _look(sink, CleaningState(), _batch("1", "a"))
     _commit(sink, 1, "b")
-    assert _look(sink, state, _batch("2", "b")).sightings == (Sighting("2", 50.0),)
+    assert _look(sink, state, _batch("2", "b")).commit_checks == (CommitCheck("2", 50.0),)
 
 
 def test_a_restore_is_found_without_new_batches() -> None:
@@ -81,7 +85,7 @@ def test_a_restore_is_found_without_new_batches() -> None:
     _commit(sink, 0, "a")
     state = _look(sink, CleaningState(), _batch("1", "a"))
     _commit(sink, 1, operation="RESTORE")
-    assert _is_barred(look_at_table(sink, state, (), "1", 60.0, 2), "1")
+    assert _is_barred(check_commits(sink, state, (), "1", 60.0, 2), "1")
 
 
 def _removing(sink: MemoryStorage, version: int, path: str, **more: object) -> None:
@@ -95,7 +99,7 @@ def test_removed_rows_hold_the_folder_without_any_name() -> None:
     _commit(sink, 0, "d=1/a", "d=2/b")
     state = _look(sink, CleaningState(), _batch("1", "d=1/a"), _batch("2", "d=2/b"))
     _removing(sink, 1, "d=1/a")
-    assert look_at_table(sink, state, (), "2", 60.0, 2).held == {"d=1": "2"}
+    assert check_commits(sink, state, (), "2", 60.0, 2).held == {"d=1": "2"}
 
 
 def test_files_that_only_move_rows_hold_nothing() -> None:
@@ -109,9 +113,9 @@ def test_files_that_only_move_rows_hold_nothing() -> None:
     sink.put_atomic(f"_delta_log/{1:020d}.json", "\n".join(map(json.dumps, moved)).encode())
     own = [{"commitInfo": {"penguin": {}}}, {"remove": {"path": "d=1/b", "dataChange": True}}]
     sink.put_atomic(f"_delta_log/{2:020d}.json", "\n".join(map(json.dumps, own)).encode())
-    assert not look_at_table(sink, state, (), "1", 60.0, 2).held
+    assert not check_commits(sink, state, (), "1", 60.0, 2).held
     _removing(sink, 3, "d=1/c", dataChange=False)  # nothing is added for it
-    assert look_at_table(sink, state, (), "1", 60.0, 2).held
+    assert check_commits(sink, state, (), "1", 60.0, 2).held
 
 
 @pytest.mark.parametrize("versions", [0, 1, 2, 5])
@@ -123,7 +127,7 @@ def test_a_recreated_table_bars_all_batches_so_far(versions: int) -> None:
     sink.delete_tree("_delta_log")
     for version in range(versions):
         _commit(sink, version, operation="ANOTHER")
-    assert _is_barred(look_at_table(sink, state, (), "1", 60.0, 2), "1")
+    assert _is_barred(check_commits(sink, state, (), "1", 60.0, 2), "1")
 
 
 def test_commits_removed_while_they_are_read_are_an_error() -> None:
@@ -140,4 +144,4 @@ def test_commits_removed_while_they_are_read_are_an_error() -> None:
 
     sink.read = removed  # type: ignore[method-assign]  # another process cleans the log up
     with pytest.raises(Unavailable, match="removed while they were read"):
-        look_at_table(sink, state, (), "1", 60.0, 2)
+        check_commits(sink, state, (), "1", 60.0, 2)

@@ -174,9 +174,7 @@ class Certificates:
             self._save(name, Confirmed(completions.era, completions.epoch))
         known.log = self._view.log_id
         listed = completions.partitions
-        news = [
-            p for p, c in listed.items() if _is_revoked(c) or known.markers.get(p, (None,))[0] != c
-        ]
+        news = [p for p, c in listed.items() if _may_be_new(c, known.markers.get(p))]
         found = self._pool.map(lambda partition: self._marker(name, partition), news)
         looked = {p: (listed[p], marker) for p, marker in zip(news, found, strict=True)}
         known.markers = {p: looked.get(p) or known.markers[p] for p in listed}
@@ -349,9 +347,15 @@ def has_all_outputs(outputs: Iterable[PublishedOutput], completion: Completion) 
     return (len(ids), add_digest(NO_DIGEST, *ids)) == (counts.outputs, counts.outputs_digest)
 
 
-def _is_revoked(completion: Completion) -> bool:
-    """Return whether a partition was complete before and is not now."""
-    return bool(completion.seq and not completion.complete_ts)
+def _may_be_new(completion: Completion, read: tuple[Completion, Marker | None] | None) -> bool:
+    """Return whether a partition may have a marker that was written since markers were ``read``.
+
+    Another committer that stalled may write one of an earlier completion at any time, and only the
+    marker of the present one stands in its place.
+    """
+    if read is None or read[0] != completion:
+        return True
+    return bool(completion.seq) and read[1] is None
 
 
 def _touched(batch: PublishedBatch | None, depth: int) -> set[str]:

@@ -418,6 +418,35 @@ class TestRevoke:
         assert marker(world) is None
 
     @pytest.mark.promise("G-225")
+    def test_stalled_marker_goes_before_rows_that_are_waited_for(
+        self, world: TableHarness, blizzard: Blizzard, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        blizzard.publish(f"{DAY}/a")
+        blizzard.complete()
+        run(world)
+        stalled = world.storage.read(marker_path(SOURCE, DAY))
+        blizzard.revoke()
+        path = blizzard.publish(f"{DAY}/late")
+        rows = world.storage.read(path)
+        world.storage.delete(path)
+        blizzard.complete()
+        worker, seen = penguin(world), []
+        run(world, worker)
+        assert marker(world) is None
+        world.storage.put_atomic(marker_path(SOURCE, DAY), stalled)
+        real = DeltaLog.commit
+
+        def commit(self: Any, *arguments: Any) -> None:
+            seen.append(marker(world))
+            real(self, *arguments)
+
+        monkeypatch.setattr(DeltaLog, "commit", commit)
+        world.put("z.parquet", rows)
+        run(world, worker)
+        assert seen == [None]
+        assert (marker(world) or {})["seq"] == 2
+
+    @pytest.mark.promise("G-225")
     def test_late_file_during_the_write_removes_the_marker(
         self, world: TableHarness, blizzard: Blizzard, monkeypatch: pytest.MonkeyPatch
     ) -> None:

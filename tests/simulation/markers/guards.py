@@ -34,9 +34,13 @@ def markers_are_read_again() -> Iterator[None]:
 
 
 @contextmanager
-def markers_of_revoked_are_read_again() -> Iterator[None]:
-    """Penguin looks once for the marker of a revoked partition."""
-    with mock.patch.object(producer, "_is_revoked", return_value=False):
+def absent_markers_are_read_again() -> Iterator[None]:
+    """Penguin looks once for the marker of a partition, revoked or waiting, that has none."""
+
+    def once(completion: Any, read: Any) -> bool:
+        return read is None or read[0] != completion
+
+    with mock.patch.object(producer, "_may_be_new", once):
         yield
 
 
@@ -94,7 +98,7 @@ GUARDS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "revocations_after_scan": _shared(certificates.revocations_after_scan),
     "revocations_before_outputs": _shared(certificates.revocations_before_outputs),
     "markers_are_read_again": markers_are_read_again,
-    "markers_of_revoked_are_read_again": markers_of_revoked_are_read_again,
+    "absent_markers_are_read_again": absent_markers_are_read_again,
     "markers_name_their_log": markers_name_their_log,
     "open_partitions_are_mirrored": open_partitions_are_mirrored,
     "partitions_are_listed": partitions_are_listed,

@@ -376,16 +376,11 @@ def main() -> None:
     print(
         f"\nWhere more is paid: {EDGE_HISTORY.old:,} old, {EDGE_HISTORY.active} active partitions\n"
     )
-    lines = [
-        [
-            label,
-            f"{new:,}",
-            str(cost.requests),
-            str(request_bound(EDGE_HISTORY.active, new)),
-            f"{cost.keys:,}",
-        ]
+    polls = (
+        (label, new, cost.requests, request_bound(EDGE_HISTORY.active, new), cost.keys)
         for label, new, cost in edges
-    ]
+    )
+    lines = [[label, *(f"{number:,}" for number in numbers)] for label, *numbers in polls]
     print(table(["poll", "new", "LIST", "tracked + 1 + new/1000", "keys"], lines))
     print(f"\nSmall partitions: each range alone, and a poll\n\n{table(HEADER, small)}")
     selected = [each.cells() for each in selections]

@@ -13,8 +13,6 @@ from pydantic import Field, field_validator, model_validator
 from blizzard_core.settings.base import DAY, AsWritten, Options, Seconds, Settings
 from blizzard_core.text import json_value
 
-MAX_PARTS = 1000
-
 
 class UnitRangeSettings(Settings):
     """The time range that is read, from `from` up to and excluding `to`.

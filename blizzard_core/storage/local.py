@@ -7,7 +7,6 @@ temporary folder and its ``find`` reads the whole tree.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import io
 import os
@@ -27,6 +26,7 @@ from blizzard_core.storage.local_deletion import remove_tree, remove_version
 from blizzard_core.storage.local_entries import (
     FILE_AS_SOURCE,
     can_be_called,
+    locked,
     move_to_free,
     regular,
     status_of,
@@ -318,31 +318,20 @@ class LocalStorage:
 
         The lock is beside the file and not on it, because the file is replaced.
         """
-        with self._locked(path):
-            try:
-                found = self.read_versioned(path)[1]
-            except NotFound:
-                found = None
-            if found != version:
-                raise Conflict(f"{self.uri}/{path}: changed by another writer")
-            self.put_atomic(path, data)
-        return hashlib.sha256(data).hexdigest()
-
-    @contextlib.contextmanager
-    def _locked(self, path: str) -> Iterator[None]:
-        target = self._at(path)
-        lock = target.with_name(f"{target.name}.lock")
+        lock = self._at(f"{path}.lock")
         try:
             self._make_folders(path)
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(lock, flags, self._mode(path))
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                yield
-            finally:
-                os.close(descriptor)
+            with locked(lock, self._mode(path)):
+                try:
+                    found = self.read_versioned(path)[1]
+                except NotFound:
+                    found = None
+                if found != version:
+                    raise Conflict(f"{self.uri}/{path}: changed by another writer")
+                self.put_atomic(path, data)
         except OSError as error:
             raise wrapped(self.uri, f"{path}.lock", error) from error
+        return hashlib.sha256(data).hexdigest()
 
     def rename(self, source: str, target: str) -> None:
         """Rename with ``os.replace`` and fsync the target's directory."""

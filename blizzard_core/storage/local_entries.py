@@ -1,11 +1,14 @@
-"""Entries of a directory on a local disk.
+"""Entries of a directory on a local disk, and locks.
 
 Links are followed: the target counts.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from errno import EEXIST, ELOOP
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
@@ -15,6 +18,18 @@ from blizzard_core.storage.protocol import Entry
 
 # What is wrong with a source that is one file.
 FILE_AS_SOURCE = "is a file, and not a directory; name the one it is in"
+
+
+@contextmanager
+def locked(path: Path, mode: int) -> Iterator[None]:
+    """Hold an exclusive lock on a file, which is made; the system releases it at a death."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, mode)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def status_of(place: os.DirEntry[str] | Path | str) -> os.stat_result | None:

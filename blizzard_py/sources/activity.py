@@ -149,9 +149,8 @@ class SourceActivity(Activity):
 
         The next scan is due, and waits ``late_secs`` for the budget.
         """
-        metrics.SCAN_INTERVAL.labels(self.name, "hot").set(
-            all_secs if hot_secs is None else hot_secs
-        )
+        hot = all_secs if hot_secs is None else hot_secs
+        metrics.SCAN_INTERVAL.labels(self.name, "hot").set(hot)
         metrics.SCAN_INTERVAL.labels(self.name, "all").set(all_secs)
         if budget is not None:
             metrics.LIST_BUDGET.labels(self.name).set(budget)
@@ -325,13 +324,9 @@ class SourceActivity(Activity):
         late_secs = self._late_until - self.clock()
         if late_secs > 0:
             wait = f"{max(1, round(late_secs / 60))} min"
-            found.append(
-                Notice(
-                    "warn",
-                    f"The budget of LIST requests is used up: the next scan waits {wait}",
-                    "Starts, errors and many new files cost more. Mend them, or raise the budget.",
-                )
-            )
+            text = f"The budget of LIST requests is used up: the next scan waits {wait}"
+            remedy = "Starts, errors and many new files cost more. Mend them, or raise the budget."
+            found.append(Notice("warn", text, remedy))
         if self._cleaning_error:
             text = f"Source files are not cleaned: {self._cleaning_error}"
             found.append(Notice("warn", text, "The source goes on; this is tried again."))

@@ -373,18 +373,17 @@ def main() -> None:
     print(transfer_table(rows))
     print("\nSeconds of one poll, by latency per request\n")
     print(time_table(rows))
-    print(
-        f"\nWhere more is paid: {EDGE_HISTORY.old:,} old, {EDGE_HISTORY.active} active partitions\n"
-    )
+    old, active = f"{EDGE_HISTORY.old:,}", EDGE_HISTORY.active
+    print(f"\nWhere more is paid: {old} old, {active} active partitions\n")
     polls = (
-        (label, new, cost.requests, request_bound(EDGE_HISTORY.active, new), cost.keys)
+        (label, new, cost.requests, request_bound(active, new), cost.keys)
         for label, new, cost in edges
     )
     lines = [[label, *(f"{number:,}" for number in numbers)] for label, *numbers in polls]
     print(table(["poll", "new", "LIST", "tracked + 1 + new/1000", "keys"], lines))
     print(f"\nSmall partitions: each range alone, and a poll\n\n{table(HEADER, small)}")
-    selected = [each.cells() for each in selections]
-    print(f"\nA selection: a filter, and ranges\n\n{table(SELECTION_HEADER, selected)}")
+    selected = table(SELECTION_HEADER, [each.cells() for each in selections])
+    print(f"\nA selection: a filter, and ranges\n\n{selected}")
     costs, hours = ([5.0], 3) if options.quick else ([1.0, 5.0, 20.0], 12)
     budgets = list(measure_budgets(costs, hours))
     print(f"\nBudgets\n\n{table(BUDGET_HEADER, [row.cells() for row in budgets])}")

@@ -369,8 +369,7 @@ def main() -> None:
         selections = list(measure_selections(server, sizes[-1]))
 
     print(f"\n{os.cpu_count()} cores, {CONCURRENCY} listings at once, medians of 3 polls")
-    print("\nRequests, keys and answers (kB) of one poll\n")
-    print(transfer_table(rows))
+    print(f"\nRequests, keys and answers (kB) of one poll\n\n{transfer_table(rows)}")
     print("\nSeconds of one poll, by latency per request\n")
     print(time_table(rows))
     old, active = f"{EDGE_HISTORY.old:,}", EDGE_HISTORY.active

@@ -362,13 +362,18 @@ def test_an_overwritten_object_is_not_deleted(storage: Storage) -> None:
     assert _paths(storage) == ["d=1/a.json"]
 
 
+def _local_version(folder: Path) -> tuple[LocalStorage, str]:
+    """Return a store with a file, ``a.json``, and its version."""
+    storage = LocalStorage(str(folder), versions=True)
+    storage.put_atomic("a.json", b"1")
+    return storage, _listed_version(storage, "a.json")
+
+
 class TestLocalDeletion:
     def test_put_back_when_replaced_after_the_look(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        storage = LocalStorage(str(tmp_path), versions=True)
-        storage.put_atomic("a.json", b"1")
-        version = _listed_version(storage, "a.json")
+        storage, version = _local_version(tmp_path)
         rename = Path.rename
 
         def overwritten(self: Path, target: Path) -> Path:
@@ -385,9 +390,7 @@ class TestLocalDeletion:
     def test_a_death_after_moving_aside_is_mended(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_replaced: bool
     ) -> None:
-        storage = LocalStorage(str(tmp_path), versions=True)
-        storage.put_atomic("a.json", b"1")
-        version = _listed_version(storage, "a.json")
+        storage, version = _local_version(tmp_path)
         rename = Path.rename
 
         def dies(self: Path, target: Path) -> Path:
@@ -411,9 +414,7 @@ class TestLocalDeletion:
     def test_put_back_on_a_disk_without_hard_links(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        storage = LocalStorage(str(tmp_path), versions=True)
-        storage.put_atomic("a.json", b"1")
-        version = _listed_version(storage, "a.json")
+        storage, version = _local_version(tmp_path)
         rename = Path.rename
 
         def overwritten(self: Path, target: Path) -> Path:
@@ -433,9 +434,7 @@ class TestLocalDeletion:
     def test_a_directory_in_its_place_is_put_back(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        storage = LocalStorage(str(tmp_path), versions=True)
-        storage.put_atomic("a.json", b"1")
-        version = _listed_version(storage, "a.json")
+        storage, version = _local_version(tmp_path)
         rename = Path.rename
 
         def replaced(self: Path, target: Path) -> Path:

@@ -102,15 +102,15 @@ class ReplicaWorker:
     def cycle(self, stop: StopEvent) -> bool:
         """Take, work, give up or stand by; return whether any file was done."""
         step = self._step()
-        if step is NextStep.RELEASE:
-            self._release()
-            return False
         if step is NextStep.STAND_BY:
             self._stand_by(self._membership.wait_reason(self.name))
             return False
         if step is NextStep.TAKE and not self._has_turn():
             return False
         try:
+            if step is NextStep.RELEASE:
+                self._release()
+                return False
             is_busy = self.pipeline.cycle(_Until(stop, self._must_release))
         except FencedError as error:
             self._lost(error)
@@ -177,7 +177,7 @@ class ReplicaWorker:
         """Become a candidate: with a new writer, nothing in memory, and no open connection."""
         self.pipeline.close()
         self.pipeline = self._make()
-        self._is_held, self._found = False, None
+        self._is_held, self._found, self._failing_since = False, None, None
         self._again_at = self.pipeline.parts.monotonic() + self._membership.look_secs
         self._stand_by(reason)
 
@@ -191,7 +191,7 @@ class ReplicaWorker:
 
     def _admit(self, found: Writer) -> None:
         self._forbid_fresh()
-        self._membership.admit(found)
+        self._membership.admit(self.name, found)
         self._found = found
 
     def _forbid_fresh(self) -> None:

@@ -40,6 +40,9 @@ from blizzard_py.replicas.leases import (
 
 # A lease that was dead for so many lengths is removed; its replica would put it again.
 _KEPT_LEASES = 10
+# A source that its owner has refused for so many leases is taken from it: it cannot even release
+# it, or is in a long batch, which then runs again.
+_REFUSED_LEASES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +50,14 @@ class View:
     """One look at the leases, which began ``at`` (monotonic).
 
     ``assigned`` has the id of the replica of each unit, ``elsewhere`` for how long another one has
-    had the same unit.
+    had the same unit, ``refusals`` for how long each refusal has been there.
     """
 
     at: float = -math.inf
     leases: SeenLeases = field(default_factory=dict)
     assigned: Mapping[str, str] = field(default_factory=dict)
     elsewhere: Mapping[str, float] = field(default_factory=dict)
+    refusals: Mapping[str, float] = field(default_factory=dict)
 
 
 class Membership:
@@ -80,6 +84,8 @@ class Membership:
         self._view = View()
         # Units that this replica does not want.
         self._refused: set[str] = set()
+        # Refusals of others that the store would not remove.
+        self._kept: set[str] = set()
         # When writers without a lease were met first, by the start of their ids.
         self._met: dict[str, float] = {}
         self._has_come = False
@@ -123,7 +129,11 @@ class Membership:
         }
         if not is_first:
             self._renew()
-        self._view = View(began, leases, assigned, elsewhere)
+        refused_secs = {
+            name: before.refusals[name] + secs if name in before.refusals else 0.0
+            for name in refusals
+        }
+        self._view = View(began, leases, assigned, elsewhere, refused_secs)
         self._clean_up(before.leases, refusals)
 
     def _listed(self) -> tuple[dict[Replica, float], dict[str, str]]:
@@ -137,25 +147,39 @@ class Membership:
         return times, refusals
 
     def _clean_up(self, before: SeenLeases, refusals: Mapping[str, str]) -> None:
-        """Write and remove own refusals. Remove what the dead left behind, each lease once."""
+        """Write and remove own refusals. Remove what the dead left behind.
+
+        What others left is removed once: a store may refuse it. And there may be a refusal of each
+        of many sources, so the rest waits for the next look, which renews the lease.
+        """
         limit, leases = _KEPT_LEASES * self.lease_secs, self._view.leases
-        wanted = {refusal(self.own.id, unit) for unit in tuple(self._refused)}
-        for name in wanted - refusals.keys():
-            self._storage.put_atomic(name, b"")
         for each, state in leases.items():
             if state.secs > limit and (each not in before or before[each].secs <= limit):
                 self._remove(each.object_name)
-        others = {each.id for each in leases if each != self.own}
-        for name, replica_id in refusals.items():
-            if name not in wanted and replica_id not in others:
-                self._remove(name)
+        wanted = {refusal(self.own.id, unit) for unit in tuple(self._refused)}
+        alive = {each.id for each in leases if each != self.own}
+        surplus = {
+            name: replica_id
+            for name, replica_id in refusals.items()
+            if name not in wanted and replica_id not in alive
+        }
+        self._kept.intersection_update(surplus)
+        for name in sorted(wanted - refusals.keys()) + sorted(surplus.keys() - self._kept):
+            if self._monotonic() - self._view.at >= self.look_secs:
+                return
+            if name in wanted:
+                self._storage.put_atomic(name, b"")
+            elif not self._remove(name) and surplus[name] != self.own.id:
+                self._kept.add(name)
 
-    def _remove(self, name: str) -> None:
+    def _remove(self, name: str) -> bool:
         # A store may refuse it: then an object too many is listed, and nothing else is wrong.
         try:
             self._storage.delete(name)
         except StorageError as error:
             self._log.warning("lease_not_removed", object=name, error=str(error))
+            return False
+        return True
 
     def refuse(self, source: str) -> bool:
         """Leave a source to the others, since it cannot work on it; return whether that is new."""
@@ -211,8 +235,10 @@ class Membership:
                 return f"it is assigned to {each}"
         return "the leases of replicas cannot be read"
 
-    def admit(self, found: Writer) -> None:
+    def admit(self, source: str, found: Writer) -> None:
         """Raise `FencedError` while the writer of a checkpoint is alive and has not released it.
+
+        Not if it has refused the source for long: it may be unable to write the checkpoint.
 
         A `TakeoverPolicy`. A writer without a lease is a daemon without replicas, or a command: it
         counts as alive if its process runs on this machine. A replica may have come, and have
@@ -228,8 +254,12 @@ class Membership:
         if now - view.at > self.lease_secs or (not leases and view.at <= met):
             raise FencedError(f"{found} may hold a lease that the next look shows")
         self._met.pop(owner, None)
+        refused_secs = view.refusals.get(refusal(owner, self._unit[source]), 0.0)
         for each, state in leases.items():
-            if is_alive(state, self.lease_secs):
+            if (
+                is_alive(state, self.lease_secs)
+                and refused_secs < _REFUSED_LEASES * self.lease_secs
+            ):
                 raise FencedError(f"{each} has it and has not released it")
         if not leases and is_running(found):
             raise FencedError(f"{found} works on it, and is no replica of this group; stop it")
@@ -259,9 +289,10 @@ class Membership:
         finally:
             over.set()
             thread.join(self.look_secs)
+            # First the lease: without its refusals a listed replica would be given sources.
+            self._remove(self.own.object_name)
             for unit in self._refused:
                 self._remove(refusal(self.own.id, unit))
-            self._remove(self.own.object_name)
 
     def _try_look(self) -> None:
         try:

@@ -249,6 +249,53 @@ def test_source_that_fails_here_goes_to_another(
     group.check()
 
 
+def test_failures_before_a_handover_do_not_count(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = group.holder()
+    group.put()
+    first.cycle()
+    denied = Mock(side_effect=AccessDenied("s3://raw: access denied"))
+    step = first.membership.step
+    for _ in range(2):
+        monkeypatch.setattr(first.worker.pipeline.source, "plan", denied)
+        with pytest.raises(AccessDenied):
+            first.cycle()
+        assert first.membership.refuse(NAME)  # not yet
+        first.membership.accept(NAME)
+        monkeypatch.setattr(first.membership, "step", lambda *_, **__: NextStep.RELEASE)
+        assert not first.cycle()
+        monkeypatch.setattr(first.membership, "step", step)
+        group.pass_time(900, *group.replicas)
+
+
+@pytest.mark.promise("G-223")
+def test_owner_that_cannot_release_a_source_loses_it(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = group.holder()
+    group.put()
+    first.cycle()
+    group.put()
+    # It is assigned to the second one, and its owner may no longer write the checkpoint.
+    monkeypatch.setattr(first.worker.pipeline, "release", partial(_refuse, "403"))
+    other = second.membership.own.id
+    monkeypatch.setattr(
+        "blizzard_py.replicas.assignment._score", lambda _, found: bytes([found == other])
+    )
+    group.pass_time(40, first, second)
+    for _ in range(60):
+        with pytest.raises(Unavailable):
+            first.cycle()
+        group.pass_time(10, first, second)
+        if second.cycle():
+            break
+    assert second.owns
+    group.put()
+    assert second.cycle()
+    group.check()
+
+
 def _refuse(text: str) -> None:
     raise Unavailable(text)
 

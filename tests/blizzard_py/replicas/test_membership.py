@@ -12,7 +12,7 @@ import pytest
 from blizzard_core.checkpoint.writer_identity import Process, Writer, this_process
 from blizzard_core.errors import AccessDenied, FencedError, StorageError, Unavailable
 from blizzard_py.replicas.assignment import NextStep
-from blizzard_py.replicas.leases import Replica, replica_of
+from blizzard_py.replicas.leases import Replica, refusal, replica_of
 from blizzard_py.replicas.membership import Membership, new_replica
 from tests.support.memory_store import MemoryStorage
 
@@ -89,7 +89,7 @@ def writer_of(member: Membership, *, released: bool = False) -> Writer:
 
 def admits(member: Membership, found: Writer) -> bool:
     try:
-        member.admit(found)
+        member.admit("p/s1", found)
     except FencedError:
         return False
     return True
@@ -294,8 +294,47 @@ def test_a_refused_delete_is_not_repeated(group: Group) -> None:
             raise AccessDenied(f"mem://leases/{path}: 403")
 
     group.storage.before_mutation = refuse
+    unknown = refusal("0" * 12, "p/s1")
+    group.storage.objects[unknown] = (b"{", group.now + 9e9)
     group.pass_time(900, second)  # and raises nothing
-    assert asked == [first.own.object_name]
+    assert asked == [unknown, first.own.object_name]
+    assert shares(second) == [4]
+
+
+def test_many_refusals_delay_no_renewal(group: Group) -> None:
+    units = {f"p/s{n}": f"p/s{n}" for n in range(100)}
+    first, second = (
+        Membership(group.storage, new_replica("pod", "0" * 8), units, LEASE, lambda: group.now)
+        for _ in range(2)
+    )
+    group.pass_time(20, first, second)
+    for unit in units:
+        first.refuse(unit)
+
+    def takes_a_second(_operation: str, path: str) -> None:
+        group.now += path.endswith(".refused")
+
+    group.storage.before_mutation = takes_a_second
+    for refusals in (range(10, 101, 10), range(90, -1, -10)):
+        for number in refusals:
+            began = group.now
+            first.look()
+            assert group.now - began <= LEASE / 3
+            assert sum(name.endswith(".refused") for name in group.storage.objects) == number
+        for unit in units:
+            first.accept(unit)
+
+
+def test_source_is_taken_from_an_owner_that_refuses_it(group: Group) -> None:
+    first, second = group.join(), group.join()
+    group.pass_time(20, first, second)
+    first.refuse("p/s1")
+    group.pass_time(10 * LEASE, first, second)
+    assert not admits(second, writer_of(first))
+    group.pass_time(20, first, second)
+    assert admits(second, writer_of(first))
+    with pytest.raises(FencedError, match="has not released it"):
+        second.admit("p/s2", writer_of(first))
 
 
 def test_leaving_removes_the_lease(group: Group) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,9 @@ from blizzard_core.errors import ConfigError, StorageError
 from blizzard_core.text import counted, printable, shell_word
 from blizzard_py.commands.starter.target import LAKES, Wanted, store_options, target
 from blizzard_py.commands.starter.yaml_text import Secret
+
+if TYPE_CHECKING:  # it brings the readers of all formats
+    from blizzard_py.commands.starter.sample import Sample
 
 
 @click.command(
@@ -140,17 +144,23 @@ def _from_files(
             f" A trial gave {counted(found.trial.rows, 'row')} and"
             f" {counted(found.trial.bad, 'bad record')}; {found.trial.reasons[0]}."
         )
-    if found.doubts:
-        summary += f" {counted(len(found.doubts), 'doubt')}: see the comments at format."
-    if found.left_out:
-        summary += f" {counted(len(found.left_out), 'field')} left out, with the reason."
-    if found.disorder:
-        summary += f" {found.disorder[0].upper()}{found.disorder[1:]}: use_watermark is false."
-    if found.layout:
-        summary += f" Directories are named {found.layout}."
-    summary += "".join(f" {note}." for note in found.notes)
-    _print_next_steps(path, summary)
+    _print_next_steps(path, " ".join((summary, *_remarks(found))))
     return 0
+
+
+def _remarks(found: Sample) -> Iterator[str]:
+    """Yield what the configuration says beside its fields, a sentence each."""
+    if found.doubts:
+        yield f"{counted(len(found.doubts), 'doubt')}: see the comments at format."
+    if found.left_out:
+        yield f"{counted(len(found.left_out), 'field')} left out, with the reason."
+    if found.disorder:
+        yield f"{found.disorder[0].upper()}{found.disorder[1:]}: use_watermark is false."
+    if found.layout:
+        yield f"Directories are named {found.layout}."
+    if found.path_columns:
+        yield f"From folders: {', '.join(found.path_columns)}."
+    yield from (f"{note}." for note in found.notes)
 
 
 def _from_connection(path: Path, wanted: Wanted, table_uri: str | None) -> int:

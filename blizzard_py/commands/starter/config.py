@@ -49,7 +49,7 @@ pipelines:
         source_uri: {quoted(source_uri)}
 {_format(found)}        poll_interval: 1m        # how often to look for new files
 {_order(found)}{_layout(found.layout)}
-{_store(options)}    sink:
+{_path_columns(found)}{_store(options)}    sink:
       table_uri: {quoted(table_uri)}{_sink_store(source_uri, table_uri, options)}
       # partition_by:            # the table's partitions; default: none
       #   prefix_template: date=%Y-%m-%d
@@ -116,6 +116,13 @@ def _layout(template: str) -> str:
             "  # lookback: 30         # a first start goes back so many of the finest unit",
         ]
     return "\n".join(f"        {line}" for line in lines)
+
+
+def _path_columns(found: Sample) -> str:
+    """Return the columns that come from folders."""
+    if not found.path_columns:
+        return ""
+    return f"        path_columns: {flow(found.path_columns)} # from folders; not in the files\n"
 
 
 def _null_parts(field: FieldSpec, found: Sample) -> str:

@@ -25,6 +25,7 @@ from blizzard_core.settings.formats import (
     TextFileOptions,
     XmlOptions,
 )
+from blizzard_core.settings.path_columns import PathColumnType
 from blizzard_core.settings.schema import RESCUED
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Storage, is_hidden
@@ -32,7 +33,7 @@ from blizzard_core.text import counted
 from blizzard_core.watermark.paths import depth_of
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.commands.starter.heads import FileHead
-from blizzard_py.commands.starter.layout import layout_of
+from blizzard_py.commands.starter.layout import layout_of, path_columns_of
 from blizzard_py.commands.starter.recognize import recognize
 from blizzard_py.commands.starter.trial import Trial, tried
 from blizzard_py.commands.starter.workbook import SAMPLE_ROWS, recognize_workbooks
@@ -86,7 +87,8 @@ class Sample:
     """A sample: columns from ``records`` of ``files``, or the ``problem`` why there are none.
 
     ``left_out`` are fields that cannot be columns, with the reason; ``layout`` is the template
-    of directories that are named by time, if they are. ``notes`` are remarks on the source, and
+    of directories that are named by time, if they are, and ``path_columns`` are columns whose
+    values others name. ``notes`` are remarks on the source, and
     ``doubts`` what the sample does not prove. ``trial`` is what the format makes of the sample.
     ``glob`` is the pattern of the files' names, where the format has none. It ``is_whole`` if all
     records were read. ``nulls`` are paths that never had a value. ``disorder`` is why names do not
@@ -98,6 +100,7 @@ class Sample:
     files: int = 0
     records: int = 0
     layout: str = ""
+    path_columns: Mapping[str, PathColumnType] = field(default_factory=dict)
     problem: str = ""
     notes: tuple[str, ...] = ()
     format: FormatSettings = _LINES
@@ -122,8 +125,8 @@ def sample(storage: Storage) -> Sample:
                 problem=f"{storage.uri} holds no file yet that can be read{summary}:"
                 f" {', '.join(_ENDINGS)} (any other text: format: text)"
             )
-        layout = layout_of(entry.path for entry in entries)
         paths = [entry.path for entry in entries]
+        layout = layout_of(paths)
         progress = Progress(depth=depth_of(paths))
         inference = Inference(Rules(timestamps=True))
         is_whole = is_listed and len(entries) <= WHOLE_FILES
@@ -172,6 +175,7 @@ def sample(storage: Storage) -> Sample:
         len(files),
         found.records,
         layout,
+        path_columns_of(paths, layout, [spec.input_name for spec in fields]),
         problem,
         notes,
         form,

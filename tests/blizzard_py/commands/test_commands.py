@@ -509,6 +509,17 @@ def test_init_looks_at_files_from_all_over_a_tree(
     assert field.type == "float64"
 
 
+def test_init_proposes_columns_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for region in "eu", "us":
+        file = tmp_path / f"raw/date=2024-01-28/region={region}/tenant=17/1.json"
+        file.parent.mkdir(parents=True)
+        file.write_text('{"id": 1, "tenant": 17}')
+    assert "From folders: region." in invoke("init").stdout
+    source = load_config(Path("blizzard.yaml")).pipelines["events"].file_sources["main"]
+    assert source.path_columns == {"region": "string"}
+
+
 def test_init_marks_what_it_does_not_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "raw").mkdir()

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blizzard_core.handover.outputs import NULL_PARTITION
 from blizzard_core.settings.time_formats import PartitionFilter
-from blizzard_py.commands.starter.layout import layout_of
+from blizzard_py.commands.starter.layout import layout_of, path_columns_of
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,31 @@ def test_a_layout_is_what_all_paths_have(paths: list[str], template: str) -> Non
     assert layout_of(paths) == template
     if template:
         PartitionFilter(prefix_template=template)
+
+
+@pytest.mark.parametrize(
+    ("paths", "columns"),
+    [
+        (["r=eu/tenant=17/x", "r=us/tenant=-2/x"], {"r": "string", "tenant": "int64"}),
+        (["tenant=017/x"], {"tenant": "string"}),
+        (["tenant=99999999999999999999/x"], {"tenant": "string"}),
+        (["a=1/day=2024-01-28/x", "a=2/day=2024-02-30/x"], {"a": "int64", "day": "string"}),
+        (["a=1/until=2024-01-28/x"], {"a": "int64", "until": "date"}),
+        ([f"tenant={NULL_PARTITION}/x", "tenant=3/x"], {"tenant": "int64"}),
+        ([f"tenant={NULL_PARTITION}/x"], {"tenant": "string"}),
+        (["date=2024-01-28/region=eu/x"], {"region": "string"}),  # a partition of the layout
+        (["name=eu/x", "NAME=us/x"], {}),
+        (["Name=eu/x"], {}),  # the rows have it
+        (["region=eu/x", "flat"], {}),
+        (["region=eu/region=us/x"], {}),
+        (["region=eu/Region=us/x"], {"region": "string"}),
+        (["region=%FF/x", "region=eu/x"], {}),
+        (["_region=eu/a-b=1/é=1/x"], {}),
+        ([], {}),
+    ],
+)  # fmt: skip
+def test_path_columns_are_keys_of_all_paths(paths: list[str], columns: dict[str, str]) -> None:
+    assert path_columns_of(paths, layout_of(paths), ["name"]) == columns
 
 
 @given(

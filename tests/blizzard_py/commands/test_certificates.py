@@ -21,6 +21,7 @@ from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app.certificates import LOOK_SECS, certified_sources, wait_for
 from blizzard_py.app.wiring import context_of
 from blizzard_py.app.workers import source_pipeline
+from blizzard_py.ingest.source_pipeline import SourcePipeline
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import tables_of
@@ -56,17 +57,16 @@ class Lake:
             }
         }
         self.config.write_text(yaml.safe_dump(document))
-        self.worker = source_pipeline(
-            replace(
-                context_of(load_config(self.config), ("events", "main"), DirectEngine()),
-                monotonic=lambda: time.monotonic() + self.skipped,
-            )
-        )
+        self.worker = self.start_blizzard()
         self.penguin = self.start_penguin()
 
     @property
     def config(self) -> Path:
         return self.home / "config.yaml"
+
+    def start_blizzard(self) -> SourcePipeline:
+        context = context_of(load_config(self.config), ("events", "main"), DirectEngine())
+        return source_pipeline(replace(context, monotonic=lambda: time.monotonic() + self.skipped))
 
     def start_penguin(self) -> TablePipeline:
         table = tables_of(load_config(self.config))[0]
@@ -247,3 +247,29 @@ def test_marker_of_another_log_is_not_believed(lake: Lake) -> None:
     assert lake.ask("wait", "--timeout", "0").exit_code == 7
     (commit.parent / "_last_checkpoint").write_text('{"version": 3}')  # it was cleaned up
     assert lake.ask("wait", "--timeout", "0").exit_code == 0
+
+
+@pytest.mark.promise("G-225")
+@pytest.mark.parametrize("late", [False, True])
+def test_older_checkpoint_lets_its_markers_go(lake: Lake, late: bool) -> None:
+    """No batch ended between both checkpoints, so nothing else shows that one is the older."""
+    lake.put("1.ndjson", '{"a": "x"}')
+    while lake.worker.cycle(threading.Event()):
+        pass
+    checkpoint = lake.home / "lake/_blizzard/events_main_checkpoint.json"
+    older = checkpoint.read_bytes()
+    lake.skipped += 1000
+    lake.ingest()
+    lake.commit()
+    assert lake.ask("wait", "--timeout", "0").exit_code == 0
+
+    checkpoint.write_bytes(older)
+    lake.worker = lake.start_blizzard()
+    if late:
+        lake.put("0.ndjson", '{"a": "late"}')
+    lake.ingest()
+    assert lake.ask("wait", "--timeout", "0").exit_code == 7
+    lake.ingest()
+    lake.commit()
+    told = lake.ask("wait", "--timeout", "0").output
+    assert told.endswith("2 files, 2 rows\n" if late else "1 file, 1 row\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -14,9 +13,8 @@ from blizzard_core.storage.opening import scheme_of
 # The least `after`: a deleted file does not come back, an archived one does. A tagged file has to
 # wait for the lifecycle rule as well.
 _LEAST = {"archive": DAY, "delete": 7 * DAY, "tag": DAY}
-_DEFAULT_TAG = "blizzard=ingested"
-# Tags that both S3 and Azure take.
-_TAG = re.compile(r"(?!aws:)[\w+\-.:/ ]{1,128}=[\w+\-.:/ ]{1,256}", re.ASCII)
+# One tag is enough: a rule of a bucket can name a prefix and an age beside it.
+_TAG = "blizzard=ingested"
 _DISK = ""
 
 
@@ -24,19 +22,15 @@ class CleanSettings(Settings):
     """Archive, delete or tag source files once their rows have been in the table for some time."""
 
     mode: Literal["archive", "delete", "tag"] = Field(examples=["archive"])
-    """Copy files to the archive and remove them, only remove them, or tag them for a rule of the
-    bucket."""
+    """Copy files to the archive and remove them, only remove them, or tag them
+    `blizzard=ingested` for a rule of the bucket (Google Cloud Storage: `customTime`)."""
     after: Seconds = Field(default=30 * DAY)
     """Time since the rows were seen in the table; at least 7d to delete, 1d to archive or tag."""
     archive_uri: Uri | None = Field(default=None, examples=["s3://archive/events"])
     """Directory for the copies, in the same kind of store, with the source's `storage_options`."""
-    tag: str = _DEFAULT_TAG
-    """`mode: tag`: the tag; on Google Cloud Storage `customTime` is set instead."""
     dry_run: bool = True
-    """Touch no file, and report the number of files that would be cleaned."""
-    sole_reader: bool = False
-    """Must be true: you confirm that nothing else reads these files, or that it needs none this
-    old."""
+    """Touch no file, and report the number of files that would be cleaned. By false you confirm
+    that nothing else reads these files, or that it needs none this old."""
 
     @model_validator(mode="after")
     def _is_safe(self) -> Self:
@@ -47,24 +41,12 @@ class CleanSettings(Settings):
             )
         if (self.archive_uri is None) == (self.mode == "archive"):
             raise ValueError("give archive_uri with mode: archive, and only then")
-        if self.mode != "tag" and self.tag != _DEFAULT_TAG:
-            raise ValueError("give tag with mode: tag, and only then")
-        if not _TAG.fullmatch(self.tag):
-            raise ValueError(
-                "tag must be key=value, of letters, digits, spaces and + - . _ : /, at most 128 and"
-                " 256 characters; the key may not begin with aws:"
-            )
-        if not self.sole_reader:
-            raise ValueError(
-                "sole_reader must be true, by which you confirm that nothing else still needs"
-                " these files; otherwise leave clean out"
-            )
         return self
 
     @property
     def put_tag(self) -> str:
         """The tag that files get; empty if they are removed."""
-        return self.tag if self.mode == "tag" else ""
+        return _TAG if self.mode == "tag" else ""
 
 
 def clean_problem(uri: str, clean: CleanSettings) -> str | None:
@@ -79,11 +61,6 @@ def clean_problem(uri: str, clean: CleanSettings) -> str | None:
         return (
             "clean.mode: tag is not for local disks, whose files have no tags; use archive or"
             " delete"
-        )
-    if clean.tag != _DEFAULT_TAG and scheme in GCS_SCHEMES:
-        return (
-            "clean.tag is not for Google Cloud Storage, whose objects have no tags: customTime is"
-            " set instead; leave tag out"
         )
     if clean.archive_uri is not None and _kind(scheme_of(clean.archive_uri)) != _kind(scheme):
         return (

@@ -136,9 +136,7 @@ class RangeSettings(Settings):
     """Split windows into calendar ranges, one task each. Needs `push.to`."""
 
     unit: Literal["hour", "day", "week", "month", "year"] = "day"
-    """Calendar unit."""
-    amount: int = Field(default=1, ge=1)
-    """Units per range."""
+    """Length of a range."""
     start: str = Field(examples=["2023-07-01"])
     """Start of the first window: a date or a time."""
 

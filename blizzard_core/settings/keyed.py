@@ -57,7 +57,7 @@ class KeyedAdvanced(Settings):
 
     optimize: OptimizeSettings | None = Field(default_factory=OptimizeSettings)
     """Compaction of small files, hourly by default, since each merge adds some; null: off."""
-    vacuum: VacuumSettings | None = None
+    vacuum: VacuumSettings | None = Field(default=None, examples=[{"retention": "7d"}])
     """Deletion of unused files; default: off."""
     keep_changes: Seconds | None = Field(default=None, ge=DAY, examples=["90d"])
     """Merged files of the sink's table leave it when they are so old; default: all stay."""

@@ -207,8 +207,6 @@ class SourceSettings(CommonSource):
     """Columns from the path, with their types: from folders such as `region=eu`."""
     max_list_cost: ListCost | None = Field(default=None, examples=["5 USD/month"])
     """Most that LIST requests cost. Partitions with new files are scanned often, others seldom."""
-    list_requests_per_hour: int | None = Field(default=None, ge=1, examples=[1389])
-    """The same as a number of requests."""
     full_scan_interval: Seconds | None = Field(default=None, gt=0, examples=["1h"])
     """Time between scans of all partitions; default: each poll, or as the budget allows; with
     `notifications` 1h (1d without a watermark)."""
@@ -232,7 +230,7 @@ class SourceSettings(CommonSource):
     """Certify complete partitions; default: never."""
     clean: CleanSettings | None = Field(
         default=None,
-        examples=[{"mode": "archive", "archive_uri": "s3://archive/events", "sole_reader": True}],
+        examples=[{"mode": "archive", "archive_uri": "s3://archive/events"}],
     )
     """Archive, delete or tag files whose rows are in the table; default: never."""
     units: FileUnits | None = Field(default=None, examples=[{"cooldown": "7d"}])
@@ -267,7 +265,7 @@ class SourceSettings(CommonSource):
     def lists_per_hour(self) -> float | None:
         """The LIST requests of an hour that the budget pays; None without one."""
         if self.max_list_cost is None:
-            return self.list_requests_per_hour
+            return None
         return requests_of(cost_parts(self.max_list_cost)[0], self.advanced.list_price)
 
     @property
@@ -342,28 +340,25 @@ class SourceSettings(CommonSource):
         if not isinstance(data, dict):
             return data
         says = any(str(key).startswith("poll_interval") for key in data)
-        has_budget = not {"max_list_cost", "list_requests_per_hour"}.isdisjoint(data)
-        return {"poll_interval": "1s", **data} if has_budget and not says else data
+        return {"poll_interval": "1s", **data} if "max_list_cost" in data and not says else data
 
     @model_validator(mode="after")
     def _scans_within_limits(self) -> Self:
-        if self.max_list_cost is not None and self.list_requests_per_hour is not None:
-            raise ValueError("give max_list_cost or list_requests_per_hour, not both")
         if self.lists_per_hour is not None and self.notifications is not None:
             raise ValueError(
-                "give notifications or a budget of LIST requests, not both: with notifications"
-                " pause and full_scan_interval limit the requests"
+                "give notifications or max_list_cost, not both: with notifications pause and"
+                " full_scan_interval limit the requests"
             )
         if self.units is not None and self.notifications is not None:
             raise ValueError("notifications is not for units: each poll looks for changed files")
         limits_scans = self.has_scan_limits and self.notifications is None
         if limits_scans and not self.use_watermark:
             raise ValueError(
-                "max_list_cost, list_requests_per_hour and full_scan_interval need use_watermark:"
-                " true. Without a watermark each poll lists everything; set poll_interval"
+                "max_list_cost and full_scan_interval need use_watermark: true. Without a watermark"
+                " each poll lists everything; set poll_interval"
             )
         if self.lists_per_hour is not None and self.poll_interval < 1:
-            raise ValueError("poll_interval must be at least 1s with a budget, or left out")
+            raise ValueError("poll_interval must be at least 1s with max_list_cost, or left out")
         if self.full_scan_interval is not None and self.full_scan_interval <= self.poll_interval:
             raise ValueError("full_scan_interval must be longer than poll_interval")
         return self

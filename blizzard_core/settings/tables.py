@@ -268,22 +268,21 @@ def _call_uri(uri: str) -> str:
 
 
 class OptimizeSettings(Settings):
-    """Compaction of small files; off without this block."""
+    """Compaction of small files; off without this block.
+
+    Files grow to the table's `delta.targetFileSize` (100 MB).
+    """
 
     interval: Seconds = Field(default=HOUR, gt=0)
     """Time between compactions."""
-    target_size_mb: int = Field(default=128, ge=1)
-    """Target file size."""
 
 
 class VacuumSettings(Settings):
-    """Deletion of files that the table no longer uses; off without this block.
+    """Daily deletion of files that the table no longer uses; off without this block.
 
     Files that wait for their commit are never deleted.
     """
 
-    interval: Seconds = Field(default=DAY, gt=0)
-    """Time between runs."""
     retention: Seconds | None = Field(default=None, ge=0, examples=["7d"])
     """Age up to which unused files stay; default and minimum: the table's
     `delta.deletedFileRetentionDuration`."""
@@ -365,7 +364,7 @@ class TableSettings(Settings):
     """Calls of Penguin by Blizzard; default: none."""
     optimize: OptimizeSettings | None = None
     """Compaction of small files; default: off."""
-    vacuum: VacuumSettings | None = None
+    vacuum: VacuumSettings | None = Field(default=None, examples=[{"retention": "7d"}])
     """Deletion of unused files; default: off."""
     storage_options: Options = Field(
         default_factory=dict, repr=False, examples=[{"AWS_REGION": "us-east-1"}]

@@ -188,9 +188,12 @@ class DeltaLog(LogReader):
         """
         self._chore(lambda handle: remove(handle, plan, app_id, txn, now))
 
-    def optimize(self, target_bytes: int) -> dict[str, Any]:
-        """Compact small files; return delta-rs's metrics. Raises `CommitError`."""
-        return self._chore(lambda handle: handle.optimize.compact(target_size=target_bytes))
+    def optimize(self) -> dict[str, Any]:
+        """Compact small files; return delta-rs's metrics. Raises `CommitError`.
+
+        They grow to the table's ``delta.targetFileSize``, by default 100 MB.
+        """
+        return self._chore(lambda handle: handle.optimize.compact())
 
     def vacuum(self, retention_secs: float | None) -> int:
         """Delete files removed long enough ago; return their number. Raises `CommitError`.

@@ -30,6 +30,8 @@ from penguin_py.settings import Table
 
 # A commit takes seconds; older staged files belong to dead processes.
 LEFTOVER_SECS = 3600.0
+# Nothing waits for a vacuum: what it deletes is days old, and one reads the whole log.
+_VACUUM_SECS = 86_400.0
 # A file of a group waits for its manifest while Blizzard is down, and while earlier groups are
 # blocked.
 UNNAMED_SECS = 7 * 86_400.0
@@ -67,7 +69,7 @@ class Maintenance:
         intervals = {
             "reconcile": table.advanced.reconcile_interval,
             "optimize": table.settings.optimize.interval if table.settings.optimize else 0,
-            "vacuum": table.settings.vacuum.interval if table.settings.vacuum else 0,
+            "vacuum": _VACUUM_SECS if table.settings.vacuum else 0,
         }
         return [
             name
@@ -165,7 +167,7 @@ class Maintenance:
         """Compact small files, if that is configured."""
         settings = self._table.settings.optimize
         if settings is not None:
-            self.run_chore("optimize", lambda: self._delta.optimize(settings.target_size_mb << 20))
+            self.run_chore("optimize", self._delta.optimize)
 
     def _vacuum(self) -> None:
         """Delete what the table let go, if that is configured."""

@@ -15,8 +15,8 @@ from tests.support.table_harness import TableHarness, footer_pool
 HOUR = 3600.0
 
 
-OPTIMIZE: dict[str, Any] = {"optimize": {"interval": f"{HOUR}s", "target_size_mb": 64}}
-VACUUM: dict[str, Any] = {"vacuum": {"interval": f"{HOUR}s"}}
+OPTIMIZE: dict[str, Any] = {"optimize": {"interval": f"{HOUR}s"}}
+VACUUM: dict[str, Any] = {"vacuum": {}}
 
 
 def operations(world: TableHarness) -> list[str]:
@@ -52,6 +52,19 @@ def test_compaction_on_its_interval_never_confuses_discovery(
         assert world.run(**settings) == 0
     assert sorted(row["id"] for row in world.rows()) == list(range(1, 10))
     assert not world.quarantined()
+
+
+def test_compacted_files_have_the_size_that_the_table_names(world: TableHarness) -> None:
+    for number in range(6):
+        world.put(f"{number}.parquet", {"id": [number]})
+    penguin = world.penguin(**OPTIMIZE)
+    world.run(penguin)
+    each = parquet_files(world)[0].stat().st_size
+    world.delta().alter.set_table_properties({"delta.targetFileSize": str(2 * each)})
+    world.now += 2 * HOUR
+    world.run(penguin)
+    assert operations(world)[-1] == "OPTIMIZE"
+    assert len(world.paths()) == 3
 
 
 def test_nothing_is_compacted_or_deleted_unless_configured(world: TableHarness) -> None:
@@ -95,7 +108,7 @@ def test_vacuum_deletes_what_was_let_go_and_nothing_that_waits(world: TableHarne
     world.now += 2 * HOUR
     world.run(penguin)
     time.sleep(0.01)  # what was let go is kept for more than 0 milliseconds
-    world.now += 2 * HOUR
+    world.now += 25 * HOUR
     world.put("waits.tmp", b"x")
     world.run(penguin)
     names = [str(path.relative_to(world.uri)) for path in parquet_files(world)]
@@ -137,7 +150,7 @@ def test_chores_need_a_table() -> None:
     with footer_pool() as pool:
         world = TableHarness("/nonexistent/table", pool)
         with pytest.raises(CommitError, match="no table"):
-            DeltaLog(world.table(), world.storage, pool).optimize(1)
+            DeltaLog(world.table(), world.storage, pool).optimize()
 
 
 @pytest.mark.parametrize("cleanup", [True, False])

@@ -27,7 +27,6 @@ class CleaningHarness(PipelineHarness):
             "archive_uri": "mem://archive",
             "after": "7d",
             "dry_run": False,
-            "sole_reader": True,
         }
         super().__init__(clean=settings | clean)
         self.archive = MemoryStorage("mem://archive", lambda: self.now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.list_budget import cost_of, cost_parts, least_budget
+from blizzard_core.settings.list_budget import cost_of, cost_parts, least_budget, requests_of
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.yaml_file import Key, SettingProblem
 
@@ -24,27 +24,24 @@ def list_budget_problems(config: Config) -> Iterator[SettingProblem]:
                     "is not for a query over event_time: files that wait for a complete scan would"
                     " have late rows; leave it out, and poll less often",
                 )
-            elif source.lists_per_hour is not None:
-                yield from _of_budget((*here, key), source, source.lists_per_hour)
+            elif source.max_list_cost is not None:
+                yield from _of_budget((*here, key), source, source.max_list_cost)
 
 
-_KEYS = ("max_list_cost", "list_requests_per_hour", "full_scan_interval")
+_KEYS = ("max_list_cost", "full_scan_interval")
 
 
-def _of_budget(where: Key, source: SourceSettings, budget: float) -> Iterator[SettingProblem]:
+def _of_budget(where: Key, source: SourceSettings, cost: str) -> Iterator[SettingProblem]:
+    amount, currency = cost_parts(cost)
+    price = source.advanced.list_price
     tracked = source.advanced.max_tracked_partitions
     least = least_budget(tracked + 1, source.full_scan_interval)
-    if budget >= least:
+    if requests_of(amount, price) >= least:
         return
-    enough = f"{least} requests an hour"
-    if source.max_list_cost is not None:
-        _, currency = cost_parts(source.max_list_cost)
-        cost = cost_of(least, source.advanced.list_price)
-        enough = f"{cost:.2f} {currency}/month ({enough})"
     time = "six hours" if source.full_scan_interval is None else "full_scan_interval"
     yield SettingProblem(
         where,
         f"does not pay a complete scan of {tracked} tracked partitions in {time} and frequent scans"
-        f" in the same hour; the least that does is {enough}, or lower"
-        " advanced.max_tracked_partitions",
+        f" in the same hour; the least that does is {cost_of(least, price):.2f}"
+        f" {currency}/month ({least} requests an hour), or lower advanced.max_tracked_partitions",
     )

@@ -227,4 +227,4 @@ def _push(push: PushSettings) -> Push:
 def _ranges(split: RangeSettings) -> CalendarSplit:
     start = dt.datetime.fromisoformat(split.start)
     whole = len(split.start) == len("2023-07-01")
-    return CalendarSplit(start.date() if whole else start, split.unit, split.amount)
+    return CalendarSplit(start.date() if whole else start, split.unit)

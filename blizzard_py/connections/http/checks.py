@@ -156,6 +156,4 @@ def _watermark(source: HttpSource) -> list[str]:
         )
     if source.split is not None and (push is None or push.end is None):
         found.append("split needs watermark.push.to: a range needs an end")
-    if source.split is not None and source.split.amount < 1:
-        found.append("split.amount must be at least 1")
     return found

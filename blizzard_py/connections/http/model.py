@@ -166,14 +166,13 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class CalendarSplit:
-    """``split: { unit, amount, start }``: the window in calendar ranges, a task each.
+    """``split: { unit, start }``: the window in calendar ranges, a task each.
 
     ``start`` is where the very first window begins.
     """
 
     start: dt.datetime | dt.date
     unit: RangeUnit = "day"
-    amount: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,11 +77,11 @@ def _ranges(start: Any, up_to: Any, source: HttpSource) -> Sequence[tuple[Any, A
     split = source.split
     if split is None or up_to is None:
         raise SourceError("a window without an end cannot be split")
-    found = ranges(start, up_to, split.unit, split.amount)
+    found = ranges(start, up_to, split.unit)
     if len(found) > REQUEST_RANGES:
         raise SourceError(
-            f"the window would have {len(found):,} ranges of {split.amount} {split.unit}, more"
-            f" than {REQUEST_RANGES:,}; set a larger split.amount or unit"
+            f"the window would have {len(found):,} ranges of a {split.unit}, more than"
+            f" {REQUEST_RANGES:,}; set a longer split.unit"
         )
     return found
 

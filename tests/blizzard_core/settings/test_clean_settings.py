@@ -12,7 +12,7 @@ from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
 
-ARCHIVE = {"mode": "archive", "archive_uri": "s3://archive/events", "sole_reader": True}
+ARCHIVE = {"mode": "archive", "archive_uri": "s3://archive/events"}
 
 TAGS = {"mode": "tag", "archive_uri": None}
 
@@ -60,18 +60,10 @@ def test_tags_need_a_store_with_tags(tmp_path: Path, scheme: str) -> None:
         ),
         ({"archive_uri": None}, {}, "give archive_uri with mode: archive"),
         ({"mode": "delete"}, {}, "give archive_uri with mode: archive"),
-        ({"tag": "a=b"}, {}, "give tag with mode: tag"),
         (TAGS | {"after": "23h"}, {}, "after must be at least 1d with mode: tag"),
         (TAGS | {"archive_uri": "s3://archive"}, {}, "give archive_uri with mode: archive"),
-        (TAGS | {"tag": "blizzard"}, {}, "tag must be key=value"),
-        (TAGS | {"tag": "a=b=c"}, {}, "tag must be key=value"),
-        (TAGS | {"tag": "aws:a=b"}, {}, "tag must be key=value"),
-        (TAGS | {"tag": "é=b"}, {}, "tag must be key=value"),
-        (TAGS | {"sole_reader": False}, {}, "sole_reader must be true"),
         (TAGS, {"source_uri": "/raw"}, "clean.mode: tag is not for local disks"),
         (TAGS, {"source_uri": "memory://raw"}, "clean is not for memory://"),
-        (TAGS | {"tag": "a=b"}, {"source_uri": "gs://raw"}, "leave tag out"),
-        ({"sole_reader": False}, {}, "sole_reader must be true"),
         ({}, {"use_watermark": False}, "clean needs use_watermark: true"),
         ({}, {"use_watermark": False, "units": {}}, "clean needs use_watermark: true"),
         ({}, {"source_uri": "memory://raw"}, "clean is not for memory://"),

@@ -30,13 +30,12 @@ def test_cost_is_a_number_of_requests_an_hour() -> None:
     assert round(source(max_list_cost="5 USD/month").lists_per_hour or 0) == 1389
     cheap = source(max_list_cost="2.50eur / month", list_price=0.01)
     assert round(cheap.lists_per_hour or 0) == 347
-    assert source(list_requests_per_hour=100).lists_per_hour == 100
     assert source().lists_per_hour is None
 
 
 def test_poll_interval_is_a_second_with_a_budget_alone() -> None:
-    assert source(list_requests_per_hour=100).poll_interval == 1
-    assert source(list_requests_per_hour=100, poll_interval="10s").poll_interval == 10
+    assert source(max_list_cost="1 USD/month").poll_interval == 1
+    assert source(max_list_cost="1 USD/month", poll_interval="10s").poll_interval == 10
     assert source(full_scan_interval="1h").poll_interval == 60
 
 
@@ -48,9 +47,8 @@ def test_poll_interval_is_a_second_with_a_budget_alone() -> None:
         ({"max_list_cost": "5 USD/day"}, "/month"),
         ({"max_list_cost": f"{'9' * 400} USD/month"}, "5 USD/month"),
         ({"max_list_cost": "5 USD/month", "list_price": 1e-320}, "list_price"),
-        ({"max_list_cost": "5 USD/month", "list_requests_per_hour": 9}, "not both"),
-        ({"list_requests_per_hour": 99, "use_watermark": False}, "use_watermark: true"),
-        ({"list_requests_per_hour": 99, "poll_interval": "500ms"}, "at least 1s"),
+        ({"max_list_cost": "1 USD/month", "use_watermark": False}, "use_watermark: true"),
+        ({"max_list_cost": "1 USD/month", "poll_interval": "500ms"}, "at least 1s"),
         ({"full_scan_interval": "1m"}, "longer than poll_interval"),
     ],
 )
@@ -63,14 +61,14 @@ def test_budget_that_cannot_pay_names_the_least_that_can() -> None:
     [found] = list_budget_problems(config({"max_list_cost": "0.1 USD/month"}))
     assert found.key[-1] == "max_list_cost"
     assert "0.37 USD/month (102 requests an hour)" in found.text
-    assert list(list_budget_problems(config({"list_requests_per_hour": 102}))) == []
-    [found] = list_budget_problems(config({"list_requests_per_hour": 101}))
+    assert list(list_budget_problems(config({"max_list_cost": "0.368 USD/month"}))) == []
+    [found] = list_budget_problems(config({"max_list_cost": "0.366 USD/month"}))
     assert "64 tracked partitions in six hours and frequent scans in the same hour" in found.text
-    assert "the least that does is 102 requests an hour" in found.text
-    seldom = {"list_requests_per_hour": 131, "full_scan_interval": "1d"}
+    assert "the least that does is 0.37 USD/month (102 requests an hour)" in found.text
+    seldom = {"max_list_cost": "0.473 USD/month", "full_scan_interval": "1d"}
     [found] = list_budget_problems(config(seldom))
     assert "132 requests an hour" in found.text
-    fast = {"list_requests_per_hour": 500, "full_scan_interval": "5m"}
+    fast = {"max_list_cost": "1.8 USD/month", "full_scan_interval": "5m"}
     [found] = list_budget_problems(config(fast))
     assert "in full_scan_interval" in found.text
 

@@ -71,7 +71,7 @@ pipelines:
             from: { param: since, format: iso }
             to: { param: until, inclusive: 1ms }
             in: params
-          split: { unit: day, amount: 1, start: 2023-07-01 }
+          split: { unit: day, start: 2023-07-01 }
     sink: { table_uri: /data/lake/out }
     schema:
       fields: [{ name: id, type: int64 }, { name: updated_at, type: timestamp }]

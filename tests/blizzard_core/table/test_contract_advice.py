@@ -121,7 +121,7 @@ def test_a_feature_dropped_without_history_names_the_rest(world: TableHarness, n
 @pytest.mark.promise("G-181")
 def test_a_daemon_leaves_protected_history_alone(world: TableHarness) -> None:
     """The feature comes while it runs: it commits, compacts, cleans and vacuums no more."""
-    often = {"optimize": {"interval": "1s"}, "vacuum": {"interval": "1s"}}
+    often = {"optimize": {"interval": "1s"}, "vacuum": {}}
     penguin = world.penguin(delta_checkpoint_interval=1, delta_log_cleanup=True, **often)
     world.put("a.parquet", {"x": [1]})
     world.run(penguin)

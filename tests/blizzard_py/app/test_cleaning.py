@@ -111,7 +111,7 @@ def _config(home: Path, clean: Mapping[str, object] | None) -> Path:
     return config
 
 
-@pytest.mark.parametrize("clean", [None, {"mode": "delete", "sole_reader": True}])
+@pytest.mark.parametrize("clean", [None, {"mode": "delete"}])
 def test_only_sources_that_are_cleaned_list_versions(
     tmp_path: Path, clean: Mapping[str, object] | None
 ) -> None:
@@ -123,7 +123,7 @@ def test_only_sources_that_are_cleaned_list_versions(
 
 def _clean(home: Path, *arguments: str) -> Result:
     archive = str(home / "archive")
-    clean = {"mode": "archive", "archive_uri": archive, "sole_reader": True}
+    clean = {"mode": "archive", "archive_uri": archive}
     return CliRunner().invoke(blizzard, ["clean", str(_config(home, clean)), *arguments])
 
 

@@ -38,7 +38,7 @@ def test_the_example_of_the_design_is_sound() -> None:
         Pages("cursor", "cursor", "meta.next", "limit", 500),
         "updated_at",
         Push(PushFrom("since", "iso"), PushTo("until", inclusive="1ms")),
-        CalendarSplit(dt.date(2023, 7, 1), "day", 1),
+        CalendarSplit(dt.date(2023, 7, 1), "day"),
     )
     assert problems(source) == ()
     assert pickle.loads(pickle.dumps(source)) == source
@@ -114,17 +114,6 @@ def test_the_example_of_the_design_is_sound() -> None:
                 split=CalendarSplit(dt.date(2023, 7, 1)),
             ),
             "split needs watermark.push.to",
-        ),
-        (
-            HttpSource(
-                API,
-                REQUEST,
-                "",
-                column="at",
-                push=SINCE,
-                split=CalendarSplit(dt.date(2023, 7, 1), amount=0),
-            ),
-            "split.amount",
         ),
     ],
 )

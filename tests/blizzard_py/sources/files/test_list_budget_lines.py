@@ -57,8 +57,8 @@ def test_lines_without_a_budget_have_no_price() -> None:
 
 
 def test_lines_before_the_first_file() -> None:
-    lines = list(budget_lines(document(0, Progress(), list_requests_per_hour=100)))
-    assert lines[0] == "0.36/month = 100 LISTs an hour, 0 of them the sweep's"
+    lines = list(budget_lines(document(0, Progress(), max_list_cost="0.36 USD/month")))
+    assert lines[0] == "0.36 USD/month = 100 LISTs an hour, 0 of them the sweep's"
     assert lines[1].startswith("all 1 ranges every 37 s: a file waits")
 
 
@@ -71,7 +71,7 @@ def test_status_says_what_a_budget_does_not_pay() -> None:
         "a sweep for late files takes about 100,000 LISTs, with half of the budget 144 h: longer"
         " than late_sweep_interval"
     )
-    few = notes(1000, list_requests_per_hour=20)
+    few = notes(1000, max_list_cost="0.072 USD/month")
     assert few[1] == (
         "the LIST budget pays a scan of all 24 ranges in 8 h only; 39 an hour would pay it in six"
         " hours"
@@ -99,10 +99,10 @@ def test_plan_prints_the_budget_below_its_table(capsys: pytest.CaptureFixture[st
 def test_partitions_of_an_earlier_selection_cost_nothing() -> None:
     """Of 50 tenants whose partitions are tracked one is left."""
     known = passed(Progress(depth=2), [f"tenant={n:02}/date=2024-06-01/1" for n in range(50)])
-    every = document(0, known, list_requests_per_hour=1000)
+    every = document(0, known, max_list_cost="3.60 USD/month")
     assert (every["ranges"], every["hot_ranges"]) == (51, 50)
     assert len(every["hot"]) == 50
-    found = document(0, known, list_requests_per_hour=1000, include=["tenant=17/**"])
+    found = document(0, known, max_list_cost="3.60 USD/month", include=["tenant=17/**"])
     assert (found["ranges"], found["hot_ranges"]) == (2, 1)
     assert [each["partition"] for each in found["hot"]] == ["tenant=17/date=2024-06-01"]
     assert found["all_secs"] < every["all_secs"] / 10

@@ -191,7 +191,7 @@ def test_sweep_that_rests_leaves_the_pauses_of_scans(monkeypatch: pytest.MonkeyP
     def fails(*_arguments: Any) -> None:
         raise Unavailable("no page")
 
-    world = PacedHarness(full_scan_interval=None, list_requests_per_hour=80)
+    world = PacedHarness(full_scan_interval=None, max_list_cost="0.288 USD/month")
     worker = world.started()
     world.now += 86_400
     with monkeypatch.context() as broken:
@@ -208,7 +208,7 @@ def test_sweep_that_rests_leaves_the_pauses_of_scans(monkeypatch: pytest.MonkeyP
 
 def test_empty_source_with_a_lookback_is_polled_with_pauses() -> None:
     world = PipelineHarness(
-        list_requests_per_hour=80,
+        max_list_cost="0.288 USD/month",
         partition_filter=PartitionFilter(prefix_template="date=%Y-%m-%d", lookback=3),
     )
     worker = world.drain()
@@ -216,7 +216,9 @@ def test_empty_source_with_a_lookback_is_polled_with_pauses() -> None:
 
 
 def test_slice_of_a_sweep_lists_no_page_twice() -> None:
-    world = PacedHarness(full_scan_interval=None, list_requests_per_hour=40, grace_period="10s")
+    world = PacedHarness(
+        full_scan_interval=None, max_list_cost="0.145 USD/month", grace_period="10s"
+    )
     for number in range(250):
         world.put(f"{NEWEST}/{number + 1000}.ndjson", "x")
     worker = world.started()
@@ -272,7 +274,7 @@ def test_young_file_above_the_depth_needs_no_full_interval() -> None:
 def test_exhausted_budget_is_logged_once_an_hour() -> None:
     text = io.StringIO()
     configure("WARNING", text)
-    world = PacedHarness(full_scan_interval=None, list_requests_per_hour=80)
+    world = PacedHarness(full_scan_interval=None, max_list_cost="0.288 USD/month")
     activity = SourceActivity("events/main", "mem://raw", lambda: world.now)
     world.source.page_keys = 1
     for number in range(200):

@@ -77,14 +77,12 @@ class _Source:
     ``markers`` has the marker of each listed partition, with the completion that it was looked up
     for: another committer may have written one since. ``outputs`` are those
     of completions that wait. ``log`` is the log that the markers are of, "" before it is checked.
-    ``is_cleared`` means that all markers were removed, since no list of completions counts.
     """
 
     confirmed: Confirmed | None
     log: str = ""
     markers: dict[str, tuple[Completion, Marker | None]] = field(default_factory=dict)
     outputs: dict[Completion, tuple[PublishedOutput, ...]] = field(default_factory=dict)
-    is_cleared: bool = False
 
 
 class Certificates:
@@ -162,11 +160,9 @@ class Certificates:
         known = self._known(name)
         completions = self._completions(name, known.confirmed)
         if completions is None:
-            if not known.is_cleared:
-                self._remove_all(name, known)
-                known.is_cleared = True
+            # At each look: another committer may have stalled before it wrote a marker.
+            self._remove_all(name, known)
             return None, {}
-        known.is_cleared = False
         if not self._are_of(known, completions):
             known = self._load(name)  # another committer may have seen to it
         if not self._are_of(known, completions):

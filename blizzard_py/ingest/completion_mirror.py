@@ -28,13 +28,15 @@ class CompletionMirror:
         self._version: str | None = None
         self._written = b""
 
-    def look(self) -> None:
-        """Note what is there, before a take-over. Raises `StorageError`.
+    def look(self) -> int:
+        """Note what is there, before a take-over; return its epoch. Raises `StorageError`.
 
-        Whatever it is, it may be replaced: its epoch may be higher, if the state of the source was
-        deleted. What a later owner writes has another version, and is not replaced.
+        Whatever it is, it may be replaced. What a later owner writes has another version, and is
+        not. The take-over goes on behind the epoch, which is higher than the checkpoint's if an
+        older one was brought back: committers ignore a mirror of an earlier epoch.
         """
-        _, self._version = self._read()
+        epoch, self._version = self._read()
+        return epoch
 
     def take(self, complete: Completeness | None, epoch: int) -> None:
         """Write the mirror after a take-over, whatever it was before. Raises as `write`."""

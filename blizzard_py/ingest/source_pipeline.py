@@ -334,13 +334,12 @@ class SourcePipeline(SourceView):
 
     def _recover(self) -> SourceState:
         """Return the stored state after finishing the batches that a crash left behind."""
-        if self._certifies:
-            self._completions.look()
+        mirrored = self._completions.look() if self._certifies else 0
         record = self._fence.read()
         found = self._file.take(
             lambda document, where: self._checked(state_from_json(document, where)),
             self._start.first_document,
-            (record or FenceRecord()).epoch,
+            max((record or FenceRecord()).epoch, mirrored),
         )
         self._taken()
         self._cleaning.start_over()

@@ -251,7 +251,8 @@ def test_marker_of_another_log_is_not_believed(lake: Lake) -> None:
 
 @pytest.mark.promise("G-225")
 @pytest.mark.parametrize("late", [False, True])
-def test_older_checkpoint_lets_its_markers_go(lake: Lake, late: bool) -> None:
+@pytest.mark.parametrize("fence", ["there", "lost"])
+def test_older_checkpoint_lets_its_markers_go(lake: Lake, late: bool, fence: str) -> None:
     """No batch ended between both checkpoints, so nothing else shows that one is the older."""
     lake.put("1.ndjson", '{"a": "x"}')
     while lake.worker.cycle(threading.Event()):
@@ -263,7 +264,13 @@ def test_older_checkpoint_lets_its_markers_go(lake: Lake, late: bool) -> None:
     lake.commit()
     assert lake.ask("wait", "--timeout", "0").exit_code == 0
 
+    for _ in range(2):  # its epochs are behind by more than the next take-over
+        lake.worker = lake.start_blizzard()
+        lake.ingest()
+        lake.commit()
     checkpoint.write_bytes(older)
+    if fence == "lost":
+        (lake.home / "lake/_blizzard_fence/events_main.json").unlink()
     lake.worker = lake.start_blizzard()
     if late:
         lake.put("0.ndjson", '{"a": "late"}')

@@ -17,7 +17,7 @@ from typing import Any
 
 from blizzard_core.limits import FIRST_PAGE_KEYS
 from blizzard_core.log import configure
-from blizzard_core.settings.list_budget import requests_of
+from blizzard_core.settings.list_budget import budget_of
 from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_core.storage.protocol import ListingPage
 from tests.support.memory_store import MemoryStorage
@@ -154,7 +154,7 @@ def measure_budgets(costs: Sequence[float], hours: float) -> Iterator[BudgetRow]
     """Measure each budget, and polls whose idle cost is the same."""
     configure("ERROR")
     for cost in costs:
-        budget = requests_of(cost, PRICE)
+        budget = budget_of(f"{cost} USD/month", PRICE)
         paced = Arrivals(max_list_cost=f"{cost} USD/month")
         begin = paced.now
         waits = paced.play(hours)

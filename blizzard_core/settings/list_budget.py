@@ -14,33 +14,44 @@ HOT_SHARE = 0.7
 LONGEST_SECS = 6 * 3600.0
 # Of a month of 30 days.
 MONTH_HOURS = 720
-_COST = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) *([A-Za-z]{3}) */ *month")
+_COST = re.compile(
+    r"(\d{1,9}(?:\.\d{1,9})?) *(?:([A-Za-z]{3}) */ *month|requests? */ *hour)", re.IGNORECASE
+)
 
 
-def cost_parts(text: str) -> tuple[float, str]:
-    """Return the amount and the currency of a cost. Raises `ValueError`."""
+def _parts(text: str) -> tuple[float, str]:
+    """Return the amount and its currency, "" for requests of an hour. Raises `ValueError`."""
     found = _COST.fullmatch(text.strip())
     if found is None or not float(found[1]):
-        raise ValueError("must be an amount above 0, a currency and /month, such as 5 USD/month")
-    return float(found[1]), found[2].upper()
+        raise ValueError(
+            "must be an amount above 0, a currency and /month, such as 5 USD/month, or requests,"
+            " such as 1400 requests/hour"
+        )
+    return float(found[1]), (found[2] or "").upper()
 
 
 def _cost(text: str) -> str:
-    cost_parts(text)
+    _parts(text)
     return text
 
 
 ListCost = Annotated[str, AfterValidator(_cost)]
 
 
+def currency_of(text: str) -> str:
+    """Return the currency of a cost, "" if it is a number of requests."""
+    return _parts(text)[1]
+
+
+def budget_of(text: str, price: float) -> float:
+    """Return the requests of an hour that a cost pays; ``price`` is that of 1,000."""
+    amount, currency = _parts(text)
+    return amount / price * 1000 / MONTH_HOURS if currency else amount
+
+
 def cost_of(lists_per_hour: float, price: float) -> float:
     """Return the cost of a month; ``price`` is that of 1,000 requests."""
     return lists_per_hour * MONTH_HOURS * price / 1000
-
-
-def requests_of(cost: float, price: float) -> float:
-    """Return the requests of an hour that a month's cost pays."""
-    return cost / price * 1000 / MONTH_HOURS
 
 
 def least_budget(ranges: int, interval: float | None) -> int:

@@ -25,7 +25,7 @@ from blizzard_core.settings.cleaning import CleanSettings, clean_problem
 from blizzard_core.settings.event_time import SourceEventTime
 from blizzard_core.settings.formats import FormatSettings, NdjsonOptions
 from blizzard_core.settings.globs import parse_all
-from blizzard_core.settings.list_budget import ListCost, cost_parts, requests_of
+from blizzard_core.settings.list_budget import ListCost, budget_of
 from blizzard_core.settings.notifications import (
     FULL_SCAN_SECS,
     FULL_SCAN_SECS_WITHOUT_WATERMARK,
@@ -206,7 +206,8 @@ class SourceSettings(CommonSource):
     )
     """Columns from the path, with their types: from folders such as `region=eu`."""
     max_list_cost: ListCost | None = Field(default=None, examples=["5 USD/month"])
-    """Most that LIST requests cost. Partitions with new files are scanned often, others seldom."""
+    """Most that LIST requests cost, or `1400 requests/hour`. Partitions with new files are scanned
+    often, others seldom."""
     full_scan_interval: Seconds | None = Field(default=None, gt=0, examples=["1h"])
     """Time between scans of all partitions; default: each poll, or as the budget allows; with
     `notifications` 1h (1d without a watermark)."""
@@ -266,7 +267,7 @@ class SourceSettings(CommonSource):
         """The LIST requests of an hour that the budget pays; None without one."""
         if self.max_list_cost is None:
             return None
-        return requests_of(cost_parts(self.max_list_cost)[0], self.advanced.list_price)
+        return budget_of(self.max_list_cost, self.advanced.list_price)
 
     @property
     def complete_interval(self) -> float | None:

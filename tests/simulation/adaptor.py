@@ -9,8 +9,7 @@ from typing import Any, Protocol
 from blizzard_core.notifications.inbox import HintInbox
 from blizzard_core.settings.cleaning import CleanSettings
 from blizzard_core.settings.document import ErrorSettings
-from blizzard_core.settings.list_budget import cost_of
-from blizzard_core.settings.sources import CheckpointSettings, SourceAdvanced, SourceSettings
+from blizzard_core.settings.sources import CheckpointSettings, SourceSettings
 from blizzard_core.settings.tables import TableAdvanced, TableSettings
 from blizzard_core.settings.time_formats import PartitionFilter
 from blizzard_core.storage.clock import StoreClock
@@ -74,7 +73,7 @@ def source_settings(settings: Settings, number: int) -> SourceSettings:
         use_watermark=settings.watermark,
         poll_interval=f"{settings.poll}s",
         full_scan_interval=None if settings.full_scan is None else f"{settings.full_scan}s",
-        max_list_cost=None if settings.budget is None else _cost(settings.budget),
+        max_list_cost=None if settings.budget is None else f"{settings.budget} requests/hour",
         notifications=NOTIFICATIONS if settings.hints else None,
         partition_filter=partition_filter,
         partition_depth=settings.depth,
@@ -89,11 +88,6 @@ def source_settings(settings: Settings, number: int) -> SourceSettings:
     )
     # Runs are shorter than the least time that a configuration may have.
     return found.model_copy(update={"clean": _clean_settings(settings, number)})
-
-
-def _cost(lists_per_hour: int) -> str:
-    price = SourceAdvanced().list_price
-    return f"{cost_of(lists_per_hour, price)} USD/month"
 
 
 def archive_uri(number: int) -> str:

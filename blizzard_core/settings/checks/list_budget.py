@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.list_budget import cost_of, cost_parts, least_budget, requests_of
+from blizzard_core.settings.list_budget import budget_of, cost_of, currency_of, least_budget
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.yaml_file import Key, SettingProblem
 
@@ -32,16 +32,18 @@ _KEYS = ("max_list_cost", "full_scan_interval")
 
 
 def _of_budget(where: Key, source: SourceSettings, cost: str) -> Iterator[SettingProblem]:
-    amount, currency = cost_parts(cost)
     price = source.advanced.list_price
     tracked = source.advanced.max_tracked_partitions
     least = least_budget(tracked + 1, source.full_scan_interval)
-    if requests_of(amount, price) >= least:
+    if budget_of(cost, price) >= least:
         return
+    enough, currency = f"{least} requests/hour", currency_of(cost)
+    if currency:
+        enough = f"{cost_of(least, price):.2f} {currency}/month ({enough})"
     time = "six hours" if source.full_scan_interval is None else "full_scan_interval"
     yield SettingProblem(
         where,
         f"does not pay a complete scan of {tracked} tracked partitions in {time} and frequent scans"
-        f" in the same hour; the least that does is {cost_of(least, price):.2f}"
-        f" {currency}/month ({least} requests an hour), or lower advanced.max_tracked_partitions",
+        f" in the same hour; the least that does is {enough}, or lower"
+        " advanced.max_tracked_partitions",
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from blizzard_core.settings.base import MINUTE
-from blizzard_core.settings.list_budget import LONGEST_SECS, cost_of, cost_parts, least_budget
+from blizzard_core.settings.list_budget import LONGEST_SECS, cost_of, currency_of, least_budget
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.watermark.progress import Progress, gaps
 from blizzard_py.sources.files.late_file_sweep import interval_of, sweeps
@@ -51,7 +51,7 @@ def budget_document(
     return {
         "lists_per_hour": budget,
         "amount": None if budget is None else cost_of(budget, price),
-        "currency": None if source.max_list_cost is None else cost_parts(source.max_list_cost)[1],
+        "currency": (source.max_list_cost and currency_of(source.max_list_cost)) or None,
         "sweep_lists_per_hour": _sweep_lists(source, state) * HOUR_SECS / interval_of(source),
         "ranges": ranges,
         "hot_ranges": count,

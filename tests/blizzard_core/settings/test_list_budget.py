@@ -30,6 +30,8 @@ def test_cost_is_a_number_of_requests_an_hour() -> None:
     assert round(source(max_list_cost="5 USD/month").lists_per_hour or 0) == 1389
     cheap = source(max_list_cost="2.50eur / month", list_price=0.01)
     assert round(cheap.lists_per_hour or 0) == 347
+    assert source(max_list_cost="1400 requests/hour", list_price=9).lists_per_hour == 1400
+    assert source(max_list_cost="1 request / hour").lists_per_hour == 1
     assert source().lists_per_hour is None
 
 
@@ -45,6 +47,7 @@ def test_poll_interval_is_a_second_with_a_budget_alone() -> None:
         ({"max_list_cost": "5"}, "5 USD/month"),
         ({"max_list_cost": "0 USD/month"}, "above 0"),
         ({"max_list_cost": "5 USD/day"}, "/month"),
+        ({"max_list_cost": "5 requests/month"}, "1400 requests/hour"),
         ({"max_list_cost": f"{'9' * 400} USD/month"}, "5 USD/month"),
         ({"max_list_cost": "5 USD/month", "list_price": 1e-320}, "list_price"),
         ({"max_list_cost": "1 USD/month", "use_watermark": False}, "use_watermark: true"),
@@ -60,14 +63,16 @@ def test_bad_limits_are_refused(given: dict[str, Any], problem: str) -> None:
 def test_budget_that_cannot_pay_names_the_least_that_can() -> None:
     [found] = list_budget_problems(config({"max_list_cost": "0.1 USD/month"}))
     assert found.key[-1] == "max_list_cost"
-    assert "0.37 USD/month (102 requests an hour)" in found.text
+    assert "0.37 USD/month (102 requests/hour)" in found.text
     assert list(list_budget_problems(config({"max_list_cost": "0.368 USD/month"}))) == []
     [found] = list_budget_problems(config({"max_list_cost": "0.366 USD/month"}))
     assert "64 tracked partitions in six hours and frequent scans in the same hour" in found.text
-    assert "the least that does is 0.37 USD/month (102 requests an hour)" in found.text
+    assert "the least that does is 0.37 USD/month (102 requests/hour)" in found.text
+    [found] = list_budget_problems(config({"max_list_cost": "101 requests/hour"}))
+    assert "the least that does is 102 requests/hour, or lower" in found.text
     seldom = {"max_list_cost": "0.473 USD/month", "full_scan_interval": "1d"}
     [found] = list_budget_problems(config(seldom))
-    assert "132 requests an hour" in found.text
+    assert "132 requests/hour" in found.text
     fast = {"max_list_cost": "1.8 USD/month", "full_scan_interval": "5m"}
     [found] = list_budget_problems(config(fast))
     assert "in full_scan_interval" in found.text

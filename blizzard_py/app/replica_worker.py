@@ -66,6 +66,8 @@ class ReplicaWorker:
         self._again_at = 0.0
         self._is_held = False
         self._failing_since: float | None = None
+        # Since when the source is others'.
+        self._idle_since: float | None = None
         self._log = get_logger(pipeline=self.pipeline.pipeline, source=self.pipeline.source_name)
         self._stand_by("the first view of leases is not there yet")
 
@@ -103,8 +105,10 @@ class ReplicaWorker:
         """Take, work, give up or stand by; return whether any file was done."""
         step = self._step()
         if step is NextStep.STAND_BY:
+            self._forget_failures()
             self._stand_by(self._membership.wait_reason(self.name))
             return False
+        self._idle_since = None
         if step is NextStep.TAKE and not self._has_turn():
             return False
         try:
@@ -124,6 +128,21 @@ class ReplicaWorker:
         self._membership.accept(self.name)
         return is_busy
 
+    def _forget_failures(self) -> None:
+        """Forget failed attempts to take the source once it was others' for as long as they count.
+
+        Not at once: others may come and go while this one fails.
+        """
+        now = self.pipeline.parts.monotonic()
+        if self._idle_since is None:
+            self._idle_since = now
+        if now - self._idle_since >= self._patience:
+            self._failing_since = None
+
+    @property
+    def _patience(self) -> float:
+        return _FAILING_LEASES * self._membership.lease_secs
+
     def _failed(self, error: BlizzardError) -> None:
         """Leave the source to the others if it fails here for long: they may have what is missing.
 
@@ -132,8 +151,7 @@ class ReplicaWorker:
         now = self.pipeline.parts.monotonic()
         if self._failing_since is None:
             self._failing_since = now
-        patience = _FAILING_LEASES * self._membership.lease_secs
-        if now - self._failing_since >= patience and self._membership.refuse(self.name):
+        if now - self._failing_since >= self._patience and self._membership.refuse(self.name):
             self._log.warning("source_refused", reason=str(error))
 
     def _step(self) -> NextStep:

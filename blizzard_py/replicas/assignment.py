@@ -25,20 +25,23 @@ def assign(
     units: Mapping[str, int],
     replicas: Collection[str],
     refused: Collection[tuple[str, str]] = (),
+    leaving: Collection[str] = (),
 ) -> dict[str, str]:
     """Return a replica for each unit, by the weights of the units; nothing without a replica.
 
     The heaviest unit comes first. Room is the fair share of the weight, rounded up. A unit for
     which nobody has room goes to the replica with the least weight. ``refused`` has replicas and
-    units that they do not get, unless all refuse the unit.
+    units that they do not get, unless all refuse the unit. Those that are ``leaving`` get nothing
+    while there is another one, even if that one refuses it: it may work on it again.
     """
     if not replicas:
         return {}
     room = -(-sum(units.values()) // len(replicas))
     load = dict.fromkeys(sorted(replicas), 0)
     found = {}
+    staying = [each for each in load if each not in leaving] or list(load)
     for unit, weight in sorted(units.items(), key=lambda each: (-each[1], each[0])):
-        willing = [each for each in load if (each, unit) not in refused] or load
+        willing = [each for each in staying if (each, unit) not in refused] or staying
         wanted = sorted(willing, key=partial(_score, unit), reverse=True)
         with_room = (each for each in wanted if load[each] + weight <= room)
         chosen = next(with_room, None) or min(wanted, key=load.__getitem__)

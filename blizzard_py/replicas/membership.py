@@ -82,12 +82,16 @@ class Membership:
         self._weights = Counter(self._unit.values())
         self._monotonic = monotonic
         self._view = View()
-        # Units that this replica does not want.
-        self._refused: set[str] = set()
+        # Sources that this replica does not want, each with its unit.
+        self._refused: dict[str, str] = {}
         # Refusals of others that the store would not remove.
         self._kept: set[str] = set()
         # When writers without a lease were met first, by the start of their ids.
         self._met: dict[str, float] = {}
+        # The last writer of each source that was met, and when first.
+        self._holders: dict[str, tuple[str, float]] = {}
+        # How often each source was taken from an owner that refused it.
+        self._forced: Counter[str] = Counter()
         self._has_come = False
         self._log = get_logger(replica=str(own))
 
@@ -117,9 +121,10 @@ class Membership:
             (mate, unit)
             for mate in mates.intersection(refusals.values())
             for unit in self._weights
-            if refusals.keys() & {refusal(mate, unit), refusal(mate, EVERY_UNIT)}
+            if refusal(mate, unit) in refusals
         }
-        assigned = assign(self._weights, mates, refused)
+        leaving = {mate for mate in mates if refusal(mate, EVERY_UNIT) in refusals}
+        assigned = assign(self._weights, mates, refused, leaving)
         secs = observed_secs(gap, self.lease_secs)
         elsewhere = {
             # One that crashes again and again comes with a new id each time, and gets nothing.
@@ -156,7 +161,7 @@ class Membership:
         for each, state in leases.items():
             if state.secs > limit and (each not in before or before[each].secs <= limit):
                 self._remove(each.object_name)
-        wanted = {refusal(self.own.id, unit) for unit in tuple(self._refused)}
+        wanted = {refusal(self.own.id, unit) for unit in tuple(self._refused.values())}
         alive = {each.id for each in leases if each != self.own}
         surplus = {
             name: replica_id
@@ -164,12 +169,15 @@ class Membership:
             if name not in wanted and replica_id not in alive
         }
         self._kept.intersection_update(surplus)
-        for name in sorted(wanted - refusals.keys()) + sorted(surplus.keys() - self._kept):
+        others = sorted(surplus.keys() - self._kept, key=lambda n: (surplus[n] == self.own.id, n))
+        for name in sorted(wanted - refusals.keys()) + others:
             if self._monotonic() - self._view.at >= self.look_secs:
                 return
             if name in wanted:
                 self._storage.put_atomic(name, b"")
-            elif not self._remove(name) and surplus[name] != self.own.id:
+            elif not self._remove(name):
+                if surplus[name] == self.own.id:
+                    return  # one attempt a look: it counts until it is gone
                 self._kept.add(name)
 
     def _remove(self, name: str) -> bool:
@@ -182,19 +190,21 @@ class Membership:
         return True
 
     def refuse(self, source: str) -> bool:
-        """Leave a source to the others, since it cannot work on it; return whether that is new."""
-        unit = self._unit[source]
-        is_new = unit not in self._refused
-        self._refused.add(unit)
+        """Leave a source to the others, since it cannot work on it; return whether that is new.
+
+        Its unit goes with it, also if its other sources work here.
+        """
+        is_new = source not in self._refused
+        self._refused[source] = self._unit[source]
         return is_new
 
     def accept(self, source: str) -> None:
-        """Take back the refusal of a source, if any."""
-        self._refused.discard(self._unit[source])
+        """Take back the refusal of a source, if any; those of others of its unit remain."""
+        self._refused.pop(source, None)
 
     def leave(self) -> None:
         """Leave all sources to the others: those that are released, and the rest once they are."""
-        self._refused.add(EVERY_UNIT)
+        self._refused[EVERY_UNIT] = EVERY_UNIT
 
     def _renew(self) -> None:
         # The name says what others need; the rest is for people.
@@ -238,7 +248,9 @@ class Membership:
     def admit(self, source: str, found: Writer) -> None:
         """Raise `FencedError` while the writer of a checkpoint is alive and has not released it.
 
-        Not if it has refused the source for long: it may be unable to write the checkpoint.
+        Not if it has refused the source for long: it may be unable to write the checkpoint. Only
+        time in which this writer had it counts, and it takes twice as long each time. Otherwise
+        replicas of two configurations that both refuse it would take it from each other for ever.
 
         A `TakeoverPolicy`. A writer without a lease is a daemon without replicas, or a command: it
         counts as alive if its process runs on this machine. A replica may have come, and have
@@ -254,13 +266,16 @@ class Membership:
         if now - view.at > self.lease_secs or (not leases and view.at <= met):
             raise FencedError(f"{found} may hold a lease that the next look shows")
         self._met.pop(owner, None)
+        holder, since = self._holders.get(source, ("", now))
+        if holder != found.id:
+            since = now
+            self._holders[source] = found.id, since
         refused_secs = view.refusals.get(refusal(owner, self._unit[source]), 0.0)
-        for each, state in leases.items():
-            if (
-                is_alive(state, self.lease_secs)
-                and refused_secs < _REFUSED_LEASES * self.lease_secs
-            ):
-                raise FencedError(f"{each} has it and has not released it")
+        patience = _REFUSED_LEASES * self.lease_secs * 2 ** self._forced[source]
+        alive = [each for each, state in leases.items() if is_alive(state, self.lease_secs)]
+        if alive and min(refused_secs, now - since) < patience:
+            raise FencedError(f"{alive[0]} has it and has not released it")
+        self._forced[source] += bool(alive)
         if not leases and is_running(found):
             raise FencedError(f"{found} works on it, and is no replica of this group; stop it")
 
@@ -291,7 +306,7 @@ class Membership:
             thread.join(self.look_secs)
             # First the lease: without its refusals a listed replica would be given sources.
             self._remove(self.own.object_name)
-            for unit in self._refused:
+            for unit in {*self._refused.values()}:
                 self._remove(refusal(self.own.id, unit))
 
     def _try_look(self) -> None:

@@ -269,6 +269,26 @@ def test_failures_before_a_handover_do_not_count(
         group.pass_time(900, *group.replicas)
 
 
+def test_failed_takes_before_a_stand_by_do_not_count(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = group.holder()
+    group.put()
+    denied = Mock(side_effect=AccessDenied("mem://table: access denied"))
+    monkeypatch.setattr(first.worker.pipeline, "cycle", denied)
+    step = first.membership.step
+    for _ in range(2):
+        with pytest.raises(AccessDenied):
+            first.cycle()
+        assert first.membership.refuse(NAME)  # not yet
+        first.membership.accept(NAME)
+        monkeypatch.setattr(first.membership, "step", lambda *_, **__: NextStep.STAND_BY)
+        for _ in range(20):
+            assert not first.cycle()
+            group.pass_time(10, *group.replicas)
+        monkeypatch.setattr(first.membership, "step", step)
+
+
 @pytest.mark.promise("G-223")
 def test_owner_that_cannot_release_a_source_loses_it(
     group: Group, monkeypatch: pytest.MonkeyPatch

@@ -264,6 +264,34 @@ def test_a_source_moves_from_a_replica_that_refuses_it(group: Group) -> None:
     assert sum(name.endswith(".refused") for name in group.storage.objects) == 1
 
 
+def test_source_that_works_keeps_no_other_of_its_unit(group: Group) -> None:
+    units = {"p/a": "p/a", "p/b": "p/a"}
+    first, second = (
+        Membership(group.storage, new_replica("pod", "0" * 8), units, LEASE, lambda: group.now)
+        for _ in range(2)
+    )
+    group.pass_time(20, first, second)
+    [owner] = [each for each in (first, second) if each.step("p/a", owns=False) is NextStep.TAKE]
+    for _ in range(6):
+        owner.refuse("p/a")
+        owner.accept("p/b")
+        group.pass_time(10, first, second)
+    assert owner.step("p/a", owns=True) is NextStep.RELEASE
+    owner.accept("p/a")
+    group.pass_time(10, first, second)
+    assert not any(name.endswith(".refused") for name in group.storage.objects)
+
+
+def test_replica_on_its_way_out_gets_no_refused_source(group: Group) -> None:
+    leaving, second = group.join(), group.join()
+    group.pass_time(20, leaving, second)
+    for source in SOURCES:
+        second.refuse(source)  # and it may be able to work on them again
+    leaving.leave()
+    group.pass_time(20, leaving, second)
+    assert shares(second) == [4]
+
+
 def test_a_dead_replica_leaves_no_refusal_behind(group: Group) -> None:
     first, second = group.join(), group.join()
     group.pass_time(20, first, second)
@@ -301,6 +329,28 @@ def test_a_refused_delete_is_not_repeated(group: Group) -> None:
     assert shares(second) == [4]
 
 
+def test_own_refusals_that_stay_cost_one_request_a_look(group: Group) -> None:
+    member = group.join()
+    for source in SOURCES:
+        member.refuse(source)
+    group.pass_time(20, member)
+    for source in SOURCES:
+        member.accept(source)
+    asked: list[str] = []
+
+    def refuse(operation: str, path: str) -> None:
+        if operation == "delete":
+            asked.append(path)
+            raise AccessDenied(f"mem://leases/{path}: 403")
+
+    group.storage.before_mutation = refuse
+    group.pass_time(100, member)
+    assert len(asked) == 10
+    group.storage.before_mutation = lambda _operation, _path: None
+    group.pass_time(10, member)
+    assert list(group.storage.objects) == [member.own.object_name]
+
+
 def test_many_refusals_delay_no_renewal(group: Group) -> None:
     units = {f"p/s{n}": f"p/s{n}" for n in range(100)}
     first, second = (
@@ -329,12 +379,32 @@ def test_source_is_taken_from_an_owner_that_refuses_it(group: Group) -> None:
     first, second = group.join(), group.join()
     group.pass_time(20, first, second)
     first.refuse("p/s1")
-    group.pass_time(10 * LEASE, first, second)
-    assert not admits(second, writer_of(first))
-    group.pass_time(20, first, second)
-    assert admits(second, writer_of(first))
-    with pytest.raises(FencedError, match="has not released it"):
-        second.admit("p/s2", writer_of(first))
+    for leases in (10, 20):
+        # Each writer has that long, however long its replica has refused the source before.
+        found = replace(writer_of(first), id=first.own.id + str(leases) * 10)
+        assert not admits(second, found)
+        group.pass_time(leases * LEASE - 10, first, second)
+        assert not admits(second, found)
+        group.pass_time(30, first, second)
+        assert admits(second, found)
+        with pytest.raises(FencedError, match="has not released it"):
+            second.admit("p/s2", found)
+
+
+def test_two_groups_do_not_take_a_source_for_ever(group: Group) -> None:
+    members = [group.join(), group.join("1" * 8)]
+    group.pass_time(20, *members)
+    for each in members:
+        each.refuse("p/s1")
+    holder, moves = members[0], []
+    for number in range(4000):
+        group.pass_time(10, *members)
+        found = replace(writer_of(holder), id=holder.own.id + f"{len(moves):020d}")
+        other = members[holder is members[0]]
+        if admits(other, found):
+            holder = other
+            moves.append(number)
+    assert 0 < len(moves) <= 12
 
 
 def test_leaving_removes_the_lease(group: Group) -> None:

@@ -2,13 +2,16 @@
 
 It follows every save that changes completions, before anything is published. So an output of a late
 file appears only behind the revocation. A delayed write of a daemon that was replaced is refused,
-since its successor writes the mirror before it publishes.
+since its successor writes the mirror before it publishes. Who owns the checkpoint decides, and no
+number: after an older checkpoint came back, or none, a predecessor may have a higher epoch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from blizzard_core.checkpoint.document import encode, parsed
-from blizzard_core.errors import Conflict, FencedError, NotFound, StateError, Unavailable
+from blizzard_core.errors import Conflict, NotFound, StateError, Unavailable
 from blizzard_core.handover.complete import MARKERS_FOLDER, Completions, parser, to_json
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state.completeness import Completeness, completions_of
@@ -21,8 +24,10 @@ _TRIES = 5
 class CompletionMirror:
     """The mirror of one source, written by the owner of its checkpoint."""
 
-    def __init__(self, sink: Storage, source_id: str) -> None:
+    def __init__(self, sink: Storage, source_id: str, check: Callable[[], None]) -> None:
+        """Set where it is; ``check`` raises `FencedError` if the checkpoint has another owner."""
         self._sink = sink
+        self._check = check
         self._path = StatePaths(source_id).completions
         self._where = f"{sink.uri}/{self._path}"
         self._version: str | None = None
@@ -57,12 +62,8 @@ class CompletionMirror:
             try:
                 self._version = self._sink.put_if(self._path, data, self._version)
             except Conflict:
-                written, self._version = self._read()
-                if written > epoch:
-                    raise FencedError(
-                        f"{self._where}: was written in epoch {written}, and this daemon has epoch"
-                        f" {epoch}; another one has taken the source over, and this one stops"
-                    ) from None
+                _, self._version = self._read()
+                self._check()  # behind the read: a later owner's write is refused to us again
                 continue
             self._written = data
             return

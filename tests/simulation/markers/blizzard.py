@@ -287,7 +287,7 @@ class Blizzard(SourcePipeline):
         self.meter, self.activity = parts.meter, parts.activity  # type: ignore[assignment]
         self._clock = _WorldClock(world)  # type: ignore[assignment]  # one time for all
         self._file = FencedFile(lake, self.checkpoint_path)
-        self._completions = CompletionMirror(lake, parts.id)
+        self._completions = CompletionMirror(lake, parts.id, self._file.check)
         self._certifies = True
         self._fence = FenceFile(lake, parts.id)
         services = CheckpointServices(

@@ -27,8 +27,8 @@ from blizzard_core.storage.protocol import Entry, ListingPage, Range, order_key
 from blizzard_core.storage.ranges import folder_of
 from blizzard_core.storage.stored_bytes import ObjectPart, StoredBytes
 
-_FIELDS = "items(name,size,updated),nextPageToken"
-_WITH_VERSIONS = "items(name,size,updated,generation),nextPageToken"
+_FIELDS = "items(name,size,timeCreated),nextPageToken"
+_WITH_VERSIONS = "items(name,size,timeCreated,generation),nextPageToken"
 _TIMES = "generation,customTime"
 _API = "storage/v1/"
 _UNAUTHORIZED = 401

@@ -291,8 +291,12 @@ class _Reader:
 
 
 def modified_of(info: Mapping[str, Any]) -> float:
-    """Return the modification time in epoch seconds, from any key that clients use."""
-    for key in ("mtime", "LastModified", "last_modified", "updated", "created"):
+    """Return the modification time in epoch seconds, from any key that clients use.
+
+    Google Cloud Storage makes an object anew when its content changes; ``updated`` also changes
+    with its metadata, such as the ``customTime`` of `Storage.tag_if`.
+    """
+    for key in ("timeCreated", "mtime", "LastModified", "last_modified", "updated", "created"):
         value = info.get(key)
         if isinstance(value, dt.datetime):
             return value.timestamp()

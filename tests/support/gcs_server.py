@@ -43,6 +43,8 @@ class Stored:
     updated: str
     encoding: str | None = None
     custom_time: str | None = None
+    # When its metadata changed last, if they ever did.
+    metadata_updated: str = ""
 
 
 @dataclass
@@ -125,6 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
                 if _time(wanted) < _time(stored.custom_time or wanted):
                     raise _Problem(400, "Custom time cannot be set to an earlier time.")
                 stored.custom_time = wanted
+                stored.metadata_updated = "2999-01-01T00:00:00Z"
                 return 200, {}, json.dumps(_resource(name, stored)).encode()
             case ["storage", "v1", "b", bucket, "o", name] if query.get("alt") != "media":
                 return 200, {}, json.dumps(_resource(name, self._existing(bucket, name))).encode()
@@ -283,7 +286,7 @@ def _resource(name: str, stored: Stored) -> dict[str, Any]:
         "name": name,
         "size": str(len(stored.data)),
         "generation": str(stored.generation),
-        "updated": stored.updated,
+        "updated": stored.metadata_updated or stored.updated,
         "timeCreated": stored.updated,
         "md5Hash": base64.b64encode(hashlib.md5(stored.data).digest()).decode(),
     }

@@ -224,6 +224,14 @@ class TestCustomTime:
         assert begun <= times[0] <= times[1] <= dt.datetime.now(dt.UTC)
         assert version_of(storage) == version
 
+    def test_is_no_change_of_the_file(self, storage: GCSStorage) -> None:
+        before = storage.stat(PATH)
+        assert before is not None
+        assert storage.tag_if(PATH, before.version, TAG)
+        [after] = [entry for page in storage.list_range("", None) for entry in page.entries]
+        # Else each tagged file is reported as changed after it was ingested.
+        assert storage.stat(PATH) == before == after
+
     def test_later_one_stays(self, storage: GCSStorage, gcs: GcsServer) -> None:
         later = "2999-01-01T00:00:00Z"
         gcs.buckets[storage.uri.split("/")[2]][f"raw/{PATH}"].custom_time = later

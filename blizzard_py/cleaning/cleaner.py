@@ -125,31 +125,36 @@ class Cleaner:
         archive, tag = self._places.archive, self._places.tag
         uri = "" if archive is None else archive.uri
         counts: Counter[Outcome] = Counter()
+        cleaned: set[str] = set()
         for cut_off in self._lists.unfinished():
             # Everything may have changed since: the table, the files' outcomes, the settings.
             found = self.choose(state, now, barred, math.inf).files
             is_same = (cut_off.archive, cut_off.tag) == (uri, tag)
             still = {file.path: file.version for file in found} if is_same else {}
             left = {file.path for file in cut_off.files if still.get(file.path) != file.version}
-            counts += self._work_off(cut_off, left, check)
+            outcomes = self._work_off(cut_off, left, check)
+            counts.update(outcomes.values())
+            cleaned.update(path for path, outcome in outcomes.items() if outcome == "cleaned")
         most = math.inf if archive is None else BYTES_A_LIST
         choice = self.choose(state, now, barred, bytes_limit=most)
-        if choice.files:
-            made = CleaningList(new_id, now, uri, choice.done, choice.files, tag)
+        # A tagged file is still there, and would be tagged and counted again.
+        files = tuple(file for file in choice.files if file.path not in cleaned)
+        if files:
+            made = CleaningList(new_id, now, uri, choice.done, files, tag)
             check()
             self._lists.begin(made)
-            counts += self._work_off(made, barred, check)
+            counts.update(self._work_off(made, barred, check).values())
         return after_cleaning(state, choice.done, counts["cleaned"]), counts
 
     def _work_off(
         self, made: CleaningList, barred: Collection[str], check: Callable[[], None]
-    ) -> Counter[Outcome]:
+    ) -> Mapping[str, Outcome]:
         source, archive = self._places.source, self._places.archive
         if archive is not None:
             refuse_same_place(source, archive, made.id)
         outcomes = remove_files(made, source, archive, barred, check)
         self._lists.end(made, outcomes)
-        return Counter(outcomes.values())
+        return outcomes
 
 
 def leave_files(lists: CleaningLists, source: Storage) -> None:

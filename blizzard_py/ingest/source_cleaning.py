@@ -127,13 +127,15 @@ class SourceCleaning:
         """Return the saved state without a cleaning; a later one begins with later batches."""
         if state.cleaning is None:
             return state
-        stores = self._parts.stores
-        self._check()
         try:
-            leave_files(CleaningLists(stores.sink, self._parts.id), stores.source)
+            self._leave_files(CleaningLists(self._parts.stores.sink, self._parts.id))
         except (StorageError, StateError) as error:
             return self._failed(state, error)
         return self._save(state.with_cleaning(None))
+
+    def _leave_files(self, lists: CleaningLists) -> None:
+        self._check()
+        leave_files(lists, self._parts.stores.source)
 
     def _look(self, state: SourceState, settings: CleanSettings) -> CleaningState:
         """Return the progress of the cleaning after a look at the table, if one is due."""
@@ -173,8 +175,9 @@ class SourceCleaning:
         """Return the progress after a run, and the number of files by outcome."""
         now, stores = self._clock(), self._parts.stores
         through = due_through(known, now, settings.after)
+        lists = CleaningLists(stores.sink, self._parts.id)
+        is_first = self._cleaner is None
         if self._cleaner is None:
-            lists = CleaningLists(stores.sink, self._parts.id)
             places = CleaningPlaces(stores.source, stores.archive, settings.put_tag)
             self._cleaner = Cleaner(lists, self._journal, places, settings.after)
             # Series that exist from the start let a rule see the first event.
@@ -182,9 +185,12 @@ class SourceCleaning:
         elif through <= known.done:
             return known, Counter()
         if is_bare(stores.source):
+            self._cleaner = None  # the next run is the first one again
             return known, Counter()  # maybe a disk that is not mounted
         barred = frozenset(under_way(state.work))
         if settings.dry_run:
+            if is_first:  # an earlier setting may have begun a list, and put tags
+                self._leave_files(lists)
             if self._reported != through:
                 chosen = self._cleaner.choose(known, now, barred, FILES_A_READING)
                 self._log.info("cleaning_dry_run", files=len(chosen.files), through=through)

@@ -82,7 +82,7 @@ def counted(partitions: int, files: int) -> Costs:
         options = {**server.options, "AWS_ENDPOINT_URL": proxy.endpoint}
         world = Scenario(folder, f"s3://{server.new_bucket()}", options)
         world.document["pipelines"]["events"]["sink"].pop("partition_by")
-        world.main_source["checkpoint"] = {"interval_files": files}
+        world.main_source["advanced"] = {"checkpoint": {"interval_files": files}}
         world.write_config()
         for hour in range(partitions):
             world.put_rows(f"hour={hour:03}/1700000000-a.ndjson.gz", hour)

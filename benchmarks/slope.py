@@ -124,7 +124,10 @@ def _config(source: Path, table: Path) -> dict[str, object]:
                 "sink": {"table_uri": str(table)},
                 "schema": {"fields": fields},
                 "sources": {
-                    "main": {"source_uri": str(source), "checkpoint": {"interval_files": FILES}}
+                    "main": {
+                        "source_uri": str(source),
+                        "advanced": {"checkpoint": {"interval_files": FILES}},
+                    }
                 },
             }
         }

@@ -152,7 +152,7 @@ class OrderError(BlizzardError):
 class PipelineStopped(BlizzardError):
     """The pipeline met more failing files or records than ``error_handling`` allows."""
 
-    remedy = "Mend or remove the files, or raise error_handling.max_failures; restart."
+    remedy = "Mend or remove the files, or raise error_handling.advanced.max_failures; restart."
 
 
 class SchemaConflict(BlizzardError):

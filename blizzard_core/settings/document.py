@@ -67,6 +67,9 @@ AnySource: TypeAlias = Annotated[
 class ErrorAdvanced(Settings):
     """Limits of failing files: docs/reference/limits.md."""
 
+    max_failures: int = Field(default=0, ge=0)
+    """Stop the pipeline before this many files are dead-lettered since its start; 0: no limit.
+    Deleted files do not count."""
     max_retries: int = Field(default=3, ge=0)
     """Retries after a temporary failure (a timeout, a 5xx)."""
     max_expansion: int = Field(default=EXPANSION, ge=1)
@@ -86,9 +89,6 @@ class ErrorSettings(Settings):
     """Dead-letter the record, dead-letter its whole file, or stop the pipeline."""
     max_bad_fraction: float = Field(default=0.1, ge=0, le=1)
     """Dead-letter a whole file with more bad lines than this (blank ones excluded); 1: no limit."""
-    max_failures: int = Field(default=0, ge=0)
-    """Stop the pipeline before this many files are dead-lettered since its start; 0: no limit.
-    Deleted files do not count."""
     dlq_path: Uri | None = Field(default=None, examples=["s3://lake/dlq"])
     """Directory of dead letters; default: `_blizzard/dlq` in the table."""
     advanced: ErrorAdvanced = Field(default_factory=ErrorAdvanced)

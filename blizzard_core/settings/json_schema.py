@@ -27,7 +27,7 @@ from blizzard_core.settings.load import models_in
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.schema import TypeSettings
 from blizzard_core.settings.sources import SourceSettings
-from blizzard_core.settings.tables import PartitionColumn, SinkSettings, TableSettings
+from blizzard_core.settings.tables import PartitionColumn, SinkAdvanced, SinkSettings, TableSettings
 
 
 def description(model: type[BaseModel], name: str) -> str:
@@ -122,7 +122,7 @@ def _complete(model: type[BaseModel], block: dict[str, Any]) -> None:
         properties["path"] = properties["source_uri"]
         names = [get_args(each.model_fields["type"].annotation)[0] for each in FORMATS]
         properties["format"]["oneOf"].append({"enum": names})
-    if model is SinkSettings:
+    if model is SinkAdvanced:
         properties["compression"]["enum"].append("none")
     block["patternProperties"] = {"^x-": {}}
     block.pop("title", None)

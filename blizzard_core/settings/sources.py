@@ -127,8 +127,14 @@ PathPatterns = Annotated[tuple[str, ...], AfterValidator(_check_patterns)]
 
 
 class SourceAdvanced(Settings):
-    """Directory listing and unusual names."""
+    """Batches, history, directory listing and unusual names."""
 
+    checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)
+    """Limits of one batch."""
+    range: SourceRangeSettings | None = Field(
+        default=None, examples=[{"from": "date=2023-01-01", "to": "date=2023-12-31"}]
+    )
+    """Read only these names; default: all."""
     compression: SourceCompression = "auto"
     """Name endings that are read; the file's first bytes decide how it is decompressed."""
     path_template: Annotated[str | None, AfterValidator(check_path_template)] = Field(
@@ -148,6 +154,9 @@ class SourceAdvanced(Settings):
     """Minimum age of a file."""
     max_ahead: Seconds = Field(default=2 * DAY, ge=0)
     """Ignore partitions whose name is more than this in the future."""
+    full_scan_interval: Seconds | None = Field(default=None, gt=0, examples=["1h"])
+    """Time between scans of all partitions; default: each poll, or as the budget allows; with
+    `notifications` 1h (1d without a watermark)."""
     list_price: float = Field(default=0.005, ge=0.000001)
     """Price of 1,000 LIST requests, in the currency of `max_list_cost`."""
     late_sweep_interval: Seconds = Field(default=DAY, ge=0)
@@ -208,9 +217,6 @@ class SourceSettings(CommonSource):
     max_list_cost: ListCost | None = Field(default=None, examples=["5 USD/month"])
     """Most that LIST requests cost, or `1400 requests/hour`. Partitions with new files are scanned
     often, others seldom."""
-    full_scan_interval: Seconds | None = Field(default=None, gt=0, examples=["1h"])
-    """Time between scans of all partitions; default: each poll, or as the budget allows; with
-    `notifications` 1h (1d without a watermark)."""
     notifications: NotificationSettings | None = Field(
         default=None, examples=[{"uri": "https://sqs.eu-central-1.amazonaws.com/123456789012/raw"}]
     )
@@ -219,10 +225,6 @@ class SourceSettings(CommonSource):
     """false: track every name instead, for names that do not sort by time."""
     partition_filter: PartitionFilter | None = Field(default=None, examples=[{"lookback": 48}])
     """Start of a cold start, and the depth of partitions."""
-    range: SourceRangeSettings | None = Field(
-        default=None, examples=[{"from": "date=2023-01-01", "to": "date=2023-12-31"}]
-    )
-    """Read only these names; default: all."""
     grace_period: Annotated[Seconds, Field(ge=0)] | Literal["auto"] = Field(default=5 * MINUTE)
     """Time in which files may still appear below the watermark; `auto`: measured."""
     late_files: Literal["report", "quarantine", "ingest"] = "quarantine"
@@ -244,8 +246,6 @@ class SourceSettings(CommonSource):
         examples=[{"fields": [{"name": "amount", "type": "decimal(10,2)"}]}],
     )
     """Fields that only this source has, in a query over `event_time` with several sources."""
-    checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)
-    """Limits of one batch."""
     storage_options: Options = Field(
         default_factory=dict, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
     )
@@ -272,15 +272,16 @@ class SourceSettings(CommonSource):
     @property
     def complete_interval(self) -> float | None:
         """The time between complete scans; None if a budget or each poll decides it."""
-        if self.full_scan_interval is not None or self.notifications is None:
-            return self.full_scan_interval
+        given = self.advanced.full_scan_interval
+        if given is not None or self.notifications is None:
+            return given
         usual = FULL_SCAN_SECS if self.use_watermark else FULL_SCAN_SECS_WITHOUT_WATERMARK
         return max(usual, self.poll_interval)
 
     @property
     def has_scan_limits(self) -> bool:
         """True if not every poll scans everything."""
-        return self.lists_per_hour is not None or self.full_scan_interval is not None
+        return self.max_list_cost is not None or self.advanced.full_scan_interval is not None
 
     @property
     def uri(self) -> str:
@@ -348,20 +349,21 @@ class SourceSettings(CommonSource):
         if self.lists_per_hour is not None and self.notifications is not None:
             raise ValueError(
                 "give notifications or max_list_cost, not both: with notifications pause and"
-                " full_scan_interval limit the requests"
+                " advanced.full_scan_interval limit the requests"
             )
         if self.units is not None and self.notifications is not None:
             raise ValueError("notifications is not for units: each poll looks for changed files")
         limits_scans = self.has_scan_limits and self.notifications is None
         if limits_scans and not self.use_watermark:
             raise ValueError(
-                "max_list_cost and full_scan_interval need use_watermark: true. Without a watermark"
-                " each poll lists everything; set poll_interval"
+                "max_list_cost and advanced.full_scan_interval need use_watermark: true. Without a"
+                " watermark each poll lists everything; set poll_interval"
             )
         if self.lists_per_hour is not None and self.poll_interval < 1:
             raise ValueError("poll_interval must be at least 1s with max_list_cost, or left out")
-        if self.full_scan_interval is not None and self.full_scan_interval <= self.poll_interval:
-            raise ValueError("full_scan_interval must be longer than poll_interval")
+        between = self.advanced.full_scan_interval
+        if between is not None and between <= self.poll_interval:
+            raise ValueError("advanced.full_scan_interval must be longer than poll_interval")
         return self
 
     @model_validator(mode="after")
@@ -376,10 +378,10 @@ class SourceSettings(CommonSource):
     @model_validator(mode="after")
     def _begins_once(self) -> Self:
         known = self.partition_filter
-        if self.range is not None and known is not None and known.lookback is not None:
+        if self.advanced.range is not None and known is not None and known.lookback is not None:
             raise ValueError(
-                "range and partition_filter.lookback both say where a cold start begins; leave one"
-                " of them out"
+                "advanced.range and partition_filter.lookback both say where a cold start begins;"
+                " leave one of them out"
             )
         return self
 

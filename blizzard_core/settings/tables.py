@@ -214,10 +214,21 @@ BY_DATE = {"prefix_template": "date=%Y-%m-%d", "column": "time", "types": {"date
 
 
 class SinkAdvanced(Settings):
-    """Layout inside files."""
+    """Size and layout of files."""
 
+    file_size_mb: int = Field(default=128, ge=1, le=16_384)
+    """Target file size, as stored."""
+    compression: ParquetCompression = "snappy"
+    """Parquet compression."""
     row_group_size_bytes: int = Field(default=64 << 20, ge=64 << 10, le=1 << 30)
     """Row group size in memory (Arrow), which bounds a task's memory."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _none_is_an_alias(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("compression") == "none":
+            data = {**data, "compression": "uncompressed"}
+        return data
 
 
 class SinkSettings(Settings):
@@ -230,10 +241,6 @@ class SinkSettings(Settings):
 
     table_uri: TableUri = Field(examples=["${BUCKET:-s3://lake}/tables/events"])
     """The directory of the Delta table."""
-    file_size_mb: int = Field(default=128, ge=1, le=16_384)
-    """Target file size, as stored."""
-    compression: ParquetCompression = "snappy"
-    """Parquet compression."""
     metadata_columns: tuple[MetadataColumn | Literal["_emitted_batch"], ...] = ()
     """Columns to add."""
     partition_by: PartitionBy | None = Field(default=None, examples=[BY_DATE])
@@ -251,13 +258,6 @@ class SinkSettings(Settings):
     def sort_keys(self) -> list[tuple[str, bool]]:
         """The columns of ``sort_by``, each with whether its highest value comes first."""
         return [(key.removeprefix("-"), key.startswith("-")) for key in self.sort_by]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _none_is_an_alias(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("compression") == "none":
-            data = {**data, "compression": "uncompressed"}
-        return data
 
 
 def _call_uri(uri: str) -> str:
@@ -313,6 +313,10 @@ class TableAdvanced(Settings):
     """Regular expression for file names; other engines' OPTIMIZE writes `part-` files."""
     app_id: Name | None = Field(default=None, examples=["backfill"])
     """For a second instance (a backfill): it keeps its own progress and quarantine."""
+    partition_filter: PartitionFilter | None = Field(
+        default=None, examples=[{"prefix_template": "date=%Y-%m-%d", "lookback": 30}]
+    )
+    """The part of the table to look for files in."""
     max_tracked_partitions: int = Field(default=64, ge=1)
     """Dated partitions that are listed; older ones are closed. Each costs at most one LIST
     a poll."""
@@ -356,10 +360,6 @@ class TableSettings(Settings):
     """New columns in files: add them, refuse them, or replace the schema."""
     partition_by: PartitionBy | None = Field(default=None, examples=[BY_DATE])
     """Default: that of the pipeline with this `table_uri`."""
-    partition_filter: PartitionFilter | None = Field(
-        default=None, examples=[{"prefix_template": "date=%Y-%m-%d", "lookback": 30}]
-    )
-    """The part of the table to look for files in."""
     notify: CallSettings | None = None
     """Calls of Penguin by Blizzard; default: none."""
     optimize: OptimizeSettings | None = None

@@ -75,7 +75,7 @@ def _pipelines(folder: Path, classes: Classes) -> dict[str, object]:
             "sources": {
                 each: {
                     "source_uri": str(folder / "raw" / each),
-                    "checkpoint": {"interval_files": 1},
+                    "advanced": {"checkpoint": {"interval_files": 1}},
                 }
                 for each in sources
             },

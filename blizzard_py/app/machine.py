@@ -98,8 +98,9 @@ def _waiting(config: Config) -> Iterator[tuple[int, str]]:
         is_sorted = bool(pipeline.sink.sort_by or pipeline.deduplicate_by)
         if is_sorted or (by is not None and (by.column or by.columns)):
             for source_name, source in pipeline.file_sources.items():
-                key = f"pipelines.{name}.sources.{source_name}.checkpoint.max_bytes_per_batch"
-                yield source.checkpoint.max_bytes_per_batch, key
+                limits = source.advanced.checkpoint
+                here = f"pipelines.{name}.sources.{source_name}.advanced.checkpoint"
+                yield limits.max_bytes_per_batch, f"{here}.max_bytes_per_batch"
 
 
 def _memory(config: Config) -> CheckResult:

@@ -77,8 +77,8 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
             fast_path=schema.advanced.fast_path,
         ),
         layout=OutputLayout(
-            compression=sink.compression,
-            file_bytes=sink.file_size_mb * 1024 * 1024,
+            compression=sink.advanced.compression,
+            file_bytes=sink.advanced.file_size_mb * 1024 * 1024,
             row_group_bytes=sink.advanced.row_group_size_bytes,
             partition_template=by.prefix_template or "" if by and by.column is None else "",
             partition_rules=_partition_rules(by) if by else (),

@@ -29,7 +29,7 @@ _NEEDLESS = {
     "part_size_mb": _BY_CLIENT,
     "min_multipart_size_mb": _BY_CLIENT,
     "rollover_timeout_secs": "files are closed with their batch, which"
-    " `checkpoint.interval` bounds",
+    " `advanced.checkpoint.interval` bounds",
     "connection_pooling": "connections are always kept",
 }
 # Other spellings that object_store takes, as the names that are known here.
@@ -210,13 +210,14 @@ def _rest_of_pipeline(block: _Block, result: Converted) -> dict[str, Any]:
     found: dict[str, Any] = {"schema": _schema(block.block("schema"))}
     errors = block.block("error_handling")
     options = _options(errors.block("dlq_storage_options"))
-    limits = _take_present(errors, "max_failures", "dlq_path")
+    limits, advanced = _take_present(errors, "dlq_path"), _take_present(errors, "max_failures")
     if options and "dlq_path" in limits:
-        limits["advanced"] = {"dlq_storage_options": options}
+        advanced["dlq_storage_options"] = options
     elif options:
         text = "left out: without dlq_path dead letters are in the table, with the sink's options"
         result.note((*errors.place, "dlq_storage_options"), text)
     errors.check_remaining()
+    limits |= _advanced(advanced)
     return found | ({"error_handling": limits} if limits else {})
 
 
@@ -230,13 +231,13 @@ def _source(block: _Block, result: Converted) -> dict[str, Any]:
             " start reads all that is there; docs/guides/move-from-auto-loader.md,"
             " Say what was read",
         )
-    found["advanced"] = {"compression": block.take("compression") or "gzip"}
+    advanced = {"compression": block.take("compression") or "gzip"}
     found |= _lasting(block, "poll_interval_secs") | _filter(block)
     checkpoint = block.block("checkpoint")
     limits = _take_present(checkpoint, "interval_files") | _lasting(checkpoint, "interval_secs")
     checkpoint.check_remaining()
-    found |= {"checkpoint": limits} if limits else {}
-    found |= _storage(block)
+    advanced |= {"checkpoint": limits} if limits else {}
+    found |= _storage(block) | _advanced(advanced)
     block.check_remaining()
     return found
 
@@ -256,11 +257,9 @@ def _directory(block: _Block, result: Converted) -> Any:
 
 def _sink(block: _Block, result: Converted) -> dict[str, Any]:
     found: dict[str, Any] = {"table_uri": block.take("table_uri", "path")}
-    found |= (
-        _take_present(block, "file_size_mb", "compression") | _partitions(block) | _storage(block)
-    )
-    found |= (advanced := _advanced(_take_present(block, "row_group_size_bytes")))
-    if advanced:
+    advanced = _take_present(block, "file_size_mb", "compression", "row_group_size_bytes")
+    found |= _partitions(block) | _storage(block) | _advanced(advanced)
+    if "row_group_size_bytes" in advanced:
         result.note((*block.place, "row_group_size_bytes"), "counts rows as they lie in memory")
     block.check_remaining()
     return found
@@ -279,9 +278,8 @@ def _table(block: _Block, result: Converted) -> dict[str, Any]:
     found = _take_present(block, "table_uri") | _lasting(block, "poll_interval_secs")
     found |= (
         _take_present(block, "schema_evolution")
-        | _advanced(_take_present(block, "delta_checkpoint_interval"))
+        | _advanced(_take_present(block, "delta_checkpoint_interval") | _filter(block))
         | _partitions(block)
-        | _filter(block)
         | _storage(block)
     )
     result.note(

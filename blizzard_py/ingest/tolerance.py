@@ -49,7 +49,7 @@ class Tolerance:
             )
 
     def _check_failures(self, finished: Sequence[FinishedFile]) -> int:
-        limit = self._errors.max_failures
+        limit = self._errors.advanced.max_failures
         if not limit:
             return 0
         condemned = (file for file in finished if file.outcome == "quarantined")
@@ -58,8 +58,8 @@ class Tolerance:
         bad = list(islice(present, limit - self._passed))
         if bad and self._passed + len(bad) >= limit:
             raise PipelineStopped(
-                f"{self._name}: stopped at error_handling.max_failures = {limit}. No file was"
-                f" skipped. Correct or remove the files, or raise the limit: {_examples(bad)}"
+                f"{self._name}: stopped at error_handling.advanced.max_failures = {limit}. No file"
+                f" was skipped. Correct or remove the files, or raise the limit: {_examples(bad)}"
             )
         return len(bad)
 

@@ -142,7 +142,7 @@ class SourceContext:
         files = self.source.as_files
         if files is None:
             return BatchLimits(sys.maxsize, sys.maxsize, math.inf)
-        limits = files.checkpoint
+        limits = files.advanced.checkpoint
         return BatchLimits(limits.interval_files, limits.max_bytes_per_batch, limits.interval)
 
     @property
@@ -180,6 +180,6 @@ class SourceContext:
         """The identity of the source, as the checkpoint keeps it."""
         lake = None if self.query_spec is None else self.query_spec.lake
         files = self.source.as_files
-        bounds = None if files is None else files.range
+        bounds = None if files is None else files.advanced.range
         names = None if bounds is None else NameRange(bounds.from_ or "", bounds.to or "")
         return Identity(self.pipeline, self.source_name, self.stores.source.uri, lake, names)

@@ -110,7 +110,7 @@ def recover(
     segments; later ones are in the mirror, and `gather_output_ids` adds the others. Raises
     `StateError` and `StorageError`.
     """
-    oldest = lookback_floor(table.settings.partition_filter, now)
+    oldest = lookback_floor(table.advanced.partition_filter, now)
     if state is None:
         depth = None if table.partition_types is None else len(table.partition_types)
         return Memory(Progress(depth=depth, floor=oldest), chores=dict.fromkeys(CHORES, int(now)))

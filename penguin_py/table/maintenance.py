@@ -92,7 +92,7 @@ class Maintenance:
         lookback's beginning on) and a full read of the log. Raises `StateError` and `StorageError`.
         """
         progress = memory.progress
-        floor = lookback_floor(self._table.settings.partition_filter, now)
+        floor = lookback_floor(self._table.advanced.partition_filter, now)
         everything = Progress(depth=progress.depth, floor=floor)
         try:
             listed = scan(

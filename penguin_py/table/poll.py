@@ -116,14 +116,14 @@ class TablePoller:
 
         `status` counts what was published since. An instance with a filter saw only some files.
         """
-        if self._table.settings.partition_filter is not None:
+        if self._table.advanced.partition_filter is not None:
             return memory
         return replace(memory, chores={**memory.chores, POLL_CHORE: int(self._scanned.began)})
 
     def _floored(self, progress: Progress, pending: Sequence[str]) -> Progress:
         """Close old partitions, so a poll's cost stays limited."""
         now = self._scanned.ended
-        oldest = lookback_floor(self._table.settings.partition_filter, now)
+        oldest = lookback_floor(self._table.advanced.partition_filter, now)
         return raise_floors(
             progress, self._table.advanced.max_tracked_partitions, oldest, pending, now
         )

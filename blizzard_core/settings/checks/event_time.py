@@ -190,10 +190,10 @@ def _of_sources(pipeline: PipelineSettings, here: Key) -> Iterator[SettingProble
                 "a file that appears again would count twice in a window; leave units or event_time"
                 " out",
             )
-        elif files.range is not None:
+        elif files.advanced.range is not None:
             yield SettingProblem(
-                (*where, "range"),
-                "a window may have rows on both sides of an end of the range; leave range or"
+                (*where, "advanced", "range"),
+                "a window may have rows on both sides of an end of the range; leave it or"
                 " event_time out",
             )
 

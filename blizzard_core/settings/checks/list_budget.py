@@ -17,30 +17,29 @@ def list_budget_problems(config: Config) -> Iterator[SettingProblem]:
             if not source.has_scan_limits:
                 continue
             here: Key = ("pipelines", name, "sources", source_name)
-            key = next(key for key in _KEYS if getattr(source, key) is not None)
+            costs = source.max_list_cost is not None
+            key: Key = ("max_list_cost",) if costs else ("advanced", "full_scan_interval")
             if pipeline.query is not None:
                 yield SettingProblem(
-                    (*here, key),
+                    (*here, *key),
                     "is not for a query over event_time: files that wait for a complete scan would"
                     " have late rows; leave it out, and poll less often",
                 )
             elif source.max_list_cost is not None:
-                yield from _of_budget((*here, key), source, source.max_list_cost)
-
-
-_KEYS = ("max_list_cost", "full_scan_interval")
+                yield from _of_budget((*here, *key), source, source.max_list_cost)
 
 
 def _of_budget(where: Key, source: SourceSettings, cost: str) -> Iterator[SettingProblem]:
     price = source.advanced.list_price
     tracked = source.advanced.max_tracked_partitions
-    least = least_budget(tracked + 1, source.full_scan_interval)
+    interval = source.advanced.full_scan_interval
+    least = least_budget(tracked + 1, interval)
     if budget_of(cost, price) >= least:
         return
     enough, currency = f"{least} requests/hour", currency_of(cost)
     if currency:
         enough = f"{cost_of(least, price):.2f} {currency}/month ({enough})"
-    time = "six hours" if source.full_scan_interval is None else "full_scan_interval"
+    time = "six hours" if interval is None else "advanced.full_scan_interval"
     yield SettingProblem(
         where,
         f"does not pay a complete scan of {tracked} tracked partitions in {time} and frequent scans"

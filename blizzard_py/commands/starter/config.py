@@ -57,7 +57,7 @@ pipelines:
     schema:
 {_schema(found)}
     # error_handling:
-    #   max_failures: 0          # stop at so many bad files; 0: quarantine them and go on
+    #   advanced: {{ max_failures: 0 }}  # stop at so many bad files; 0: quarantine them and go on
 
 # metrics: {{ address: "127.0.0.1:9090", penguin_address: "127.0.0.1:9091" }}
 """

@@ -204,7 +204,7 @@ class CopyRules:
         if group.size < LEAST_BYTES:
             raise _Decode(f"it has {group.size / _MB:.2f} MB; groups of 1 MB or more are copied")
         if group.size > self._most_bytes:
-            raise _Decode(f"it has {group.size / _MB:,.0f} MB, more than sink.file_size_mb")
+            raise _Decode(f"it has {group.size / _MB:,.0f} MB, more than advanced.file_size_mb")
         if not 0 < group.rows <= min(GROUP_ROWS, group.size * ROWS_PER_BYTE):
             raise _Decode(f"{group.rows:,} rows are impossible")
         if before and start < before[-1].stop:

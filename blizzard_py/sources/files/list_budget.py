@@ -101,8 +101,8 @@ def budget_notes(
     budget = found["lists_per_hour"]
     if budget is None:
         return
-    least = least_budget(found["ranges"], source.full_scan_interval)
-    if source.full_scan_interval is None and found["all_secs"] > LONGEST_SECS:
+    least = least_budget(found["ranges"], source.advanced.full_scan_interval)
+    if source.advanced.full_scan_interval is None and found["all_secs"] > LONGEST_SECS:
         yield (
             f"the LIST budget pays a scan of all {found['ranges']:,} ranges in"
             f" {span_text(found['all_secs'])} only; {least:,} an hour would pay it in six hours"

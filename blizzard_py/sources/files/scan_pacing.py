@@ -43,12 +43,12 @@ def limits_of(source: SourceSettings) -> ScanLimits | None:
     budget = source.lists_per_hour
     if source.notifications is not None:
         return None
-    if budget is None and source.full_scan_interval is None:
+    if budget is None and source.advanced.full_scan_interval is None:
         return None
     return ScanLimits(
         budget,
         source.poll_interval,
-        source.full_scan_interval,
+        source.advanced.full_scan_interval,
         source.advanced.max_tracked_partitions,
         selection_of(source).ranges(),
     )

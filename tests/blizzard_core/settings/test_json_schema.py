@@ -71,7 +71,7 @@ SOURCE = "pipelines: {a: {sources: {m: {source_uri: raw, %s}}}}"
 @pytest.mark.parametrize(
     "text",
     [
-        "pipelines: {}\ndefaults: {pipeline: {sink: {compression: none}}}",
+        "pipelines: {}\ndefaults: {pipeline: {sink: {advanced: {compression: none}}}}",
         "x-a: &a {poll_interval: '${EVERY:-5m}'}\npipelines: {p: {x-note: 1, sources: {m: *a}}}",
         "tables: {t: {table_uri: t, poll_interval: 0, vacuum: {retention: P7D}, optimize: null}}",
         "tables: {t: {x-a: {}, advanced: {max_files_per_commit: '${FILES}'}}}",

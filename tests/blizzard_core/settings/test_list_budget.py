@@ -75,7 +75,7 @@ def test_budget_that_cannot_pay_names_the_least_that_can() -> None:
     assert "132 requests/hour" in found.text
     fast = {"max_list_cost": "1.8 USD/month", "full_scan_interval": "5m"}
     [found] = list_budget_problems(config(fast))
-    assert "in full_scan_interval" in found.text
+    assert "in advanced.full_scan_interval" in found.text
 
 
 def test_query_over_event_time_has_no_limits_for_scans() -> None:

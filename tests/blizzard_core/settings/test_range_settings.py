@@ -104,7 +104,7 @@ def test_range_and_lookback_exclude_each_other(tmp_path: Path) -> None:
     source = files({"from": "a"}, partition_filter={**template, "lookback": 2})
     [problem] = problems(tmp_path, source)
     assert problem.startswith(f"{tmp_path / 'history.yaml'}: pipelines.events.sources.history ")
-    assert "range and partition_filter.lookback both say where a cold start begins" in problem
+    assert "advanced.range and partition_filter.lookback both say where" in problem
     assert problems(tmp_path, files({"from": "a"}, partition_filter=template)) == []
 
 
@@ -113,7 +113,7 @@ def test_range_is_refused_with_a_query_over_event_time(tmp_path: Path) -> None:
     spark = {"master": "local[2]"}
     [problem] = problems(tmp_path, files({"from": "a"}), spark=spark, event_time=query)
     assert ": pipelines.events.sources.history.range " in problem
-    assert "leave range or event_time out" in problem
+    assert "leave it or event_time out" in problem
 
 
 def test_range_is_for_files_alone(tmp_path: Path) -> None:

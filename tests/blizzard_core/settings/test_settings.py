@@ -66,10 +66,13 @@ def test_the_shortest_configuration_has_the_documented_defaults(tmp_path: Path) 
         172_800,
     )
     assert (source.advanced.compression, source.poll_interval) == ("auto", 60)
-    assert (source.checkpoint.interval_files, source.checkpoint.interval) == (1000, 60)
+    assert (source.advanced.checkpoint.interval_files, source.advanced.checkpoint.interval) == (
+        1000,
+        60,
+    )
     assert config.spark.master == "local[*]"
     assert config.global_.advanced.total_concurrency == 8
-    assert config.pipelines["events"].error_handling.max_failures == 0
+    assert config.pipelines["events"].error_handling.advanced.max_failures == 0
 
 
 def test_path_is_another_name_for_source_uri(tmp_path: Path) -> None:

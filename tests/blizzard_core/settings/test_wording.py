@@ -78,12 +78,12 @@ def test_errors_for_wrong_values_contain_no_library_wording(name: str, tmp_path:
         ),
         ("grace_period", -1, "grace_period (line N): must be at least 0 or 'auto'"),
         ("use_watermark", "perhaps", "use_watermark (line N): must be true or false"),
-        ("checkpoint", 3, "checkpoint (line N): must be a block of keys"),
+        ("advanced.checkpoint", 3, "advanced.checkpoint (line N): must be a block of keys"),
         ("partition_filter", 3, "partition_filter (line N): must be a block of keys"),
         (
-            "checkpoint",
+            "advanced.checkpoint",
             {"interval_files": 1.5},
-            "checkpoint.interval_files (line N): must be a whole number",
+            "advanced.checkpoint.interval_files (line N): must be a whole number",
         ),
         (
             "format",
@@ -101,6 +101,6 @@ def test_invalid_value_of_a_union_is_reported_once(
     key: str, value: Any, message: str, tmp_path: Path
 ) -> None:
     document = yaml.safe_load((CONFIGS / "example.yaml").read_text())
-    place = ("pipelines", "events", "sources", "main", key)
+    place = ("pipelines", "events", "sources", "main", *key.split("."))
     [_, told] = problems(tmp_path / "c.yaml", with_value(document, place, value))
     assert re.sub(r"line \d+", "line N", told).strip() == f"pipelines.events.sources.main.{message}"

@@ -111,7 +111,7 @@ def test_both_daemons_files_become_one_that_is_valid(tmp_path: Path) -> None:
         "gzip",
     )
     assert asia.partition_filter is not None
-    assert (asia.partition_filter.lookback, asia.checkpoint.interval_files) == (2, 50)
+    assert (asia.partition_filter.lookback, asia.advanced.checkpoint.interval_files) == (2, 50)
     assert asia.storage_options == {
         "AWS_REGION": "us-east-1",
         "AWS_ENDPOINT_URL": "http://localhost:9000",
@@ -125,10 +125,10 @@ def test_both_daemons_files_become_one_that_is_valid(tmp_path: Path) -> None:
     assert europe.partition_filter is not None
     assert europe.partition_filter.lookback == 0
     sink = config.pipelines["events"].sink
-    assert (sink.file_size_mb, sink.compression) == (64, "zstd")
+    assert (sink.advanced.file_size_mb, sink.advanced.compression) == (64, "zstd")
     assert sink.storage_options == {"AWS_SECRET_ACCESS_KEY": "t"}
     handling = config.pipelines["events"].error_handling
-    assert (handling.max_failures, handling.dlq_path) == (100, "s3://lake/dlq")
+    assert (handling.advanced.max_failures, handling.dlq_path) == (100, "s3://lake/dlq")
     assert handling.advanced.dlq_storage_options == {"AWS_REGION": "us-east-1"}
     logs = config.pipelines["logs"]
     # The state of a pipeline with one source was named after the pipeline.

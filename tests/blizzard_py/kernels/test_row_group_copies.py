@@ -396,7 +396,7 @@ def test_only_large_groups_are_copied(tmp_path: Path, monkeypatch: pytest.Monkey
     assert story(report) == f"1 {ALL}; {why}"
     assert sorted(output.rows for output in report.outputs) == [100, 1500]
     report, _ = both(tmp_path / "full", data, fields=fields, file_bytes=1 << 20)
-    assert "row group 1 was decoded: it has 1 MB, more than sink.file_size_mb" in story(report)
+    assert "row group 1 was decoded: it has 1 MB, more than advanced.file_size_mb" in story(report)
 
 
 def mixed(*groups: pa.Table) -> bytes:

@@ -66,12 +66,17 @@ def scan(
     # Finished files count as well; more than this prove nothing more.
     files: set[str] = set()
 
+    has_depth = progress.depth is not None
+
     def wanted(entry: Entry) -> bool:
+        # Most files are done, and `accept` asks more of each.
+        if has_depth and not is_new(progress, entry.path):
+            return False
         if is_hidden(entry.path) or not accept(entry):
             return False
-        if progress.depth is None and len(files) <= FLAT_KEYS:
+        if not has_depth and len(files) <= FLAT_KEYS:
             files.add(entry.path)
-        return is_new(progress, entry.path) and is_covered(entry.path)
+        return (has_depth or is_new(progress, entry.path)) and is_covered(entry.path)
 
     bounds = ListingBounds(limit, behind)
     listed = list_gaps(storage, ranges, concurrency, wanted, bounds) if ranges else []

@@ -119,7 +119,8 @@ def started() -> None:
     """Make Ctrl-C end this process without a trace, and open missing standard streams.
 
     Nothing here multiplies matrices, so numpy needs no threads for it: they are half the cost of
-    its import. Imports make many objects that stay, so the collector of cycles waits for
+    its import. Pydantic would search all installed packages for plugins, of which settings need
+    none. Imports make many objects that stay, so the collector of cycles waits for
     `spare_imports`: it would take a twentieth of a short command's time. Ctrl-C is covered during
     the imports; from the first step of a command on `blizzard_core.cli` and `stop_on_signals` take
     over.
@@ -127,6 +128,7 @@ def started() -> None:
     sys.excepthook = _report_uncaught
     sys.unraisablehook = _report_unraisable
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     gc.set_threshold(_OBJECTS_OF_STARTS)
     _opened_streams()
 

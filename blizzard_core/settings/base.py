@@ -23,13 +23,10 @@ from pydantic import (
     ConfigDict,
     PlainSerializer,
     StringConstraints,
-    ValidationInfo,
     WithJsonSchema,
-    field_validator,
     model_validator,
 )
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticCustomError
 
 from blizzard_core.storage.opening import normalize_uri, problems_of
 
@@ -66,18 +63,25 @@ class Settings(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_extensions(cls, data: Any) -> Any:
-        """Ignore keys that begin with `x-`: they hold anchors and notes."""
-        if not isinstance(data, dict):
-            return data
-        return {key: value for key, value in data.items() if not str(key).startswith("x-")}
+    def _read_block(cls, data: Any) -> Any:
+        """Bring a block into the form of its fields.
 
-    @model_validator(mode="before")
-    @classmethod
-    def _with_units(cls, data: Any) -> Any:
-        """Accept keys of before 0.1.0 that named their unit, such as `poll_interval_secs`."""
+        One step for all: pydantic prepares each validator of each block, which takes longer than
+        all else of a short configuration.
+        """
         if not isinstance(data, dict):
             return data
+        found = cls._with_units(cls._with_advanced(data))
+        # Keys that begin with `x-` hold anchors and notes.
+        return {
+            key: cls._without_truth(key, value)
+            for key, value in found.items()
+            if not str(key).startswith("x-")
+        }
+
+    @classmethod
+    def _with_units(cls, data: dict[Any, Any]) -> dict[Any, Any]:
+        """Accept keys of before 0.1.0 that named their unit, such as `poll_interval_secs`."""
         found, spellings = dict(data), dict[str, str]()
         for key in data:
             new, unit = _without_unit(key)
@@ -90,12 +94,11 @@ class Settings(BaseModel):
                 found[new] = f"{value}{unit}" if is_number else value
         return found
 
-    @model_validator(mode="before")
     @classmethod
-    def _with_advanced(cls, data: Any) -> Any:
+    def _with_advanced(cls, data: dict[Any, Any]) -> dict[Any, Any]:
         """Move keys of before 0.1.0, such as `order_guard`, into `advanced`."""
         field = cls.model_fields.get("advanced")
-        if field is None or not isinstance(data, dict):
+        if field is None:
             return data
         block = data.get("advanced", {})
         inner = getattr(field.annotation, "model_fields", {})
@@ -111,16 +114,18 @@ class Settings(BaseModel):
         rest = {key: value for key, value in data.items() if key not in flat}
         return {**rest, "advanced": {**flat, **block}}
 
-    @field_validator("*", mode="before")
     @classmethod
-    def _check_no_truth(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse `true` for a number, although Python counts it as 1."""
-        if isinstance(value, bool):
-            kinds = list(_kinds(cls.model_fields[str(info.field_name)].annotation))
-            number = next((kind for kind in ("int", "float") if kind in kinds), None)
-            if number and "bool" not in kinds:
-                raise PydanticCustomError(f"{number}_type", "no number")
+    def _without_truth(cls, key: Any, value: Any) -> Any:
+        """Make the field of a number refuse `true`, although Python counts it as 1."""
+        if isinstance(value, bool) and key in cls.model_fields:
+            kinds = set(_kinds(cls.model_fields[key].annotation))
+            if "bool" not in kinds and not kinds.isdisjoint(("int", "float")):
+                return _NO_NUMBER
         return value
+
+
+# In place of `true`: it is no number, and no value of any other type.
+_NO_NUMBER = object()
 
 
 def check_kind(

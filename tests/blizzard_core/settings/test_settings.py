@@ -184,7 +184,7 @@ def test_a_key_may_replace_what_a_merge_brings(tmp_path: Path) -> None:
     [
         ("poll_interval", "must be a number"),
         ("max_tracked_partitions", "must be a whole number"),
-        ("grace_period", "must be a number"),
+        ("grace_period", "must be a number or 'auto'"),
         ("partition_depth", "must be a whole number"),
     ],
 )

@@ -29,19 +29,20 @@ from blizzard_py.app.notifications import Notifications
 from blizzard_py.app.refused_watch import RefusedWatch
 from blizzard_py.app.workers import build
 from blizzard_py.engines.lazy import LazyEngine
-from blizzard_py.explain import Explanation
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import as_read
 from blizzard_py.schema.field_specs import field_document
 from blizzard_py.sources.context import SourceContext
 
 if TYPE_CHECKING:
-    # Without an address a daemon needs no page, off a terminal no tables, and alone no replicas.
+    # Without an address a daemon needs no page and explains no file, off a terminal it needs no
+    # tables, and alone no replicas.
     from rich.console import Console
 
     from blizzard_core.observability.status import Posts
     from blizzard_py.app.replica_worker import ReplicaWorker
     from blizzard_py.app.replicas import Sharing
+    from blizzard_py.explain import Explanation
 
 
 def run_daemon(

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
-from blizzard_core.notifications.inbox import HintInbox
-from blizzard_core.notifications.protocol import Queue
-from blizzard_core.notifications.receiver import Receiver, Receiving, open_queue
-from blizzard_core.notifications.webhook import WebhookQueue, Webhooks
 from blizzard_core.settings.notifications import NotificationSettings
 from blizzard_core.settings.queue_uri import WEBHOOK
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.sources.context import SourceContext
+
+if TYPE_CHECKING:
+    # Most sources have no notifications.
+    from blizzard_core.notifications.inbox import HintInbox
+    from blizzard_core.notifications.protocol import Queue
+    from blizzard_core.notifications.receiver import Receiver
+    from blizzard_core.notifications.webhook import WebhookQueue, Webhooks
 
 
 def with_inbox(parts: SourceContext) -> SourceContext:
@@ -21,6 +26,8 @@ def with_inbox(parts: SourceContext) -> SourceContext:
     source = parts.source.as_files
     if source is None or source.notifications is None or parts.once or parts.members:
         return parts
+    from blizzard_core.notifications.inbox import HintInbox  # noqa: PLC0415  # see above
+
     if parts.activity is None:
         return replace(parts, hints=HintInbox(source.uri, parts.monotonic))
     view = parts.activity.notifications
@@ -34,8 +41,20 @@ class Notifications:
 
     def __init__(self, sources: Sequence[SourceContext]) -> None:
         """Open nothing: a thread opens its queue when it begins to read."""
+        self.webhooks: Webhooks | None = None
+        self._receivers: list[Receiver] = []
+        if not sources:
+            return
+        from blizzard_core.notifications.receiver import (  # noqa: PLC0415  # see above
+            Receiver,
+            open_queue,
+        )
+        from blizzard_core.notifications.webhook import (  # noqa: PLC0415  # see above
+            WebhookQueue,
+            Webhooks,
+        )
+
         webhooks: list[WebhookQueue] = []
-        receivers: list[Receiver] = []
         for settings, source, inboxes in _by_queue(sources):
             if settings.uri == WEBHOOK:
                 queue = WebhookQueue(settings.token or "")
@@ -44,12 +63,16 @@ class Notifications:
             else:
                 opens = partial(open_queue, settings.uri, source.uri, source.storage_options)
             owns = settings.foreign == "delete" or settings.uri == WEBHOOK
-            receivers.append(Receiver(settings.uri, opens, inboxes, owns_queue=owns))
-        self.webhooks = Webhooks(webhooks) if webhooks else None
-        self._receivers = receivers
+            self._receivers.append(Receiver(settings.uri, opens, inboxes, owns_queue=owns))
+        if webhooks:
+            self.webhooks = Webhooks(webhooks)
 
-    def receiving(self) -> Receiving:
+    def receiving(self) -> AbstractContextManager[None]:
         """Return the threads, which run while it is entered."""
+        if not self._receivers:
+            return nullcontext()
+        from blizzard_core.notifications.receiver import Receiving  # noqa: PLC0415  # see above
+
         return Receiving(self._receivers)
 
 

@@ -7,9 +7,10 @@ loop that hangs. Without refused files it costs a LIST for each table and search
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from blizzard_core.errors import BlizzardError
 from blizzard_core.handover.quarantine import QuarantineRecord, quarantined
@@ -17,10 +18,12 @@ from blizzard_core.log import get_logger
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.selection.refused import refused_outputs
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.story import way_out
 from blizzard_py.state.source_state import checkpoint_path
+
+if TYPE_CHECKING:
+    from blizzard_py.selection.refused import RefusedOutput
 
 LOOK_SECS = 300.0
 
@@ -62,7 +65,7 @@ class RefusedWatch:
                 cause = (tables[sink.uri], _saved(sink, parts), hour)
                 if cause == self._causes.get(parts.name):
                     continue
-                found = refused_outputs(parts, tables[sink.uri])
+                found = _refused(parts, tables[sink.uri])
             except BlizzardError as error:
                 log.warning("refused_unknown", error=str(error))
                 continue
@@ -94,6 +97,17 @@ class RefusedWatch:
         finally:
             over.set()
             thread.join(1.0)
+
+
+def _refused(
+    parts: SourceContext, records: Mapping[str, QuarantineRecord]
+) -> Sequence[RefusedOutput]:
+    if not records:
+        return ()
+    # Most tables have none, and need nothing that follows them to source files.
+    from blizzard_py.selection.refused import refused_outputs  # noqa: PLC0415  # see above
+
+    return refused_outputs(parts, records)
 
 
 def _with_own_store(parts: SourceContext) -> SourceContext:

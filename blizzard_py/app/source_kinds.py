@@ -20,8 +20,6 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.composite_source import CompositeFiles
 from blizzard_py.sources.files.hint_pacing import notification_notes
 from blizzard_py.sources.files.list_budget import budget_document
-from blizzard_py.sources.files.offered_files import ReplaceableFiles
-from blizzard_py.sources.files.processed_name_files import SetFiles
 from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.small_samples import disorder
 from blizzard_py.sources.files.watermark_files import WatermarkFiles
@@ -31,9 +29,15 @@ from blizzard_py.state.source_state import SourceState
 
 def open_files(parts: SourceContext, upkeep: CheckpointServices) -> Replacing:
     """Return the source of files that ``parts`` describe. Sends no request to a store."""
+    if parts.files.units is None and parts.files.use_watermark:
+        return WatermarkFiles(parts, upkeep)
+    # Most sources have watermarks.
+    from blizzard_py.sources.files.offered_files import ReplaceableFiles  # noqa: PLC0415  # see above
+    from blizzard_py.sources.files.processed_name_files import SetFiles  # noqa: PLC0415  # see above
+
     if parts.files.units is not None:
         return ReplaceableFiles(parts, parts.files.units, upkeep)
-    return WatermarkFiles(parts, upkeep) if parts.files.use_watermark else SetFiles(parts, upkeep)
+    return SetFiles(parts, upkeep)
 
 
 if TYPE_CHECKING:

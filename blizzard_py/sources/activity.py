@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from blizzard_core.observability.activity import (
     Activity,
@@ -28,10 +28,8 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_core.text import counted, shortened
 from blizzard_core.watermark.cover import Cover
 from blizzard_py import metrics
-from blizzard_py.cleaning.lists import Outcome
 from blizzard_py.job import FinishedFile
 from blizzard_py.requests.progress import RequestState, open_of
-from blizzard_py.slices.units.grid import GridLayout
 from blizzard_py.slices.units.state import UnitsState
 from blizzard_py.sources.batch_counts import count_batch, count_stream, result_of
 from blizzard_py.sources.ignored_names import NONE_IGNORED, NONE_SKIPPED, IgnoredNames, SkippedItems
@@ -41,6 +39,10 @@ from blizzard_py.state.batch import Batch
 from blizzard_py.state.completeness import certified
 from blizzard_py.state.source_state import SourceState, Totals
 from blizzard_py.state.stream_state import StreamState
+
+if TYPE_CHECKING:
+    from blizzard_py.cleaning.lists import Outcome
+    from blizzard_py.slices.units.grid import GridLayout
 
 Step = Literal["ingest", "prepare", "publish", "advance"]
 

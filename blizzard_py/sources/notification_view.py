@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from blizzard_core.notifications.inbox import HINT_KINDS, HintInbox, HintKind
 from blizzard_core.observability.notices import Notice
 from blizzard_py import metrics
+
+if TYPE_CHECKING:
+    from blizzard_core.notifications.inbox import HintInbox, HintKind
 
 
 class NotificationView:
@@ -24,6 +26,9 @@ class NotificationView:
 
     def show(self, inbox: HintInbox) -> None:
         """Show a source's inbox from now on."""
+        # Most sources have none, and need nothing that reads messages.
+        from blizzard_core.notifications.inbox import HINT_KINDS  # noqa: PLC0415  # see above
+
         name = self._name
         with self._lock:
             self._inbox = inbox

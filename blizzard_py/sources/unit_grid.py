@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blizzard_core.errors import BlizzardError
 from blizzard_core.observability.activity import age
-from blizzard_py.slices.units.grid import GridLayout, grid
 from blizzard_py.slices.units.state import UnitsState
+
+if TYPE_CHECKING:
+    from blizzard_py.slices.units.grid import GridLayout
 
 # A grid of very many units takes a second to make; pauses of units end meanwhile.
 _GRID_SECS = 60
@@ -41,6 +43,9 @@ class UnitGrid:
         is_same = made is not None and made.state is state and made.layout is layout
         if made is not None and is_same and age(now, made.at) < _GRID_SECS:
             return made.document
+        # A source without units needs no calendars, and neither does a daemon without a page.
+        from blizzard_py.slices.units.grid import grid  # noqa: PLC0415  # see above
+
         try:
             found = grid(state, layout, datetime.fromtimestamp(now, UTC))
         except BlizzardError:  # the same error ends the cycle and is reported there

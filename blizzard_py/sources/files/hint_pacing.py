@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from blizzard_core.notifications.inbox import Hint, HintInbox, HintKind
 from blizzard_core.redact import redacted
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.environment import GCS_SCHEMES, S3_SCHEMES
@@ -32,6 +31,9 @@ from blizzard_py.sources.files.hint_schedule import (
 from blizzard_py.sources.files.list_budget import span_text
 from blizzard_py.sources.files.listing import outside
 from blizzard_py.state.source_state import SourceState
+
+if TYPE_CHECKING:
+    from blizzard_core.notifications.inbox import Hint, HintInbox, HintKind
 
 # A message that was sent so long before a complete scan began names a file that the scan listed.
 _COVERED_SECS = 60.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from blizzard_core.checkpoint.digests import Digests
 from blizzard_core.limits import HINTED_FILES
-from blizzard_core.notifications.inbox import HintKind
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import Lowest, Progress
 from blizzard_py.sources.context import SourceContext
@@ -31,6 +31,9 @@ from blizzard_py.state.processed_tracker import ProcessedTracker
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.transitions import done_of
+
+if TYPE_CHECKING:
+    from blizzard_core.notifications.inbox import HintKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,17 @@ def quiet_logs() -> None:
     log.silence()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def unsynced_disk() -> Iterator[None]:
+    """Wait for no disk: processes die in these tests, and no machine does.
+
+    Tests of what is synced, and in which order, put their own function there.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _file: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def bench() -> Bench:
     """Return the record of the tables that the readers have read in this run."""

@@ -52,12 +52,15 @@ class Shop:
                 }
             },
         }
+        self._loaded: tuple[str, Config] | None = None
         self.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, amount TEXT, at TEXT)")
 
     def execute(self, *statements: str) -> None:
-        with contextlib.closing(sqlite3.connect(self.base)) as base, base:
-            for statement in statements:
-                base.execute(statement)
+        with contextlib.closing(sqlite3.connect(self.base)) as base:
+            base.execute("PRAGMA synchronous = OFF")  # for no disk is waited
+            with base:
+                for statement in statements:
+                    base.execute(statement)
 
     @property
     def source(self) -> dict[str, Any]:
@@ -65,9 +68,13 @@ class Shop:
         return found
 
     def config(self) -> Config:
-        path = self.folder / "config.yaml"
-        path.write_text(yaml.safe_dump(self.document))
-        return load_config(path, {})
+        """Return the configuration, which is loaded again only once it was changed."""
+        text = f"{self.folder} {json.dumps(self.document, default=str)}"
+        if self._loaded is None or self._loaded[0] != text:
+            path = self.folder / "config.yaml"
+            path.write_text(yaml.safe_dump(self.document))
+            self._loaded = text, load_config(path, {})
+        return self._loaded[1]
 
     def run(self) -> SourcePipeline:
         worker = source_pipeline(context_of(self.config(), WHERE, DirectEngine()))

@@ -7,6 +7,7 @@ import datetime as dt
 import json
 import sqlite3
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ class UnitShop:
         self.now = dt.datetime.fromisoformat(now).replace(tzinfo=dt.UTC)
         self.ahead = dt.timedelta(0)
         self.engine: Engine = DirectEngine()
+        self._loaded: tuple[str, Config] | None = None
         query = "SELECT * FROM answers WHERE day >= {from} AND day < {to}"
         values = units.get("values")
         if values:
@@ -70,13 +72,21 @@ class UnitShop:
         }
         self.execute("CREATE TABLE answers (day TEXT, survey TEXT, text TEXT)")
 
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[sqlite3.Connection]:
+        """Yield a transaction that waits for no disk."""
+        with contextlib.closing(sqlite3.connect(self.base)) as base:
+            base.execute("PRAGMA synchronous = OFF")
+            with base:
+                yield base
+
     def execute(self, *statements: str) -> None:
-        with contextlib.closing(sqlite3.connect(self.base)) as base, base:
+        with self.changing() as base:
             for statement in statements:
                 base.execute(statement)
 
     def put(self, *rows: tuple[str, str, str]) -> None:
-        with contextlib.closing(sqlite3.connect(self.base)) as base, base:
+        with self.changing() as base:
             base.executemany("INSERT INTO answers (day, survey, text) VALUES (?, ?, ?)", rows)
 
     def all(self) -> list[tuple[str, str, str]]:
@@ -100,7 +110,11 @@ class UnitShop:
         return path
 
     def config(self) -> Config:
-        return load_config(self.path(), {})
+        """Return the configuration, which is loaded again only once it was changed."""
+        text = f"{self.folder} {json.dumps(self.document, default=str)}"
+        if self._loaded is None or self._loaded[0] != text:
+            self._loaded = text, load_config(self.path(), {})
+        return self._loaded[1]
 
     def worker(self, **options: Any) -> SourcePipeline:
         parts = context_of(self.config(), WHERE, self.engine)

@@ -1,4 +1,7 @@
-"""Several sources behind one watermark: whom it follows, who is late, and nothing twice."""
+"""Several sources behind one watermark: whom it follows, who is late, and nothing twice.
+
+Deaths of two sources are those of a join, in `test_joins`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,6 @@ from blizzard_py.engines.spark.engine import SparkEngine
 from tests.support.captured_logs import captured_logs
 from tests.support.event_time_harness import TUMBLING, EventTimeHarness
 from tests.support.event_time_oracle import Oracle, row, windows_of
-from tests.support.stream_deaths import DEATHS, drain_and_die
 
 TWO: dict[str, dict[str, Any]] = {"web": {}, "app": {}}
 
@@ -235,26 +237,6 @@ def test_a_restart_forgets_what_each_source_has_brought(
     assert world.stream().watermark_ms // 1000 - 1_706_450_400 == 120  # of app nothing is known
     step(world, oracle, web=[row(161)], app=[row(150)])
     check(world, oracle)
-
-
-@pytest.mark.promise("G-071")
-@pytest.mark.timeout(900)  # a loaded machine takes ten times as long
-def test_a_stream_of_several_survives_deaths(tmp_path: Path, spark_engine: SparkEngine) -> None:
-    world, oracle = world_of(tmp_path, spark_engine)
-    files: list[dict[str, Any]] = []
-    step(world, oracle, web=[row(100)], app=[row(99)])
-    for number, point in enumerate(DEATHS):
-        now = 112 + 7 * number
-        web, app = [row(now), row(now - 9, "b", number), row(now - 25)], [row(now - 1), row(60)]
-        files.append({world.put(web): web, world.put(app, "app"): app})
-        assert drain_and_die(world, point), point
-    world.drain()
-    for some in files:
-        if oracle.number in world.starts:
-            oracle.restart()
-        oracle.add_batch(some, whose=world.whose)
-    check(world, oracle)
-    assert sum(oracle.late.values()) > len(DEATHS)
 
 
 def test_the_sources_of_a_query_are_neither_more_nor_fewer(

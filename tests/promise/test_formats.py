@@ -73,11 +73,12 @@ FORMATS: dict[str, tuple[dict[str, str], Callable[..., bytes]]] = {
 }
 POINTS = ("2-ingested", "3-prepared", "4-one-renamed")
 # Every point with one format, and every format with one point; both stores with streams and ranges.
+# Behind the commit point nothing of a format is left to do, so copies die before it as well.
 CASES = [
-    *(("csv", point, store) for point in POINTS for store in ("local", "s3")),
-    *((name, "3-prepared", "local") for name in ("json", "xml", "avro", "orc")),
+    *(("csv", point, store) for point, store in zip(POINTS, ("s3", "local", "s3"), strict=True)),
+    *((name, "3-prepared", "local") for name in ("xml", "avro", "orc")),
     *((name, "3-prepared", "s3") for name in ("json", "parquet")),
-    *(("copy.parquet", point, "s3") for point in POINTS),
+    *(("copy.parquet", point, "s3") for point in POINTS[:2]),
 ]
 
 

@@ -111,11 +111,11 @@ def is_new(progress: Progress, path: str) -> bool:
 
     While the depth is unknown only root files were done, so no directory was listed.
     """
-    if closed_by(progress, path) is not None:
-        return False
     partition, name = _split(progress, path)
     known = progress.partitions.get(partition)
-    return known is None or not (name in known.done or _is_below(name, known.before))
+    if known is not None and (name in known.done or _is_below(name, known.before)):
+        return False
+    return closed_by(progress, path) is None
 
 
 def is_passed(progress: Progress, path: str) -> bool:

@@ -168,10 +168,11 @@ def with_names(progress: Progress, names: Mapping[str, float]) -> Progress:
     fresh: dict[str, dict[str, float]] = {}
     for path, seen in names.items():
         partition, name = split(path, progress.depth or 0)
-        known = progress.partitions.get(partition, PartitionProgress())
-        if partition not in progress.partitions and closed_by(progress, path) is not None:
+        known = progress.partitions.get(partition)
+        if known is None and closed_by(progress, path) is not None:
             continue
-        if known.before is None or order_key(name) > order_key(known.before):
+        before = None if known is None else known.before
+        if before is None or order_key(name) > order_key(before):
             fresh.setdefault(partition, {})[name] = seen
     if not fresh:
         return progress

@@ -35,11 +35,25 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
+# As the page's script has it, and what a test of a redraw waits in its place.
+_REDRAWN_AFTER_MS, _SHORTER_MS = 5000, 500
+_SHORTEN = f"""const wait = window.setTimeout;
+window.setTimeout = (call, ms, ...given) =>
+  wait(call, ms === {_REDRAWN_AFTER_MS} ? {_SHORTER_MS} : ms, ...given);"""
+
+
+def redraw_soon(page: Page) -> None:
+    """Have a page, which is not opened yet, draw itself anew twice a second."""
+    page.add_init_script(_SHORTEN)
+
+
 class Visit:
     """A page with everything it said and asked for."""
 
-    def __init__(self, page: Page, port: int) -> None:
+    def __init__(self, page: Page, port: int, *, soon: bool = False) -> None:
         self.page = page
+        if soon:
+            redraw_soon(page)
         self.origin = f"http://127.0.0.1:{port}"
         self.requests: list[str] = []
         self.complaints: list[str] = []
@@ -60,8 +74,8 @@ class Visit:
 
 
 @contextmanager
-def visited(browser: Browser, port: int, **context: Any) -> Iterator[Visit]:
+def visited(browser: Browser, port: int, *, soon: bool = False, **context: Any) -> Iterator[Visit]:
     with browser.new_context(**context) as opened:
-        visit = Visit(opened.new_page(), port)
+        visit = Visit(opened.new_page(), port, soon=soon)
         yield visit
         visit.behaved()

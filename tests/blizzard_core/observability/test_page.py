@@ -25,7 +25,7 @@ from blizzard_core.text import printable, shell_word
 from tests.chaos.keyed.delta import KeyedWorld, keyed_table
 from tests.chaos.keyed.every_request import table
 from tests.support import page_samples
-from tests.support.browser import chromium
+from tests.support.browser import chromium, redraw_soon
 from tests.support.hostile_texts import HOSTILE
 from tests.support.http_answer import Answer
 from tests.support.table_harness import footer_pool
@@ -49,10 +49,14 @@ def browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def seen(browser: Browser, server: Server, place: str = "", **context: Any) -> Iterator[Page]:
+def seen(
+    browser: Browser, server: Server, place: str = "", *, soon: bool = False, **context: Any
+) -> Iterator[Page]:
     """A page that behaves: no complaint, nothing asked of anybody else."""
     with browser.new_context(**context) as opened:
         page = opened.new_page()
+        if soon:
+            redraw_soon(page)
         complaints: list[str] = []
         requests: list[str] = []
         page.on("console", lambda message: complaints.append(message.text))
@@ -179,7 +183,7 @@ def test_an_answer_that_comes_after_a_search_does_not_undo_it(
 
 
 def test_keyboard_focus_survives_a_redraw(browser: Browser, many: Server) -> None:
-    with seen(browser, many) as page:
+    with seen(browser, many, soon=True) as page:
         tile = page.locator(".tile").nth(20)
         tile.focus()
         with page.expect_response("**/overview.json", timeout=60_000):
@@ -331,7 +335,7 @@ def test_a_keyed_table_shows_how_far_it_is(browser: Browser, tmp_path: Path) -> 
         penguin = world.penguin(is_patient=True)
         world.run(penguin)
         panel = Panel("penguin", [penguin.activity], lambda: world.now)
-        with Server("127.0.0.1:0", panel) as server, seen(browser, server) as page:
+        with Server("127.0.0.1:0", panel) as server, seen(browser, server, soon=True) as page:
             card = page.locator(".card")
             expect(card).to_contain_text("2 · merged up to version 0 of the changes, up to date")
             expect(card).to_contain_text("2 new, 0 changed, 0 deleted, 0 older, 0 tied, 1 without")

@@ -113,7 +113,10 @@ def test_a_unit_tells_of_itself_by_pointer_and_by_keyboard(
 def test_grid_position_and_focus_survive_a_redraw(
     browser: Browser, activity: SourceActivity
 ) -> None:
-    with Server("127.0.0.1:0", panel(activity)) as server, visited(browser, server.port) as visit:
+    with (
+        Server("127.0.0.1:0", panel(activity)) as server,
+        visited(browser, server.port, soon=True) as visit,
+    ):
         frame = visit.page.locator(".grid")
         frame.focus()
         visit.page.keyboard.press("End")

@@ -449,7 +449,7 @@ def test_the_page_shows_a_source_that_is_well(browser: Browser, world: PipelineH
 
 
 def test_a_new_batch_appears_by_itself(browser: Browser, world: PipelineHarness) -> None:
-    with serving(world) as (server, worker), visited(browser, server.port) as visit:
+    with serving(world) as (server, worker), visited(browser, server.port, soon=True) as visit:
         assert "Last batches" not in visit.text()
         world.put("a.json", "1", "2", "3")
         world.drain(worker)
@@ -499,7 +499,7 @@ def test_page_reports_a_stopped_daemon_and_reconnects(
     panel = Panel("blizzard", [worker.activity], lambda: world.now)
     with browser.new_context() as context:
         with Server(f"127.0.0.1:{free_port()}", panel) as server:
-            visit = Visit(context.new_page(), server.port)
+            visit = Visit(context.new_page(), server.port, soon=True)
         verdict = visit.page.locator("#verdict")
         expect(verdict).to_contain_text("No answer from the daemon since", timeout=60_000)
         expect(verdict).to_have_class("bad")

@@ -88,10 +88,10 @@ class Membership:
         self._kept: set[str] = set()
         # When writers without a lease were met first, by the start of their ids.
         self._met: dict[str, float] = {}
-        # The last writer of each source that was met, and when first.
-        self._holders: dict[str, tuple[str, float]] = {}
-        # How often each source was taken from an owner that refused it.
-        self._forced: Counter[str] = Counter()
+        # The last writer of each source that was met, when first, and how long it has.
+        self._holders: dict[str, tuple[str, float, float]] = {}
+        # How long the next one has, of sources that were taken from an owner that refused them.
+        self._patience: dict[str, float] = {}
         self._has_come = False
         self._log = get_logger(replica=str(own))
 
@@ -266,16 +266,16 @@ class Membership:
         if now - view.at > self.lease_secs or (not leases and view.at <= met):
             raise FencedError(f"{found} may hold a lease that the next look shows")
         self._met.pop(owner, None)
-        holder, since = self._holders.get(source, ("", now))
-        if holder != found.id:
-            since = now
-            self._holders[source] = found.id, since
+        if self._holders.get(source, ("",))[0] != found.id:
+            patience = self._patience.get(source, _REFUSED_LEASES * self.lease_secs)
+            self._holders[source] = found.id, now, patience
+        _, since, patience = self._holders[source]
         refused_secs = view.refusals.get(refusal(owner, self._unit[source]), 0.0)
-        patience = _REFUSED_LEASES * self.lease_secs * 2 ** self._forced[source]
         alive = [each for each, state in leases.items() if is_alive(state, self.lease_secs)]
         if alive and min(refused_secs, now - since) < patience:
             raise FencedError(f"{alive[0]} has it and has not released it")
-        self._forced[source] += bool(alive)
+        if alive:
+            self._patience[source] = 2 * patience
         if not leases and is_running(found):
             raise FencedError(f"{found} works on it, and is no replica of this group; stop it")
 

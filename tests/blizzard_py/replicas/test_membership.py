@@ -386,7 +386,8 @@ def test_source_is_taken_from_an_owner_that_refuses_it(group: Group) -> None:
         group.pass_time(leases * LEASE - 10, first, second)
         assert not admits(second, found)
         group.pass_time(30, first, second)
-        assert admits(second, found)
+        # Again, since it may fail to write the checkpoint, and that has to count.
+        assert [admits(second, found) for _ in range(2)] == [True, True]
         with pytest.raises(FencedError, match="has not released it"):
             second.admit("p/s2", found)
 

@@ -15,7 +15,6 @@ retries, it quarantines a file); *error* a problem that it cannot handle.
 
 from __future__ import annotations
 
-import datetime as dt
 import io
 import json
 import logging
@@ -24,7 +23,6 @@ import re
 import sys
 import threading
 import time
-import traceback
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -45,6 +43,9 @@ _PASSING = frozenset({"timestamp", "batch", "attempt"})
 _FUZZY = frozenset({"error", "problem", "line", "message", "exception"})
 _VARYING = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
 
+# What of rich structlog imports first; without it structlog leaves rich out.
+_RICH = "rich.console"
+
 Event = dict[str, Any]
 Render = Callable[[Event], str]
 
@@ -53,16 +54,20 @@ class EventLines:
     """The lines of a log's events: columns on a terminal, JSON elsewhere."""
 
     def __init__(self, *, is_terminal: bool) -> None:
-        """Load structlog for a terminal, which takes 0.1 s; so create it for the first event."""
-        self._repeats = RepeatFilter(_columns() if is_terminal else _json_line, time.monotonic)
+        """Load structlog, so create it for the first event."""
+        structlog = _structlog(with_colours=is_terminal)
+        self._steps = (
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+        )
+        render = _Columns(structlog.dev.ConsoleRenderer()) if is_terminal else _json_line
+        self._repeats = RepeatFilter(render, time.monotonic)
 
     def of(self, level: str, event: Event) -> str:
         """Return what is to be printed after an event; it may be nothing."""
-        now = dt.datetime.now(dt.UTC).isoformat().replace("+00:00", "Z")
-        event = {**event, "level": level, "timestamp": now}
-        trace = _trace(event.pop("exc_info", None))
-        if trace is not None:
-            event["exception"] = trace
+        for step in self._steps:
+            event = step(None, level, event)
         return self._repeats(mask_secrets(event))
 
     def flush(self) -> str:
@@ -70,25 +75,21 @@ class EventLines:
         return self._repeats.flush()
 
 
+def _structlog(*, with_colours: bool) -> Any:
+    """Import structlog. It loads rich for its colours, which takes as long as all else of it."""
+    is_hidden = not with_colours and _RICH not in sys.modules
+    if is_hidden:
+        sys.modules[_RICH] = None  # type: ignore[assignment]  # so an import of it fails
+    try:
+        import structlog  # noqa: PLC0415  # see `EventLines`
+    finally:
+        if is_hidden:
+            del sys.modules[_RICH]
+    return structlog
+
+
 def _json_line(event: Event) -> str:
     return json_safe(json.dumps(event, ensure_ascii=False, default=str))
-
-
-def _trace(exc_info: Any) -> str | None:
-    """Return the trace of an error: the given one, or with True the one that is being handled."""
-    if not exc_info:
-        return None
-    error = exc_info[1] if isinstance(exc_info, tuple) else sys.exception()
-    if error is None:
-        return None
-    return "".join(traceback.format_exception(error)).removesuffix("\n")
-
-
-def _columns() -> Render:
-    """Return a renderer for people. Only they need structlog, which brings rich along."""
-    import structlog.dev  # noqa: PLC0415  # see above
-
-    return _Columns(structlog.dev.ConsoleRenderer())
 
 
 class _Columns:
@@ -219,7 +220,7 @@ _DIRECTORIES = frozenset({"PWD", "OLDPWD"})
 class _Output:
     """The stream of a log and its lowest level; without a stream nothing is printed.
 
-    What prints them waits for an event, see `EventLines`.
+    structlog takes 0.05 s to load, so it waits for an event.
     """
 
     def __init__(self) -> None:

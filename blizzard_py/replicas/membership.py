@@ -93,6 +93,9 @@ class Membership:
         # How long the next one has, of sources that were taken from an owner that refused them.
         self._patience: dict[str, float] = {}
         self._has_come = False
+        # The name of a lease says what others need; the rest is for people.
+        body = {**asdict(this_process()), "release": version("blizzard-penguin")}
+        self._body = json.dumps(body).encode()
         self._log = get_logger(replica=str(own))
 
     @property
@@ -207,9 +210,7 @@ class Membership:
         self._refused[EVERY_UNIT] = EVERY_UNIT
 
     def _renew(self) -> None:
-        # The name says what others need; the rest is for people.
-        body = {**asdict(this_process()), "release": version("blizzard-penguin")}
-        self._storage.put_atomic(self.own.object_name, json.dumps(body).encode())
+        self._storage.put_atomic(self.own.object_name, self._body)
 
     def _is_mate(self, other: Replica) -> bool:
         """Return whether sources are shared with a replica: only with the same configuration."""

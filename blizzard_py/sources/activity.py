@@ -60,8 +60,7 @@ class SourceActivity(Activity):
         self._totals = Totals()
         self._saved: float | None = None
         self._skipped = NONE_SKIPPED
-        # Files that polls found and that are not done, by path.
-        self._waiting: dict[str, Entry] = {}
+        self._waiting: dict[str, Entry] = {}  # found by polls and not done, by path
         self._list_budget: float | None = None
         # Until when the budget delays the next scan.
         self._late_until = 0.0

@@ -189,10 +189,7 @@ class DeltaLog(LogReader):
         self._chore(lambda handle: remove(handle, plan, app_id, txn, now))
 
     def optimize(self) -> dict[str, Any]:
-        """Compact small files; return delta-rs's metrics. Raises `CommitError`.
-
-        They grow to the table's ``delta.targetFileSize``, by default 100 MB.
-        """
+        """Compact files to ``delta.targetFileSize``; return metrics. Raises `CommitError`."""
         return self._chore(lambda handle: handle.optimize.compact())
 
     def vacuum(self, retention_secs: float | None) -> int:

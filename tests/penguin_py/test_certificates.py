@@ -114,6 +114,19 @@ def read(world: TableHarness, path: str) -> dict[str, Any] | None:
     return found
 
 
+def markers_at_commits(world: TableHarness, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Note the marker of the day at each commit from now on."""
+    seen: list[Any] = []
+    real = DeltaLog.commit
+
+    def commit(self: Any, *arguments: Any) -> None:
+        seen.append(marker(world))
+        real(self, *arguments)
+
+    monkeypatch.setattr(DeltaLog, "commit", commit)
+    return seen
+
+
 def waiting(world: TableHarness) -> Any:
     found = read(world, confirmed_path(SOURCE))
     assert found is not None
@@ -223,13 +236,7 @@ class TestRevoke:
         worker = penguin(world)
         run(world, worker)
         seen: list[Any] = []
-        real = DeltaLog.commit
-
-        def commit(self: Any, *arguments: Any) -> None:
-            seen.append(marker(world))
-            real(self, *arguments)
-
-        monkeypatch.setattr(DeltaLog, "commit", commit)
+        seen = markers_at_commits(world, monkeypatch)
         blizzard.revoke()
         blizzard.publish(f"{DAY}/late")
         run(world, worker)
@@ -404,17 +411,11 @@ class TestRevoke:
         run(world)
         stalled = world.storage.read(marker_path(SOURCE, DAY))
         blizzard.revoke()
-        worker, seen = penguin(world), []
+        worker = penguin(world)
         run(world, worker)
         assert marker(world) is None
         world.storage.put_atomic(marker_path(SOURCE, DAY), stalled)
-        real = DeltaLog.commit
-
-        def commit(self: Any, *arguments: Any) -> None:
-            seen.append(marker(world))
-            real(self, *arguments)
-
-        monkeypatch.setattr(DeltaLog, "commit", commit)
+        seen = markers_at_commits(world, monkeypatch)
         if is_late_there:
             blizzard.publish(f"{DAY}/late")
         run(world, worker)
@@ -434,17 +435,11 @@ class TestRevoke:
         rows = world.storage.read(path)
         world.storage.delete(path)
         blizzard.complete()
-        worker, seen = penguin(world), []
+        worker = penguin(world)
         run(world, worker)
         assert marker(world) is None
         world.storage.put_atomic(marker_path(SOURCE, DAY), stalled)
-        real = DeltaLog.commit
-
-        def commit(self: Any, *arguments: Any) -> None:
-            seen.append(marker(world))
-            real(self, *arguments)
-
-        monkeypatch.setattr(DeltaLog, "commit", commit)
+        seen = markers_at_commits(world, monkeypatch)
         world.put("z.parquet", rows)
         run(world, worker)
         assert seen == [None]

@@ -311,9 +311,8 @@ def test_a_replica_on_its_way_out_leaves_all_to_others(group: Group) -> None:
     assert not admits(second, writer_of(leaving))
 
 
-def test_a_refused_delete_is_not_repeated(group: Group) -> None:
-    first, second = group.join(), group.join()
-    group.pass_time(20, first, second)
+def refuse_deletes(group: Group) -> list[str]:
+    """Let the store refuse each DELETE; return the list of those that it is asked for."""
     asked: list[str] = []
 
     def refuse(operation: str, path: str) -> None:
@@ -322,6 +321,13 @@ def test_a_refused_delete_is_not_repeated(group: Group) -> None:
             raise AccessDenied(f"mem://leases/{path}: 403")
 
     group.storage.before_mutation = refuse
+    return asked
+
+
+def test_a_refused_delete_is_not_repeated(group: Group) -> None:
+    first, second = group.join(), group.join()
+    group.pass_time(20, first, second)
+    asked = refuse_deletes(group)
     unknown = refusal("0" * 12, "p/s1")
     group.storage.objects[unknown] = (b"{", group.now + 9e9)
     group.pass_time(900, second)  # and raises nothing
@@ -336,14 +342,7 @@ def test_own_refusals_that_stay_cost_one_request_a_look(group: Group) -> None:
     group.pass_time(20, member)
     for source in SOURCES:
         member.accept(source)
-    asked: list[str] = []
-
-    def refuse(operation: str, path: str) -> None:
-        if operation == "delete":
-            asked.append(path)
-            raise AccessDenied(f"mem://leases/{path}: 403")
-
-    group.storage.before_mutation = refuse
+    asked = refuse_deletes(group)
     group.pass_time(100, member)
     assert len(asked) == 10
     group.storage.before_mutation = lambda _operation, _path: None
@@ -375,7 +374,7 @@ def test_many_refusals_delay_no_renewal(group: Group) -> None:
             first.accept(unit)
 
 
-def test_source_is_taken_from_an_owner_that_refuses_it(group: Group) -> None:
+def test_source_goes_from_an_owner_that_refuses_it(group: Group) -> None:
     first, second = group.join(), group.join()
     group.pass_time(20, first, second)
     first.refuse("p/s1")

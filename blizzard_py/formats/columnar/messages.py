@@ -43,7 +43,9 @@ class Line:
         """Send a message. Raises `OSError` if the other end is gone."""
         head = _HEAD.pack(kind, len(content))
         done = self._end.sendmsg([head, content])
-        self._end.sendall(memoryview(content)[max(0, done - len(head)) :])
+        # Sending nothing fails, too, if the other end has all it needs and is gone by now.
+        if rest := memoryview(content)[max(0, done - len(head)) :]:
+            self._end.sendall(rest)
 
     def receive(self) -> tuple[bytes, bytes]:
         """Return the kind of a message and its content.

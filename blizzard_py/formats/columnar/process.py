@@ -11,11 +11,13 @@ or one that leaves memory in use, ends the process: no file affects another one.
 
 from __future__ import annotations
 
+import os
 import pickle
 import resource
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -65,6 +67,15 @@ class _Refused(Exception):
     """A row is too large, or a footer."""
 
 
+@contextmanager
+def _unbroken_messages() -> Iterator[None]:
+    """End this process if memory ends within a message: the next would be read as its rest."""
+    try:
+        yield
+    except MemoryError:
+        os._exit(1)
+
+
 class _Parent:
     """The parent process. ORC's reader requests bytes in a thread of its own."""
 
@@ -73,10 +84,11 @@ class _Parent:
         self._lock = Lock()
 
     def read_range(self, path: str, start: int, end: int) -> bytes:  # noqa: ARG002  # there is one file
-        """Return bytes of the file."""
+        """Return bytes of the file. Raises `MemoryError` before it requests any."""
         if end - start > self._most:
             raise MemoryError
-        with self._lock:
+        bytes(end - start)  # fails here if there is no memory for the answer
+        with self._lock, _unbroken_messages():
             self._line.send(READ, RANGE.pack(start, end))
             return self._line.receive()[1]
 
@@ -85,7 +97,7 @@ class _Parent:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as stream:
             stream.write_batch(batch)
-        with self._lock:
+        with self._lock, _unbroken_messages():
             self._line.send(BATCH, memoryview(sink.getvalue()))
 
 

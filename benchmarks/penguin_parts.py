@@ -41,7 +41,7 @@ from benchmarks.penguin_table import (
     sample_stats,
 )
 from blizzard_core.storage.opening import open_storage
-from blizzard_core.storage.protocol import Entry, ListingPage, Range
+from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.model import Rejection
 
@@ -129,8 +129,10 @@ class Full(Counting):
             yield from self._made()
         yield from super().list_range(after, until)
 
-    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
-        pages = super().list_ranges(ranges)
+    def list_ranges(
+        self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None
+    ) -> Iterator[ListingPage] | None:
+        pages = super().list_ranges(ranges, may_be_wanted)
         return None if pages is None else chain(self._made(), pages)
 
     def _made(self) -> Iterator[ListingPage]:

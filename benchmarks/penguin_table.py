@@ -21,7 +21,7 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import open_storage
-from blizzard_core.storage.protocol import ListingPage, Range, Storage
+from blizzard_core.storage.protocol import ListingPage, NameTest, Range, Storage
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.file_statistics import file_statistics
 from penguin_py.pipeline import TablePipeline
@@ -99,8 +99,10 @@ class Counting:
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         yield from self._timed(self._inner.list_range(after, until))
 
-    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
-        pages = self._inner.list_ranges(ranges)
+    def list_ranges(
+        self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None
+    ) -> Iterator[ListingPage] | None:
+        pages = self._inner.list_ranges(ranges, may_be_wanted)
         return None if pages is None else self._timed(pages)
 
     def _timed(self, pages: Iterator[ListingPage]) -> Iterator[ListingPage]:

@@ -11,7 +11,7 @@ from prometheus_client import Counter, Histogram
 
 from blizzard_core.errors import AccessDenied, Conflict, NotFound, Unavailable
 from blizzard_core.observability.metrics import STORAGE_REQUESTS, STORAGE_SECS
-from blizzard_core.storage.protocol import Entry, ListingPage, Range, Storage
+from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range, Storage
 
 T = TypeVar("T")
 
@@ -80,9 +80,11 @@ class Metered:
         """List page by page and time each request; the caller's work in between is not counted."""
         return self._timed_pages(self._storage.list_range(after, until))
 
-    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
+    def list_ranges(
+        self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None
+    ) -> Iterator[ListingPage] | None:
         """See `list_range`."""
-        pages = self._storage.list_ranges(ranges)
+        pages = self._storage.list_ranges(ranges, may_be_wanted)
         return None if pages is None else self._timed_pages(pages)
 
     def _timed_pages(self, pages: Iterator[ListingPage]) -> Iterator[ListingPage]:

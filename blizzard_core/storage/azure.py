@@ -34,7 +34,7 @@ from fsspec.asyn import sync
 
 from blizzard_core.errors import Unavailable, UnreadableName
 from blizzard_core.storage.objects import ExactPaths, FileSystem, Patience, bounded
-from blizzard_core.storage.protocol import Entry, ListingPage, Range, order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range, order_key
 from blizzard_core.storage.ranges import Ranges
 from blizzard_core.storage.stored_bytes import ObjectPart, StoredBytes
 from blizzard_core.storage.tagging import ObjectVersion, tag_version
@@ -153,7 +153,11 @@ class AzureStorage(StoredBytes):
         """
         return self._list(Ranges([(after, until)]), after, until, together=1)
 
-    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage]:
+    def list_ranges(
+        self,
+        ranges: Sequence[Range],
+        may_be_wanted: NameTest | None = None,  # noqa: ARG002  # the listing has all sizes
+    ) -> Iterator[ListingPage]:
         """List each level that a range reaches into once; neighbouring ones at the same time."""
         if not ranges:
             return iter(())

@@ -14,7 +14,7 @@ and serves as long as they are the same.
   directory with links is not stored.
 - A clock that was set back may give a time a second time. Then everything is dropped.
 
-Sizes and times of files change without their directory, so files are asked each time.
+Sizes and times of files change without their directory, so wanted files are asked each time.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from blizzard_core.limits import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.storage.failures import bucket_missing
 from blizzard_core.storage.objects import FileSystem, Patience, bounded, modified_of, version_of
 from blizzard_core.storage.order import Ascending
-from blizzard_core.storage.protocol import Entry, ListingPage, Range, order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range, order_key
 from blizzard_core.storage.ranges import folder_of
 from blizzard_core.storage.stored_bytes import ObjectPart, StoredBytes
 
@@ -152,7 +152,7 @@ class GCSStorage(StoredBytes):
             order.check_goes_on(paths, token)
             arguments |= {"maxResults": PAGE_KEYS, "pageToken": token}
 
-    def list_ranges(self, ranges: Sequence[Range]) -> None:
+    def list_ranges(self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None) -> None:
         """Return None: a listing begins at any key."""
 
     def _list(self, **arguments: Any) -> dict[str, Any]:

@@ -34,7 +34,14 @@ from blizzard_core.storage.local_entries import (
     versioned,
     wrapped,
 )
-from blizzard_core.storage.protocol import Entry, ListingPage, Range, is_hidden, order_key
+from blizzard_core.storage.protocol import (
+    Entry,
+    ListingPage,
+    NameTest,
+    Range,
+    is_hidden,
+    order_key,
+)
 from blizzard_core.storage.ranges import Ranges
 from blizzard_core.storage.writeback import EarlyWriteback
 from blizzard_core.text import shortened
@@ -94,7 +101,9 @@ class LocalStorage:
         """Yield one page per directory; directories outside the range are not read."""
         return self.list_ranges([(after, until)])
 
-    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage]:
+    def list_ranges(
+        self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None
+    ) -> Iterator[ListingPage]:
         """Yield one page per directory, each read once; those outside all ranges are not read."""
         if not self._root.is_dir():
             absent = "no such directory; create it, or correct the path"
@@ -111,14 +120,19 @@ class LocalStorage:
                 children = self._children(waiting, wanted.start_in(order_key(waiting)))
                 requests, keys = requests + 1, keys + len(children)
                 reading.append((waiting, iter(children)))
-            waiting = self._take(*reading[-1], wanted, entries)
+            waiting = self._take(*reading[-1], wanted, may_be_wanted, entries)
             yield ListingPage(tuple(entries), requests, keys)
             entries, requests, keys = [], 0, 0
             if waiting is None:
                 reading.pop()
 
     def _take(
-        self, folder: str, children: Iterator[Child], wanted: Ranges, entries: list[Entry]
+        self,
+        folder: str,
+        children: Iterator[Child],
+        wanted: Ranges,
+        may_be_wanted: NameTest | None,
+        entries: list[Entry],
     ) -> str | None:
         """Collect files up to the next directory, which is returned; None at the end."""
         for path, child in children:
@@ -130,7 +144,7 @@ class LocalStorage:
                     self._warn_of_link(path)
                 elif wanted.reach_into(key):
                     return path
-            elif wanted.has_file(key):
+            elif wanted.has_file(key) and (may_be_wanted is None or may_be_wanted(path)):
                 if child and child.is_symlink() and not self._is_inside(path):
                     self._warn_of_link(path)
                     continue

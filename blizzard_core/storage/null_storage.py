@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO, NoReturn
 
 from blizzard_core.errors import NotFound
-from blizzard_core.storage.protocol import Entry, ListingPage, Range
+from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range
 
 
 class NullStorage:
@@ -20,7 +20,11 @@ class NullStorage:
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:  # noqa: ARG002  # the protocol gives it
         return iter(())
 
-    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage]:  # noqa: ARG002  # the protocol gives it
+    def list_ranges(
+        self,
+        ranges: Sequence[Range],  # noqa: ARG002  # the protocol gives it
+        may_be_wanted: NameTest | None = None,  # noqa: ARG002  # the protocol gives it
+    ) -> Iterator[ListingPage]:
         return iter(())
 
     def stat(self, path: str) -> Entry | None:  # noqa: ARG002  # the protocol gives it

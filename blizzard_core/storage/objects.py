@@ -17,7 +17,15 @@ from typing import Any, BinaryIO, Protocol, Self, TypeVar, cast
 from blizzard_core.errors import Conflict, NotFound, StorageError
 from blizzard_core.limits import PAGE_KEYS
 from blizzard_core.storage.failures import bucket_missing, wrap_error
-from blizzard_core.storage.protocol import Entry, ListingPage, Range, ServerFacts, join, order_key
+from blizzard_core.storage.protocol import (
+    Entry,
+    ListingPage,
+    NameTest,
+    Range,
+    ServerFacts,
+    join,
+    order_key,
+)
 from blizzard_core.storage.ranges import Ranges
 from blizzard_core.threads import ThreadPool
 
@@ -122,7 +130,11 @@ class ObjectStorage:
         """Yield one page with everything below the root, filtered here."""
         yield from self._list_all(Ranges([(after, until)]))
 
-    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
+    def list_ranges(
+        self,
+        ranges: Sequence[Range],
+        may_be_wanted: NameTest | None = None,  # noqa: ARG002  # the listing has all sizes
+    ) -> Iterator[ListingPage] | None:
         """Yield one page with everything below the root, filtered here."""
         return self._list_all(Ranges(ranges))
 

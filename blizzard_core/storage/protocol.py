@@ -16,7 +16,7 @@ fsspec file system by listing below the root and filtering.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import BinaryIO, Protocol, TypeAlias
@@ -26,6 +26,8 @@ from blizzard_core.threads import ThreadPool
 
 # ``after < path < until``, both exclusive; no ``until`` means no end.
 Range: TypeAlias = tuple[str, str | None]
+# Returns False for a path of which nobody wants to know.
+NameTest: TypeAlias = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +88,15 @@ class Listing(Protocol):
         root or bucket raises `NotFound`; an empty prefix yields nothing.
         """
 
-    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
+    def list_ranges(
+        self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None
+    ) -> Iterator[ListingPage] | None:
         """List several ranges in one pass, each directory once. None: list each alone.
 
         For stores on which each listing reads the directories above, or everything. The ranges are
         as for `list_range`, and the order is the same. None where a listing begins at any key.
+        A file for which ``may_be_wanted`` is False may be left out: disks need not be asked for its
+        size.
         """
 
 

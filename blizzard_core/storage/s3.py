@@ -36,7 +36,14 @@ from blizzard_core.storage.objects import (
     version_of,
 )
 from blizzard_core.storage.order import Ascending
-from blizzard_core.storage.protocol import Entry, ListingPage, Range, ServerFacts, order_key
+from blizzard_core.storage.protocol import (
+    Entry,
+    ListingPage,
+    NameTest,
+    Range,
+    ServerFacts,
+    order_key,
+)
 from blizzard_core.storage.ranges import folder_of
 from blizzard_core.storage.tagging import ObjectVersion, tag_version
 
@@ -249,7 +256,7 @@ class S3Storage(ObjectStorage):
                 "ContinuationToken": answer["NextContinuationToken"],
             }
 
-    def list_ranges(self, ranges: Sequence[Range]) -> None:
+    def list_ranges(self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None) -> None:
         """Return None: a listing begins at any key."""
 
     def _get_versioned(self, key: str) -> tuple[bytes, str]:

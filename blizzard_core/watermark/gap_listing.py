@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.limits import FIRST_PAGE_KEYS
-from blizzard_core.storage.protocol import Entry, Listing, ListingPage, Range, order_key
+from blizzard_core.storage.protocol import Entry, Listing, ListingPage, NameTest, Range, order_key
 from blizzard_core.threads import ThreadPool
 from blizzard_core.watermark.cover import Gap
 
@@ -116,9 +116,13 @@ def list_gaps(
     concurrency: int,
     wanted: Callable[[Entry], bool],
     bounds: ListingBounds,
+    may_be_wanted: NameTest | None = None,
 ) -> list[Listed]:
-    """List ascending gaps in order, up to the one that reaches the limit. Raises `StorageError`."""
-    pages = storage.list_ranges(visible_ranges(gaps))
+    """List ascending gaps in order, up to the one that reaches the limit. Raises `StorageError`.
+
+    A path for which ``may_be_wanted`` is False is none of those that are ``wanted``.
+    """
+    pages = storage.list_ranges(visible_ranges(gaps), may_be_wanted)
     if pages is not None:
         return [_list_at_once(pages, len(gaps), wanted, bounds.limit)]
     parts: list[Listed] = []

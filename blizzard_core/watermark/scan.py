@@ -68,9 +68,12 @@ def scan(
 
     has_depth = progress.depth is not None
 
+    def may_be_wanted(path: str) -> bool:
+        return not has_depth or is_new(progress, path)
+
     def wanted(entry: Entry) -> bool:
         # Most files are done, and `accept` asks more of each.
-        if has_depth and not is_new(progress, entry.path):
+        if not may_be_wanted(entry.path):
             return False
         if is_hidden(entry.path) or not accept(entry):
             return False
@@ -79,7 +82,9 @@ def scan(
         return (has_depth or is_new(progress, entry.path)) and is_covered(entry.path)
 
     bounds = ListingBounds(limit, behind)
-    listed = list_gaps(storage, ranges, concurrency, wanted, bounds) if ranges else []
+    listed = (
+        list_gaps(storage, ranges, concurrency, wanted, bounds, may_be_wanted) if ranges else []
+    )
     if progress.depth is None:
         depth = depth_of(path for part in listed for path in part.entries)
         if depth is None and len(files) > FLAT_KEYS:

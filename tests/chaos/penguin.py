@@ -41,7 +41,7 @@ from deltalake import DeltaTable
 
 from blizzard_core.errors import BlizzardError, Unavailable
 from blizzard_core.storage.opening import delta_options
-from blizzard_core.storage.protocol import ListingPage, Range, Storage
+from blizzard_core.storage.protocol import ListingPage, NameTest, Range, Storage
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from tests.support.fault_proxy import FaultProxy, Lost, fault_proxy
@@ -115,9 +115,11 @@ class Unreliable:
         self._faults.before()
         return self._inner.list_range(after, until)
 
-    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
+    def list_ranges(
+        self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None
+    ) -> Iterator[ListingPage] | None:
         self._faults.before()
-        return self._inner.list_ranges(ranges)
+        return self._inner.list_ranges(ranges, may_be_wanted)
 
     def read(self, path: str) -> bytes:
         self._faults.before()

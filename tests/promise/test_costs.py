@@ -19,7 +19,7 @@ import pytest
 from blizzard_core.errors import Unavailable
 from blizzard_core.limits import SCAN_FILES
 from blizzard_core.settings.sources import CheckpointSettings, SourceSettings
-from blizzard_core.storage.protocol import Entry, ListingPage, Range
+from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range
 from blizzard_core.watermark.progress import PartitionProgress, Progress, ScanTimes
 from blizzard_py.job import FinishedFile
 from blizzard_py.sources.files.advance import FileWork, FloorRules, end_scan, finish_batch
@@ -210,7 +210,7 @@ class Listing:
                 1000,
             )
 
-    def list_ranges(self, ranges: Sequence[Range]) -> None:
+    def list_ranges(self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None) -> None:
         """Return None: a listing begins at any key."""
 
 

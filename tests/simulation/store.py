@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from blizzard_core.errors import Conflict, NotFound, Unavailable
-from blizzard_core.storage.protocol import Entry, ListingPage, Range, order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range, order_key
 from tests.simulation.faults import Faults, Shot
 from tests.simulation.scheduler import Scheduler
 
@@ -168,7 +168,7 @@ class Client:
             if ended:
                 return
 
-    def list_ranges(self, ranges: Sequence[Range]) -> None:
+    def list_ranges(self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None) -> None:
         """Return None: a listing begins at any key."""
 
     def _page(self, low: bytes, high: bytes | None) -> tuple[ListingPage, bytes, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from blizzard_core.storage.protocol import ListingPage, Range, Storage
+from blizzard_core.storage.protocol import ListingPage, NameTest, Range, Storage
 
 
 class CountingStorage:
@@ -31,8 +31,10 @@ class CountingStorage:
             self.asked.append(f"list {after}")
             yield page
 
-    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
-        pages = self._inner.list_ranges(ranges)
+    def list_ranges(
+        self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None
+    ) -> Iterator[ListingPage] | None:
+        pages = self._inner.list_ranges(ranges, may_be_wanted)
         return None if pages is None else self._counted(pages)
 
     def _counted(self, pages: Iterator[ListingPage]) -> Iterator[ListingPage]:

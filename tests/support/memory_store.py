@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
 from blizzard_core.errors import Conflict, NotFound
-from blizzard_core.storage.protocol import Entry, ListingPage, Range, order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range, order_key
 
 
 class Died(BaseException):
@@ -56,7 +56,7 @@ class MemoryStorage:
             low = order_key(page[-1])
             self.between_pages()
 
-    def list_ranges(self, ranges: Sequence[Range]) -> None:
+    def list_ranges(self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None) -> None:
         """Return None: a listing begins at any key."""
 
     def stat(self, path: str) -> Entry | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from blizzard_core.limits import FIRST_PAGE_KEYS
-from blizzard_core.storage.protocol import Listing, ListingPage, Range, Storage, order_key
+from blizzard_core.storage.protocol import Listing, ListingPage, NameTest, Range, Storage, order_key
 from blizzard_core.watermark.cover import Cover, Gap
 from blizzard_core.watermark.name_range import LAST, NameRange
 from blizzard_core.watermark.selection import NameSelection
@@ -38,9 +38,11 @@ class SelectedListing:
         for start, end in self._cut([(after, until)]):
             yield from self._pages(start, end)
 
-    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
+    def list_ranges(
+        self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None
+    ) -> Iterator[ListingPage] | None:
         """See `Listing`."""
-        pages = self.storage.list_ranges(self._cut(ranges))
+        pages = self.storage.list_ranges(self._cut(ranges), may_be_wanted)
         return None if pages is None else chain(self._first_file(ranges), pages)
 
     def _pages(self, after: str, until: str | None) -> Iterator[ListingPage]:

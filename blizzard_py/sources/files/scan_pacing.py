@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from blizzard_core.log import get_logger
 from blizzard_core.settings.sources import SourceSettings
-from blizzard_core.storage.protocol import Listing, ListingPage, Range
+from blizzard_core.storage.protocol import Listing, ListingPage, NameTest, Range
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.sources.context import SourceContext
@@ -66,9 +66,11 @@ class CountedListing:
         """See `Listing`."""
         return self._counted(self._listing.list_range(after, until))
 
-    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
+    def list_ranges(
+        self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None
+    ) -> Iterator[ListingPage] | None:
         """See `Listing`."""
-        pages = self._listing.list_ranges(ranges)
+        pages = self._listing.list_ranges(ranges, may_be_wanted)
         return None if pages is None else self._counted(pages)
 
     def take(self) -> int:

@@ -640,6 +640,15 @@ def test_a_local_listing_reads_only_directories_in_range(tmp_path: Path) -> None
     assert requests == 3  # the root, date=48 and date=49
 
 
+def test_a_local_listing_leaves_out_what_nobody_wants(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path), {})
+    for name in "abc":
+        storage.put_atomic(name, b"")
+    pages = list(storage.list_ranges([("", None)], lambda path: path == "b") or ())
+    assert [entry.path for page in pages for entry in page.entries] == ["b"]
+    assert sum(page.keys for page in pages) == 3
+
+
 def test_local_storage_lists_only_regular_files(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path), {})
     storage.put_atomic("d/1.json", b"x")

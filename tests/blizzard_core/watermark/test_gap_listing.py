@@ -10,11 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.opening import open_storage
-from blizzard_core.storage.protocol import Entry, ListingPage, Range, Storage, is_hidden, order_key
+from blizzard_core.storage.protocol import (
+    Entry,
+    ListingPage,
+    NameTest,
+    Range,
+    Storage,
+    is_hidden,
+    order_key,
+)
 from blizzard_core.watermark.cover import Gap
 from blizzard_core.watermark.gap_listing import visible_ranges
-from blizzard_core.watermark.progress import Progress, gaps, is_new
+from blizzard_core.watermark.progress import PartitionProgress, Progress, gaps, is_new
 from blizzard_core.watermark.scan import scan
 from tests.support.azurite_server import AzuriteServer
 from tests.support.memory_store import MemoryStorage
@@ -250,3 +259,28 @@ def test_a_poll_of_directories_lists_each_level_once(
     assert [entry.path for entry in found.entries] == new
     assert found.requests <= tracked + 1
     assert found.keys <= tracked * 2 + old + tracked
+
+
+class _Noting(LocalStorage):
+    """A disk that notes the files whose status was asked for."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.asked: list[str] = []
+
+    def list_ranges(
+        self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None
+    ) -> Iterator[ListingPage]:
+        for page in super().list_ranges(ranges, may_be_wanted):
+            self.asked += [entry.path for entry in page.entries]
+            yield page
+
+
+def test_a_scan_of_a_disk_asks_only_for_new_files(tmp_path: Path) -> None:
+    for name in ("d=1/a", "d=1/b", "d=1/c"):
+        Path(tmp_path, name).parent.mkdir(exist_ok=True)
+        Path(tmp_path, name).touch()
+    storage = _Noting(str(tmp_path))
+    progress = Progress(depth=1, partitions={"d=1": PartitionProgress(done={"a": 0.0, "b": 0.0})})
+    found = scan(storage, progress, lambda _file: True, 1)
+    assert [entry.path for entry in found.entries] == storage.asked == ["d=1/c"]

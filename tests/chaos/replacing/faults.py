@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
 from blizzard_core.errors import Unavailable
-from blizzard_core.storage.protocol import Entry, ListingPage, Range, Storage
+from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range, Storage
 
 T = TypeVar("T")
 
@@ -58,8 +58,10 @@ class Dying:
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         return iter(self._with_faults(lambda: list(self._inner.list_range(after, until))))
 
-    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
-        pages = self._inner.list_ranges(ranges)
+    def list_ranges(
+        self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None
+    ) -> Iterator[ListingPage] | None:
+        pages = self._inner.list_ranges(ranges, may_be_wanted)
         return None if pages is None else iter(self._with_faults(lambda: list(pages)))
 
     def stat(self, path: str) -> Entry | None:

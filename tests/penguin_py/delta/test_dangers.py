@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from blizzard_core.errors import CommitError, StateError, Unavailable
 from blizzard_core.handover.outputs import NAN_COLUMNS_KEY
-from blizzard_core.storage.protocol import ListingPage, Range, Storage
+from blizzard_core.storage.protocol import ListingPage, NameTest, Range, Storage
 from blizzard_core.text import MAX_SHOWN
 from penguin_py.delta.messages import clean_message
 from penguin_py.delta.table import DeltaLog
@@ -159,8 +159,10 @@ class Growing:
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         return self._growing(self._inner.list_range(after, until))
 
-    def list_ranges(self, ranges: Sequence[Range]) -> Iterator[ListingPage] | None:
-        pages = self._inner.list_ranges(ranges)
+    def list_ranges(
+        self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None
+    ) -> Iterator[ListingPage] | None:
+        pages = self._inner.list_ranges(ranges, may_be_wanted)
         return None if pages is None else self._growing(pages)
 
     def _growing(self, pages: Iterator[ListingPage]) -> Iterator[ListingPage]:

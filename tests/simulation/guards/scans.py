@@ -191,8 +191,8 @@ def repeated_keys_count_once(_world: SimulatedWorld) -> Iterator[None]:
                     seen.update(e.path for e in page.entries)
                     yield page
 
-            def list_ranges(self, ranges: Any) -> Any:
-                return storage.list_ranges(ranges)
+            def list_ranges(self, ranges: Any, may_be_wanted: Any = None) -> Any:
+                return storage.list_ranges(ranges, may_be_wanted)
 
         found = real(Noting(), *arguments, **more)
         new = {entry.path for entry in found.entries}

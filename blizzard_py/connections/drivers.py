@@ -32,7 +32,7 @@ def _own_driver(connects: str, reads: str) -> Driver:
 _SCANNED = _own_driver("lakes.scanned:connect", "lakes.scanned:read")
 DRIVERS: dict[str, Driver] = {
     "postgresql": _own_driver(
-        "postgresql.connection:PostgresqlConnection", "postgresql.reader:read"
+        "postgresql.connection:PostgresqlConnection", "postgresql.session:read"
     ),
     "sqlite": _own_driver("sqlite:SqliteConnection", "sqlite_session:read"),
     "mysql": _own_driver("mysql:MysqlConnection", "mysql_session:read"),

@@ -82,9 +82,6 @@ class JdbcConnection(SqlConnection):
             for column in self._watermark_columns()
         ]
 
-    def close(self) -> None:
-        """Do nothing: the engine holds the session."""
-
     def _ask(self, statement: str) -> pa.Table:
         return self._ask_engine(statement)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -71,27 +71,20 @@ def _with_backslashes(text: str) -> str:
 
 _ORACLE_MOMENT = "TO_TIMESTAMP('{}', 'YYYY-MM-DD HH24:MI:SS.FF6')"
 
+_MYSQL = _Dialect(
+    moment="TIMESTAMP '{}'",
+    zoned="TIMESTAMP '{}'",
+    keeps_zone=False,
+    day="DATE '{}'",
+    clock="TIME '{}'",
+    escape=_doubled_backslashes,
+)
 _DIALECTS: Mapping[str, _Dialect] = {
     "postgresql": _Dialect(
         moment="timestamp '{}'", zoned="timestamptz '{}'", day="date '{}'", clock="time '{}'"
     ),
-    "mysql": _Dialect(
-        moment="TIMESTAMP '{}'",
-        zoned="TIMESTAMP '{}'",
-        keeps_zone=False,
-        day="DATE '{}'",
-        clock="TIME '{}'",
-        escape=_doubled_backslashes,
-    ),
-    "mysql_hex": _Dialect(
-        moment="TIMESTAMP '{}'",
-        zoned="TIMESTAMP '{}'",
-        keeps_zone=False,
-        day="DATE '{}'",
-        clock="TIME '{}'",
-        escape=_hexadecimal,
-        text="{}",
-    ),
+    "mysql": _MYSQL,
+    "mysql_hex": replace(_MYSQL, escape=_hexadecimal, text="{}"),
     "oracle": _Dialect(
         moment=_ORACLE_MOMENT,
         zoned=_ORACLE_MOMENT,

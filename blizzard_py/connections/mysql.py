@@ -21,7 +21,7 @@ from blizzard_py.connections.mysql_session import ask
 from blizzard_py.connections.protocol import ColumnKind, ReadBound, ReadSelection, SourceColumn
 from blizzard_py.connections.sql.connection import SqlConnection
 from blizzard_py.connections.sql.statements import identifier, select
-from blizzard_py.connections.sql.values import endless
+from blizzard_py.connections.sql.values import endless, without_index, without_zone
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 
@@ -55,16 +55,9 @@ class MysqlConnection(SqlConnection):
         for column in self._watermark_columns():
             kind = self._types[column.name].name
             if kind in ("datetime", "date") and not self._selection.zone:
-                found.append(
-                    f"{column.name} is a {kind}, which has no zone, and its values are treated"
-                    " as UTC: rows of writers in zones west of UTC would be missed; set"
-                    " watermark.zone to their zone"
-                )
+                found.append(without_zone(column, kind))
             if self._selection.table and not self._is_indexed(column):
-                found.append(
-                    f"no index gives the order of {column.name}: each window reads the"
-                    f" whole table (EXPLAIN: {self._estimate()} rows); create an index on it"
-                )
+                found.append(without_index(column, f"{self._estimate()} rows"))
         return found
 
     def key(self) -> Sequence[str]:
@@ -74,9 +67,6 @@ class MysqlConnection(SqlConnection):
             f" WHERE {where} ORDER BY seq_in_index"
         )
         return [str(name) for name in answer.column("name").to_pylist()]
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
 
     def _ask(self, statement: str) -> pa.Table:
         return ask(self._access, statement)

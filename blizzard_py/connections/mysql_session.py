@@ -1,11 +1,14 @@
 """Sessions of MySQL and MariaDB: read-only, in UTC, with a statement timeout.
 
-A task reads by one streamed statement (`read`).
+A task reads by one streamed statement (`read`). connectorx connects for each statement and retries
+a refused connection for half a minute. If a value does not fit, it panics with an error that is no
+`Exception`. Its stream ends with an error if the server is cut off, never early.
 """
 
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -13,14 +16,22 @@ from urllib.parse import quote, urlencode
 import pyarrow as pa
 
 from blizzard_core.errors import BlizzardError
-from blizzard_py.connections.sql import connectorx
+from blizzard_core.extras import optional_module
 from blizzard_py.connections.sql.address import Address, address
 from blizzard_py.connections.sql.batches import MAX_BYTES, pieces
-from blizzard_py.connections.sql.errors import ErrorTranslator, ServerLabel
+from blizzard_py.connections.sql.errors import (
+    ErrorTranslator,
+    ServerLabel,
+    guarded,
+    guarded_each,
+)
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 
 _PORT = 3306
+_CONNECT_SECS = 10.0
+# Of a batch, unless a task knows better.
+_ROWS = 10_000
 _PLAN_SECS, _READ_SECS = 300, 6 * 3600
 _CODE = re.compile(r"ERROR (\d{4}) \(\w+\):?\s*")
 # No access to server, database, table, column, file or procedure.
@@ -36,24 +47,45 @@ _GONE_WORDS = ("timed out waiting", "DriverError", "IO error", "CodecError", "Io
 
 def ask(access: Access, statement: str) -> pa.Table:
     """Return the complete result of a short query."""
-    where = address(access)
-    connectorx.reach(where, _PORT)
-    return connectorx.fetch_table(
-        _uri(where),
-        _named(statement, "plans"),
-        _before(access, _PLAN_SECS),
-        error_translator(where.label),
-    )
+    named = _named(statement, "plans")
+    return guarded(lambda: _opened(access, named, _PLAN_SECS).read_all(), _translator(access))
 
 
 def stream(access: Access, statement: str, rows: int) -> Iterator[pa.RecordBatch]:
     """Yield the statement's batches of ``rows`` rows."""
+    named, translate = _named(statement, "reads"), _translator(access)
+    found = guarded(lambda: _opened(access, named, _READ_SECS, rows), translate)
+    yield from guarded_each(iter(found), translate)
+
+
+def _opened(access: Access, statement: str, seconds: int, rows: int = _ROWS) -> Any:
+    """Return the statement's stream of batches."""
     where = address(access)
-    connectorx.reach(where, _PORT)
-    before = _before(access, _READ_SECS)
-    yield from connectorx.stream(
-        _uri(where), _named(statement, "reads"), before, error_translator(where.label), rows
+    _reach(where)
+    return optional_module("connectorx", "mysql").read_sql(
+        _uri(where),
+        statement,
+        return_type="arrow_stream",
+        batch_size=rows,
+        pre_execution_query=_before(access, seconds),
     )
+
+
+def _reach(where: Address) -> None:
+    """Raise `Unavailable` at once if no server listens."""
+    problem = ""
+    for host, given in where.hosts:
+        try:
+            socket.create_connection((host, int(given or _PORT)), _CONNECT_SECS).close()
+        except OSError as error:
+            problem = f"cannot connect: {error.strerror or error}"
+        else:
+            return
+    raise where.label.error("unavailable", problem)
+
+
+def _translator(access: Access) -> ErrorTranslator:
+    return error_translator(address(access).label)
 
 
 def _before(access: Access, seconds: int) -> list[str]:

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 from zoneinfo import ZoneInfo
@@ -124,7 +124,10 @@ class WindowSplit:
 
 
 class SourceConnection(Protocol):
-    """One table, query or API, used by the driver process. See the module's docstring."""
+    """One table, query or API, used by the driver process. See the module's docstring.
+
+    Its last three methods are right for a connection that opens nothing.
+    """
 
     @property
     def default_bound(self) -> BoundKind | None:
@@ -151,12 +154,15 @@ class SourceConnection(Protocol):
 
         A connection that cannot guarantee that yields ``access`` unchanged.
         """
+        return nullcontext(access)
 
     def warnings(self) -> Sequence[str]:
         """Return warnings for `validate`: no index, a view, a type that will be read as text."""
+        return ()
 
     def close(self) -> None:
-        """Release the server."""
+        """Release the server, if anything is open."""
+        return
 
 
 @runtime_checkable

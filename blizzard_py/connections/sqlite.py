@@ -12,19 +12,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from blizzard_core.errors import BlizzardError, SourceError
+from blizzard_core.errors import SourceError
 from blizzard_core.settings.schema import FieldType, decimal_digits
 from blizzard_py.connections.literals import literal
 from blizzard_py.connections.protocol import ColumnKind, ReadBound, ReadSelection, SourceColumn
+from blizzard_py.connections.sql.adbc import AdbcSession
 from blizzard_py.connections.sql.connection import SqlConnection
-from blizzard_py.connections.sql.errors import guarded
 from blizzard_py.connections.sql.statements import identifier, select
+from blizzard_py.connections.sql.values import without_index
 from blizzard_py.connections.sqlite_session import (
     connect,
     error_translator,
@@ -50,12 +51,11 @@ class SqliteConnection(SqlConnection):
     def __init__(self, access: Access, selection: ReadSelection) -> None:
         super().__init__(selection)
         self._access = access
-        self._session: Any = None
+        self._questions = AdbcSession(lambda: connect(access), error_translator(access))
 
     def warnings(self) -> Sequence[str]:
         found = [
-            f"no index gives the order of {column.name}: each window reads the whole table"
-            " (EXPLAIN: a sort of all rows); create an index on it"
+            without_index(column, "a sort of all rows")
             for column in self._watermark_columns()
             if not self._is_indexed(column)
         ]
@@ -95,24 +95,10 @@ class SqliteConnection(SqlConnection):
 
     def close(self) -> None:
         """Close the file; the next query opens it again."""
-        session, self._session = self._session, None
-        if session is not None:
-            with suppress(Exception):  # it is gone either way
-                session.close()
+        self._questions.close()
 
     def _ask(self, statement: str) -> pa.Table:
-        if self._session is None:
-            self._session = connect(self._access)
-        try:
-            return guarded(lambda: self._answered(statement), error_translator(self._access))
-        except BlizzardError:
-            self.close()
-            raise
-
-    def _answered(self, statement: str) -> pa.Table:
-        with self._session.cursor() as cursor:
-            cursor.execute(statement)
-            return cursor.fetch_arrow_table()
+        return self._questions.ask(statement)
 
     def _described(self) -> Sequence[SourceColumn]:
         if self._selection.query:
@@ -158,21 +144,18 @@ class SqliteConnection(SqlConnection):
         """Raise `SourceError` for several statements: ADBC runs only the first one."""
         import sqlite3  # noqa: PLC0415  # for queries only
 
-        with sqlite3.connect(":memory:") as scratch:
+        has_two = False
+        with closing(sqlite3.connect(":memory:")) as scratch:
             try:
                 scratch.execute(f"EXPLAIN {select(['*'], self._source)}")
-            except sqlite3.ProgrammingError as error:
-                two = "one statement" in str(error)
-            except sqlite3.Error:
-                two = False  # its tables are missing; the server checks the rest
-            else:
-                two = False
-        scratch.close()
-        if two:
+            except sqlite3.Error as error:  # or its tables are missing; the server checks the rest
+                has_two = "one statement" in str(error)
+        if has_two:  # out here, so that no chain of errors quotes the query
             raise SourceError("the query holds more than one statement")
 
     def _expression(self, column: SourceColumn, field: FieldSpec) -> str:
-        return cast_to(identifier(column.name, self.dialect), storage(field))
+        # `OTHER_CLASS_COLUMN` holds values of other classes.
+        return f"CAST({identifier(column.name, self.dialect)} AS {storage(field).upper()})"
 
     def _now(self) -> datetime:
         answer = self._one("SELECT strftime('%Y-%m-%d %H:%M:%f', 'now') AS now")
@@ -218,7 +201,7 @@ class SqliteConnection(SqlConnection):
         kinds = [storage(fields.get(n, self._column(n).field)) for n in names]
         quoted = [identifier(name, self.dialect) for name in names]
         marker = identifier(OTHER_CLASS_COLUMN, self.dialect)
-        first = [f"{first_value(k)} AS {q}" for q, k in zip(quoted, kinds, strict=True)]
+        first = [f"{_FIRST[k]} AS {q}" for q, k in zip(quoted, kinds, strict=True)]
         other_classes = other_class_values(list(zip(quoted, kinds, strict=True)))
         rows = select([*listed, f"{other_classes} AS {marker}"], self._source, *conditions)
         select_list = ", ".join([*first, f"'' AS {marker}"])
@@ -228,6 +211,7 @@ class SqliteConnection(SqlConnection):
 Storage = Literal["integer", "real", "text", "blob"]
 OTHER_CLASS_COLUMN = "blizzard misfits"
 
+# The values of the additional first row.
 _FIRST: dict[Storage, str] = {"integer": "0", "real": "0.0", "text": "''", "blob": "x''"}
 _GROUP = 50  # a function takes 127 arguments
 _DIGITS = re.compile(r"(?:decimal|numeric)\s*(\(.*\))", re.IGNORECASE)
@@ -281,16 +265,6 @@ def storage(field: FieldSpec) -> Storage:
     if field.type in ("float32", "float64"):
         return "real"
     return "blob" if field.type == "binary" else "text"
-
-
-def first_value(kind: Storage) -> str:
-    """Return the value of the additional first row."""
-    return _FIRST[kind]
-
-
-def cast_to(quoted: str, kind: Storage) -> str:
-    """Return the cast to a storage class; `OTHER_CLASS_COLUMN` holds values of other classes."""
-    return f"CAST({quoted} AS {kind.upper()})"
 
 
 def _has_other_class(quoted: str, kind: Storage) -> str:

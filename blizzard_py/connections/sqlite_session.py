@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ import pyarrow.compute as pc
 
 from blizzard_core.errors import BlizzardError, Unavailable
 from blizzard_core.extras import optional_module
+from blizzard_py.connections.sql.adbc import stream
 from blizzard_py.connections.sql.batches import MAX_BYTES, alike, pieces
-from blizzard_py.connections.sql.errors import ErrorTranslator, ServerLabel, guarded, guarded_each
+from blizzard_py.connections.sql.errors import ErrorTranslator, ServerLabel, guarded
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 from blizzard_py.slices.calendars import lowest_wall
@@ -149,24 +150,18 @@ def read(
     See `blizzard_py.connections.protocol.Reader`.
     """
     del fields
-    translate = error_translator(access)
     session = connect(access)
     statement: str = spec["statement"]
-    try:
-        rows = guarded(lambda: _rows_of_a_batch(session, statement), translate)
-        cursor = guarded(lambda: _opened(session, statement, rows), translate)
-        try:
-            pid = 1
-            for batch in guarded_each(cursor.fetch_record_batch(), translate):
-                for rows in _merged(batch.slice(pid)):
-                    yield from pieces(rows)
-                pid = 0
-        finally:
-            with suppress(Exception):  # the relevant error has been raised already
-                cursor.close()
-    finally:
-        with suppress(Exception):  # likewise
-            session.close()
+
+    def executed() -> Any:
+        return _opened(session, statement, _rows_of_a_batch(session, statement))
+
+    first = 1  # it only fixes the types
+    with closing(stream(session, executed, error_translator(access))) as batches:
+        for batch in batches:
+            for rows in _merged(batch.slice(first)):
+                yield from pieces(rows)
+            first = 0
 
 
 def _opened(session: Any, statement: str, rows: int) -> Any:

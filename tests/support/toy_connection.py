@@ -17,7 +17,12 @@ import pyarrow as pa
 from blizzard_core.errors import SourceError, Unavailable
 from blizzard_py.connections.drivers import DRIVERS, Driver
 from blizzard_py.connections.placeholders import Values
-from blizzard_py.connections.protocol import ReadBound, SourceColumn, WindowSplit
+from blizzard_py.connections.protocol import (
+    ReadBound,
+    SourceColumn,
+    SourceConnection,
+    WindowSplit,
+)
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 
@@ -60,7 +65,7 @@ class ToyTable:
         return sorted(found, key=lambda row: row[self.column])
 
 
-class ToyConnection:
+class ToyConnection(SourceConnection):
     def __init__(self, table: ToyTable) -> None:
         self.table = table
 
@@ -112,12 +117,6 @@ class ToyConnection:
             yield replace(access, session="held")
         finally:
             self.table.held -= 1
-
-    def warnings(self) -> Sequence[str]:
-        return ()
-
-    def close(self) -> None:
-        """Do nothing: no connection is open."""
 
 
 def toy_rows(table: ToyTable, spec: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from blizzard_py.connections.literals import literal
 from blizzard_py.connections.postgresql import describe, open_transactions, types
-from blizzard_py.connections.postgresql.describe import ColumnDescription, PgTableFacts
-from blizzard_py.connections.postgresql.open_transactions import PlanningSession
+from blizzard_py.connections.postgresql.describe import PgColumn, PgTableFacts
 from blizzard_py.connections.postgresql.session import (
     READS,
     connect,
     end,
     error_translator,
+    planning_session,
     snapshot_of,
 )
 from blizzard_py.connections.protocol import ReadBound, ReadSelection, SourceColumn, WindowSplit
@@ -27,6 +27,7 @@ from blizzard_py.connections.sql.address import address
 from blizzard_py.connections.sql.connection import SqlConnection
 from blizzard_py.connections.sql.errors import guarded
 from blizzard_py.connections.sql.statements import TRUE, identifier, select
+from blizzard_py.connections.sql.values import without_index, without_zone
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 
@@ -46,7 +47,7 @@ class PostgresqlConnection(SqlConnection):
 
     def __init__(self, access: Access, selection: ReadSelection) -> None:
         super().__init__(selection)
-        self._questions = PlanningSession(access)
+        self._questions = planning_session(access)
         self._label = address(access).label
         self._types: Mapping[str, types.PgType] = {}
         self._facts = PgTableFacts()
@@ -64,10 +65,6 @@ class PostgresqlConnection(SqlConnection):
             if kind == "settled"
             else super().bound(kind, settle_secs)
         )
-
-    def hold(self, access: Access) -> AbstractContextManager[Access]:
-        """Export a snapshot. Raises `Unavailable` if the server is gone."""
-        return self._held(access)
 
     def warnings(self) -> Sequence[str]:
         columns = self._watermark_columns()
@@ -90,10 +87,10 @@ class PostgresqlConnection(SqlConnection):
 
     def _described(self) -> Sequence[SourceColumn]:
         found, self._facts = self._describe_columns()
-        self._types = {column.name: column.kind for column in found}
-        return [types.column(c.name, c.kind, nullable=c.nullable) for c in found]
+        self._types = {name: kind for name, kind, _ in found}
+        return [types.column(name, kind, nullable=nullable) for name, kind, nullable in found]
 
-    def _describe_columns(self) -> tuple[Sequence[ColumnDescription], PgTableFacts]:
+    def _describe_columns(self) -> tuple[Sequence[PgColumn], PgTableFacts]:
         if self._selection.table:
             table = literal(self._selection.table, self.dialect)
             return describe.from_catalog(self._ask(describe.CATALOG.format(table=table)))
@@ -181,7 +178,8 @@ class PostgresqlConnection(SqlConnection):
         return super()._cut(inside, window, replace(split, tasks=count))
 
     @contextmanager
-    def _held(self, access: Access) -> Iterator[Access]:
+    def hold(self, access: Access) -> Iterator[Access]:
+        """Export a snapshot. Raises `Unavailable` if the server is gone."""
         session = connect(access, READS)
         try:
             name = guarded(lambda: snapshot_of(session), error_translator(self._label))
@@ -203,11 +201,7 @@ class PostgresqlConnection(SqlConnection):
         for column in columns:
             bare = self._types[column.name].name in ("timestamp", "date")
             if bare and not self._selection.zone:
-                yield (
-                    f"{column.name} is a {column.type}, which has no zone, and its values are"
-                    " treated as UTC: rows of writers in zones west of UTC would be missed;"
-                    " set watermark.zone to their zone"
-                )
+                yield without_zone(column, column.type)
 
     def _is_fed(self) -> bool:
         if not self._selection.table:
@@ -220,10 +214,7 @@ class PostgresqlConnection(SqlConnection):
         if self._is_indexed(column):
             return None
         cost = self._plan(self._highest_first(column))["Total Cost"]
-        return (
-            f"no index gives the order of {column.name}: each window reads the whole table"
-            f" (EXPLAIN: {cost:.0f}); create an index on it"
-        )
+        return without_index(column, f"{cost:.0f}")
 
     def _is_indexed(self, column: SourceColumn) -> bool:
         # A small table is scanned even with an index, so scans are disabled first.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -56,24 +57,15 @@ class PgTableFacts:
     relkind: str = ""
 
 
-@dataclass(frozen=True)
-class ColumnDescription:
-    """A column as PostgreSQL describes it."""
-
-    name: str
-    kind: PgType
-    nullable: bool
+# A column's name, its type, and whether it may be null.
+PgColumn: TypeAlias = tuple[str, PgType, bool]
 
 
-def from_catalog(answer: pa.Table) -> tuple[Sequence[ColumnDescription], PgTableFacts]:
+def from_catalog(answer: pa.Table) -> tuple[Sequence[PgColumn], PgTableFacts]:
     """Return columns and facts from the answer to `CATALOG`."""
     rows = answer.to_pylist()
     columns = [
-        ColumnDescription(
-            row["name"],
-            PgType(row["type"], row["modifier"], row["composite"]),
-            nullable=not row["required"],
-        )
+        (row["name"], PgType(row["type"], row["modifier"], row["composite"]), not row["required"])
         for row in rows
     ]
     if not rows:
@@ -85,9 +77,9 @@ def from_catalog(answer: pa.Table) -> tuple[Sequence[ColumnDescription], PgTable
     return columns, PgTableFacts(pages, first["page"], by_pages, first["relkind"])
 
 
-def from_schema(schema: pa.Schema) -> Sequence[ColumnDescription]:
+def from_schema(schema: pa.Schema) -> Sequence[PgColumn]:
     """Return columns from a query's answer, by ADBC's metadata; all may be null."""
-    return [ColumnDescription(field.name, _kind(field), nullable=True) for field in schema]
+    return [(field.name, _kind(field), True) for field in schema]
 
 
 def _kind(field: pa.Field) -> PgType:

@@ -6,13 +6,19 @@ pooler of statements or transactions refuses ``options``: use its session mode.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
+
+import pyarrow as pa
 
 from blizzard_core.errors import BlizzardError
 from blizzard_core.extras import optional_module
+from blizzard_py.connections.sql.adbc import AdbcSession, stream
 from blizzard_py.connections.sql.address import Address, address
+from blizzard_py.connections.sql.batches import MAX_BYTES, pieces
 from blizzard_py.connections.sql.errors import ErrorTranslator, FaultKind, ServerLabel, guarded
+from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 
 # Names of our sessions in pg_stat_activity. They never write, so they delay no read bound.
@@ -169,6 +175,43 @@ def check_not_rewritten(session: Any, place: ServerLabel) -> None:
         raise place.error("unavailable", f"{found[0]} was rewritten during the read")
 
 
-def batch_options(size: int) -> Mapping[str, str]:
-    """Return the options that limit the bytes in a batch of the COPY stream."""
-    return {"adbc.postgresql.batch_size_hint_bytes": str(size)}
+def planning_session(access: Access) -> AdbcSession:
+    """Return a session for planning queries; it is opened when it is first used."""
+    return AdbcSession(
+        lambda: connect(access, PLANS), error_translator(address(access).label), _without_copy
+    )
+
+
+def _without_copy(cursor: Any, statement: str) -> None:
+    # COPY does not accept a statement that begins with a word like EXPLAIN.
+    if not statement.lstrip().startswith(("SELECT", "WITH")):
+        cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
+
+
+def read(
+    access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
+) -> Iterator[pa.RecordBatch | bytes]:
+    """Yield the rows of a task by one COPY stream; the statement was made for ``fields``.
+
+    See `blizzard_py.connections.protocol.Reader`.
+    """
+    del fields
+    label = address(access).label
+    session = connect(access, READS)
+
+    def executed() -> Any:
+        if access.session:
+            join_snapshot(session, access.session)
+        cursor = session.cursor()
+        size = {"adbc.postgresql.batch_size_hint_bytes": str(MAX_BYTES)}
+        cursor.adbc_statement.set_options(**size)
+        cursor.execute(spec["statement"])
+        return cursor
+
+    def check() -> None:
+        if access.session:
+            check_not_rewritten(session, label)
+
+    with closing(stream(session, executed, error_translator(label), check)) as batches:
+        for batch in batches:
+            yield from pieces(batch)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -18,6 +17,7 @@ from blizzard_py.connections.protocol import (
     ReadBound,
     ReadSelection,
     SourceColumn,
+    SourceConnection,
     WindowSplit,
     without_values,
 )
@@ -35,7 +35,7 @@ from blizzard_py.connections.sql.statements import (
 from blizzard_py.connections.sql.values import check_fits, endless, number, rows
 from blizzard_py.connections.unit_comparisons import check_instants
 from blizzard_py.job import FieldSpec
-from blizzard_py.reading import Access, BoundKind, ReadTask, Window
+from blizzard_py.reading import BoundKind, ReadTask, Window
 from blizzard_py.slices.calendars import lowest_wall
 from blizzard_py.slices.windows import last_full_tick
 
@@ -71,7 +71,7 @@ class _Refused(SourceError):
     """The server refuses the statement of a unit."""
 
 
-class SqlConnection(ABC):
+class SqlConnection(SourceConnection):
     """One table or query of one database.
 
     A dialect defines how it is queried, its columns and how each is selected. Columns are read when
@@ -202,12 +202,6 @@ class SqlConnection(ABC):
             self._selection, self._source = before
             return _Refused(str(error))
 
-    def hold(self, access: Access) -> AbstractContextManager[Access]:
-        return nullcontext(access)
-
-    def warnings(self) -> Sequence[str]:
-        return ()
-
     def key(self) -> Sequence[str]:
         """Return the primary key's columns, in its order; () if unknown."""
         return ()
@@ -215,10 +209,6 @@ class SqlConnection(ABC):
     def indexed(self, name: str) -> bool:
         """Return whether an index is known to give the order of the column."""
         return self._is_indexed(self._column(name))
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release the server."""
 
     # --- for dialects ---------------------------------------------------------------
 

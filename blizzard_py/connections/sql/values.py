@@ -50,6 +50,22 @@ def endless(column: SourceColumn, what: str) -> SourceError:
     )
 
 
+def without_index(column: SourceColumn, cost: str) -> str:
+    """Return the warning for a column whose order no index gives; ``cost`` is by EXPLAIN."""
+    return (
+        f"no index gives the order of {column.name}: each window reads the whole table"
+        f" (EXPLAIN: {cost}); create an index on it"
+    )
+
+
+def without_zone(column: SourceColumn, kind: str) -> str:
+    """Return the warning for times without a zone, of writers in an unknown one."""
+    return (
+        f"{column.name} is a {kind}, which has no zone, and its values are treated as UTC: rows of"
+        " writers in zones west of UTC would be missed; set watermark.zone to their zone"
+    )
+
+
 def check_fits(column: SourceColumn, value: Any) -> None:
     """Raise `SourceError` if a stored value has another type than the column has now."""
     if value is None or (isinstance(value, _FITS[column.kind]) and not isinstance(value, bool)):

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from blizzard_py.connections.literals import literal
 from blizzard_py.connections.mysql_session import ask as ask_mysql
-from blizzard_py.connections.postgresql.open_transactions import PlanningSession
+from blizzard_py.connections.postgresql.session import planning_session
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
+from blizzard_py.connections.sql.adbc import AdbcSession
 from blizzard_py.connections.sqlite import SqliteConnection
 from blizzard_py.reading import Access, Window
 from tests.support.database_reading import rows_of
@@ -41,8 +42,8 @@ def comes_back(ask: Ask, dialect: str, texts: list[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def questions(postgresql: PostgresqlServer) -> Iterator[PlanningSession]:
-    found = PlanningSession(Access("postgresql", postgresql.uri()))
+def questions(postgresql: PostgresqlServer) -> Iterator[AdbcSession]:
+    found = planning_session(Access("postgresql", postgresql.uri()))
     yield found
     found.close()
 
@@ -50,7 +51,7 @@ def questions(postgresql: PostgresqlServer) -> Iterator[PlanningSession]:
 @pytest.mark.promise("G-140")
 @FUZZ
 @given(texts=MANY)
-def test_postgresql_reads_text_as_it_is(questions: PlanningSession, texts: list[str]) -> None:
+def test_postgresql_reads_text_as_it_is(questions: AdbcSession, texts: list[str]) -> None:
     def ask(statement: str) -> list[Any]:
         return list(questions.ask(statement).to_pylist()[0].values())
 
@@ -89,7 +90,7 @@ def test_postgresql_reads_backslashes_with_any_database_setting(
 ) -> None:
     name = postgresql.new_database()
     postgresql.execute(f"ALTER DATABASE {name} SET standard_conforming_strings = off")
-    questions = PlanningSession(Access("postgresql", postgresql.uri(name)))
+    questions = planning_session(Access("postgresql", postgresql.uri(name)))
     asked = f"SELECT {literal('a' + chr(92) + chr(39), 'postgresql')} AS v"
     assert questions.ask(asked).to_pylist() == [{"v": "a\\'"}]
     questions.close()
@@ -121,7 +122,7 @@ def _each_is_found(access: Access, texts: list[str]) -> None:
 
 @pytest.mark.promise("G-140")
 def test_times_mean_the_same_instant_on_each_server(
-    questions: PlanningSession, mariadb: MariadbServer
+    questions: AdbcSession, mariadb: MariadbServer
 ) -> None:
     instant = datetime(2024, 2, 29, 23, 59, 59, 999999, tzinfo=UTC)
     (row,) = questions.ask(f"SELECT {literal(instant, 'postgresql')} AS v").to_pylist()

@@ -16,7 +16,7 @@ from blizzard_core.errors import (
 )
 from blizzard_core.extras import is_installed, optional_module
 from blizzard_py.connections.postgresql.connection import PostgresqlConnection
-from blizzard_py.connections.postgresql.reader import read
+from blizzard_py.connections.postgresql.session import read
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.reading import Access, Window
 from tests.support.database_reading import everything, next_window, rows_of

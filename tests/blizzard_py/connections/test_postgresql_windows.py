@@ -12,8 +12,8 @@ import pytest
 
 from blizzard_core.errors import SourceError, Unavailable
 from blizzard_py.connections.postgresql.connection import PostgresqlConnection
-from blizzard_py.connections.postgresql.open_transactions import PlanningSession
 from blizzard_py.connections.protocol import ReadBound, ReadSelection, WindowSplit
+from blizzard_py.connections.sql.adbc import AdbcSession
 from blizzard_py.reading import Access
 from tests.support.database_reading import next_window, rows_of
 from tests.support.postgresql_server import PASSWORD, PostgresqlServer, standby_of
@@ -371,13 +371,13 @@ def test_a_poll_without_rows_costs_two_statements(
     assert window is not None
     orders.tasks(window, WindowSplit())
     asked: list[str] = []
-    ask = PlanningSession.ask
+    ask = AdbcSession.ask
 
-    def noted(self: PlanningSession, statement: str) -> Any:
+    def noted(self: AdbcSession, statement: str) -> Any:
         asked.append(statement)
         return ask(self, statement)
 
-    monkeypatch.setattr(PlanningSession, "ask", noted)
+    monkeypatch.setattr(AdbcSession, "ask", noted)
     again = next_window(orders, dict(window.up_to))
     assert again is not None
     assert orders.tasks(again, WindowSplit()) == ()

@@ -8,8 +8,7 @@ after planning fails its task.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -20,24 +19,24 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_core.threads import ThreadPool
 from blizzard_py.connections.lakes.bounds import (
     clock_bound,
-    plain_selection,
     refuse_bound,
     selected_columns,
     utc_now,
 )
+from blizzard_py.connections.lakes.column_ranges import united
 from blizzard_py.connections.lakes.date_folders import folder_period, folder_time
 from blizzard_py.connections.lakes.fields import check_there, columns_of, instants_in, undeclared
 from blizzard_py.connections.lakes.file_facts import (
     FileFacts,
     files_with_nulls,
-    highest_value,
     null_remarks,
     united_schema,
     unreadable_values,
 )
 from blizzard_py.connections.lakes.file_plan import FilePlan, PlannedFile, tasks_of, unit_plans
 from blizzard_py.connections.lakes.listing import Directory
-from blizzard_py.connections.lakes.locations import StorageCache, storage_options, translate_errors
+from blizzard_py.connections.lakes.locations import translate_errors
+from blizzard_py.connections.lakes.planning import LakeConnection, Now
 from blizzard_py.connections.lakes.window import RowWindow, ends_in, may_meet
 from blizzard_py.connections.placeholders import Values
 from blizzard_py.connections.protocol import ReadBound, ReadSelection, SourceColumn, WindowSplit
@@ -75,7 +74,7 @@ class Form(Protocol):
         """Read the facts of a file for these watermark columns. Raises `SourceError`."""
 
 
-class DirectoryConnection:
+class DirectoryConnection(LakeConnection):
     """The files of one directory; see the module's docstring and `Connection`."""
 
     def __init__(
@@ -83,13 +82,10 @@ class DirectoryConnection:
         access: Access,
         selection: ReadSelection,
         form: Form,
-        now: Callable[[], dt.datetime] = utc_now,
+        now: Now = utc_now,
     ) -> None:
-        self._template = selection
-        self._selection = selection = plain_selection(form.driver, selection)
-        self._now = now
+        super().__init__(form.driver, access, selection, now)
         self._form = form
-        self._stores = StorageCache(storage_options(access))
         self._directory = Directory.of(access, selection.table, form.endings)
         self._facts: dict[tuple[str, int, float], FileFacts] = {}
         self._schemas: dict[pa.Schema, pa.Schema] = {}
@@ -133,7 +129,7 @@ class DirectoryConnection:
                 break  # older folders hold lower values
         orders = self._orders(found)
         seen = [file for group in groups for file in group][: len(found)]
-        highs = {name: highest_value(facts.ranges[name] for facts in found) for name in orders}
+        highs = {name: united([facts.ranges[name] for facts in found]).high for name in orders}
         value = {name: orders[name].value(key) for name, key in highs.items() if key is not None}
         odd = self._outside_folder(seen, found)
         known = {file.name.path for file in seen}
@@ -194,10 +190,6 @@ class DirectoryConnection:
         plan = FilePlan(files, columns, None, self._template.filter)
         return unit_plans(plan, units, self._directory.root)
 
-    def hold(self, access: Access) -> AbstractContextManager[Access]:
-        """Return ``access`` unchanged: tasks notice files that were changed."""
-        return nullcontext(access)
-
     def warnings(self) -> Sequence[str]:
         """Check in a few files that rows have the times that their folders name.
 
@@ -210,9 +202,6 @@ class DirectoryConnection:
             if odd:
                 raise SourceError(odd)
         return ()
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
 
     def _skipped(
         self, files: Sequence[PlannedFile], facts: Sequence[FileFacts]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.text import counted
-from blizzard_py.connections.lakes.column_ranges import later
+from blizzard_py.connections.lakes.column_ranges import united
 from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.formats.protocol import SourceRows
 from blizzard_py.job import FieldSpec
 from blizzard_py.schema.types import arrow_type
-from blizzard_py.slices.column_order import ColumnOrder, Key, Range, column_order
+from blizzard_py.slices.column_order import ColumnOrder, Range, column_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,7 @@ class RangeCollector:
     keys: Sequence[FieldSpec]
     _unread: int = 0
     _bad: int = 0
-    _low: dict[str, Key] = field(default_factory=dict)
-    _high: dict[str, Key] = field(default_factory=dict)
-    _nulls: set[str] = field(default_factory=set)
+    _parts: dict[str, list[Range]] = field(default_factory=dict)
 
     def add(self, found: SourceRows) -> None:
         """Add the records of a piece."""
@@ -47,18 +45,18 @@ class RangeCollector:
         self._bad += len(found.bad)
         for order, array in zip(self.orders.values(), found.keys, strict=False):
             keys = order.keys(array)
-            if keys.null_count:
-                self._nulls.add(order.name)
             low, high = pc.min_max(keys).as_py().values()
-            if low is not None:
-                before = self._low.get(order.name)
-                self._low[order.name] = low if before is None else min(low, before)
-                self._high[order.name] = later(self._high.get(order.name), high)  # type: ignore[assignment]  # one is there
+            part = Range(low, high, bool(keys.null_count), low is not None)
+            self._parts.setdefault(order.name, []).append(part)
+
+    @property
+    def _has_values(self) -> bool:
+        return any(part.values for parts in self._parts.values() for part in parts)
 
     @property
     def unread_in_all(self) -> int:
         """Rows that no window after the first reads; includes bad ones if no row has a value."""
-        return self._unread + (0 if self._high else self._bad)
+        return self._unread + (0 if self._has_values else self._bad)
 
     @property
     def orders(self) -> dict[str, ColumnOrder]:
@@ -68,24 +66,11 @@ class RangeCollector:
     @property
     def ranges(self) -> dict[str, Range]:
         """The range of each column."""
-        return {
-            key.name: Range(
-                self._low.get(key.name),
-                self._high.get(key.name),
-                # A bad record has no value. Without any value in the file it is read like nulls.
-                key.name in self._nulls or (self._bad > 0 and not self._high),
-                key.name in self._high,
-            )
-            for key in self.keys
-        }
-
-
-def highest_value(ranges: Iterable[Range]) -> Key | None:
-    """Return the highest value in any range; None if all are empty."""
-    best: Key | None = None
-    for each in ranges:
-        best = later(best, each.high)
-    return best
+        found = {key.name: united(self._parts.get(key.name, ())) for key in self.keys}
+        if self._bad and not self._has_values:
+            # A bad record has no value. Without any value in the file it is read like nulls.
+            return {name: replace(each, nulls=True) for name, each in found.items()}
+        return found
 
 
 def united_schema(facts: Sequence[FileFacts]) -> pa.Schema:

@@ -69,15 +69,6 @@ def tasks_of(plan: FilePlan, split: WindowSplit, what: str) -> list[ReadTask]:
     ]
 
 
-def unit_task(plan: FilePlan, what: str) -> ReadTask:
-    """Return one task for all files, even if there are none."""
-    condition = plan.filter
-    description = _describe(what, plan.files, condition) if plan.files else f"{what}: no files"
-    return ReadTask(
-        "0", description, _spec(plan, plan.files), sum(file.size for file in plan.files)
-    )
-
-
 def unit_plans(
     plan: FilePlan,
     units: Sequence[Values],
@@ -93,7 +84,9 @@ def unit_plans(
         try:
             condition = in_sql(plan.filter, values, LAKE)
             files = plan.files if files_for is None else files_for(condition)
-            return unit_task(replace(plan, filter=condition, files=files), what)
+            chosen = replace(plan, filter=condition, files=files)
+            described = _describe(what, files, condition) if files else f"{what}: no files"
+            return ReadTask("0", described, _spec(chosen, files), sum(file.size for file in files))
         except SourceError as error:
             return error
 

@@ -13,9 +13,8 @@ or a ``….metadata.json``.
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -24,148 +23,62 @@ from blizzard_core.errors import AccessDenied, BlizzardError, SourceError, Unava
 from blizzard_core.extras import optional_module
 from blizzard_core.redact import redacted
 from blizzard_core.storage.opening import SCHEMES, scheme_of
-from blizzard_py.connections.lakes.bounds import (
-    TABLE,
-    VERSION,
-    check_same_table,
-    clock_bound,
-    highest_bound,
-    pinned,
-    plain_selection,
-    refuse_bound,
-    selected_columns,
-    utc_now,
-)
-from blizzard_py.connections.lakes.column_maximum import ColumnMaximum, KnownFile
-from blizzard_py.connections.lakes.fields import check_there, columns_of, instants_in, undeclared
-from blizzard_py.connections.lakes.file_plan import FilePlan, tasks_of, unit_plans
+from blizzard_py.connections.lakes.bounds import TABLE, VERSION, Pinned, utc_now
+from blizzard_py.connections.lakes.column_maximum import KnownFile
+from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.connections.lakes.iceberg_statistics import known_files
 from blizzard_py.connections.lakes.locations import (
-    StorageCache,
     format_options,
     place_of,
     storage_options,
     translate_errors,
 )
-from blizzard_py.connections.lakes.pruning import PrunableFiles, orders_for
-from blizzard_py.connections.lakes.window import RowWindow, may_meet
-from blizzard_py.connections.placeholders import Values
-from blizzard_py.connections.protocol import ReadBound, ReadSelection, SourceColumn, WindowSplit
-from blizzard_py.connections.unit_comparisons import check_instants
-from blizzard_py.reading import Access, BoundKind, ReadTask, Window
-from blizzard_py.slices.column_order import ColumnOrder, column_order
+from blizzard_py.connections.lakes.planning import Now, VersionedTable
+from blizzard_py.connections.protocol import ReadBound, ReadSelection
+from blizzard_py.reading import Access
+from blizzard_py.slices.column_order import ColumnOrder
 
 _HINT = "metadata/version-hint.text"
 
 
-class IcebergConnection:
+class IcebergConnection(VersionedTable):
     """One Iceberg table; see the module's docstring and `Connection`."""
 
-    def __init__(
-        self, access: Access, selection: ReadSelection, now: Callable[[], dt.datetime] = utc_now
-    ) -> None:
-        self._template = selection
-        selection = plain_selection("iceberg", selection)
+    def __init__(self, access: Access, selection: ReadSelection, now: Now = utc_now) -> None:
+        super().__init__("iceberg", access, selection, now)
         self._access = access
-        self._selection = selection
-        self._now = now
-        self._stores = StorageCache(storage_options(access))
-        self._highest: dict[str, ColumnMaximum] = {}
-
-    @property
-    def default_bound(self) -> BoundKind | None:
-        """``version``, which misses nothing; ``max`` if columns are given."""
-        return "max" if self._selection.columns else "version"
-
-    def columns(self) -> Sequence[SourceColumn]:
-        """Return the table's columns, as of its current schema."""
-        return columns_of(_arrow(self._opened()))
-
-    def bound(self, kind: BoundKind, settle_secs: float) -> ReadBound:
-        """Return the current snapshot or the highest values in it; nothing without a snapshot."""
-        table = self._opened()
-        self._check_columns(table)
-        current = table.current_snapshot()
-        if kind == "version":
-            if table.metadata.format_version < 2:
-                raise SourceError(
-                    f"{self._what}: is of format version 1, whose snapshots have no order; upgrade"
-                    " it to format-version 2, or use bound: max with watermark columns"
-                )
-            if current is None:
-                return ReadBound(kind)
-            uuid = str(table.metadata.table_uuid)
-            return ReadBound(kind, {VERSION: current.sequence_number, TABLE: uuid})
-        orders = self._orders(table)
-        if kind == "clock":
-            return clock_bound(orders, self._now(), settle_secs, self._selection.walls)
-        if kind != "max":
-            raise refuse_bound("iceberg", kind, ("version", "max", "clock"))
-        ids = _ids(table)
-        for name in orders:
-            maximum = self._highest.setdefault(name, ColumnMaximum(self._stores, name))
-            maximum.ids = ids
-        with translate_errors(self._what):
-            return highest_bound(
-                kind, self._snapshot(table, current, orders), orders, self._highest
-            )
-
-    def tasks(self, window: Window, split: WindowSplit) -> Sequence[ReadTask]:
-        """Return the files of the window. Raises `SourceError` if they are no longer known."""
-        table = self._opened()
-        self._check_columns(table)
-        end = pinned(window)
-        rows: RowWindow | None = None
-        if end is None:
-            orders = self._orders(table)
-            rows = RowWindow.of(window, self._selection.columns, self._selection.nulls)
-            known = [
-                each
-                for each in self._snapshot(table, table.current_snapshot(), orders)
-                if may_meet(rows, orders, each.ranges)
-            ]
-        else:
-            start = check_same_table(window, end, str(table.metadata.table_uuid), self._what)
-            known = self._appended(table, start, end.version)
-        plan = self._plan(table, known, rows, self._selection.filter)
-        return tasks_of(plan, split, self._what)
-
-    def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
-        """Return files of one snapshot that can have rows of each unit; a filter picks the rows."""
-        table = self._opened()
-        self._check_columns(table)
-        check_instants((self._template.filter,), units, instants_in(_arrow(table)))
-        orders = orders_for(self._selection.filter, _arrow(table))
-        pruned = PrunableFiles(self._snapshot(table, table.current_snapshot(), orders), orders)
-        plan = self._plan(table, (), None, self._template.filter)
-        return unit_plans(plan, units, self._what, pruned.files)
-
-    def _plan(
-        self, table: Any, known: Iterable[KnownFile], rows: RowWindow | None, condition: str
-    ) -> FilePlan:
-        # All columns: the schema may declare more of them when a task is retried.
-        ids = _ids(table)
-        extra = {"ids": ids, "inner": _inner_names(table), "beside": _identity_columns(table)}
-        files = [each.file for each in known]
-        names = undeclared(self._selection, _arrow(table).names)
-        return FilePlan(files, names, rows, condition, extra)
-
-    def hold(self, access: Access) -> AbstractContextManager[Access]:
-        """Return ``access`` unchanged: files are never changed."""
-        return nullcontext(access)
-
-    def warnings(self) -> Sequence[str]:
-        """Return nothing."""
-        return ()
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
 
     @property
     def _what(self) -> str:
         return f"Iceberg table {self._selection.table}"
 
-    def _opened(self) -> Any:
+    def _id(self, table: Any) -> str:
+        return str(table.metadata.table_uuid)
+
+    def _version_bound(self, table: Any) -> ReadBound:
+        """Return the current snapshot; nothing without one."""
+        if table.metadata.format_version < 2:
+            raise SourceError(
+                f"{self._what}: is of format version 1, whose snapshots have no order; upgrade"
+                " it to format-version 2, or use bound: max with watermark columns"
+            )
+        current = table.current_snapshot()
+        if current is None:
+            return ReadBound("version")
+        return ReadBound("version", {VERSION: current.sequence_number, TABLE: self._id(table)})
+
+    def _highest(self, table: Any, orders: Mapping[str, ColumnOrder]) -> ReadBound:
+        for maximum in self._maxima.values():
+            maximum.ids = _ids(table)
+        with translate_errors(self._what):
+            return super()._highest(table, orders)
+
+    def _extra(self, table: Any) -> Mapping[str, Any]:
+        # All columns: the schema may declare more of them when a task is retried.
+        inner, beside = _inner_names(table), _identity_columns(table)
+        return {"ids": _ids(table), "inner": inner, "beside": beside}
+
+    def _opened(self, version: int | None = None) -> Any:  # noqa: ARG002  # it has its history
         options = format_options(self._access)
         optional_module("pyiceberg", "iceberg")
         with _translate_errors(self._what):
@@ -203,7 +116,7 @@ class IcebergConnection:
         return f"{place}/metadata/v{version}.metadata.json"
 
     def _check_columns(self, table: Any) -> None:
-        check_there(self._what, selected_columns(self._selection), _arrow(table).names)
+        super()._check_columns(table)
         for column in table.schema().fields:
             if getattr(column, "initial_default", None) is not None:
                 raise SourceError(
@@ -211,13 +124,14 @@ class IcebergConnection:
                     " not read; rewrite those files"
                 )
 
-    def _orders(self, table: Any) -> dict[str, ColumnOrder]:
-        schema = _arrow(table)
-        return {
-            name: column_order(name, schema.field(name).type) for name in self._selection.columns
-        }
+    def _schema(self, table: Any) -> pa.Schema:
+        schema: pa.Schema = table.schema().as_arrow()
+        return schema
 
-    def _snapshot(
+    def _snapshot(self, table: Any, orders: Mapping[str, ColumnOrder]) -> list[KnownFile]:
+        return self._files_of(table, table.current_snapshot(), orders)
+
+    def _files_of(
         self, table: Any, snapshot: Any, orders: Mapping[str, ColumnOrder]
     ) -> list[KnownFile]:
         if snapshot is None:
@@ -226,11 +140,14 @@ class IcebergConnection:
             planned = list(table.scan(snapshot_id=snapshot.snapshot_id).plan_files())
         return known_files(planned, table.schema(), orders, self._what)
 
-    def _appended(self, table: Any, start: int | None, end: int) -> list[KnownFile]:
+    def _added(self, table: Any, start: int | None, end: Pinned) -> list[PlannedFile]:
         """Return the files that the snapshots after ``start`` appended, up to and with ``end``."""
+        return [each.file for each in self._appended(table, start, end.version)]
+
+    def _appended(self, table: Any, start: int | None, end: int) -> list[KnownFile]:
         chain = self._between(table, start, end)
         if start is None:
-            return self._snapshot(table, chain[0], {})
+            return self._files_of(table, chain[0], {})
         for snapshot in chain:
             operation = None if snapshot.summary is None else snapshot.summary.operation.value
             if operation not in {"append", "replace"}:
@@ -296,11 +213,6 @@ def _translate_errors(what: str) -> Iterator[None]:
         if passing or (isinstance(error, OSError) and not isinstance(error, FileNotFoundError)):
             raise Unavailable(f"{what}: {name}: {message}") from error
         raise SourceError(f"{what}: {name}: {message}") from error
-
-
-def _arrow(table: Any) -> pa.Schema:
-    schema: pa.Schema = table.schema().as_arrow()
-    return schema
 
 
 def _ids(table: Any) -> dict[str, int]:

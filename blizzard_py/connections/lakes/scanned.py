@@ -21,7 +21,6 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import structs
 
 from blizzard_core.errors import SourceError, Unavailable
@@ -36,11 +35,10 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_py.connections.lakes.bounds import plain_selection
 from blizzard_py.connections.lakes.directory import DirectoryConnection
 from blizzard_py.connections.lakes.file_facts import FileFacts, RangeCollector
-from blizzard_py.connections.lakes.file_plan import PlannedFile, files_of, window_of
-from blizzard_py.connections.lakes.filters import Filter, parse
+from blizzard_py.connections.lakes.file_plan import PlannedFile, files_of
+from blizzard_py.connections.lakes.filters import parse
 from blizzard_py.connections.lakes.locations import StorageCache, storage_options, translate_errors
-from blizzard_py.connections.lakes.window import RowWindow, mask
-from blizzard_py.connections.lakes.window_rows import check_unchanged
+from blizzard_py.connections.lakes.window_rows import RowChoice, check_unchanged
 from blizzard_py.connections.protocol import ReadSelection, Rows
 from blizzard_py.formats.letters.header import text_header
 from blizzard_py.formats.names import check_format, plain_format_of
@@ -148,7 +146,7 @@ def read(access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]) -
     """
     stores = StorageCache(storage_options(access))
     options = _options(access)
-    choice = _RowChoice(window_of(spec), parse(spec["filter"]))
+    choice = _RowChoice.of(spec)
     letters = _Letters(access.driver, options)
     keys = key_fields(choice.columns, fields)
     wanted = [each.name for each in fields] or list(spec["columns"])
@@ -237,18 +235,10 @@ def _refused(record: RefusedRecord, options: FormatSettings) -> SourceRows:
     return SourceRows(pa.schema([]), [], bad=[bad])
 
 
-@dataclass(frozen=True, slots=True)
-class _RowChoice:
-    """The rows of a window that a filter keeps."""
+class _RowChoice(RowChoice):
+    """The choice among the records of a piece."""
 
-    window: RowWindow | None
-    filter: Filter | None
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns that decide which rows are read."""
-        window = self.window.columns if self.window else ()
-        return [*window, *(self.filter.columns if self.filter else ())]
+    __slots__ = ()
 
     def rows(
         self, found: SourceRows, keys: Sequence[str], file: PlannedFile
@@ -260,7 +250,7 @@ class _RowChoice:
         at = np.arange(count)
         if keys:
             values = dict(zip(keys, found.keys, strict=True))
-            keep = pc.fill_null(self._keeps(values, count, file.name.path), fill_value=False)
+            keep = self.keeps(values, values, count, file.name.path)
             at = np.flatnonzero(np.asarray(keep))
             rows = rows.filter(keep) if isinstance(rows, pa.RecordBatch) else rows
         if not isinstance(rows, pa.RecordBatch):
@@ -270,12 +260,6 @@ class _RowChoice:
         for start in range(0, len(at), _BATCH_ROWS):
             end = start + _BATCH_ROWS
             yield _with_records(rows.slice(start, _BATCH_ROWS), found, at[start:end])
-
-    def _keeps(self, values: Mapping[str, pa.Array], count: int, where: str) -> pa.Array:
-        found = pa.repeat(pa.scalar(value=True), count)
-        if self.window is not None:
-            found = mask(self.window, values, count, where)
-        return found if self.filter is None else pc.and_(found, self.filter.keeps(values))
 
     def missing_watermark(self, found: SourceRows) -> tuple[str, ...]:
         """Return the watermark's columns if the file has none of them, else nothing."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +48,7 @@ def read(access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]) -
     """
     stores = StorageCache(storage_options(access))
     form = access.format if isinstance(access.format, ParquetOptions) else None
-    selection = RowSelection(window_of(spec), parse(spec["filter"]), Naming.of(spec), form)
+    selection = RowSelection.of(spec, naming=Naming.of(spec), options=form)
     wanted = [each.name for each in fields] or list(spec["columns"])
     for file in files_of(spec):
         storage = stores.at(file.name.root)
@@ -94,13 +94,16 @@ class Naming:
 
 
 @dataclass(frozen=True, slots=True)
-class RowSelection:
-    """The rows of a file that are read, and the names of their columns."""
+class RowChoice:
+    """The rows of a window that a filter keeps."""
 
     window: RowWindow | None
     filter: Filter | None
-    naming: Naming
-    options: ParquetOptions | None = None
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any], **more: Any) -> Self:
+        """Return the choice of a task's spec."""
+        return cls(window_of(spec), parse(spec["filter"]), **more)
 
     @property
     def columns(self) -> list[str]:
@@ -111,11 +114,22 @@ class RowSelection:
     def keeps(
         self, stored: Mapping[str, pa.Array], found: Mapping[str, pa.Array], rows: int, where: str
     ) -> pa.Array:
-        """Return for each row whether it is read, by the columns that decide it."""
+        """Return for each row whether it is read, by the columns that decide it; never null.
+
+        The window looks at ``stored`` values, the filter at those that are ``found``.
+        """
         keep = pa.repeat(pa.scalar(value=True), rows)
         if self.window is not None:
             keep = mask(self.window, stored, rows, where)
         return keep if self.filter is None else pc.and_(keep, self.filter.keeps(found))
+
+
+@dataclass(frozen=True, slots=True)
+class RowSelection(RowChoice):
+    """The rows of a file that are read, and the names of their columns."""
+
+    naming: Naming
+    options: ParquetOptions | None = None
 
     def about(self, parquet: ParquetFooter) -> FileColumns:
         """Return what a file's values mean. In tables with a log dates are as stored."""

@@ -1,4 +1,4 @@
-"""Contradictions in the configuration of an API. Pure."""
+"""Contradictions in an API's configuration that the settings of its blocks do not see. Pure."""
 
 from __future__ import annotations
 
@@ -22,15 +22,11 @@ def problems(source: HttpSource) -> tuple[str, ...]:
 
     For `validate`. The parser of a single field checks that field.
     """
-    return (*_api(source.api), *_request(source), *_pages(source), *_watermark(source))
+    return (*_api(source.api), *_request(source), *_watermark(source))
 
 
 def _api(api: Api) -> list[str]:
     found = _url("base_url", api.base_url)
-    if api.timeout_secs <= 0:
-        found.append("timeout must be above 0")
-    if api.max_answer_bytes <= 0:
-        found.append("max_answer_bytes must be above 0")
     found += [
         f"allowed_hosts: {host!r} must be host or host:port, without a scheme or a path"
         for host in api.allowed_hosts
@@ -78,21 +74,10 @@ def _url(name: str, url: str) -> list[str]:
 def _request(source: HttpSource) -> list[str]:
     request, body = source.request, source.request.body
     found = _headers("request.headers", request.headers)
-    if body is not None and request.method != "POST":
-        found.append("request.body needs request.method: POST")
     if "://" in request.path or request.path.startswith("//"):
         found.append("request.path must be a path below base_url, not a URL")
     if "?" in request.path or "#" in request.path:
         found.append("request.path must not hold parameters; put them into request.params")
-    in_body = [
-        name
-        for name, there in (
-            ("pages.in", source.pages.location == "body"),
-            ("watermark.push.in", source.push is not None and source.push.location == "body"),
-        )
-        if there and request.method != "POST"
-    ]
-    found += [f"{name}: body needs request.method: POST" for name in in_body]
     return found + [
         f"'{name}' cannot be placed in request.body, because a value on its way is not an object"
         for name in _placed_names(source)
@@ -116,44 +101,12 @@ def _has_way(body: Any, path: list[str]) -> bool:
     return not path or path[0] not in body or _has_way(body[path[0]], path[1:])
 
 
-def _pages(source: HttpSource) -> list[str]:
-    pages = source.pages
-    needed = {
-        "none": (),
-        "offset": ("param",),
-        "page": ("param",),
-        "cursor": ("next", "param"),
-        "next_link": ("next",),
-        "link_header": (),
-    }[pages.kind]
-    found = [
-        f"pages.{name} is needed by kind: {pages.kind}"
-        for name in needed
-        if not getattr(pages, name)
-    ]
-    if pages.limit_param and pages.size < 1:
-        found.append("pages.limit_param needs a size")
-    if "short" in pages.end_on and pages.size < 1:
-        found.append("pages.end_on: short needs a size")
-    if pages.max < 1:
-        found.append("pages.max must be at least 1")
-    return found
-
-
 def _watermark(source: HttpSource) -> list[str]:
-    push, found = source.push, []
-    if source.column and push is None:
-        found.append("watermark.columns needs push.from: without it the API is not told the window")
-    if push is not None and not source.column:
-        found.append("watermark.push needs watermark.columns")
-    if push is not None and push.end is not None and push.end.param == push.start.param:
-        found.append("watermark.push: from and to must be two parameters")
-    end = push.end if push else None
-    if end is not None and INCLUSIVE_TICKS.get(end.inclusive, tick(end)) < tick(end):
-        found.append(
-            f"watermark.push.to.inclusive: {end.inclusive} is less than format: {end.format} can"
-            " express; rows at the end of each window would not be read"
-        )
-    if source.split is not None and (push is None or push.end is None):
-        found.append("split needs watermark.push.to: a range needs an end")
-    return found
+    end = source.push.end if source.push else None
+    if end is None or INCLUSIVE_TICKS.get(end.inclusive, tick(end)) >= tick(end):
+        return []
+    problem = (
+        f"watermark.push.to.inclusive: {end.inclusive} is less than format: {end.format} can"
+        " express; rows at the end of each window would not be read"
+    )
+    return [problem]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from blizzard_core.errors import ConfigError, SourceError
-from blizzard_py.connections.http.calls import first_call, line, shown, with_first_page
+from blizzard_py.connections.http.calls import Value, first_call, line, shown, with_first_page
 from blizzard_py.connections.http.checks import problems
-from blizzard_py.connections.http.model import HttpSource, filled, packed, tick, with_request
+from blizzard_py.connections.http.model import HttpSource, filled, packed, tick
 from blizzard_py.connections.http.reader import iterate_pages, open_client
 from blizzard_py.connections.http.retry import Time
 from blizzard_py.connections.http.windows import RequestRange, lowered, pieces
@@ -50,8 +49,8 @@ _INSTANT_SECS = 1.0
 _CLOCKS_APART_SECS = 300.0
 
 
-class ApiConnection:
-    """A `protocol.SourceConnection` to one API.
+class ApiConnection(SourceConnection):
+    """One API. It has no snapshots: what changes between two attempts gives another reading.
 
     ``column`` is the declared field of the watermark, if the source has one. Raises `ConfigError`
     if the configuration contradicts itself.
@@ -163,7 +162,7 @@ class ApiConnection:
         return [
             ReadTask(
                 str(number),
-                line(shown(with_first_page(source.pages, first_call(source, piece.sent)), source)),
+                line(_first_request(source, piece.sent)),
                 {"window": dict(piece.sent), "cut": dict(piece.cut)},
             )
             for number, piece in enumerate(found)
@@ -175,40 +174,26 @@ class ApiConnection:
 
     def _unit_task(self, values: Values) -> ReadTask | SourceError:
         try:
-            self._source = with_request(self._template, filled(self._template.request, values))
+            self._source = _filled(self._template, values)
         except SourceError as error:
             return error
-        description = line(
-            shown(with_first_page(self._source.pages, first_call(self._source, {})), self._source)
-        )
+        description = line(_first_request(self._source, {}))
         spec = {"window": {}, "cut": {}, "request": packed(self._source.request)}
         return ReadTask("0", description, spec)
 
     def unit_request(self, values: Values) -> dict[str, Any]:
         """Return the first request of a work unit's slice, for `plan`, as `requests` does."""
-        source = with_request(self._template, filled(self._template.request, values))
-        return shown(with_first_page(source.pages, first_call(source, {})), source)
+        return _first_request(_filled(self._template, values), {})
 
     def requests(self, window: Window) -> Sequence[dict[str, Any]]:
         """Return each task's first request, for `plan`: method, URL, params, body; no secrets."""
         source = self._source
-        return [
-            shown(with_first_page(source.pages, first_call(source, piece.sent)), source)
-            for piece in pieces(source, window)
-        ]
+        return [_first_request(source, piece.sent) for piece in pieces(source, window)]
 
     def _is_certainly_empty(self, values: Any) -> bool:
         call = first_call(self._source, values)
         pages = iterate_pages(self._opened(), self._source, call)
         return not any(turned.page.records for turned in pages)
-
-    @contextmanager
-    def hold(self, access: Access) -> Iterator[Access]:
-        """Yield ``access`` unchanged: an API has no snapshots.
-
-        What changes between two attempts gives another reading.
-        """
-        yield access
 
     def warnings(self) -> Sequence[str]:
         """Return what the configuration cannot guarantee."""
@@ -236,6 +221,16 @@ class ApiConnection:
         if self._client is None:
             self._client = open_client(self._source, self._time)
         return self._client
+
+
+def _filled(template: HttpSource, values: Values) -> HttpSource:
+    """Return a work unit's source. Raises `SourceError` as `filled` does."""
+    return replace(template, request=filled(template.request, values))
+
+
+def _first_request(source: HttpSource, sent: Mapping[str, Value]) -> dict[str, Any]:
+    """Return the first request of a window to show to people."""
+    return shown(with_first_page(source.pages, first_call(source, sent)), source)
 
 
 def connect(access: Access, selection: ReadSelection) -> SourceConnection:

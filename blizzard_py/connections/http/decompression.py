@@ -6,15 +6,14 @@ large the result, and accept a truncated body as complete.
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from blizzard_core.text import printable, shortened
+from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.member_codecs import read_members
 
 # The only encoding that is requested and understood.
 ACCEPTED = "gzip"
-_PIECE = 1 << 20
-_GZIP = zlib.MAX_WBITS | 16
 _MAGIC = b"\x1f\x8b"
 
 
@@ -51,34 +50,13 @@ def body(pieces: Iterable[bytes], encoding: str, limit: int) -> bytearray:
         shown = shortened(printable(name), 40)
         raise UnknownEncoding(f"packed as {shown}, where only gzip was asked for")
     found = bytearray()
-    for piece in pieces if name in {"", "identity"} else _unzipped(pieces):
-        if len(found) + len(piece) > limit:
-            raise TooLong
-        found += piece
+    is_plain = name in {"", "identity"}
+    try:
+        for piece in pieces if is_plain else read_members("gzip", iter(pieces)):
+            if len(found) + len(piece) > limit:
+                raise TooLong
+            found += piece
+    except FileFailed:
+        why = "is cut or changed, or not gzip, as its Content-Encoding says"
+        raise Damaged(f"the packed answer {why}") from None
     return found
-
-
-def _unzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    unpacker = zlib.decompressobj(_GZIP)
-    has_begun, remaining = False, b""
-    for piece in pieces:
-        rest, remaining = remaining + piece, b""
-        while rest:
-            if unpacker.eof:
-                if len(rest) < len(_MAGIC):
-                    remaining = rest  # the next piece says whether another member begins
-                    break
-                if not rest.startswith(_MAGIC):
-                    break  # padding after the last member
-                unpacker = zlib.decompressobj(_GZIP)
-            try:
-                yield unpacker.decompress(rest, _PIECE)
-            except zlib.error:
-                why = "is broken" if has_begun else "is not gzip, as its Content-Encoding says"
-                raise Damaged(f"the packed answer {why}") from None
-            has_begun = True
-            rest = unpacker.unconsumed_tail or unpacker.unused_data
-    while not unpacker.eof and (more := unpacker.decompress(b"", _PIECE)):
-        yield more
-    if has_begun and not unpacker.eof:
-        raise Damaged("the packed answer ends too early")

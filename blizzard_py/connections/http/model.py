@@ -217,11 +217,6 @@ def filled(request: HttpRequest, values: Values) -> HttpRequest:
     )
 
 
-def with_request(source: HttpSource, request: HttpRequest) -> HttpSource:
-    """Return the source with this request."""
-    return replace(source, request=request)
-
-
 def packed(request: HttpRequest) -> dict[str, Any]:
     """Return the parts that differ from unit to unit, for a task's spec."""
     return {"path": request.path, "params": dict(request.params), "body": request.body}

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from blizzard_core.extras import optional_module
 from blizzard_py.connections.http.calls import Call, first_call
-from blizzard_py.connections.http.model import HttpSource, unpacked, with_request
+from blizzard_py.connections.http.model import HttpSource, unpacked
 from blizzard_py.connections.http.record_filter import record_filter
 from blizzard_py.connections.http.retry import Time
 from blizzard_py.connections.protocol import Reader
@@ -67,7 +67,7 @@ class HttpReader:
     ) -> Iterator[bytes]:
         source: HttpSource = access.options[_SOURCE]
         if "request" in spec:
-            source = with_request(source, unpacked(source.request, spec["request"]))
+            source = replace(source, request=unpacked(source.request, spec["request"]))
         is_wanted = record_filter(spec.get("cut", {}), source.column, fields)
         with closing(open_client(source, self.time)) as client:
             for turned in iterate_pages(client, source, first_call(source, spec["window"])):

@@ -75,11 +75,6 @@ def connected(clock: FakeTime) -> Iterator[Connect]:
         yield connect
 
 
-def test_connection_rejects_a_watermark_without_push_from(connected: Connect) -> None:
-    with pytest.raises(ConfigError, match=r"needs push.from"):
-        connected(pushed("https://h", None))
-
-
 @pytest.mark.parametrize("status", [200, 401, 404, 405, 302])
 def test_the_bound_is_the_servers_now_less_what_settles(
     api: ApiServer, connected: Connect, status: int

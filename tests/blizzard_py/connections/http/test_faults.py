@@ -187,7 +187,7 @@ def test_an_answer_that_is_packed_once_more_than_it_says_is_read(
 
 def test_wrong_content_encoding_raises_unavailable(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply(ROWS, Content_Encoding="gzip"))
-    with pytest.raises(Unavailable, match="is not gzip, as its Content-Encoding says, 6 times"):
+    with pytest.raises(Unavailable, match="or not gzip, as its Content-Encoding says, 6 times"):
         rows_of(made(api.url), clock)
 
 

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from blizzard_core.errors import SourceError
 from blizzard_core.settings.http_sources import PagesSettings
-from blizzard_py.connections.http.checks import problems
 from blizzard_py.connections.http.model import EndSign, PageKind, Pages
 from tests.blizzard_py.connections.http.world import FakeTime, made, rows_of
 from tests.support.api_server import ApiServer, ReceivedRequest, Reply, reply
@@ -203,8 +202,3 @@ def test_a_repeated_page_is_compared_by_its_bytes(api: ApiServer, clock: FakeTim
 def test_an_end_that_cannot_be_seen_is_refused(given: dict[str, object], told: str) -> None:
     with pytest.raises(ValidationError, match=told):
         PagesSettings.model_validate(given)
-
-
-def test_a_short_end_without_a_size_is_a_problem() -> None:
-    source = made("https://h", pages=Pages("page", "p", end_on=("short",)))
-    assert problems(source) == ("pages.end_on: short needs a size",)

@@ -43,7 +43,7 @@ def test_truncated_gzip_body_raises_damaged(data: bytes, size: int, drawn: st.Da
 def test_broken_gzip_body_raises_damaged() -> None:
     with pytest.raises(Damaged, match="not gzip, as its Content-Encoding says"):
         body([b"no gzip at all"], "gzip", 100)
-    with pytest.raises(Damaged, match="is broken"):
+    with pytest.raises(Damaged, match="is cut or changed"):
         body([gzip.compress(b"x" * 90) + b"\x1f\x8b\x08 and no more"], "gzip", 100)
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
+from zoneinfo import ZoneInfo
 
 from pydantic import (
     AfterValidator,
@@ -139,6 +140,23 @@ def _time_formats(formats: list[str]) -> list[str]:
     return formats
 
 
+def _known_zone(zone: str) -> str:
+    try:
+        ZoneInfo(zone)
+        if zone != "UTC":
+            import pyarrow as pa  # noqa: PLC0415  # a configuration rarely names a zone
+            import pyarrow.compute as pc  # noqa: PLC0415  # likewise
+
+            # Arrow has a database of its own.
+            pc.assume_timezone(pa.nulls(1, pa.timestamp("us")), zone)
+        is_known = zone != "localtime"
+    except (KeyError, ValueError, OSError):
+        is_known = False
+    if not is_known:
+        raise ValueError("is unknown; use a name such as Europe/Berlin")
+    return zone
+
+
 class ValueOptions(FormatOptions):
     """Notation of values in text."""
 
@@ -156,7 +174,7 @@ class ValueOptions(FormatOptions):
         default=[], examples=["%d.%m.%Y %H:%M:%S"]
     )
     """The same for times."""
-    time_zone: str = "UTC"
+    time_zone: Annotated[str, AfterValidator(_known_zone)] = "UTC"
     """Zone of times without one."""
     true_values: Texts = Field(default=["true", "1"])
     """Texts for true, in any case."""
@@ -169,9 +187,14 @@ class ValueOptions(FormatOptions):
         return False, False
 
     @model_validator(mode="after")
-    def _separators_differ(self) -> Self:
+    def _marks_differ(self) -> Self:
         if self.decimal == self.thousands:
             raise ValueError("decimal and thousands must differ")
+        if any(mark.isalnum() or mark in {"+", "-"} for mark in (self.decimal, self.thousands)):
+            raise ValueError("decimal and thousands must be no digit, letter or sign")
+        texts = ({text.lower() for text in each} for each in (self.true_values, self.false_values))
+        if both := set.intersection(*texts):
+            raise ValueError(f"{min(both)!r} is in true_values and in false_values")
         return self
 
 

@@ -44,11 +44,6 @@ class BinaryFormat(BatchFormat):
         yield Piece(b"", NO_OFFSET, lines=1, context=FileColumns(rows.schema), rows=rows)
 
 
-def format_of(options: BinaryFileOptions) -> BinaryFormat:
-    """Return the format; there is nothing to choose."""
-    return BinaryFormat(options)
-
-
 def _content(file: OpenFile) -> pa.Array:
     if file.size > WHOLE_FILE_BYTES:
         raise FileFailed(

@@ -28,12 +28,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.errors import SourceError
+from blizzard_core.settings.format_options import ValueOptions
 from blizzard_py.formats.nested_arrays import is_list, list_offsets, map_entries
 from blizzard_py.formats.protocol import LineNumbers
 from blizzard_py.formats.row_text import declared_members, joined, json_text, members
 from blizzard_py.formats.scalars import NoSuchCast, cast_scalar
 from blizzard_py.formats.texts import (
-    TextOptions,
     UnfitTexts,
     compact_json,
     json_values,
@@ -74,7 +74,7 @@ class Conformer:
         fields: Sequence[FieldSpec],
         *,
         rescued: bool = False,
-        texts: TextOptions | None = None,
+        texts: ValueOptions | None = None,
     ) -> None:
         self._fields = tuple(fields)
         self._texts = texts
@@ -132,7 +132,7 @@ class Conformer:
         return joined(parts)
 
 
-def _members(spec: FieldSpec | None, array: pa.Array, texts: TextOptions | None) -> list[str]:
+def _members(spec: FieldSpec | None, array: pa.Array, texts: ValueOptions | None) -> list[str]:
     """Return values as the line parser reads them for the declared type, with all digits."""
     if spec is None or not len(array):
         return members(array)
@@ -148,7 +148,7 @@ def _members(spec: FieldSpec | None, array: pa.Array, texts: TextOptions | None)
 
 
 def _fitting_members(
-    spec: FieldSpec, plain: pa.Array, texts: TextOptions | None
+    spec: FieldSpec, plain: pa.Array, texts: ValueOptions | None
 ) -> list[str] | None:
     """Return values in the declared type; None if the line parser reads them as they are."""
     told = plain.to_pylist() if pa.types.is_string(plain.type) else None
@@ -167,7 +167,7 @@ def _fitting_members(
     return [text if text and _is_number(spec, text) else other for text, other in pairs]
 
 
-def _fields_text(spec: FieldSpec, one: pa.Array, texts: TextOptions | None) -> str:
+def _fields_text(spec: FieldSpec, one: pa.Array, texts: ValueOptions | None) -> str:
     """Return a struct of which a part does not fit; its other parts are as declared."""
     specs = {child.name: child for child in spec.children}
     told = zip((field.name for field in one.type), one.flatten(), strict=True)
@@ -182,7 +182,7 @@ def _is_number(spec: FieldSpec, text: str) -> bool:
 def _column(
     there: Mapping[str, pa.Array],
     spec: FieldSpec,
-    texts: TextOptions | None,
+    texts: ValueOptions | None,
     bad: dict[int, str],
     skipped: LineNumbers,
 ) -> pa.Array:
@@ -210,7 +210,7 @@ def _column(
 def _cast_but(
     spec: FieldSpec,
     array: pa.Array,
-    texts: TextOptions | None,
+    texts: ValueOptions | None,
     bad: dict[int, str],
     skipped: LineNumbers,
 ) -> pa.Array:
@@ -232,7 +232,7 @@ def _cast_but(
 
 
 def _cast_rows(
-    spec: FieldSpec, array: pa.Array, texts: TextOptions | None, start: int, bad: dict[int, str]
+    spec: FieldSpec, array: pa.Array, texts: ValueOptions | None, start: int, bad: dict[int, str]
 ) -> pa.Array:
     """Return the column, with null in rows that do not fit; these are added to ``bad``."""
     try:
@@ -282,7 +282,7 @@ def _plain(array: pa.Array, spec: FieldSpec) -> pa.Array:
     return array
 
 
-def _cast(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.Array:
+def _cast(spec: FieldSpec, array: pa.Array, texts: ValueOptions | None) -> pa.Array:
     """Return the values in the declared type. Raises `ValueError` or `NoSuchCast`."""
     if texts is not None and pa.types.is_string(array.type):
         return text_values(spec, array, texts)
@@ -296,7 +296,7 @@ def _cast(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.Arr
     return cast_scalar(spec, array)
 
 
-def _nested(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.Array:
+def _nested(spec: FieldSpec, array: pa.Array, texts: ValueOptions | None) -> pa.Array:
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return json_values(spec, array)
@@ -323,7 +323,7 @@ def _json_text(array: pa.Array) -> pa.Array:
     return pa.array(texts, pa.string())
 
 
-def _struct(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.Array:
+def _struct(spec: FieldSpec, array: pa.Array, texts: ValueOptions | None) -> pa.Array:
     kind = array.type
     children = []
     flat = array.flatten()
@@ -340,7 +340,7 @@ def _struct(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.A
     return pa.StructArray.from_arrays(children, fields=list(arrow_type(spec)), mask=array.is_null())
 
 
-def _list(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.Array:
+def _list(spec: FieldSpec, array: pa.Array, texts: ValueOptions | None) -> pa.Array:
     item = spec.children[0]
     # To cast lists of nulls to lists makes arrays that are not valid.
     values = _cast(item, _plain(array.flatten(), item), texts)
@@ -351,7 +351,7 @@ def _list(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.Arr
     )
 
 
-def _map(spec: FieldSpec, array: pa.Array, texts: TextOptions | None) -> pa.Array:
+def _map(spec: FieldSpec, array: pa.Array, texts: ValueOptions | None) -> pa.Array:
     item = spec.children[0]
     offsets, keys, items = map_entries(array)
     keys = cast_scalar(_KEY, _plain(keys, _KEY))

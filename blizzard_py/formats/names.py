@@ -1,7 +1,7 @@
 """The list of file formats: the one place that knows them all.
 
-A format is a module with a function ``format_of``, which makes a `Format` of its settings. Modules
-are loaded when a source needs them, with their libraries.
+A format is a class or a function in a module, which makes a `Format` of its settings. Modules are
+loaded when a source needs them, with their libraries.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from blizzard_core.settings.formats import FileFormat, FormatSettings
 if TYPE_CHECKING:  # it brings Arrow along
     from blizzard_py.formats.protocol import Format
 
-_MODULES = {
-    "csv": "blizzard_py.formats.csv.files",
-    "ndjson": "blizzard_py.formats.ndjson.lines",
-    "json": "blizzard_py.formats.json_documents.documents",
-    "avro": "blizzard_py.formats.avro.records",
-    "text": "blizzard_py.formats.text",
-    "binary": "blizzard_py.formats.binary",
-    "xml": "blizzard_py.formats.xml.documents",
-    "parquet": "blizzard_py.formats.columnar.parquet_files",
-    "orc": "blizzard_py.formats.columnar.orc_files",
-    "excel": "blizzard_py.formats.excel.records",
-    "letters": "blizzard_py.formats.letter_files",
+_MAKERS = {
+    "csv": "csv.files:CsvFormat",
+    "ndjson": "ndjson.lines:format_of",
+    "json": "json_documents.documents:format_of",
+    "avro": "avro.records:format_of",
+    "text": "text:TextFormat",
+    "binary": "binary:BinaryFormat",
+    "xml": "xml.documents:XmlFormat",
+    "parquet": "columnar.parquet_files:ParquetFiles",
+    "orc": "columnar.orc_files:OrcFiles",
+    "excel": "excel.records:ExcelFormat",
+    "letters": "letter_files:format_of",
 }
 
 
@@ -54,4 +54,5 @@ def plain_format_of(settings: FileFormat) -> Format:
     """Return the format itself, which takes columns by the names in the records."""
     if extra := extra_of_format(settings.type):
         require(extra.name)
-    return cast("Format", import_module(_MODULES[settings.type]).format_of(settings))
+    module, _, name = _MAKERS[settings.type].partition(":")
+    return cast("Format", getattr(import_module(f"{__package__}.{module}"), name)(settings))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TypeVar
 
 import numpy as np
@@ -111,6 +111,19 @@ def map_entries(array: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
     return offsets, array.keys.slice(start, end - start), array.items.slice(start, end - start)
 
 
+def mapped_items(
+    array: pa.Array,
+    change: Callable[[pa.Array], pa.Array],
+    key: Callable[[pa.Array], pa.Array] = lambda keys: keys,
+) -> pa.Array:
+    """Return lists of what ``change`` makes of their items, or maps of what it makes of theirs."""
+    if not pa.types.is_map(array.type):
+        values = change(array.flatten())
+        return pa.ListArray.from_arrays(list_offsets(array), values, mask=null_mask(array))
+    offsets, keys, items = map_entries(array)
+    return pa.MapArray.from_arrays(offsets, key(keys), change(items), mask=null_mask(array))
+
+
 def struct_of(names: Sequence[str], parts: Sequence[pa.Array], like: pa.Array) -> pa.Array:
     """Return structs of these parts that are null where ``like`` is."""
     fields = [pa.field(name, part.type) for name, part in zip(names, parts, strict=True)]
@@ -137,13 +150,9 @@ def with_missing_fields(spec: FieldSpec, array: pa.Array) -> pa.Array:
             elif child.nullable:
                 parts[child.name] = pa.nulls(len(array))
         return struct_of(list(parts), list(parts.values()), array) if parts else array
-    if spec.type == "list" and is_list(kind):
-        values = with_missing_fields(spec.children[0], array.flatten())
-        return pa.ListArray.from_arrays(list_offsets(array), values, mask=null_mask(array))
-    if spec.type == "map" and pa.types.is_map(kind):
-        offsets, keys, items = map_entries(array)
-        items = with_missing_fields(spec.children[0], items)
-        return pa.MapArray.from_arrays(offsets, keys, items, mask=null_mask(array))
+    is_repeated = pa.types.is_map(kind) if spec.type == "map" else is_list(kind)
+    if spec.type in {"list", "map"} and is_repeated:
+        return mapped_items(array, partial(with_missing_fields, spec.children[0]))
     return array
 
 
@@ -153,13 +162,9 @@ def map_leaves(array: pa.Array, leaf: Callable[[pa.Array], pa.Array]) -> pa.Arra
     if pa.types.is_struct(kind) and kind.num_fields:
         parts = [map_leaves(part, leaf) for part in array.flatten()]
         return struct_of([field.name for field in kind], parts, array)
-    if is_list(kind):
-        values = map_leaves(array.flatten(), leaf)
-        return pa.ListArray.from_arrays(list_offsets(array), values, mask=null_mask(array))
-    if pa.types.is_map(kind):
-        offsets, keys, items = map_entries(array)
-        keys, items = map_leaves(keys, leaf), map_leaves(items, leaf)
-        return pa.MapArray.from_arrays(offsets, keys, items, mask=null_mask(array))
+    if is_list(kind) or pa.types.is_map(kind):
+        inner = partial(map_leaves, leaf=leaf)
+        return mapped_items(array, inner, inner)
     return leaf(array)
 
 

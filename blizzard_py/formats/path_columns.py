@@ -15,16 +15,17 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from blizzard_core.handover.outputs import NULL_PARTITION
+from blizzard_core.settings.format_options import ValueOptions
 from blizzard_core.settings.path_columns import template_expression, template_names
-from blizzard_py.formats.texts import TextOptions, text_values
+from blizzard_py.formats.texts import text_values
 from blizzard_py.job import FieldSpec
 from blizzard_py.lines.failure import FileFailed
 
 
 @cache
-def _iso() -> TextOptions:
-    """Return the notation of paths. To make it loads pandas, which a driver does not need."""
-    return TextOptions()
+def _iso() -> ValueOptions:
+    """Return the notation of paths. To make it takes a while, which a driver does not need."""
+    return ValueOptions()
 
 
 def path_texts(path: str, names: Sequence[str], template: str) -> dict[str, str | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,17 +16,12 @@ from blizzard_py.formats.ndjson.parse import is_utf8
 from blizzard_py.formats.protocol import BadLine, BadRecord, OpenFile, Parsed, RecordBytes
 from blizzard_py.job import RowSchema
 from blizzard_py.lines.failure import FileFailed
-from blizzard_py.lines.framing import Piece, RefusedRecord, framed
+from blizzard_py.lines.framing import Piece, RefusedRecord, cut_in_two, framed
 from blizzard_py.lines.transcode import check_narrow
 from blizzard_py.schema.types import table_schema
 
 # The least values of a row; a bad one has a letter.
 _ROW = 16
-
-
-def format_of(options: TextFileOptions) -> TextFormat:
-    """Return text with these options."""
-    return TextFormat(options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +112,10 @@ class TextDecoder:
     def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
         """Return two pieces of half the lines each."""
         lines = self._lines(piece)
-        if len(lines) < 2:
-            return None
         middle = len(lines) // 2
-        size = sum(len(line) + len(self._end) for line in lines[:middle])
-        return (
-            replace(piece, data=piece.data[:size], lines=middle),
-            replace(
-                piece,
-                data=piece.data[size:],
-                offset=piece.offset + size,
-                lines=len(lines) - middle,
-                skipped=0,
-            ),
-        )
+        if not middle:
+            return None
+        return cut_in_two(piece, sum(len(line) + len(self._end) for line in lines[:middle]), middle)
 
     def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:  # noqa: ARG002  # there is one
         """Return the column."""

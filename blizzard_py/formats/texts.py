@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.settings.format_options import ValueOptions
-from blizzard_core.settings.time_formats import check_time_format
 from blizzard_py.formats.ndjson.columns import from_json
 from blizzard_py.formats.ndjson.extract import NULL
 from blizzard_py.formats.scalars import NoSuchCast, cast_scalar
@@ -51,66 +50,6 @@ _FORMS = {
 _ZONE_AT_END = re.compile(r"[T ]\d.*(?:Z|[+-]\d{2}(?::?\d{2})?)$")
 
 
-@dataclass(frozen=True, slots=True)
-class TextOptions:
-    """The notation of the values.
-
-    The formats are strftime codes, tried in turn; without one a date or a time is ISO 8601. A time
-    without a zone is of ``time_zone``. The trim flags count for text; other types are always
-    trimmed. Raises `ValueError` for options that contradict each other.
-    """
-
-    decimal: str = "."
-    thousands: str = ""
-    date_format: tuple[str, ...] = ()
-    timestamp_format: tuple[str, ...] = ()
-    time_zone: str = "UTC"
-    true_values: tuple[str, ...] = ("true", "1")
-    false_values: tuple[str, ...] = ("false", "0")
-    ignore_leading_white_space: bool = False
-    ignore_trailing_white_space: bool = False
-
-    @classmethod
-    def of(cls, options: ValueOptions) -> TextOptions:
-        """Return the notation that a format's options say."""
-        return cls(
-            options.decimal,
-            options.thousands,
-            tuple(options.date_format),
-            tuple(options.timestamp_format),
-            options.time_zone,
-            tuple(options.true_values),
-            tuple(options.false_values),
-            *options.trims,
-        )
-
-    def __post_init__(self) -> None:
-        for name, mark in (("decimal", self.decimal), ("thousands", self.thousands)):
-            if mark and (len(mark) != 1 or mark.isalnum() or mark in "+-"):
-                raise ValueError(f"{name} must be one character, no digit, letter or sign")
-        if not self.decimal or self.decimal == self.thousands:
-            raise ValueError("decimal and thousands must be two different characters")
-        for form in self.date_format:
-            check_time_format(form, has_time=False)
-        for form in self.timestamp_format:
-            check_time_format(form, has_time=True)
-        _check_zone(self.time_zone)
-        both = set(_lower(self.true_values)) & set(_lower(self.false_values))
-        if both:
-            raise ValueError(f"{min(both)!r} is in true_values and in false_values")
-
-
-def _check_zone(zone: str) -> None:
-    try:
-        ZoneInfo(zone)
-        _local(pa.array(["1970-01-02"]), zone)
-        is_known = zone != "localtime"
-    except (KeyError, ValueError, OSError):
-        is_known = False
-    if not is_known:
-        raise ValueError(f"time_zone {zone!r} is unknown; use a name such as Europe/Berlin")
-
-
 class UnfitTexts(ValueError):
     """Texts that are not of the type, with their rows. Others may not fit either."""
 
@@ -134,7 +73,7 @@ class UnfitTexts(ValueError):
         return f"{text!r} {self._why}"
 
 
-def text_values(spec: FieldSpec, array: pa.StringArray, options: TextOptions) -> pa.Array:
+def text_values(spec: FieldSpec, array: pa.StringArray, options: ValueOptions) -> pa.Array:
     """Return the texts as values of the declared type.
 
     Raises `ValueError` if one of them does not fit, where possible an `UnfitTexts` with all rows;
@@ -165,14 +104,15 @@ def _bytes_of(array: pa.Array) -> list[bytes | None]:
     return found
 
 
-def _nested(spec: FieldSpec, array: pa.StringArray, _options: TextOptions) -> pa.Array:
+def _nested(spec: FieldSpec, array: pa.StringArray, _options: ValueOptions) -> pa.Array:
     return json_values(spec, array)
 
 
-def _text(spec: FieldSpec, array: pa.StringArray, options: TextOptions) -> pa.Array:
-    if options.ignore_leading_white_space:
+def _text(spec: FieldSpec, array: pa.StringArray, options: ValueOptions) -> pa.Array:
+    before, behind = options.trims
+    if before:
         array = pc.ascii_ltrim_whitespace(array)
-    if options.ignore_trailing_white_space:
+    if behind:
         array = pc.ascii_rtrim_whitespace(array)
     return cast_scalar(spec, array)
 
@@ -180,7 +120,7 @@ def _text(spec: FieldSpec, array: pa.StringArray, options: TextOptions) -> pa.Ar
 # --- numbers -------------------------------------------------------------------------------------
 
 
-def _number(spec: FieldSpec, array: pa.StringArray, options: TextOptions) -> pa.Array:
+def _number(spec: FieldSpec, array: pa.StringArray, options: ValueOptions) -> pa.Array:
     texts = _plain_numbers(spec, pc.ascii_trim_whitespace(array), options)
     try:
         return cast_scalar(spec, texts)
@@ -192,7 +132,7 @@ def _number(spec: FieldSpec, array: pa.StringArray, options: TextOptions) -> pa.
     return cast_scalar(spec, pc.replace_substring_regex(texts, r"^\+", ""))
 
 
-def _plain_numbers(spec: FieldSpec, texts: pa.StringArray, options: TextOptions) -> pa.StringArray:
+def _plain_numbers(spec: FieldSpec, texts: pa.StringArray, options: ValueOptions) -> pa.StringArray:
     """Return the numbers with a point and without separators. Raises `ValueError`."""
     decimal, thousands = options.decimal, options.thousands
     if decimal == "." and not thousands:
@@ -234,7 +174,7 @@ def _check(texts: pa.StringArray, kind: str) -> None:
 # --- booleans ------------------------------------------------------------------------------------
 
 
-def _boolean(spec: FieldSpec, array: pa.StringArray, options: TextOptions) -> pa.Array:
+def _boolean(spec: FieldSpec, array: pa.StringArray, options: ValueOptions) -> pa.Array:
     texts = pc.ascii_trim_whitespace(array)
     true, false = _lower(options.true_values), _lower(options.false_values)
     if {*true} == {"true", "1"} and {*false} == {"false", "0"}:
@@ -254,14 +194,14 @@ def _plain(spec: FieldSpec, texts: pa.StringArray) -> pa.Array:
         raise
 
 
-def _lower(texts: tuple[str, ...]) -> list[str]:
+def _lower(texts: Sequence[str]) -> list[str]:
     return [text.lower() for text in texts]
 
 
 # --- dates and times -----------------------------------------------------------------------------
 
 
-def _date(spec: FieldSpec, array: pa.StringArray, options: TextOptions) -> pa.Array:
+def _date(spec: FieldSpec, array: pa.StringArray, options: ValueOptions) -> pa.Array:
     texts = pc.ascii_trim_whitespace(array)
     if not options.date_format:
         return _plain(spec, texts)
@@ -273,7 +213,7 @@ def _date(spec: FieldSpec, array: pa.StringArray, options: TextOptions) -> pa.Ar
     return days.take(codes.indices)
 
 
-def _timestamp(spec: FieldSpec, array: pa.StringArray, options: TextOptions) -> pa.Array:
+def _timestamp(spec: FieldSpec, array: pa.StringArray, options: ValueOptions) -> pa.Array:
     if spec.unit != "iso":
         scale = EPOCH_SCALES[spec.unit]
         digits = replace(spec, type="decimal", precision=_EPOCH_PRECISION, scale=scale)
@@ -289,7 +229,7 @@ def _timestamp(spec: FieldSpec, array: pa.StringArray, options: TextOptions) -> 
         raise
 
 
-def _iso_texts(texts: pa.StringArray, forms: tuple[str, ...]) -> pa.StringArray:
+def _iso_texts(texts: pa.StringArray, forms: Sequence[str]) -> pa.StringArray:
     """Return the texts as ISO 8601, each by the first format that it is of.
 
     Raises `UnfitTexts` if there is none.
@@ -359,7 +299,7 @@ def _no_hour(value: object, zone: str) -> ValueError:
     return ValueError(f"{value} does not exist in {zone}, or exists twice")
 
 
-_CASTS: dict[str, Callable[[FieldSpec, pa.StringArray, TextOptions], pa.Array]] = {
+_CASTS: dict[str, Callable[[FieldSpec, pa.StringArray, ValueOptions], pa.Array]] = {
     "string": _text,
     "binary": _text,
     "int32": _number,

@@ -32,7 +32,7 @@ from blizzard_py.formats.protocol import (
     SourceRows,
 )
 from blizzard_py.formats.row_text import json_text
-from blizzard_py.formats.texts import TextOptions, json_values
+from blizzard_py.formats.texts import json_values
 from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.failure import FileFailed, bounded
 from blizzard_py.lines.framing import Piece
@@ -75,6 +75,10 @@ class TypedFormat(ABC):
     def letter_decoder(self, schema: RowSchema, *, tolerant: bool) -> TypedDecoder:
         """Return the decoder of such pieces."""
 
+    def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> TypedDecoder:  # noqa: ARG002  # there is no compiled code
+        """Return the decoder of these columns: that of letters, if a format has no other."""
+        return self.letter_decoder(schema, tolerant=tolerant)
+
     def replay_contents(self, letters: Sequence[DeadLetter]) -> list[bytes]:
         """Return the letters behind their headers."""
         return contents_of(letters)
@@ -109,13 +113,11 @@ class TypedRows(Protocol):
 class TypedDecoder(ABC):
     """The second half of a format with types, for one source's columns."""
 
-    def __init__(
-        self, schema: RowSchema, *, tolerant: bool, texts: TextOptions | None = None
-    ) -> None:
+    def __init__(self, schema: RowSchema, *, tolerant: bool) -> None:
         self._schema = schema
         self._tolerant = tolerant
         self._rescues = schema.unexpected_fields == "capture"
-        self._conformer = Conformer(schema.fields, rescued=self._rescues, texts=texts)
+        self._conformer = Conformer(schema.fields, rescued=self._rescues)
 
     @abstractmethod
     def rows(self, piece: Piece) -> TypedRows:

@@ -29,7 +29,6 @@ from msgspec import structs
 from blizzard_core.errors import BlizzardError, PipelineStopped, SourceError, StorageError
 from blizzard_core.limits import ROW_BYTES
 from blizzard_core.settings.format_options import ValueOptions
-from blizzard_core.settings.formats import FormatSettings
 from blizzard_core.storage.protocol import Storage, join
 from blizzard_py.connections.protocol import Rows
 from blizzard_py.formats.conform import Conformer
@@ -43,7 +42,6 @@ from blizzard_py.formats.protocol import (
     RecordBytes,
     RowRecords,
 )
-from blizzard_py.formats.texts import TextOptions
 from blizzard_py.job import FinishedFile, IngestJob, IngestSettings, StagedBadRecords, StagedOutput
 from blizzard_py.kernels.bad_records import BadRecordWriter
 from blizzard_py.kernels.new_fields import NewFields
@@ -83,7 +81,7 @@ class ReadingTask:
     started_ts: float
     slices: tuple[UnitSlice, ...] = ()
     apart: bool = False
-    texts: TextOptions | None = None
+    texts: ValueOptions | None = None
 
 
 def reading_tasks(job: IngestJob) -> list[ReadingTask]:
@@ -91,6 +89,9 @@ def reading_tasks(job: IngestJob) -> list[ReadingTask]:
     reading = job.reading
     assert reading is not None  # noqa: S101  # the engine has looked
     slices = [reading.slices.get(file.path, ()) for file in job.files]
+    form = reading.access.format
+    # The notation of values in columns of text, if the options of a format say it.
+    texts = form if isinstance(form, ValueOptions) else None
     return [
         ReadingTask(
             index,
@@ -103,15 +104,10 @@ def reading_tasks(job: IngestJob) -> list[ReadingTask]:
             job.started_ts,
             some,
             reading.apart,
-            _notation_of(reading.access.format),
+            texts,
         )
         for index, (file, some) in enumerate(zip(job.files, slices, strict=True))
     ]
-
-
-def _notation_of(form: FormatSettings | None) -> TextOptions | None:
-    """Return the notation of values in columns of text, if the options of a format say it."""
-    return TextOptions.of(form) if isinstance(form, ValueOptions) else None
 
 
 # The result of a reader for a task's spec.

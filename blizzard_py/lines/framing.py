@@ -8,7 +8,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from blizzard_core.limits import LINE_BYTES, RAW_BYTES
@@ -45,6 +45,20 @@ class Piece:
     context: Hashable = None
     rows: pa.RecordBatch | None = None
     member: str = ""
+
+
+def cut_in_two(piece: Piece, end: int, lines: int = 0) -> tuple[Piece, Piece]:
+    """Return the records up to byte ``end``, which use so many ``lines``, and those behind."""
+    cells = piece.cells // 2
+    behind = replace(
+        piece,
+        data=piece.data[end:],
+        offset=piece.offset + end,
+        lines=piece.lines - lines,
+        cells=piece.cells - cells,
+        skipped=0,
+    )
+    return replace(piece, data=piece.data[:end], lines=lines, cells=cells), behind
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from blizzard_py.formats.avro.defaults import check_defaults
 from blizzard_py.formats.avro.resolution import Change, resolved_fields
 from blizzard_py.formats.avro.schema import FILE_SCHEMA, AvroType, decoding_schema, record_type
 from blizzard_py.formats.avro.values import (
-    Meaning,
     column,
     column_type,
     stored_type,
@@ -103,8 +102,7 @@ class AvroFormat(TypedFormat):
 
     def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> AvroDecoder:  # noqa: ARG002  # there is no compiled code
         """Return the decoder of these columns."""
-        meaning = Meaning(self.options.nanoseconds, self.options.union)
-        return AvroDecoder(schema, meaning, self.options.avro_schema, tolerant=tolerant)
+        return AvroDecoder(schema, self.options, tolerant=tolerant)
 
     def letter_decoder(self, schema: RowSchema, *, tolerant: bool) -> BatchDecoder:
         """Return the decoder of columns, which letters have."""
@@ -208,14 +206,14 @@ def blocks_of(data: bytes) -> Iterator[tuple[int, bytes]]:
 class AvroDecoder(TypedDecoder):
     """The second half of the format, for one source's columns; fastavro decodes."""
 
-    def __init__(self, schema: RowSchema, meaning: Meaning, reader: str, *, tolerant: bool) -> None:
+    def __init__(self, schema: RowSchema, options: AvroOptions, *, tolerant: bool) -> None:
         super().__init__(schema, tolerant=tolerant)
-        self._meaning = meaning
-        self._reader = reader
+        self._options = options
+        self._reader = options.avro_schema
 
     def rows(self, piece: Piece) -> _Rows:
         """Decode the blocks. Raises `FileFailed` for a damaged one."""
-        return _Rows(piece, self._meaning, self._reader)
+        return _Rows(piece, self._options)
 
     def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:
         """Return the columns of the schema; a union of several types has one for each value."""
@@ -254,13 +252,14 @@ class AvroDecoder(TypedDecoder):
 class _Rows:
     """The decoded records of a piece; ``bad`` are those with a value that its type cannot have."""
 
-    def __init__(self, piece: Piece, meaning: Meaning, reader: str) -> None:
+    def __init__(self, piece: Piece, options: AvroOptions) -> None:
+        reader = options.avro_schema
         records = record_type(reader) if reader else _records_of(piece)
         self._names = records.names
         self.types = _types_of(records)
         self.count = piece.lines
         self.bad: dict[int, str] = {}
-        self._meaning = meaning
+        self._options = options
         self._nodes = dict(zip(records.names, records.children, strict=True))
         self._failed: dict[int, dict[str, str]] = {}
         stored = _decoded(piece).flatten()
@@ -276,10 +275,10 @@ class _Rows:
     def column(self, name: str) -> pa.Array:
         """Return a column, with null in rows whose value cannot be."""
         if name not in self._columns:
-            self._columns[name] = self._column(name, self._meaning)
+            self._columns[name] = self._column(name, self._options)
         return self._columns[name]
 
-    def _column(self, name: str, meaning: Meaning) -> pa.Array:
+    def _column(self, name: str, options: AvroOptions) -> pa.Array:
         def failed(row: int, error: ValueError) -> None:
             reason = bounded(f"column {name!r}: {error}", _REASON_CHARACTERS)
             self._failed.setdefault(row, {})[name] = reason
@@ -290,7 +289,7 @@ class _Rows:
         def values(array: pa.Array) -> pa.Array:
             if change is not None:
                 array = change(array, pa.array(np.ones(len(array), np.bool_)))
-            return column(node, array, meaning)
+            return column(node, array, options)
 
         return rows_of(self._stored[name], values, failed)
 
@@ -300,7 +299,7 @@ class _Rows:
         No letter has cut digits: `cut` is an option of today, and a replay has another day's.
         """
         at = pa.array(indices, pa.int64())
-        whole = replace(self._meaning, nanoseconds="bad")
+        whole = self._options.model_copy(update={"nanoseconds": "bad"})
         some = pa.RecordBatch.from_arrays(
             [self._column(name, whole).take(at) for name in self._names], list(self._names)
         )

@@ -25,7 +25,7 @@ from blizzard_core.limits import AVRO_COMPARISONS
 from blizzard_py.formats.avro.defaults import default_array
 from blizzard_py.formats.avro.schema import FILE_SCHEMA, AvroType, record_type, refused
 from blizzard_py.formats.avro.values import check_symbols, stored_type
-from blizzard_py.formats.nested_arrays import list_offsets, map_entries, null_mask, struct_of
+from blizzard_py.formats.nested_arrays import mapped_items, struct_of
 from blizzard_py.lines.failure import FileFailed, bounded
 
 # Maps an array, and where its values are present, to the reader's array. An absent value lies in
@@ -129,7 +129,7 @@ class Resolver:
                 return _record(self.fields(writer, reader, f"{where}."), reader)
             case "array" | "map":
                 inner = self.change(writer.children[0], reader.children[0], f"{where}[]")
-                return _items(inner, is_map=writer.kind == "map")
+                return _items(inner)
             case "enum":
                 _check_names(writer, reader, where)
                 return _enum(writer, reader)
@@ -250,17 +250,8 @@ def _record(fields: Sequence[ResolvedField], reader: AvroType) -> Change:
     return change
 
 
-def _items(inner: Change, *, is_map: bool) -> Change:
-    def change(array: pa.Array, _: pa.Array) -> pa.Array:
-        if not is_map:
-            values = array.flatten()
-            found = inner(values, _all_of(values))
-            return pa.ListArray.from_arrays(list_offsets(array), found, mask=null_mask(array))
-        offsets, keys, items = map_entries(array)
-        found = inner(items, _all_of(items))
-        return pa.MapArray.from_arrays(offsets, keys, found, mask=null_mask(array))
-
-    return change
+def _items(inner: Change) -> Change:
+    return lambda array, _: mapped_items(array, lambda values: inner(values, _all_of(values)))
 
 
 def _by_branch(

@@ -6,16 +6,16 @@ fastavro's result becomes Arrow in the types that `stored_type` names, which no 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from functools import partial
 from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blizzard_core.settings.format_options import AvroOptions
 from blizzard_py.formats.avro.schema import AvroType
 from blizzard_py.formats.avro.walk import damaged_block
-from blizzard_py.formats.nested_arrays import list_offsets, map_entries, null_mask, struct_of
+from blizzard_py.formats.nested_arrays import mapped_items, struct_of
 from blizzard_py.formats.typed_rows import json_texts
 
 _WIDE_BYTES, _WIDE_DIGITS = 32, 76
@@ -36,14 +36,6 @@ _STORED = {
     "fixed": pa.binary(),
 }
 _NARROW = {"int": pa.int32(), "float": pa.float32()}
-
-
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """The options that decide about values: nanoseconds, and unions of several types."""
-
-    nanoseconds: Literal["bad", "cut"] = "bad"
-    union: Literal["json", "string"] = "json"
 
 
 def stored_type(node: AvroType) -> pa.DataType:
@@ -100,13 +92,13 @@ def _time_types() -> dict[str, pa.DataType]:
 _TIMES = _time_types()
 
 
-def column(node: AvroType, stored: pa.Array, meaning: Meaning) -> pa.Array:
+def column(node: AvroType, stored: pa.Array, options: AvroOptions) -> pa.Array:
     """Return the values of a type. Raises `ValueError` if one of them cannot be.
 
     Raises `FileFailed` for an enum's symbol that does not exist.
     """
     if node.logical:
-        return _logical(node, stored, meaning)
+        return _logical(node, stored, options)
     found = stored
     match node.kind:
         case "string":
@@ -115,22 +107,17 @@ def column(node: AvroType, stored: pa.Array, meaning: Meaning) -> pa.Array:
             found = _symbols(node, stored)
         case "record" if node.children:
             parts = [
-                column(child, part, meaning)
+                column(child, part, options)
                 for child, part in zip(node.children, stored.flatten(), strict=True)
             ]
             found = struct_of(node.names, parts, stored)
-        case "array":
-            values = column(node.children[0], stored.flatten(), meaning)
-            found = pa.ListArray.from_arrays(list_offsets(stored), values, mask=null_mask(stored))
-        case "map":
-            offsets, keys, items = map_entries(stored)
-            values = column(node.children[0], items, meaning)
-            keys = keys.view(pa.string())
-            found = pa.MapArray.from_arrays(offsets, keys, values, mask=null_mask(stored))
+        case "array" | "map":
+            inner = partial(column, node.children[0], options=options)
+            found = mapped_items(stored, inner, lambda keys: keys.view(pa.string()))
         case "union" if node.branch is not None:
-            found = column(node.branch, stored, meaning)
+            found = column(node.branch, stored, options)
         case "union":
-            found = _union(node, stored, meaning)
+            found = _union(node, stored, options)
     return found
 
 
@@ -146,7 +133,7 @@ def _symbols(node: AvroType, stored: pa.Array) -> pa.Array:
     return pa.array(node.names, pa.string()).take(stored)
 
 
-def _logical(node: AvroType, stored: pa.Array, meaning: Meaning) -> pa.Array:
+def _logical(node: AvroType, stored: pa.Array, options: AvroOptions) -> pa.Array:
     logical = node.logical
     if logical == "uuid":
         if node.kind == "string":
@@ -159,7 +146,7 @@ def _logical(node: AvroType, stored: pa.Array, meaning: Meaning) -> pa.Array:
     if logical.startswith(("date", "time-")):
         _check_day(logical, stored)
         return (stored if logical == "time-micros" else stored.cast(pa.int32())).view(kind)
-    if logical.endswith("nanos") and meaning.nanoseconds == "cut":
+    if logical.endswith("nanos") and options.nanoseconds == "cut":
         # In microseconds: the first of 1677 has no whole microsecond before it in nanoseconds.
         micros = stored.fill_null(0).to_numpy() // 1000
         mask = stored.is_null().to_numpy(zero_copy_only=False)
@@ -192,14 +179,14 @@ def _decimals(node: AvroType, stored: pa.Array) -> pa.Array:
     return array
 
 
-def _union(node: AvroType, stored: pa.Array, meaning: Meaning) -> pa.Array:
+def _union(node: AvroType, stored: pa.Array, options: AvroOptions) -> pa.Array:
     """Return each value as JSON text, or a text as it is. A text has room for all digits."""
-    meaning = replace(meaning, nanoseconds="bad")
+    options = options.model_copy(update={"nanoseconds": "bad"})
     found = pa.nulls(len(stored), pa.string())
     for child, part in zip(node.children, stored.flatten(), strict=True):
         if child.kind == "null":
             continue
-        values = column(child, part, meaning)
-        is_text = meaning.union == "string" and pa.types.is_string(values.type)
+        values = column(child, part, options)
+        is_text = options.union == "string" and pa.types.is_string(values.type)
         found = pc.coalesce(found, values if is_text else json_texts(values))
     return found

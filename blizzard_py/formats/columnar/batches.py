@@ -18,7 +18,6 @@ from blizzard_py.formats.columnar.letters import batch_in, columns_in, rows_head
 from blizzard_py.formats.letters.writing import row_lines
 from blizzard_py.formats.nested_arrays import map_leaves, map_leaves_with
 from blizzard_py.formats.protocol import NO_OFFSET, OpenFile
-from blizzard_py.formats.texts import TextOptions
 from blizzard_py.formats.typed_rows import (
     TypedDecoder,
     TypedFormat,
@@ -121,12 +120,8 @@ class BatchFormat(TypedFormat):
         """The calendar of columns whose file does not name theirs."""
         return "unknown"
 
-    def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> BatchDecoder:  # noqa: ARG002  # there is no compiled code
-        """Return the decoder of these columns."""
-        return self.letter_decoder(schema, tolerant=tolerant)
-
     def letter_decoder(self, schema: RowSchema, *, tolerant: bool) -> BatchDecoder:
-        """Return the same decoder: letters are batches, too."""
+        """Return the decoder of batches."""
         return BatchDecoder(
             schema,
             cuts_nanoseconds=self.cuts_nanoseconds,
@@ -162,9 +157,8 @@ class BatchDecoder(TypedDecoder):
         tolerant: bool,
         cuts_nanoseconds: bool = False,
         unknown: Calendar = "unknown",
-        texts: TextOptions | None = None,
     ) -> None:
-        super().__init__(schema, tolerant=tolerant, texts=texts)
+        super().__init__(schema, tolerant=tolerant)
         self._cuts = cuts_nanoseconds
         self._unknown = unknown
 

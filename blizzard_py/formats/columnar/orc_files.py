@@ -58,8 +58,3 @@ def _calendars(schema: pa.Schema) -> dict[str, tuple[Calendar, ...]]:
 def _julian_date(_number: int, kind: pa.DataType) -> Calendar:
     """Return the calendar of a column; Arrow reads no times as old as those that differ."""
     return "julian" if pa.types.is_date(kind) else "gregorian"
-
-
-def format_of(options: OrcOptions) -> OrcFiles:
-    """Return ORC with these options."""
-    return OrcFiles(options)

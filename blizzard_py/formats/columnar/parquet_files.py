@@ -86,8 +86,3 @@ def _calendars(file: ParquetFooter, known: Calendars) -> dict[str, tuple[Calenda
         lambda at, kind: known.of(kind, stored.column(at).physical_type),
         "gregorian",
     )
-
-
-def format_of(options: ParquetOptions) -> ParquetFiles:
-    """Return Parquet with these options."""
-    return ParquetFiles(options)

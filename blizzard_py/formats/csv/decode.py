@@ -23,7 +23,7 @@ from blizzard_core.settings.formats import CsvOptions
 from blizzard_core.settings.schema import RESCUED
 from blizzard_py.formats.conform import Conformer
 from blizzard_py.formats.csv.dialect import Dialect, Records
-from blizzard_py.formats.csv.framing import CsvContext, halves_of
+from blizzard_py.formats.csv.framing import CsvContext
 from blizzard_py.formats.csv.text_columns import TextColumns, read_columns, with_padding
 from blizzard_py.formats.looks import json_value_of
 from blizzard_py.formats.ndjson.parse import is_utf8
@@ -35,10 +35,9 @@ from blizzard_py.formats.protocol import (
     RecordBytes,
     SourceRows,
 )
-from blizzard_py.formats.texts import TextOptions
 from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.failure import FileFailed
-from blizzard_py.lines.framing import Piece
+from blizzard_py.lines.framing import Piece, cut_in_two
 from blizzard_py.schema.column_names import column_names
 
 # What a header may be taken for, if it has none of the columns.
@@ -76,7 +75,7 @@ class CsvDecoder:
         self._schema = schema
         self._tolerant = tolerant
         self._rescues = schema.unexpected_fields == "capture"
-        self._texts = TextOptions.of(options)
+        self._texts = options
         self._conformer = Conformer(schema.fields, rescued=self._rescues, texts=self._texts)
         self._headers: dict[object, _Header] = {}
 
@@ -116,7 +115,11 @@ class CsvDecoder:
 
     def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
         """Return two pieces of half the records each."""
-        return halves_of(piece, _context(piece).dialect)
+        records = _context(piece).dialect.records(piece.data)
+        middle = len(records.starts) // 2
+        if not middle:
+            return None
+        return cut_in_two(piece, int(records.starts[middle]), int(records.lines[middle]))
 
     def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:
         """Return the names of the header. Raises `FileFailed` if it cannot be read."""

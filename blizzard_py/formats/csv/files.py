@@ -18,11 +18,6 @@ from blizzard_py.lines.framing import Piece, RefusedRecord
 from blizzard_py.lines.transcode import check_narrow, to_utf8
 
 
-def format_of(options: CsvOptions) -> CsvFormat:
-    """Return CSV with these options."""
-    return CsvFormat(options)
-
-
 @dataclass(frozen=True)
 class CsvFormat:
     """CSV as a `Format`."""

@@ -306,25 +306,3 @@ class _OpenRecord:
         found = _OpenRecord(self.lexer)
         found.add(rest, 0)
         return found
-
-
-def halves_of(piece: Piece, dialect: Dialect) -> tuple[Piece, Piece] | None:
-    """Return two pieces of about half the records each; None for a single one."""
-    records = dialect.records(piece.data)
-    count = len(records.starts)
-    if count < 2:
-        return None
-    middle = count // 2
-    end, lines = int(records.starts[middle]), int(records.lines[middle])
-    cells = piece.cells // 2
-    return (
-        replace(piece, data=piece.data[:end], lines=lines, cells=cells),
-        replace(
-            piece,
-            data=piece.data[end:],
-            offset=piece.offset + end,
-            lines=piece.lines - lines,
-            skipped=0,
-            cells=piece.cells - cells,
-        ),
-    )

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
 
+from blizzard_core.settings.format_options import ValueOptions
 from blizzard_core.settings.formats import ExcelOptions
 from blizzard_py.formats.conform import Conformer
 from blizzard_py.formats.excel.cells import ERROR, LITERAL, MOMENT, NO_VALUE, TEXT
 from blizzard_py.formats.excel.letters import cell_text
 from blizzard_py.formats.letters.writing import encoded
 from blizzard_py.formats.protocol import BadLine, LineNumbers, Parsed, RecordBytes
-from blizzard_py.formats.texts import TextOptions
 from blizzard_py.formats.typed_rows import TypedDecoder, TypedRows
 from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.framing import Piece
@@ -45,7 +45,7 @@ class ExcelDecoder(TypedDecoder):
 
     def __init__(self, schema: RowSchema, options: ExcelOptions, *, tolerant: bool) -> None:
         super().__init__(schema, tolerant=tolerant)
-        texts = TextOptions.of(options)
+        texts = options
         self._nulls = pa.array(options.null_value, pa.string())
         self._readers = {spec.name: _Reader(spec, texts, self._nulls) for spec in schema.fields}
 
@@ -142,12 +142,12 @@ class _ByNumber(Mapping[int, RecordBytes]):
 class _Reader:
     """Reads the cells of one declared column."""
 
-    def __init__(self, spec: FieldSpec, texts: TextOptions, nulls: pa.StringArray) -> None:
+    def __init__(self, spec: FieldSpec, texts: ValueOptions, nulls: pa.StringArray) -> None:
         nullable = (replace(spec, nullable=True),)
         self._spec = spec
         self._nulls = nulls
         self._of_texts = Conformer(nullable, texts=texts)
-        self._of_others = Conformer(nullable, texts=TextOptions(time_zone=texts.time_zone))
+        self._of_others = Conformer(nullable, texts=ValueOptions(time_zone=texts.time_zone))
 
     def read(self, cells: pa.Array) -> tuple[pa.Array, dict[int, str]]:
         """Return the column, with null in rows whose cell does not fit, and their reasons."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pyexpat
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
 from blizzard_core.limits import EXCEL_LEVELS, EXCEL_NAMES, EXCEL_TAG_BYTES
 from blizzard_py.lines.failure import FileFailed
@@ -28,22 +27,32 @@ RELATION_IDS = tuple(f"{each}{_SEPARATOR}id" for each in _RELATIONS)
 PACKAGE = "http://schemas.openxmlformats.org/package/2006/relationships"
 
 
-class Handler(Protocol):
-    """A consumer of one part. Elements and their attributes have their full names.
+class Handler:
+    """A consumer of one part that ignores everything.
 
-    It counts the ``depth`` of open elements.
+    Elements and their attributes have their full names. It counts the ``depth`` of open elements.
     """
 
-    depth: int
+    depth = 0
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         """Take a start tag."""
+        self.depth += 1
+        self.opened(name, attributes)
 
     def end(self, name: str) -> None:
         """Take an end tag."""
+        self.depth -= 1
+        self.closed(name)
 
     def text(self, text: str) -> None:
         """Take text, of which an element may have several parts."""
+
+    def opened(self, name: str, attributes: dict[str, str]) -> None:
+        """Begin an element."""
+
+    def closed(self, name: str) -> None:
+        """End an element."""
 
 
 def full_names(*names: str) -> dict[str, str]:

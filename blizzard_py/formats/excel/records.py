@@ -94,17 +94,8 @@ class ExcelFormat(TypedFormat):
         return part.piece(0)
 
     def letter_decoder(self, schema: RowSchema, *, tolerant: bool) -> ExcelDecoder:
-        """Return the same decoder: letters are cells, too."""
+        """Return the decoder of cells."""
         return ExcelDecoder(schema, self.options, tolerant=tolerant)
-
-    def decoder(self, schema: RowSchema, *, tolerant: bool, fast: bool) -> ExcelDecoder:  # noqa: ARG002  # there is no compiled code
-        """Return the decoder of these columns."""
-        return self.letter_decoder(schema, tolerant=tolerant)
-
-
-def format_of(settings: ExcelOptions) -> ExcelFormat:
-    """Return the format with its options."""
-    return ExcelFormat(settings)
 
 
 def _texts_of(header: Row) -> dict[int, str]:

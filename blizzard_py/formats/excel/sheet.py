@@ -24,7 +24,7 @@ from blizzard_py.formats.excel.cells import (
     number_cell,
     unescaped,
 )
-from blizzard_py.formats.excel.elements import full_names, walk
+from blizzard_py.formats.excel.elements import Handler, full_names, walk
 from blizzard_py.formats.excel.workbook import SharedTexts, Sheet, Workbook
 from blizzard_py.lines.failure import FileFailed, bounded
 
@@ -93,14 +93,13 @@ def _with_texts(row: _ReadRow, texts: SharedTexts, archive: Archive) -> Row:
     return Row(row.number, cells, row.size + copied)
 
 
-class _SheetPart:
+class _SheetPart(Handler):
     """The consumer of a sheet's XML; the finished rows of a block gather in ``rows``.
 
     Its methods are called several times for each cell, so they do little.
     """
 
     def __init__(self, workbook: Workbook, address: DataAddress) -> None:
-        self.depth = 0
         self.rows: list[_ReadRow] = []
         self._workbook = workbook
         self._address = address

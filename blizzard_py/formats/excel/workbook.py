@@ -12,7 +12,13 @@ from blizzard_core.limits import EXCEL_CELLS, EXCEL_PART_BYTES, EXCEL_TEXT_BYTES
 from blizzard_core.settings.data_address import is_cell
 from blizzard_py.formats.excel.archive import Archive, part_name
 from blizzard_py.formats.excel.cells import moment_kind, unescaped
-from blizzard_py.formats.excel.elements import PACKAGE, RELATION_IDS, full_names, walk
+from blizzard_py.formats.excel.elements import (
+    PACKAGE,
+    RELATION_IDS,
+    Handler,
+    full_names,
+    walk,
+)
 from blizzard_py.lines.failure import FileFailed, bounded
 
 _SHOWN_NAMES = 300
@@ -116,37 +122,12 @@ def open_workbook(archive: Archive) -> Workbook:
     return found
 
 
-def _walk(archive: Archive, name: str, handler: _Part, most: int | None) -> None:
+def _walk(archive: Archive, name: str, handler: Handler, most: int | None) -> None:
     for _ in walk(name, archive.blocks(name, most), handler):
         pass
 
 
-class _Part:
-    """A consumer of one part that ignores everything."""
-
-    depth = 0
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        """Take a start tag."""
-        self.depth += 1
-        self.opened(name, attributes)
-
-    def end(self, name: str) -> None:
-        """Take an end tag."""
-        self.depth -= 1
-        self.closed(name)
-
-    def text(self, text: str) -> None:
-        """Take text."""
-
-    def opened(self, name: str, attributes: dict[str, str]) -> None:
-        """Begin an element."""
-
-    def closed(self, name: str) -> None:
-        """End an element."""
-
-
-class _Relations(_Part):
+class _Relations(Handler):
     """The parts that another part names: by their ids, with their kinds."""
 
     def __init__(self, folder: str = "") -> None:
@@ -180,7 +161,7 @@ def _relations(archive: Archive, part: str) -> _Relations | None:
 _WORKBOOK = full_names("workbookPr", "sheet")
 
 
-class _WorkbookPart(_Part):
+class _WorkbookPart(Handler):
     def __init__(self, relations: _Relations) -> None:
         self.relations = relations
         self.sheets: list[Sheet] = []
@@ -201,7 +182,7 @@ class _WorkbookPart(_Part):
 _STYLES = full_names("numFmt", "cellXfs", "xf")
 
 
-class _Styles(_Part):
+class _Styles(Handler):
     def __init__(self) -> None:
         self._codes: dict[int, str] = {}
         self._formats: list[int] = []
@@ -228,7 +209,7 @@ class _Styles(_Part):
 _TEXTS = full_names("si", "t", "rPh")
 
 
-class _Texts(_Part):
+class _Texts(Handler):
     """Shared texts: plain, or of several runs; how they are read aloud does not count."""
 
     def __init__(self, texts: SharedTexts) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
@@ -16,7 +16,7 @@ from blizzard_py.formats.ndjson.columns import RecordSchema
 from blizzard_py.formats.ndjson.parse import LineParser, row_shape
 from blizzard_py.formats.protocol import LineNumbers, OpenFile, Parsed, RecordBytes, SourceRows
 from blizzard_py.job import FieldSpec, RowSchema
-from blizzard_py.lines.framing import Piece, RefusedRecord, framed
+from blizzard_py.lines.framing import Piece, RefusedRecord, cut_in_two, framed
 from blizzard_py.lines.portions import portions
 from blizzard_py.schema.types import table_schema
 
@@ -82,7 +82,11 @@ class NdjsonDecoder:
 
     def halves(self, piece: Piece) -> tuple[Piece, Piece] | None:
         """Return two pieces of half the lines each."""
-        return halves_of(piece, [line + b"\n" for line in piece.data.split(b"\n")[:-1]])
+        lines = piece.data.split(b"\n")[:-1]
+        middle = len(lines) // 2
+        if not middle:
+            return None
+        return cut_in_two(piece, sum(len(line) + 1 for line in lines[:middle]))
 
     def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:  # noqa: ARG002  # see below
         """Return nothing, since each record names its fields."""
@@ -126,16 +130,3 @@ def _placed(parsed: Parsed, at: LineNumbers) -> pa.Array:
     places = np.full(len(at), -1)
     places[np.searchsorted(at, parsed.rows_at)] = np.arange(len(parsed.rows_at))
     return parsed.table.column(0).combine_chunks().take(pa.array(places, mask=places < 0))
-
-
-def halves_of(piece: Piece, records: Sequence[bytes]) -> tuple[Piece, Piece] | None:
-    """Return a piece of one-line ``records`` as two; None for a single one."""
-    if len(records) < 2:
-        return None
-    middle = len(records) // 2
-    first = b"".join(records[:middle])
-    rest = piece.data[len(first) :]
-    return (
-        replace(piece, data=first, cells=0),
-        replace(piece, data=rest, offset=piece.offset + len(first), cells=0, skipped=0),
-    )

@@ -7,7 +7,6 @@ bad here: an element that comes twice without a list, or child elements where th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blizzard_core.settings.formats import XmlOptions
 from blizzard_py.formats.xml.elements import Attributed, Nil, Repeated, Row, Value, is_blank
 from blizzard_py.formats.xml.json_text import json_text
 from blizzard_py.job import FieldSpec
@@ -28,21 +28,12 @@ _SEVERAL = "comes several times; declare a list"
 Values: TypeAlias = "Sequence[Value | None]"
 
 
-@dataclass(frozen=True, slots=True)
-class Notation:
-    """The options that decide about texts; see `XmlOptions`."""
-
-    value_tag: str
-    nulls: tuple[str, ...]
-    trims: bool
-
-
 class Columns:
     """The columns of some records. ``bad`` has reasons by the records' numbers."""
 
-    def __init__(self, rows: Sequence[Row], notation: Notation) -> None:
+    def __init__(self, rows: Sequence[Row], options: XmlOptions) -> None:
         self._rows = rows
-        self._notation = notation
+        self._options = options
         self.bad: dict[int, str] = {}
 
     def batch(self, fields: Sequence[FieldSpec]) -> pa.RecordBatch:
@@ -70,7 +61,7 @@ class Columns:
         return self._texts(spec, values, at)
 
     def _json(self, value: Value) -> str:
-        return json_text(value, self._notation.trims)
+        return json_text(value, self._options.ignore_surrounding_spaces)
 
     def _single(self, spec: FieldSpec, values: Values, at: Sequence[int]) -> Values:
         """Return the values without those that come several times."""
@@ -97,7 +88,7 @@ class Columns:
             return value
         if isinstance(value, Attributed):
             empty = None if isinstance(value, Nil) else ""
-            inner = value.get(self._notation.value_tag, empty)
+            inner = value.get(self._options.value_tag, empty)
             if inner is None or isinstance(inner, str):
                 return inner
         if spec.coerce:
@@ -107,20 +98,20 @@ class Columns:
         return None
 
     def _with_nulls(self, spec: FieldSpec, texts: pa.Array) -> pa.Array:
-        nulls = self._notation.nulls
+        nulls = self._options.null_value
         if spec.type in _TEXTS and not nulls:
             return texts
-        trims = self._notation.trims or spec.type not in _TEXTS
+        trims = self._options.ignore_surrounding_spaces or spec.type not in _TEXTS
         plain = pc.ascii_trim_whitespace(texts) if trims else texts
         if spec.type not in _TEXTS:
-            nulls = (*nulls, "")
+            nulls = [*nulls, ""]
         is_null = pc.is_in(plain, value_set=pa.array(nulls, pa.string()))
         if not pc.any(is_null, min_count=0).as_py():
             return texts
         return pc.if_else(is_null, pa.scalar(None, pa.string()), texts)
 
     def _struct(self, spec: FieldSpec, values: Values, at: Sequence[int]) -> pa.Array:
-        tag = self._notation.value_tag
+        tag = self._options.value_tag
         inner = [_children(value, tag) for value in values]
         mask = pa.array([value is None for value in inner], pa.bool_())
         children = []
@@ -144,7 +135,7 @@ class Columns:
         return pa.ListArray.from_arrays(_offsets(sizes), inner, mask=mask)
 
     def _map(self, spec: FieldSpec, values: Values, at: Sequence[int]) -> pa.Array:
-        inner = [_children(value, self._notation.value_tag) for value in values]
+        inner = [_children(value, self._options.value_tag) for value in values]
         sizes = [len(value) if value else 0 for value in inner]
         rows = [row for row, size in zip(at, sizes, strict=True) for _ in range(size)]
         keys = list(chain.from_iterable(value for value in inner if value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
@@ -28,15 +28,14 @@ from blizzard_py.formats.protocol import (
     RecordBytes,
     SourceRows,
 )
-from blizzard_py.formats.texts import TextOptions
-from blizzard_py.formats.xml.columns import Columns, Notation, left_over, paths
-from blizzard_py.formats.xml.elements import ElementNames, Row, nil_names, read_elements
+from blizzard_py.formats.xml.columns import Columns, left_over, paths
+from blizzard_py.formats.xml.elements import Row, nil_names, read_elements
 from blizzard_py.formats.xml.framing import XmlFraming
 from blizzard_py.formats.xml.json_text import json_text, repeated_paths
 from blizzard_py.formats.xml.markup import RowNames, RowScanner, row_places
 from blizzard_py.job import FieldSpec, RowSchema
 from blizzard_py.lines.failure import FileFailed, bounded
-from blizzard_py.lines.framing import Piece, RefusedRecord
+from blizzard_py.lines.framing import Piece, RefusedRecord, cut_in_two
 from blizzard_py.lines.transcode import to_utf8
 
 _HEAD_BYTES = 1024
@@ -86,11 +85,6 @@ def _encoding_of(head: bytes) -> str:
         raise FileFailed("parse", f"declares the encoding {shown!r}, which {error}") from error
     # The declaration can be read as ASCII, so it was left behind when the file was converted.
     return "utf-8" if found.startswith(("utf-16", "utf-32")) else found
-
-
-def format_of(options: XmlOptions) -> XmlFormat:
-    """Return XML with these options."""
-    return XmlFormat(options)
 
 
 @dataclass(frozen=True)
@@ -167,21 +161,13 @@ class XmlDecoder:
         self._schema = schema
         self._tolerant = tolerant
         self._rescues = schema.unexpected_fields == "capture"
-        self._naming = ElementNames(
-            options.attribute_prefix,
-            options.value_tag,
-            options.exclude_attribute,
-            options.ignore_namespace,
-        )
-        trims = options.ignore_surrounding_spaces
-        self._notation = Notation(options.value_tag, tuple(options.null_value), trims)
-        self._texts = TextOptions.of(options)
+        self._texts = options
         self._conformer = Conformer(schema.fields, rescued=self._rescues, texts=self._texts)
 
     def decode(self, piece: Piece) -> Parsed:
         """Return the records that fit as rows; see `Decoder.decode`."""
         read = self._read(piece)
-        columns = Columns(read.rows, self._notation)
+        columns = Columns(read.rows, self._options)
         conformed = self._conformer.conform(columns.batch(self._schema.fields))
         reasons = {**conformed.bad, **columns.bad}
         left = self._left_over(read.rows)
@@ -193,8 +179,8 @@ class XmlDecoder:
         bad = read.bad | {int(read.numbers[row]): reason for row, reason in reasons.items()}
         table, rows_at = conformed.table, conformed.rows_at
         if self._rescues and left:
-            texts = [json_text(left[r], self._notation.trims) if r in left else None
-                     for r in rows_at.tolist()]  # fmt: skip
+            trims = self._options.ignore_surrounding_spaces
+            texts = [json_text(left[r], trims) if r in left else None for r in rows_at.tolist()]
             rescued = pa.array(texts, pa.string())
             table = table.set_column(table.num_columns - 1, RESCUED, rescued)
         fits = ~np.isin(rows_at, np.array(sorted(reasons), np.int64))
@@ -222,7 +208,7 @@ class XmlDecoder:
     ) -> SourceRows:
         """Return columns of text, nested as declared, as `TableDecoder.source_rows`."""
         read = self._read(piece)
-        found = Columns(read.rows, self._notation)
+        found = Columns(read.rows, self._options)
         batch = found.batch(self._schema.fields)
         fits = np.ones(len(read.rows), np.bool_)
         fits[list(found.bad)] = False
@@ -250,18 +236,9 @@ class XmlDecoder:
         """Return two pieces of half the records each."""
         if piece.lines < 2:
             return None
-        middle, cells = piece.lines // 2, piece.cells // 2
+        middle = piece.lines // 2
         start, _ = row_places(piece.data, self._names)[middle]
-        return (
-            replace(piece, data=piece.data[:start], lines=middle, cells=cells),
-            replace(
-                piece,
-                data=piece.data[start:],
-                offset=piece.offset + start,
-                lines=piece.lines - middle,
-                cells=piece.cells - cells,
-            ),
-        )
+        return cut_in_two(piece, start, middle)
 
     def columns(self, piece: Piece) -> Mapping[str, pa.DataType | None]:  # noqa: ARG002  # see below
         """Return nothing, since each record names its fields."""
@@ -283,7 +260,7 @@ class XmlDecoder:
         lists = set().union(*map(repeated_paths, rows))
         lines = [b""] * piece.lines
         for number, row in zip(read.numbers.tolist(), rows, strict=True):
-            text = json_text(row, self._notation.trims, self._looks, lists)
+            text = json_text(row, self._options.ignore_surrounding_spaces, self._looks, lists)
             lines[number] = text.encode()
         return b"".join(line + b"\n" for line in lines)
 
@@ -297,7 +274,7 @@ class XmlDecoder:
         step = 1
         if self._schema.unexpected_fields == "ignore" and not self._schema.evolves:
             step = max(1, len(rows) // SAMPLE)
-        fields, tag = self._schema.fields, self._notation.value_tag
+        fields, tag = self._schema.fields, self._options.value_tag
         found = {at: left_over(rows[at], fields, tag) for at in range(0, len(rows), step)}
         return {at: left for at, left in found.items() if left}
 
@@ -310,7 +287,7 @@ class XmlDecoder:
         nils = nil_names(_header(piece))
         while number < piece.lines:
             data = piece.data[start:] if start else piece.data
-            found = read_elements(data, self._naming, nils)
+            found = read_elements(data, self._options, nils)
             bad |= {number + at: reason for at, reason in found.bad.items()}
             rows += found.rows
             number += len(found.rows)

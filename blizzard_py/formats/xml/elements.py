@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from blizzard_core.limits import XML_ATTRIBUTES, XML_LEVELS
+from blizzard_core.settings.formats import XmlOptions
 from blizzard_py.formats.xml.markup import TOO_DEEP
 
 # Expat scans a token again for each part of it.
@@ -47,16 +48,6 @@ Value: TypeAlias = "str | dict[str, Value] | Repeated | None"
 Row: TypeAlias = dict[str, Value]
 
 
-@dataclass(frozen=True, slots=True)
-class ElementNames:
-    """The names of what stands in an element; see `XmlOptions`."""
-
-    attribute_prefix: str = "_"
-    value_tag: str = "_VALUE"
-    exclude_attribute: bool = False
-    ignore_namespace: bool = False
-
-
 @dataclass(slots=True)
 class RecordTrees:
     """Records up to the first that is not well-formed, if ``error`` is not empty.
@@ -76,19 +67,19 @@ def nil_names(header: bytes) -> frozenset[str]:
 
 
 def read_elements(
-    data: bytes, naming: ElementNames, nils: frozenset[str] = _USUAL_NILS
+    data: bytes, options: XmlOptions, nils: frozenset[str] = _USUAL_NILS
 ) -> RecordTrees:
     """Return the records of whole elements with blanks between them; a bad one is an empty row.
 
     ``nils`` are names that `nil_names` returns.
     """
-    reader = _Reader(naming, nils)
+    reader = _Reader(options, nils)
     return RecordTrees(reader.rows, reader.bad, reader.read(data))
 
 
 class _Reader:
-    def __init__(self, naming: ElementNames, nils: frozenset[str]) -> None:
-        self._naming = naming
+    def __init__(self, options: XmlOptions, nils: frozenset[str]) -> None:
+        self._options = options
         self._outer_nils: AbstractSet[str] = nils
         self._nils: AbstractSet[str] = nils
         self.rows: list[Row] = []
@@ -111,8 +102,8 @@ class _Reader:
 
     def _set_handlers(self, parser: pyexpat.XMLParserType) -> None:  # noqa: C901  # see below
         """Set functions that are called several times for each value; hence no methods."""
-        naming = self._naming
-        value_tag, is_local = naming.value_tag, naming.ignore_namespace
+        options = self._options
+        value_tag, is_local = options.value_tag, options.ignore_namespace
         rows, bad, attributes = self.rows, self.bad, self._attributes
         outer_nils = self._outer_nils
         node: dict[str, Value] | None = None
@@ -161,7 +152,7 @@ class _Reader:
 
     def _attributes(self, given: dict[str, str]) -> dict[str, Value] | None:
         """Return an element with its attributes; None if there is none that counts."""
-        naming = self._naming
+        options = self._options
         if len(given) > XML_ATTRIBUTES:
             self._refuse(f"has an element of more than {XML_ATTRIBUTES:,} attributes")
             return None
@@ -174,10 +165,10 @@ class _Reader:
             if name in self._nils and (says := _NIL.get(text.strip(_XML_BLANKS))) is not None:
                 is_nil = says
                 continue
-            if naming.exclude_attribute:
+            if options.exclude_attribute:
                 continue
-            shown = name.rpartition(":")[2] if naming.ignore_namespace else name
-            _add(found, naming.attribute_prefix + shown, text)
+            shown = name.rpartition(":")[2] if options.ignore_namespace else name
+            _add(found, options.attribute_prefix + shown, text)
         return Nil(found) if is_nil else found or None
 
     def _declare_nils(self, given: dict[str, str]) -> None:

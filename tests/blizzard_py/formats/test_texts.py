@@ -20,10 +20,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blizzard_core.errors import SourceError
+from blizzard_core.settings.format_options import ValueOptions
+from blizzard_core.settings.formats import CsvOptions
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.formats.conform import Conformer
 from blizzard_py.formats.scalars import NoSuchCast
-from blizzard_py.formats.texts import TextOptions, text_values
+from blizzard_py.formats.texts import text_values
 from blizzard_py.job import FieldSpec
 
 UTC = dt.UTC
@@ -55,48 +57,48 @@ SQL = {
 }
 
 
-DEFAULTS = TextOptions()
+DEFAULTS = ValueOptions()
 
 
 @dataclass(frozen=True)
 class Notation:
     """The same options here, in duckdb and in Spark, as far as they have them."""
 
-    ours: TextOptions = DEFAULTS
+    ours: ValueOptions = field(default=DEFAULTS, hash=False)
     duckdb: str = ""
     spark: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 PLAIN = Notation()
 COMMA = Notation(
-    TextOptions(decimal=",", thousands="."),
+    ValueOptions(decimal=",", thousands="."),
     "decimal_separator=',', thousands='.'",
     {"locale": "de-DE"},
 )
 GERMAN = Notation(
-    TextOptions(date_format=("%d.%m.%Y",)),
+    ValueOptions(date_format=("%d.%m.%Y",)),
     "dateformat='%d.%m.%Y'",
     {"dateFormat": "dd.MM.yyyy"},
 )
 UNPADDED = Notation(
-    TextOptions(date_format=("%-d.%-m.%Y",)),
+    ValueOptions(date_format=("%-d.%-m.%Y",)),
     "dateformat='%-d.%-m.%Y'",
     {"dateFormat": "d.M.yyyy"},
 )
 ORACLE = Notation(
-    TextOptions(date_format=("%d-%b-%Y",)),
+    ValueOptions(date_format=("%d-%b-%Y",)),
     "dateformat='%d-%b-%Y'",
     {"dateFormat": "dd-MMM-yyyy"},
 )
 AMERICAN = Notation(
-    TextOptions(timestamp_format=("%m/%d/%Y %I:%M %p",)),
+    ValueOptions(timestamp_format=("%m/%d/%Y %I:%M %p",)),
     "timestampformat='%m/%d/%Y %I:%M %p'",
     {"timestampFormat": "MM/dd/yyyy hh:mm a"},
 )
-IN_BERLIN = Notation(TextOptions(time_zone="Europe/Berlin"), "", {"timeZone": "Europe/Berlin"})
-YES_NO = Notation(TextOptions(true_values=("ja",), false_values=("nein",)))
+IN_BERLIN = Notation(ValueOptions(time_zone="Europe/Berlin"), "", {"timeZone": "Europe/Berlin"})
+YES_NO = Notation(ValueOptions(true_values=("ja",), false_values=("nein",)))
 TRIMMED = Notation(
-    TextOptions(ignore_leading_white_space=True, ignore_trailing_white_space=True),
+    CsvOptions(type="csv", ignore_leading_white_space=True, ignore_trailing_white_space=True),
     "",
     {"ignoreLeadingWhiteSpace": "true", "ignoreTrailingWhiteSpace": "true"},
 )
@@ -313,7 +315,7 @@ def shown(value: Any) -> str:
     return repr(value)
 
 
-def value_of(field: FieldSpec, text: str, options: TextOptions = PLAIN.ours) -> str:
+def value_of(field: FieldSpec, text: str, options: ValueOptions = PLAIN.ours) -> str:
     try:
         return shown(text_values(field, pa.array([text]), options).to_pylist()[0])
     except ValueError:
@@ -324,7 +326,7 @@ def value_of(field: FieldSpec, text: str, options: TextOptions = PLAIN.ours) -> 
 
 
 def conformed(
-    field: FieldSpec, texts: list[str | None], options: TextOptions
+    field: FieldSpec, texts: list[str | None], options: ValueOptions
 ) -> tuple[list[Any], dict[int, str]]:
     batch = pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], ["v"])
     found = Conformer([field], texts=options).conform(batch)
@@ -332,7 +334,7 @@ def conformed(
 
 
 def test_formats_are_tried_in_turn_for_each_value() -> None:
-    options = TextOptions(date_format=("%d/%m/%Y", "%m/%d/%Y", "%B %-d, %Y"))
+    options = ValueOptions(date_format=("%d/%m/%Y", "%m/%d/%Y", "%B %-d, %Y"))
     texts = ["02/03/2024", "02/13/2024", None, "february 3, 2024", "31/02/2024", "2024-02-03"]
     values, bad = conformed(DATE, texts, options)
     assert values == [day(2024, 3, 2), day(2024, 2, 13), None, day(2024, 2, 3)]
@@ -372,13 +374,13 @@ def test_zones_have_summer_time_in_all_years(text: str, value: Any) -> None:
 
 
 def test_no_year_follows_the_last_one() -> None:
-    options = TextOptions(time_zone="America/New_York")
+    options = ValueOptions(time_zone="America/New_York")
     assert value_of(TIME, "9999-12-31 23:59:59", options) == BAD
 
 
 def test_no_other_format_reads_an_hour_that_a_zone_lacks() -> None:
     forms = ("%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M")
-    options = TextOptions(timestamp_format=forms, time_zone="America/New_York")
+    options = ValueOptions(timestamp_format=forms, time_zone="America/New_York")
     values, bad = conformed(TIME, ["03/10/2024 02:30", "03/10/2024 03:30"], options)
     assert (values, list(bad)) == ([utc(2024, 3, 10, 7, 30)], [0])
 
@@ -397,7 +399,7 @@ TIMES = [
 
 @pytest.mark.parametrize(("form", "text", "value"), TIMES, ids=str)
 def test_format_of_times_reads_its_texts(form: str, text: str, value: dt.datetime) -> None:
-    options = TextOptions(timestamp_format=(form,))
+    options = ValueOptions(timestamp_format=(form,))
     assert value_of(TIME, text, options) == shown(value)
     assert value_of(TIME, text + "0", options) == BAD or "%f" in form
     assert (
@@ -411,7 +413,7 @@ def test_format_of_times_reads_its_texts(form: str, text: str, value: dt.datetim
 def test_no_time_of_day_is_corrected(text: str) -> None:
     forms = ("%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M:%S.%f")
     assert value_of(TIME, f"2024-05-06 {text}") == BAD
-    assert value_of(TIME, f"2024-05-06 {text}", TextOptions(timestamp_format=forms)) == BAD
+    assert value_of(TIME, f"2024-05-06 {text}", ValueOptions(timestamp_format=forms)) == BAD
 
 
 EPOCHS = [
@@ -450,12 +452,12 @@ SEPARATED = [
 def test_separators_must_be_regular(
     field: FieldSpec, text: str, thousands: str, value: Any
 ) -> None:
-    options = TextOptions(decimal=",", thousands=thousands)
+    options = ValueOptions(decimal=",", thousands=thousands)
     assert value_of(field, text, options) == shown(value)
 
 
 def test_lists_of_booleans_are_complete() -> None:
-    options = TextOptions(true_values=("Oui", "É"), false_values=("non",))
+    options = ValueOptions(true_values=("Oui", "É"), false_values=("non",))
     values, bad = conformed(BOOLEAN, ["OUI", " é ", "Non", None, "true", "1"], options)
     assert (values, list(bad)) == ([True, True, False, None], [4, 5])
 
@@ -475,7 +477,7 @@ def test_texts_inside_columns_are_read_by_the_same_rules() -> None:
     record = spec("struct", children=(replace(ITEM, name="a"), replace(DATE, name="b")))
     numbers = replace(spec("list", children=(ITEM,)), name="w")
     entries = replace(spec("map", children=(ITEM,)), name="m")
-    options = replace(COMMA.ours, date_format=("%d.%m.%Y",))
+    options = COMMA.ours.model_copy(update={"date_format": ["%d.%m.%Y"]})
     batch = pa.RecordBatch.from_arrays(
         [
             pa.array([{"a": "1,50", "b": "06.05.2024"}, {"a": "1.50", "b": None}]),
@@ -501,7 +503,7 @@ def test_a_letter_shows_values_in_the_notation_of_lines() -> None:
     batch = pa.RecordBatch.from_pydict(
         {"v": ["1.234"], "d": ["1,50"], "t": ["06.05.2024"], "s": ["1,5"], "other": ["1,5"]}
     )
-    options = replace(COMMA.ours, date_format=("%d.%m.%Y",))
+    options = COMMA.ours.model_copy(update={"date_format": ["%d.%m.%Y"]})
     line = json.loads(Conformer(fields, texts=options).text_of(batch, 0), parse_float=Decimal)
     assert line == {"v": 1234, "d": Decimal("1.50"), "t": "2024-05-06", "s": "1,5", "other": "1,5"}
 
@@ -532,19 +534,19 @@ def test_columns_without_values_are_columns(field: FieldSpec, notation: Notation
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"decimal": ""}, "decimal and thousands must be two"),
-        ({"decimal": ".", "thousands": "."}, "decimal and thousands must be two"),
-        ({"thousands": "''"}, "thousands must be one character"),
-        ({"decimal": "5"}, "decimal must be one character"),
+        ({"decimal": ""}, "at least 1 character"),
+        ({"decimal": ".", "thousands": "."}, "decimal and thousands must differ"),
+        ({"thousands": "''"}, "at most 1 character"),
+        ({"decimal": "5"}, "must be no digit, letter or sign"),
         ({"date_format": ("%H:%M",)}, "no year|which a date would lose"),
         ({"timestamp_format": ("dd.MM.yyyy",)}, "write '%d.%m.%Y'"),
-        ({"time_zone": "Mars/Base"}, "time_zone 'Mars/Base' is unknown"),
+        ({"time_zone": "Mars/Base"}, "is unknown; use a name such as"),
         ({"true_values": ("J",), "false_values": ("j",)}, "'j' is in true_values and in"),
     ],
 )
 def test_options_that_contradict_are_refused(options: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        TextOptions(**options)
+        ValueOptions(**options)
 
 
 def test_options_can_be_sent_to_a_process() -> None:
@@ -562,7 +564,7 @@ def test_an_accepted_number_has_all_digits(
     text: str, marks: tuple[str, str], field: FieldSpec
 ) -> None:
     decimal, thousands = marks
-    found = value_of(field, text, TextOptions(decimal=decimal, thousands=thousands))
+    found = value_of(field, text, ValueOptions(decimal=decimal, thousands=thousands))
     if found == BAD:
         return
     digits = text.strip()
@@ -583,7 +585,7 @@ def test_an_accepted_number_has_all_digits(
 @given(number=st.integers(-(2**63), 2**63 - 1), marks=SEPARATORS)
 def test_a_printed_integer_is_read(number: int, marks: tuple[str, str]) -> None:
     decimal, thousands = marks
-    options = TextOptions(decimal=decimal, thousands=thousands)
+    options = ValueOptions(decimal=decimal, thousands=thousands)
     for text in (str(number), f"{number:,}".replace(",", thousands), f" {number:+}\t"):
         assert value_of(INT, text, options) == shown(number)
 
@@ -591,7 +593,7 @@ def test_a_printed_integer_is_read(number: int, marks: tuple[str, str]) -> None:
 @given(number=st.floats())
 def test_a_printed_fraction_is_read(number: float) -> None:
     assert value_of(FLOAT, repr(number)) == shown(number)
-    comma = TextOptions(decimal=",", thousands=".")
+    comma = ValueOptions(decimal=",", thousands=".")
     assert value_of(FLOAT, repr(number).replace(".", ","), comma) == shown(number)
 
 
@@ -603,7 +605,7 @@ DAYS = st.dates(day(1970, 1, 1), day(2068, 12, 31))
 
 @given(value=DAYS, form=FORMS)
 def test_a_printed_date_is_read(value: dt.date, form: str) -> None:
-    options = TextOptions(date_format=(form,))
+    options = ValueOptions(date_format=(form,))
     for text in (value.strftime(form), value.strftime(form).upper()):
         assert value_of(DATE, text, options) == shown(value)
 
@@ -620,14 +622,14 @@ def test_an_accepted_date_prints_the_same_text(
 ) -> None:
     text = value.strftime(form)
     text = text[:at] + odd + text[at + width :]
-    found = text_or_none(DATE, text, TextOptions(date_format=(form,)))
+    found = text_or_none(DATE, text, ValueOptions(date_format=(form,)))
     if found is not None:
         year = f"{found.year:04d}"
         printed = found.strftime(form.replace("%F", "%Y-%m-%d").replace("%Y", year))
         assert printed.lower() == text.strip().lower()
 
 
-def text_or_none(field: FieldSpec, text: str, options: TextOptions) -> Any:
+def text_or_none(field: FieldSpec, text: str, options: ValueOptions) -> Any:
     try:
         return text_values(field, pa.array([text]), options).to_pylist()[0]
     except ValueError:
@@ -644,7 +646,7 @@ CLOCKS = ["%Y-%m-%d %H:%M:%S", "%d/%b/%y %-I:%M:%S %p", "%H%M%S %-m/%-d/%Y", "%F
 def test_a_printed_time_is_read_if_its_zone_has_it(value: dt.datetime, form: str) -> None:
     if "%f" not in form:
         value = value.replace(microsecond=0)
-    options = TextOptions(timestamp_format=(form,), time_zone="Europe/Berlin")
+    options = ValueOptions(timestamp_format=(form,), time_zone="Europe/Berlin")
     local = value.replace(tzinfo=BERLIN)
     found = text_or_none(TIME, local.strftime(form), options)
     if "%z" in form:
@@ -689,8 +691,9 @@ FEW = {
     "string": [" a", ""],
     "json": ["{}", "{", ""],
 }
-MANY = replace(
-    COMMA.ours,
+MANY = ValueOptions(
+    decimal=",",
+    thousands=".",
     date_format=("%d.%m.%Y", "%m.%d.%Y", "%F"),
     timestamp_format=("%d.%m.%Y %H:%M", "%m.%d.%Y %H:%M", "%FT%T%z"),
     time_zone="Europe/Berlin",
@@ -701,7 +704,7 @@ MANY = replace(
 
 @given(data=st.data(), field=st.sampled_from(KINDS), options=st.sampled_from([DEFAULTS, MANY]))
 def test_a_value_is_the_same_among_any_neighbours(
-    data: st.DataObject, field: FieldSpec, options: TextOptions
+    data: st.DataObject, field: FieldSpec, options: ValueOptions
 ) -> None:
     some = st.sampled_from([None, *FEW.get(field.type, [""])])
     texts = data.draw(st.lists(some, max_size=12))
@@ -719,7 +722,7 @@ def test_a_value_is_the_same_among_any_neighbours(
 def test_no_month_has_more_days_than_it_has(value: dt.date, form: str, days: int) -> None:
     numbers = f"{value.day + days:02d}.{value.month:02d}.{value.year:04d}"
     text = re.sub(r"\b0(\d\.)", r"\1", numbers) if "-" in form else numbers
-    found = text_or_none(DATE, text, TextOptions(date_format=(form,)))
+    found = text_or_none(DATE, text, ValueOptions(date_format=(form,)))
     later = value + dt.timedelta(days=days) if value < day(9999, 12, 28) else value
     fits = later.month == value.month and later.day == value.day + days
     assert found == (later if fits else None)

@@ -20,9 +20,10 @@ from blizzard_core.limits import (
     XML_RECORD_BYTES,
     XML_TOKEN_BYTES,
 )
+from blizzard_core.settings.formats import XmlOptions
 from blizzard_py.formats.xml import framing
 from blizzard_py.formats.xml.documents import as_utf8
-from blizzard_py.formats.xml.elements import ElementNames, Repeated, Row, Value, read_elements
+from blizzard_py.formats.xml.elements import Repeated, Row, Value, read_elements
 from blizzard_py.formats.xml.framing import XmlFraming
 from blizzard_py.formats.xml.markup import RowNames, row_places
 from blizzard_py.lines.failure import FileFailed
@@ -30,6 +31,7 @@ from blizzard_py.lines.framing import Piece, RefusedRecord
 from blizzard_py.lines.portions import RowShape
 
 NAMESPACE = "urn:x"
+OPTIONS = XmlOptions(type="xml", row_tag="event")
 TEXTS = ["", "x", "5 &lt; 6", "<![CDATA[<event>]]>", "&#228;", "é", " ", "\n", "a<!-- > -->b", "]]"]
 SPACES = ["", " ", "\n", "\r\n  ", "\t", "<!-- <event> -->", "<?event <event>?>"]
 NAMES = ["a", "b", "event", "x:a", "events"]
@@ -70,6 +72,7 @@ def found_in(
 ) -> Found:
     """Return all records, each decoded alone."""
     names = RowNames(row_tag.split("/"), ignore_namespace=local)
+    options = OPTIONS.model_copy(update={"ignore_namespace": local})
     rows: list[tuple[int, int, Row]] = []
     bad: list[tuple[int, int, bytes, str]] = []
     number = 0
@@ -83,7 +86,7 @@ def found_in(
             assert len(places) == item.lines
             for start, end in places:
                 number += 1
-                read = read_elements(item.data[start:end], ElementNames(ignore_namespace=local))
+                read = read_elements(item.data[start:end], options)
                 offset = item.offset + start
                 if read.error or read.bad:
                     reason = read.error or read.bad[0]
@@ -518,7 +521,7 @@ def cost_of(name: str) -> tuple[float, float, int, str]:
             if isinstance(item, RefusedRecord):
                 bad += 1
             else:
-                read = read_elements(item.data, ElementNames())
+                read = read_elements(item.data, OPTIONS)
                 bad += len(read.bad) + bool(read.error)
     except FileFailed as error:
         failure = error.reason

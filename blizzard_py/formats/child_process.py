@@ -5,24 +5,26 @@ forks a child for each call. A fork of the worker itself would inherit locks of 
 new interpreter for each call takes half a second. A child that dies affects nothing else, and the
 caller learns how it died.
 
-Functions and values travel as pickles, through pipes between processes of the same user and code.
+Functions and values travel as pickles between processes of the same user and code.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
 import os
 import pickle
 import signal
-import struct
-import subprocess
+import socket
 import sys
 from collections.abc import Callable
-from typing import BinaryIO, ParamSpec, Self, TypeVar, cast
+from contextlib import suppress
+from typing import ParamSpec, Self, TypeVar, cast
 
 import pyarrow as pa
+
+from blizzard_py.formats.columnar.messages import Line
+from blizzard_py.formats.columnar.own_process import OwnProcess
 
 
 def prepare_process() -> None:
@@ -39,8 +41,10 @@ def prepare_process() -> None:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_LENGTH = struct.Struct(">Q")
-_OK, _RAISED, _DIED = b"ORD"
+# Where printed text goes.
+_STDERR = 2
+# The kinds of messages: a call, and its answers.
+_CALL, _OK, _RAISED, _DIED = b"C", b"O", b"R", b"D"
 
 
 class Died(Exception):
@@ -55,22 +59,22 @@ class ChildProcess:
     """Makes calls in child processes, one at a time."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self._started: OwnProcess | None = None
 
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Return or raise the function's result, or raise `Died`. Functions are found by name."""
-        process = self._started()
-        stdin, stdout = cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout)
+        if self._started is None:
+            self._started = OwnProcess(__name__, _STDERR, {})
+        started = self._started
         try:
-            _send(stdin, pickle.dumps((function, args, kwargs)))
-            answer = _received(stdout)
-        except (EOFError, BrokenPipeError):  # the interpreter itself was killed
-            self._process = None
-            process.communicate()  # closes both pipes; `close` would send the remaining data
-            raise Died(_how(process.returncode)) from None
-        kind, content = answer[0], memoryview(answer)[1:]
+            started.line.send(_CALL, pickle.dumps((function, args, kwargs)))
+            kind, content = started.line.receive()
+        except (EOFError, OSError):  # the interpreter itself was killed
+            self._started = None
+            started.line.close()
+            raise Died(_how(started.process.wait())) from None
         if kind == _DIED:
-            raise Died(bytes(content).decode())
+            raise Died(content.decode())
         value = pickle.loads(content)  # noqa: S301  # our own child's
         if kind == _RAISED:
             raise value
@@ -78,26 +82,15 @@ class ChildProcess:
 
     def close(self) -> None:
         """End the interpreter."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.communicate()
+        started, self._started = self._started, None
+        if started is not None:
+            started.kill()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            self._process = subprocess.Popen(  # noqa: S603  # our own module
-                [sys.executable, "-m", __name__],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            )
-        return self._process
 
 
 def _how(code: int) -> str:
@@ -111,64 +104,45 @@ def _how(code: int) -> str:
     return f"signal {-code} ({name})"
 
 
-def _send(stream: BinaryIO, content: bytes) -> None:
-    stream.write(_LENGTH.pack(len(content)))
-    stream.write(content)
-    stream.flush()
-
-
-def _received(stream: BinaryIO) -> bytes:
-    """Return one message. Raises `EOFError` if the other side is gone."""
-    head = stream.read(_LENGTH.size)
-    if len(head) == _LENGTH.size:
-        (length,) = _LENGTH.unpack(head)
-        content = stream.read(length)
-        if len(content) == length:
-            return content
-    raise EOFError
-
-
-def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
+def _serve(line: Line) -> None:
     """Serve requests in the interpreter, with a child for each, until there are no more."""
     while True:
         try:
-            request = _received(requests)
+            request = line.receive()[1]
         except EOFError:
             return
         # Loaded here, so that modules are imported once, not in every child.
         function, args, kwargs = pickle.loads(request)  # noqa: S301  # our own parent's
-        read_end, write_end = os.pipe()
+        own_end, theirs = map(Line, socket.socketpair())
         child = os.fork()
         if not child:
-            os.close(read_end)
-            with open(write_end, "wb") as out:  # noqa: PTH123  # a descriptor
-                out.write(_answer(functools.partial(function, *args, **kwargs)))
+            theirs.send(*_answer(functools.partial(function, *args, **kwargs)))
             os._exit(0)
-        os.close(write_end)
-        with open(read_end, "rb") as pipe:  # noqa: PTH123  # a descriptor
-            answer = pipe.read()
+        theirs.close()
+        answer = _DIED, b""
+        with suppress(EOFError, OSError):
+            answer = own_end.receive()
+        own_end.close()
         _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)
-        _send(answers, answer if code == 0 else bytes([_DIED]) + _how(code).encode())
+        line.send(*(answer if code == 0 else (_DIED, _how(code).encode())))
 
 
-def _answer(call: Callable[[], object]) -> bytes:
+def _answer(call: Callable[[], object]) -> tuple[bytes, bytes]:
     try:
-        return bytes([_OK]) + pickle.dumps(call(), protocol=5)
+        return _OK, pickle.dumps(call(), protocol=5)
     except Exception as error:  # any error is returned to the caller
-        return bytes([_RAISED]) + pickle.dumps(error)
+        return _RAISED, pickle.dumps(error)
 
 
-def main() -> None:
-    """Serve the parent's requests; all printed text goes to stderr."""
+def main(descriptor: int) -> None:
+    """Serve the parent's requests."""
     prepare_process()
     gc.collect()
     gc.freeze()
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    with contextlib.suppress(BrokenPipeError):  # the parent is gone
-        _serve(sys.stdin.buffer, answers)
+    with socket.socket(fileno=descriptor) as end, suppress(ConnectionError):  # the parent is gone
+        _serve(Line(end))
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

@@ -6,11 +6,8 @@ It sends the commands and answers the requests for bytes.
 from __future__ import annotations
 
 import atexit
-import os
 import pickle
-import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +28,7 @@ from blizzard_core.storage.range_file import Ranged
 from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_core.table.thrift import STRUCT, skip_value
 from blizzard_py.formats.columnar import messages, process
+from blizzard_py.formats.columnar.own_process import OwnProcess
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,54 +66,33 @@ class ReaderEnded(Exception):
     """The process ended before it had answered; the text says how."""
 
 
-class RowReader:
+class RowReader(OwnProcess):
     """The decoding process and the connection to it."""
 
     def __init__(self) -> None:
-        own_end, theirs = socket.socketpair()
-        env = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-            "ARROW_DEFAULT_MEMORY_POOL": "system",
-            "MALLOC_ARENA_MAX": "1",
-        }
-        with theirs:
-            self._process = subprocess.Popen(  # noqa: S603  # our own module
-                [sys.executable, "-m", process.__name__, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env=env,
-            )
-        self.pid = self._process.pid
-        self._line = messages.Line(own_end)
+        environment = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
+        super().__init__(process.__name__, subprocess.DEVNULL, environment)
 
     def send(self, content: bytes) -> None:
         """Send a command, or the bytes that the process requested."""
         try:
-            self._line.send(messages.GIVEN, content)
+            self.line.send(messages.GIVEN, content)
         except OSError as error:
             raise self._ended() from error
 
     def receive(self) -> tuple[bytes, bytes]:
         """Return the kind of an answer and its content."""
         try:
-            return self._line.receive()
+            return self.line.receive()
         except (EOFError, OSError) as error:
             raise self._ended() from error
 
     def _ended(self) -> ReaderEnded:
         try:  # a connection may end shortly before its process does
-            code = self._process.wait(5)
+            code = self.process.wait(5)
         except subprocess.TimeoutExpired:
             return ReaderEnded("and closed the connection")
         return ReaderEnded(f"with signal {-code}" if code < 0 else f"with exit code {code}")
-
-    def kill(self) -> None:
-        """End the process."""
-        self._line.close()
-        self._process.kill()
-        self._process.wait()
 
 
 # Starting a process takes a quarter of a second, so it is kept for the next file.

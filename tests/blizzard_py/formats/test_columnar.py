@@ -839,9 +839,9 @@ def test_a_file_whose_decoder_is_ended_once_is_read(
     def ended(reader: columnar_rows.RowReader) -> tuple[bytes, bytes]:
         answer = receive(reader)
         is_large = answer[0] == columnar_rows.process.BATCH and len(answer[1]) > 1 << 19
-        if is_large and reader.pid not in ended_ones and len(ended_ones) < deaths:
-            ended_ones.add(reader.pid)
-            os.kill(reader.pid, signal.SIGKILL)
+        if is_large and reader.process.pid not in ended_ones and len(ended_ones) < deaths:
+            ended_ones.add(reader.process.pid)
+            os.kill(reader.process.pid, signal.SIGKILL)
         return answer
 
     monkeypatch.setattr(columnar_rows.RowReader, "receive", ended)
@@ -884,7 +884,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def counted(reader: columnar_rows.RowReader) -> None:
         start(reader)
-        pids.append(reader.pid)
+        pids.append(reader.process.pid)
 
     monkeypatch.setattr(columnar_rows.RowReader, "__init__", counted)
     return pids

@@ -265,7 +265,7 @@ def test_a_process_that_keeps_memory_reads_no_other_file(
     assert sum(batch.num_rows for batch in read(storage, path)) == 65536
     for kept in parquet_rows.IDLE:
         assert kept is reader
-        lines = Path(f"/proc/{kept.pid}/status").read_text().splitlines()
+        lines = Path(f"/proc/{kept.process.pid}/status").read_text().splitlines()
         taken = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
         assert taken < 200_000
     parquet_rows.end_idle()
@@ -295,7 +295,7 @@ def test_a_file_that_ends_the_process_costs_only_itself(
 
     def recorded(reader: parquet_rows.RowReader) -> None:
         start(reader)
-        started.append(reader.pid)
+        started.append(reader.process.pid)
 
     monkeypatch.setattr(parquet_rows.RowReader, "__init__", recorded)
     storage = Ending(str(tmp_path), started)

@@ -24,8 +24,8 @@ _MAKERS = {
     "text": "text:TextFormat",
     "binary": "binary:BinaryFormat",
     "xml": "xml.documents:XmlFormat",
-    "parquet": "columnar.parquet_files:ParquetFiles",
-    "orc": "columnar.orc_files:OrcFiles",
+    "parquet": "columnar.formats:ParquetFiles",
+    "orc": "columnar.formats:OrcFiles",
     "excel": "excel.records:ExcelFormat",
     "letters": "letter_files:format_of",
 }

@@ -26,8 +26,8 @@ from blizzard_py.connections.lakes.window import RowWindow, mask, may_meet
 from blizzard_py.connections.protocol import Rows
 from blizzard_py.formats.columnar.batches import BatchRows, FileColumns
 from blizzard_py.formats.columnar.file import ParquetFooter, batches, opened
+from blizzard_py.formats.columnar.formats import columns_of
 from blizzard_py.formats.columnar.int96 import cut_times, int96_columns
-from blizzard_py.formats.columnar.parquet_files import columns_of
 from blizzard_py.formats.columnar.rows import StoredFile
 from blizzard_py.formats.columnar.statistics import order_in
 from blizzard_py.formats.conform import Conformer

@@ -40,8 +40,8 @@ from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_core.table.thrift import unreadable
 from blizzard_py.formats.columnar.batches import OpenRanges, file_failures, has_times
 from blizzard_py.formats.columnar.calendars import calendars_of
+from blizzard_py.formats.columnar.formats import ParquetFiles
 from blizzard_py.formats.columnar.messages import DecodeCommand
-from blizzard_py.formats.columnar.parquet_files import ParquetFiles
 from blizzard_py.formats.columnar.rows import StoredFile, allowed, check_footer, decoded
 from blizzard_py.formats.protocol import OpenFile
 from blizzard_py.lines.failure import bounded

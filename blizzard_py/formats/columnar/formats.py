@@ -1,4 +1,4 @@
-"""The format Parquet: batches of columns become rows."""
+"""The formats Parquet and ORC: batches of columns become rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from blizzard_core.settings.formats import ParquetOptions
+import pyarrow as pa
+
+from blizzard_core.settings.formats import OrcOptions, ParquetOptions
 from blizzard_py.formats.columnar.batches import (
     BatchFormat,
     FileColumns,
@@ -23,7 +25,9 @@ from blizzard_py.formats.columnar.calendars import (
 )
 from blizzard_py.formats.columnar.file import ParquetFooter, batches, opened
 from blizzard_py.formats.columnar.int96 import int96_columns
-from blizzard_py.formats.columnar.rows import StoredFile
+from blizzard_py.formats.columnar.messages import DecodeCommand
+from blizzard_py.formats.columnar.process import JULIAN
+from blizzard_py.formats.columnar.rows import StoredFile, allowed, decoded
 from blizzard_py.formats.nested_arrays import by_column
 from blizzard_py.formats.protocol import OpenFile
 from blizzard_py.formats.typed_rows import check_names
@@ -86,3 +90,35 @@ def _calendars(file: ParquetFooter, known: Calendars) -> dict[str, tuple[Calenda
         lambda at, kind: known.of(kind, stored.column(at).physical_type),
         "gregorian",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class OrcFiles(BatchFormat):
+    """ORC files as a `Format`."""
+
+    options: OrcOptions
+
+    def pieces(self, file: OpenFile, schema: RowSchema) -> Iterator[Piece]:
+        """Yield the batches of all stripes."""
+        stored = StoredFile(OpenRanges(file), file.path, file.size, file.path, "ORC")
+        command = DecodeCommand(b"", file.size, (), (), allowed(file.size), "orc schema")
+        with file_failures(file.path):
+            [nothing, *_] = decoded(stored, command)  # a second process answers again
+            found = nothing.schema.remove_metadata()
+            calendars = {}
+            if JULIAN in (nothing.schema.metadata or {}):
+                calendars = by_column(found, _julian_date, "gregorian")
+            columns = FileColumns(found, calendars)
+            check_names(columns.schema.names, schema)
+            command = command._replace(columns=tuple(columns.wanted(schema)), kind="orc")
+            yield from pieces_of(file, decoded(stored, command), columns)
+
+    @property
+    def cuts_nanoseconds(self) -> bool:
+        """True if the option says so."""
+        return self.options.nanoseconds == "cut"
+
+
+def _julian_date(_number: int, kind: pa.DataType) -> Calendar:
+    """Return the calendar of a column; Arrow reads no times as old as those that differ."""
+    return "julian" if pa.types.is_date(kind) else "gregorian"

@@ -32,7 +32,6 @@ from blizzard_core.threads import ThreadPool
 from blizzard_py.connections.lakes import delta_log
 from blizzard_py.connections.lakes.bounds import TABLE, VERSION, Pinned, utc_now
 from blizzard_py.connections.lakes.column_maximum import KnownFile
-from blizzard_py.connections.lakes.delta_statistics import known_files
 from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.connections.lakes.locations import (
     located,
@@ -41,6 +40,7 @@ from blizzard_py.connections.lakes.locations import (
     translate_errors,
 )
 from blizzard_py.connections.lakes.planning import Now, VersionedTable
+from blizzard_py.connections.lakes.statistics import delta_files
 from blizzard_py.connections.protocol import ReadBound, ReadSelection
 from blizzard_py.reading import Access
 from blizzard_py.slices.column_order import ColumnOrder
@@ -118,7 +118,7 @@ class DeltaConnection(VersionedTable):
             if "deletionVectors" in features and any(True for _ in table.deletion_vectors()):
                 raise delta_log.refuse_vector(self._uri, table.version())
             actions = pa.table(table.get_add_actions(flatten=True))
-        return known_files(self._uri, actions, orders)
+        return delta_files(self._uri, actions, orders)
 
     def _first(self, table: DeltaTable, orders: Mapping[str, ColumnOrder]) -> list[KnownFile]:
         """Return the whole snapshot, each row an insert."""

@@ -3,19 +3,25 @@
 A `Form` is a file format: it reads the values of the watermark columns, once for each file. So a
 poll reads only new files, and a window only files that can have its rows. A file that is replaced
 after planning fails its task.
+
+``table`` is a directory below the connection's URI. A pattern at its end
+(``orders/{year}/{month}/{day}``) says that folders are named by the watermark's time, in UTC. Files
+in folders whose time is completely below the window are skipped; the folder that the window begins
+in is kept. A file outside date folders is always kept, wherever its name sorts, so all names are
+listed. A folder that cannot be listed fails the plan.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
-from blizzard_core.storage.protocol import Storage
+from blizzard_core.storage.protocol import Entry, Storage, is_hidden
 from blizzard_core.threads import ThreadPool
 from blizzard_py.connections.lakes.bounds import (
     clock_bound,
@@ -24,7 +30,7 @@ from blizzard_py.connections.lakes.bounds import (
     utc_now,
 )
 from blizzard_py.connections.lakes.column_ranges import united
-from blizzard_py.connections.lakes.date_folders import folder_period, folder_time
+from blizzard_py.connections.lakes.date_folders import folder_period, folder_time, folders
 from blizzard_py.connections.lakes.fields import check_there, columns_of, instants_in, undeclared
 from blizzard_py.connections.lakes.file_facts import (
     FileFacts,
@@ -34,8 +40,12 @@ from blizzard_py.connections.lakes.file_facts import (
     unreadable_values,
 )
 from blizzard_py.connections.lakes.file_plan import FilePlan, PlannedFile, tasks_of, unit_plans
-from blizzard_py.connections.lakes.listing import Directory
-from blizzard_py.connections.lakes.locations import translate_errors
+from blizzard_py.connections.lakes.locations import (
+    FileName,
+    StorageCache,
+    place_of,
+    translate_errors,
+)
 from blizzard_py.connections.lakes.planning import LakeConnection, Now
 from blizzard_py.connections.lakes.window import RowWindow, ends_in, may_meet
 from blizzard_py.connections.placeholders import Values
@@ -72,6 +82,49 @@ class Form(Protocol):
 
     def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> FileFacts:
         """Read the facts of a file for these watermark columns. Raises `SourceError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """A location of files: a root, the folders' pattern (``""``: none), and file endings."""
+
+    root: str
+    pattern: str
+    endings: tuple[str, ...]
+
+    @staticmethod
+    def of(access: Access, table: str, endings: tuple[str, ...]) -> Directory:
+        """Return the directory that ``table`` names, its date folders split off."""
+        levels = table.split("/")
+        first = next((place for place, level in enumerate(levels) if "{" in level), len(levels))
+        root, pattern = "/".join(levels[:first]), "/".join(levels[first:]).strip("/")
+        if pattern:
+            folders(pattern, [])  # raises for a pattern that makes no sense
+        return Directory(place_of(access, root), pattern, endings)
+
+    def files(self, stores: StorageCache, start: Any = None) -> list[PlannedFile]:
+        """Return all files that may hold rows at or above ``start``, a time, in path order.
+
+        Raises `SourceError` if the directory does not exist, and the store's own errors.
+        """
+        with translate_errors(self.root):
+            return [
+                PlannedFile(FileName(self.root, entry.path), entry.size, entry.modified)
+                for entry in self._entries(stores.listed(self.root), start)
+            ]
+
+    def _entries(self, storage: Storage, start: Any) -> Iterator[Entry]:
+        pruned = bool(self.pattern) and start is not None
+        is_wanted: dict[str, bool] = {}
+        for page in storage.list_range("", None):
+            for entry in page.entries:
+                folder = entry.path.rpartition("/")[0]
+                if not entry.path.lower().endswith(self.endings) or is_hidden(entry.path):
+                    continue
+                if pruned and folder not in is_wanted:
+                    is_wanted[folder] = bool(folders(self.pattern, [folder], start))
+                if not pruned or is_wanted[folder]:
+                    yield entry
 
 
 class DirectoryConnection(LakeConnection):

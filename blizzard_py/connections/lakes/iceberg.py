@@ -26,7 +26,6 @@ from blizzard_core.storage.opening import SCHEMES, scheme_of
 from blizzard_py.connections.lakes.bounds import TABLE, VERSION, Pinned, utc_now
 from blizzard_py.connections.lakes.column_maximum import KnownFile
 from blizzard_py.connections.lakes.file_plan import PlannedFile
-from blizzard_py.connections.lakes.iceberg_statistics import known_files
 from blizzard_py.connections.lakes.locations import (
     format_options,
     place_of,
@@ -34,6 +33,7 @@ from blizzard_py.connections.lakes.locations import (
     translate_errors,
 )
 from blizzard_py.connections.lakes.planning import Now, VersionedTable
+from blizzard_py.connections.lakes.statistics import iceberg_files
 from blizzard_py.connections.protocol import ReadBound, ReadSelection
 from blizzard_py.reading import Access
 from blizzard_py.slices.column_order import ColumnOrder
@@ -138,7 +138,7 @@ class IcebergConnection(VersionedTable):
             return []
         with _translate_errors(self._what):
             planned = list(table.scan(snapshot_id=snapshot.snapshot_id).plan_files())
-        return known_files(planned, table.schema(), orders, self._what)
+        return iceberg_files(planned, table.schema(), orders, self._what)
 
     def _added(self, table: Any, start: int | None, end: Pinned) -> list[PlannedFile]:
         """Return the files that the snapshots after ``start`` appended, up to and with ``end``."""
@@ -166,7 +166,7 @@ class IcebergConnection(VersionedTable):
                 to_snapshot_id_inclusive=chain[0].snapshot_id,
             )
             planned = list(scan.plan_files())
-        return known_files(planned, table.schema(), {}, self._what)
+        return iceberg_files(planned, table.schema(), {}, self._what)
 
     def _between(self, table: Any, start: int | None, end: int) -> list[Any]:
         """Return the snapshots from ``end`` back to the one after ``start``.

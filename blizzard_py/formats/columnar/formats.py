@@ -105,7 +105,7 @@ class OrcFiles(BatchFormat):
         with file_failures(file.path):
             [nothing, *_] = decoded(stored, command)  # a second process answers again
             found = nothing.schema.remove_metadata()
-            calendars = {}
+            calendars: dict[str, tuple[Calendar, ...]] = {}
             if JULIAN in (nothing.schema.metadata or {}):
                 calendars = by_column(found, _julian_date, "gregorian")
             columns = FileColumns(found, calendars)

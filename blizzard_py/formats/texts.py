@@ -40,8 +40,8 @@ _FLOATS = frozenset({"float32", "float64"})
 # What a cast to these types may accept, and a little more.
 _FORM = r"^[+-]?\d+$"
 _FORMS = {
-    "float32": r"(?i)^[+-]?(?:[\d.].*|inf(?:inity)?|nan)$",
-    "float64": r"(?i)^[+-]?(?:[\d.].*|inf(?:inity)?|nan)$",
+    "float32": r"(?i)^[+-]?(?:[\d.].*|inf(?:inity)?|nan.*)$",
+    "float64": r"(?i)^[+-]?(?:[\d.].*|inf(?:inity)?|nan.*)$",
     "decimal": r"^[\d.eE+-]+$",
     "boolean": r"(?i)^(?:true|false|0|1)$",
     "date": r"^\d{4}-\d{2}-\d{2}$",

@@ -20,8 +20,7 @@ and removes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -54,14 +53,11 @@ from blizzard_core.handover.published import (
     published_batch,
 )
 from blizzard_core.handover.quarantine import spelled
-from blizzard_core.log import get_logger
-from blizzard_core.storage.protocol import Storage
-from penguin_py.activity import TableActivity
 from penguin_py.delta.output_ids import replaced_mark
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.model import TableState
 from penguin_py.planning.memory import Snapshot
-from penguin_py.settings import Table
+from penguin_py.table.part import TableContext, TablePart
 from penguin_py.table.view import TableView
 
 # Journal objects that are read and held at the same time.
@@ -85,28 +81,15 @@ class _Source:
     outputs: dict[Completion, tuple[PublishedOutput, ...]] = field(default_factory=dict)
 
 
-class Certificates:
+class Certificates(TablePart):
     """The markers of one table. Not thread-safe. Costs nothing without certified sources."""
 
-    def __init__(
-        self,
-        table: Table,
-        storage: Storage,
-        view: TableView,
-        quarantine: Quarantine,
-        pool: Executor,
-        clock: Callable[[], float],
-        activity: TableActivity,
-    ) -> None:
-        self._names = table.certified
-        self._storage = storage
+    def __init__(self, context: TableContext, view: TableView, quarantine: Quarantine) -> None:
+        super().__init__(context)
+        self._names = self._table.certified
         self._view = view
         self._quarantine = quarantine
-        self._pool = pool
-        self._clock = clock
-        self._activity = activity
         self._sources: dict[str, _Source] = {}
-        self._log = get_logger(table=table.name)
 
     def forget(self) -> None:
         """Read everything again, as after an error."""

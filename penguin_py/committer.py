@@ -7,20 +7,15 @@ never land is halved until the file that causes it is found.
 
 from __future__ import annotations
 
-import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 from blizzard_core.errors import StateError
-from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import Progress, is_new, lowest_of, mark_done
-from penguin_py.activity import TableActivity
 from penguin_py.certificates import Certificates
-from penguin_py.delta.table import DeltaLog
-from penguin_py.delta.writer import Marks
 from penguin_py.intake.footers import Failure
 from penguin_py.intake.naming import movers
 from penguin_py.intake.ownership import REMEDY, ForeignFiles
@@ -28,8 +23,8 @@ from penguin_py.intake.quarantine import Quarantine
 from penguin_py.intake.reconcile import Findings
 from penguin_py.model import CommitConflict, CommitPlan, CommitRefused, Rejection
 from penguin_py.planning.batch_planner import BatchPlan, BatchPlanner, Forecast
-from penguin_py.planning.memory import Memory, Snapshot, commit_document, merged_ids
-from penguin_py.settings import Table
+from penguin_py.planning.memory import Memory, Snapshot
+from penguin_py.table.part import TableContext, TablePart
 from penguin_py.table.poll import TablePoller
 from penguin_py.table.view import TableView
 
@@ -89,7 +84,7 @@ class Batches:
         self._suspect = None
 
 
-class Committer:
+class Committer(TablePart):
     """The waiting files of one table's poll, and their commits. Not thread-safe.
 
     Its length is how many wait to be tried.
@@ -97,32 +92,25 @@ class Committer:
 
     def __init__(
         self,
-        table: Table,
-        log: DeltaLog,
+        context: TableContext,
         view: TableView,
         poller: TablePoller,
         quarantine: Quarantine,
         planner: BatchPlanner,
-        clock: Callable[[], float],
-        activity: TableActivity,
         certificates: Certificates,
     ) -> None:
-        self._table = table
-        self._delta = log
+        super().__init__(context)
         self._view = view
         self._poller = poller
         self._quarantine = quarantine
-        self._clock = clock
-        self._activity = activity
         self._certificates = certificates
-        self._log = get_logger(table=table.name)
         self._planner = planner
         self._foreign = ForeignFiles(planner.owners)
         # Files on record that a sweep found worth another try.
         self._retried: set[str] = set()
         # Files that are too old to be taken unless they carry an output id.
         self._overdue: set[str] = set()
-        self._queue = Batches(table.advanced.max_files_per_commit)
+        self._queue = Batches(self._table.advanced.max_files_per_commit)
         self._failed: list[Failure] = []
         self._done = 0
 
@@ -325,26 +313,13 @@ class Committer:
         return mark_done(progress, ahead, ended, lowest.get, movers(ended))
 
     def _commit(self, plan: CommitPlan, memory: Memory, progress: Progress, now: float) -> Memory:
-        commit_id = str(uuid.uuid4())
-        txn_version = memory.txn_version + 1
         ids = [add.output_id for add in plan.adds if add.output_id is not None]
-        recent = merged_ids(memory.output_ids, ids)
-        after = replace(
-            memory,
-            progress=progress,
-            txn_version=txn_version,
-            commit_id=commit_id,
-            output_ids=recent,
-            updated=int(now),
-        )
-        slim = replace(after, progress=self._view.stored(progress))
-        document = commit_document(self._table.app_id, slim, now, ids)
-        self._certificates.revoke()
-        self._delta.commit(plan, Marks(txn_version, commit_id, document), now)
+        after = replace(memory, progress=progress)
+        after = self._view.commit(plan, after, ids, now, self._certificates.revoke)
         self._log.info(
             "committed",
             files=len(plan.adds),
-            txn_version=txn_version,
+            txn_version=after.txn_version,
             watermark=progress.value,
             new_columns=list(plan.changed),
         )

@@ -42,7 +42,8 @@ from penguin_py.planning.memory import Memory, Snapshot
 from penguin_py.planning.partition_values import NOT_TEXT, is_text
 from penguin_py.settings import Table
 from penguin_py.table.maintenance import Maintenance
-from penguin_py.table.poll import LIST_CONCURRENCY, TablePoller
+from penguin_py.table.part import TableContext
+from penguin_py.table.poll import TablePoller
 from penguin_py.table.view import TableView
 
 # How often the journals are checked, and how far back without an earlier check.
@@ -72,40 +73,26 @@ class TablePipeline(PolledWorker):
         self.activity = activity or TableActivity(table.name, storage.uri, clock)
         self._table = table
         self._storage = storage
-        self._delta = log
         self._clock = clock
         self._prepare = prepare
         notify = table.settings.notify
         self.calls = None if notify is None else TableCalls(table.uri, notify.token)
         self._is_prepared = False
         self._log = get_logger(table=table.name)
-        self._accept = accepts(table.advanced.file_pattern)
         self._pool = pool
+        accept = accepts(table.advanced.file_pattern)
+        context = TableContext(table, storage, log, pool, accept, clock, self.activity)
         self._quarantine = Quarantine(storage, table.state_name)
-        self._maintenance = Maintenance(
-            table, storage, log, self._accept, LIST_CONCURRENCY, self.activity
-        )
+        self._maintenance = Maintenance(context)
         owners = Owners(tuple(table.advanced.own_prefixes), table.advanced.foreign_min_age)
-        self._view = TableView(table, storage, log, self._accept, clock, self.activity)
-        self._poller = TablePoller(table, storage, self._view, self._accept, clock, self.activity)
+        self._view = TableView(context)
+        self._poller = TablePoller(context, self._view)
         planner = BatchPlanner(table, storage, pool, owners)
-        self._certificates = Certificates(
-            table, storage, self._view, self._quarantine, pool, clock, self.activity
-        )
+        self._certificates = Certificates(context, self._view, self._quarantine)
         self._committer = Committer(
-            table,
-            log,
-            self._view,
-            self._poller,
-            self._quarantine,
-            planner,
-            clock,
-            self.activity,
-            self._certificates,
+            context, self._view, self._poller, self._quarantine, planner, self._certificates
         )
-        self._groups = GroupRunner(
-            table, storage, log, pool, self._view, clock, self.activity, self._certificates
-        )
+        self._groups = GroupRunner(context, self._view, self._certificates)
         self._published = PublishedOutputs(storage, pool)
         self._looked: float | None = None
         self._mended_look = -math.inf

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from blizzard_core.log import get_logger
-from penguin_py.activity import TableActivity
 from penguin_py.certificates import Certificates
 from penguin_py.delta.output_ids import replaced_mark
-from penguin_py.delta.table import DeltaLog
-from penguin_py.delta.writer import Marks
 from penguin_py.groups.group_planner import Removals
 from penguin_py.model import Add, CommitPlan
-from penguin_py.planning.memory import Snapshot, commit_document, merged_ids
-from penguin_py.settings import Table
+from penguin_py.planning.memory import Snapshot
+from penguin_py.table.part import TableContext, TablePart
 from penguin_py.table.view import TableView
 
 
@@ -34,25 +29,13 @@ class GroupCommit:
     replaced: tuple[str, ...] = ()
 
 
-class GroupCommits:
+class GroupCommits(TablePart):
     """Commits of groups to one table, and their record in memory."""
 
-    def __init__(
-        self,
-        table: Table,
-        log: DeltaLog,
-        view: TableView,
-        clock: Callable[[], float],
-        activity: TableActivity,
-        certificates: Certificates,
-    ) -> None:
-        self._table = table
-        self._delta = log
+    def __init__(self, context: TableContext, view: TableView, certificates: Certificates) -> None:
+        super().__init__(context)
         self._view = view
-        self._clock = clock
-        self._activity = activity
         self._certificates = certificates
-        self._log = get_logger(table=table.name)
 
     def land(self, snapshot: Snapshot, commit: GroupCommit) -> None:
         """Land the commit on the snapshot's version. Raises `CommitError`."""
@@ -62,24 +45,13 @@ class GroupCommits:
         ids += [*commit.marks, *map(replaced_mark, commit.replaced)]
         progress = replace(memory.progress, depth=len(plan.partition_columns))
         after = replace(
-            memory,
-            progress=progress,
-            txn_version=memory.txn_version + 1,
-            commit_id=str(uuid.uuid4()),
-            output_ids=merged_ids(memory.output_ids, ids),
-            updated=int(now),
-            groups=commit.groups,
-            unreplaced=commit.unreplaced,
+            memory, progress=progress, groups=commit.groups, unreplaced=commit.unreplaced
         )
-        slim = replace(after, progress=self._view.stored(progress))
-        document = commit_document(self._table.app_id, slim, now, ids)
         made = {add.entry.path for add in commit.rewritten}
         files = [add.entry for add in plan.adds if add.entry.path not in made]
         evolves = snapshot.state is not None and bool(plan.changed)
         with self._activity.committing(files, commit.rows, plan, evolves=evolves):
-            self._certificates.revoke()
-            marks = Marks(after.txn_version, after.commit_id, document)
-            self._delta.commit(plan, marks, now)
+            after = self._view.commit(plan, after, ids, now, self._certificates.revoke)
         version = 0 if snapshot.state is None else snapshot.state.version + 1
         self._view.committed(after, (), version, ids)
         rewritten = sum(add.entry.size for add in commit.rewritten)

@@ -9,18 +9,13 @@ continue in either case.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from blizzard_core.errors import StateError
 from blizzard_core.handover.groups import Group, decode_group, group_path
-from blizzard_core.log import get_logger
-from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import SchemaMismatch
-from penguin_py.activity import TableActivity
 from penguin_py.certificates import Certificates
-from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.commits import GroupCommit, GroupCommits
 from penguin_py.groups.discard import Discarder, DiscardResult
 from penguin_py.groups.group_planner import (
@@ -37,7 +32,7 @@ from penguin_py.intake.manifests import Manifests
 from penguin_py.model import CommitConflict, CommitRefused
 from penguin_py.planning.memory import Memory, Snapshot
 from penguin_py.planning.replacement import replaced_ranges, unreplaced_by
-from penguin_py.settings import Table
+from penguin_py.table.part import TableContext, TablePart
 from penguin_py.table.view import TableView
 
 # How often a commit is planned again at once when another came first.
@@ -46,31 +41,16 @@ TRIES = 12
 KEPT_SECS = 30 * 86_400.0
 
 
-class GroupRunner:
+class GroupRunner(TablePart):
     """The groups of one table. Not thread-safe."""
 
-    def __init__(
-        self,
-        table: Table,
-        storage: Storage,
-        log: DeltaLog,
-        pool: Executor,
-        view: TableView,
-        clock: Callable[[], float],
-        activity: TableActivity,
-        certificates: Certificates,
-    ) -> None:
-        self._table = table
-        self._storage = storage
-        self._delta = log
+    def __init__(self, context: TableContext, view: TableView, certificates: Certificates) -> None:
+        super().__init__(context)
         self._view = view
-        self._clock = clock
-        self._activity = activity
-        self._log = get_logger(table=table.name)
-        self._manifests = Manifests(storage, None if table.is_local else pool)
-        self._planner = GroupPlanner(table, storage, log, pool)
-        self._notes = RewriteNotes(storage, table.state_name, clock)
-        self._commits = GroupCommits(table, log, view, clock, activity, certificates)
+        self._manifests = Manifests(self._storage, None if self._table.is_local else self._pool)
+        self._planner = GroupPlanner(self._table, self._storage, self._delta, self._pool)
+        self._notes = RewriteNotes(self._storage, self._table.state_name, self._clock)
+        self._commits = GroupCommits(context, view, certificates)
         # The listed manifests; None: not listed since the start.
         self._newest: dict[str, int] | None = None
         self._blocked: dict[str, str] = {}

@@ -21,6 +21,7 @@ from penguin_py.keyed.matching import OUTCOMES
 from penguin_py.keyed.merger import Merger, Tables
 from penguin_py.keyed.retention import drop_changes
 from penguin_py.table.maintenance import Maintenance
+from penguin_py.table.part import TableContext
 
 # A merge that rewrites the whole table is followed by the next one after so long. A table of so
 # many bytes costs half a minute of a core; below it the pause shrinks with the cost.
@@ -52,8 +53,9 @@ class KeyedPipeline(PolledWorker):
     def __init__(self, merger: Merger, *, is_patient: bool = True) -> None:
         self._merger, self._is_patient = merger, is_patient
         self._keyed, self._clock, self.activity = merger.keyed, merger.clock, merger.activity
-        table = (merger.keyed.table, merger.storage, merger.delta)
-        self._maintenance = Maintenance(*table, lambda _path: False, 1, merger.activity)
+        parts = (merger.keyed.table, merger.storage, merger.delta, merger.delta.pool)
+        context = TableContext(*parts, lambda _path: False, merger.clock, merger.activity)
+        self._maintenance = Maintenance(context)
         # Until when no look at the logs is due if no version comes: the last found nothing.
         self._settled_until = 0.0
         for outcome in OUTCOMES:

@@ -12,21 +12,19 @@ from dataclasses import replace
 
 from blizzard_core.errors import BlizzardError, NotFound
 from blizzard_core.handover.quarantine import spelled
-from blizzard_core.log import get_logger
-from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.progress import Progress, is_new
 from blizzard_core.watermark.scan import scan
-from penguin_py.activity import TableActivity
 from penguin_py.delta import log as deltalog
-from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.naming import is_grouped
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.intake.reconcile import Findings, came_since, compare, copied_at, safe_horizon
 from penguin_py.model import LoggedPath, TableState
 from penguin_py.planning.memory import Memory
 from penguin_py.planning.partition_values import is_text
-from penguin_py.settings import Table
+from penguin_py.table.part import TableContext, TablePart
+from penguin_py.table.poll import LIST_CONCURRENCY
 
 # A commit takes seconds; older staged files belong to dead processes.
 LEFTOVER_SECS = 3600.0
@@ -39,26 +37,12 @@ UNNAMED_SECS = 7 * 86_400.0
 ORPHANS_NAMED = 10
 
 
-class Maintenance:
+class Maintenance(TablePart):
     """The chores of one table. Not thread-safe."""
 
-    def __init__(
-        self,
-        table: Table,
-        storage: Storage,
-        log: DeltaLog,
-        accept: Callable[[str], bool],
-        list_concurrency: int,
-        activity: TableActivity,
-    ) -> None:
-        self._table = table
-        self._storage = storage
-        self._delta = log
-        self._accept = accept
-        self._list_concurrency = list_concurrency
-        self._activity = activity
-        self._quarantine = Quarantine(storage, table.state_name)
-        self._log = get_logger(table=table.name)
+    def __init__(self, context: TableContext) -> None:
+        super().__init__(context)
+        self._quarantine = Quarantine(self._storage, self._table.state_name)
 
     def due(self, done: Mapping[str, int], now: float) -> list[str]:
         """Return the chores whose interval is over; ``done`` has when each was done last.
@@ -99,7 +83,7 @@ class Maintenance:
                 self._storage,
                 everything,
                 lambda entry: self._looks(entry.path),
-                self._list_concurrency,
+                LIST_CONCURRENCY,
             ).entries
         except NotFound:
             if not self._table.is_local:

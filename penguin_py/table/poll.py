@@ -7,13 +7,12 @@ complete listing on the progress are computed here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from blizzard_core.errors import NotFound
-from blizzard_core.log import get_logger
 from blizzard_core.observability.uncommitted import POLL_CHORE
-from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.closed_partitions import raise_floors
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.progress import (
@@ -24,37 +23,23 @@ from blizzard_core.watermark.progress import (
     lowest_of,
 )
 from blizzard_core.watermark.scan import Scan, scan
-from penguin_py.activity import TableActivity
 from penguin_py.intake.footers import REMEDY, Names
 from penguin_py.intake.naming import behind_grouped, movers
 from penguin_py.planning.memory import Memory, Snapshot
 from penguin_py.planning.partition_values import is_text
-from penguin_py.settings import Table
+from penguin_py.table.part import TableContext, TablePart
 from penguin_py.table.view import TableView
 
 # Listings of one poll that run at the same time.
 LIST_CONCURRENCY = 8
 
 
-class TablePoller:
+class TablePoller(TablePart):
     """The polls of one table, and the times of the latest. Not thread-safe."""
 
-    def __init__(
-        self,
-        table: Table,
-        storage: Storage,
-        view: TableView,
-        accept: Callable[[str], bool],
-        clock: Callable[[], float],
-        activity: TableActivity,
-    ) -> None:
-        self._table = table
-        self._storage = storage
+    def __init__(self, context: TableContext, view: TableView) -> None:
+        super().__init__(context)
         self._view = view
-        self._accept = accept
-        self._clock = clock
-        self._activity = activity
-        self._log = get_logger(table=table.name)
         self._scanned = ScanTimes(0.0, 0.0)
         self._excluded: tuple[str, ...] = ()
 

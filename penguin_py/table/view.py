@@ -7,6 +7,7 @@ wrong.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappush, heappushpop
@@ -14,27 +15,26 @@ from heapq import heappush, heappushpop
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.errors import StateError, Unavailable
 from blizzard_core.handover.outputs import newest_by_app
-from blizzard_core.log import get_logger
-from blizzard_core.storage.protocol import Entry, Storage
-from blizzard_core.watermark.progress import Progress, is_new
-from penguin_py.activity import TableActivity
+from blizzard_core.storage.protocol import Entry
+from blizzard_core.watermark.progress import is_new
 from penguin_py.delta.log import COMMON_APP_ID
 from penguin_py.delta.output_ids import OutputIds
 from penguin_py.delta.restores import BarredIds, RestoreRemovals
-from penguin_py.delta.table import DeltaLog
-from penguin_py.delta.writer import COMMON_VERSION
+from penguin_py.delta.writer import COMMON_VERSION, Marks
 from penguin_py.intake.naming import is_grouped
 from penguin_py.intake.reconcile import beyond_horizon, came_since, copied_at, safe_horizon
-from penguin_py.model import LoggedPath, Rejection, TableState
+from penguin_py.model import CommitPlan, LoggedPath, Rejection, TableState
 from penguin_py.planning.memory import (
     Memory,
     Seen,
     Snapshot,
     add_commits,
     add_logged_names,
+    commit_document,
     done_paths,
     drop_logged_names,
     is_passed,
+    merged_ids,
     mirror_path,
     mirror_to_json,
 )
@@ -44,7 +44,7 @@ from penguin_py.planning.recovery import (
     gather_output_ids,
     recover,
 )
-from penguin_py.settings import Table
+from penguin_py.table.part import TableContext, TablePart
 
 # Files that are looked at to find out whether the directory was copied.
 SAMPLED = 16
@@ -59,24 +59,11 @@ class Trusted:
     refused: tuple[Rejection, ...] = ()
 
 
-class TableView:
-    """The view of one table. ``accept`` selects names that may be its files. Not thread-safe."""
+class TableView(TablePart):
+    """The view of one table. Not thread-safe."""
 
-    def __init__(
-        self,
-        table: Table,
-        storage: Storage,
-        log: DeltaLog,
-        accept: Callable[[str], bool],
-        clock: Callable[[], float],
-        activity: TableActivity,
-    ) -> None:
-        self._table = table
-        self._storage = storage
-        self._delta = log
-        self._accept = accept
-        self._clock = clock
-        self._activity = activity
+    def __init__(self, context: TableContext) -> None:
+        super().__init__(context)
         self._memory: Memory | None = None
         # Paths the log knows as of `_seen` that no watermark covers or a sweep found below one.
         self._known: set[str] = set()
@@ -246,9 +233,32 @@ class TableView:
         """Record rejected paths: done, and not in the log."""
         self._refused.update(paths)
 
-    def stored(self, progress: Progress) -> Progress:
-        """Return the progress to store, without names that the log has."""
-        return drop_logged_names(progress, self._refused)
+    def commit(
+        self,
+        plan: CommitPlan,
+        memory: Memory,
+        output_ids: Sequence[str],
+        now: float,
+        revoke: Callable[[], None],
+    ) -> Memory:
+        """Commit a plan, and return the memory once it is in.
+
+        ``memory`` is that of before with what the plan changes in it. ``revoke`` is called right
+        before the commit. Raises `CommitError`.
+        """
+        after = replace(
+            memory,
+            txn_version=memory.txn_version + 1,
+            commit_id=str(uuid.uuid4()),
+            output_ids=merged_ids(memory.output_ids, output_ids),
+            updated=int(now),
+        )
+        # Without names that the log has.
+        slim = replace(after, progress=drop_logged_names(memory.progress, self._refused))
+        document = commit_document(self._table.app_id, slim, now, output_ids)
+        revoke()
+        self._delta.commit(plan, Marks(after.txn_version, after.commit_id, document), now)
+        return after
 
     def committed(
         self, memory: Memory, paths: Iterable[str], version: int, output_ids: Iterable[str] = ()
@@ -326,7 +336,7 @@ class TableView:
             segments.check(state.version, self._delta.anchor)
             for path in segments.left_out:
                 error = f"{path}: goes up to a commit that the log has lost"
-                get_logger(table=self._table.name).warning("output_ids_ignored", error=error)
+                self._log.warning("output_ids_ignored", error=error)
         elif first:
             segments.check(None, self._delta.anchor)
             check_no_state(self._table, self._storage)

@@ -97,7 +97,7 @@ def group_states(world: TableHarness, **settings: Any) -> dict[str, Any]:
 
 def once_between(penguin: TablePipeline, does: Callable[[], object]) -> None:
     """Run ``does`` after the next commit is planned and before it is made."""
-    log = penguin._delta  # noqa: SLF001  # between two of its steps nobody else can get
+    log = penguin._view._delta  # noqa: SLF001  # between two of its steps nobody else can get
     commit = log.commit
     todo = [does]
 

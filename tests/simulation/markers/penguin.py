@@ -27,6 +27,8 @@ from penguin_py.model import CommitConflict
 from penguin_py.pipeline import TablePipeline
 from penguin_py.planning.memory import Memory, Snapshot
 from penguin_py.settings import Table
+from penguin_py.table.part import TableContext
+from penguin_py.table.view import TableView
 from tests.simulation.markers.blizzard import LAKE, SOURCE_ID
 from tests.simulation.quiet import Quiet
 
@@ -57,6 +59,8 @@ class _Log:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._table, self._refused = _TABLE, set[str]()
+        self._delta = SimpleNamespace(commit=self._append)
         self._replaced = 0
         self.forget()
 
@@ -115,10 +119,9 @@ class _Log:
     def barred_ids(self, _snapshot: Snapshot) -> set[str]:
         return self._inside
 
-    def stored(self, progress: Progress) -> Progress:
-        return progress
+    commit = TableView.commit  # the product's own
 
-    def commit(self, plan: Any, marks: Marks, _now: float) -> None:
+    def _append(self, plan: Any, marks: Marks, _now: float) -> None:
         """Commit; a commit of another Penguin is a conflict, one of somebody else is not."""
         ids = [add.output_id for add in plan.adds]
         version = len(self._raw)
@@ -150,8 +153,6 @@ class _Log:
 
 class _Committer(Committer):
     def __init__(self, log: _Log, certificates: Certificates) -> None:
-        self._table = _TABLE
-        self._delta = log  # type: ignore[assignment]  # only what is used
         self._view = log  # type: ignore[assignment]  # only what is used
         self._certificates = certificates
         self._log = get_logger()
@@ -189,7 +190,11 @@ class Penguin(TablePipeline):
         self._view = log = _Log(lake)  # type: ignore[assignment]  # only what is used
         records = SimpleNamespace(records=dict)
         self._certificates = _Certificates(
-            world, owner, _TABLE, lake, log, records, _Pool(), world.clock, self.activity
+            world,
+            owner,
+            TableContext(_TABLE, lake, log, _Pool(), bool, world.clock, self.activity),  # type: ignore[arg-type]  # only what is used
+            log,
+            records,
         )
         self._committer = _Committer(log, self._certificates)
         self._groups = SimpleNamespace(turn=lambda: False, forget=lambda: None)  # type: ignore[assignment]

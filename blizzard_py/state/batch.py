@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, TypedDict, Unpack
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.job import FinishedFile, StagedBadRecords
@@ -11,6 +12,15 @@ from blizzard_py.reading import ReadMarks
 from blizzard_py.state.stream_state import QueryBatch
 
 Phase = Literal["running", "publishing"]
+P = ParamSpec("P")
+S = TypeVar("S")
+
+
+def takes(
+    _group: Callable[P, object],
+) -> Callable[[Callable[Concatenate[S, ...], S]], Callable[Concatenate[S, P], S]]:
+    """Let a method that changes values of a group take what the group's class takes. For mypy."""
+    return lambda method: method
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +92,6 @@ class BatchResults:
     settled: QueryBatch | None = None
 
 
-class _Results(TypedDict, total=False):
-    outputs: tuple[PlannedOutput, ...]
-    finished: tuple[FinishedFile, ...]
-    letters: tuple[StagedBadRecords, ...]
-    committed_ts: float
-    marks: tuple[ReadMarks, ...]
-    group: PlannedGroup | None
-    names_root: str
-    settled: QueryBatch | None
-
-
 @dataclass(frozen=True, slots=True)
 class Batch:
     """One batch in flight: its id, the number of its attempt, and the files that it ingests.
@@ -111,6 +110,7 @@ class Batch:
     results: BatchResults = BatchResults()
     request: str = ""
 
-    def with_results(self, **changes: Unpack[_Results]) -> Batch:
+    @takes(BatchResults)
+    def with_results(self, **changes: Any) -> Batch:
         """Return the batch with changed results."""
         return replace(self, results=replace(self.results, **changes))

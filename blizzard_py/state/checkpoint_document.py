@@ -44,7 +44,7 @@ old reader refuses version 2; it would take these names for new files.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any
 
 import msgspec
@@ -60,11 +60,9 @@ from blizzard_core.checkpoint.document import (
 from blizzard_core.checkpoint.writer_identity import Writer
 from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.job import FinishedFile, StagedBadRecords
-from blizzard_py.reading import ReadMarks
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.slices.units.state import UnitsState, check_units, units_to_json
-from blizzard_py.state.batch import Batch, BatchResults, Phase, PlannedGroup, PlannedOutput
+from blizzard_py.state.batch import Batch, BatchResults, Phase
 from blizzard_py.state.cleaning_state import CleaningState, cleaning_to_json
 from blizzard_py.state.column_state import ColumnState, columns_to_json
 from blizzard_py.state.completeness import Completeness
@@ -89,7 +87,7 @@ from blizzard_py.state.source_state import (
     Totals,
     checkpoint_path,
 )
-from blizzard_py.state.stream_state import QueryBatch, StreamState, stream_to_json
+from blizzard_py.state.stream_state import StreamState, stream_to_json
 
 # A checkpoint lists at most this many names in grace: about 150 KB.
 INLINE_NAMES = 2000
@@ -106,8 +104,8 @@ SHARED = "shared_checkpoint"
 _REMEDY = "restore it as it was saved, or make it again with `blizzard checkpoint rebuild`"
 
 
-@dataclass(frozen=True, slots=True)
-class InFlightDocument:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InFlightDocument(BatchResults):
     """A batch in flight. Its results stand beside its other values."""
 
     batch: str
@@ -116,14 +114,6 @@ class InFlightDocument:
     started_ts: float
     files: tuple[Entry, ...]
     seen_ts: float
-    outputs: tuple[PlannedOutput, ...] = ()
-    finished: tuple[FinishedFile, ...] = ()
-    letters: tuple[StagedBadRecords, ...] = ()
-    committed_ts: float = 0.0
-    marks: tuple[ReadMarks, ...] = ()
-    group: PlannedGroup | None = None
-    names_root: str = ""
-    settled: QueryBatch | None = None
     request: str = ""
 
 
@@ -298,49 +288,14 @@ def _moved(document: Mapping[str, Any]) -> str:
 
 
 def _batch(found: InFlightDocument) -> Batch:
-    results = BatchResults(
-        found.outputs,
-        found.finished,
-        found.letters,
-        found.committed_ts,
-        found.marks,
-        found.group,
-        found.names_root,
-        found.settled,
-    )
-    return Batch(
-        found.batch,
-        found.attempt,
-        found.phase,
-        found.started_ts,
-        found.files,
-        found.seen_ts,
-        results,
-        found.request,
-    )
+    values = {each.name: getattr(found, each.name) for each in fields(found)}
+    results = BatchResults(**{each.name: values.pop(each.name) for each in fields(BatchResults)})
+    return Batch(results=results, **values)
 
 
 def _batch_to_json(batch: Batch) -> dict[str, Any]:
-    results = batch.results
-    document: dict[str, Any] = msgspec.to_builtins(
-        InFlightDocument(
-            batch.batch,
-            batch.attempt,
-            batch.phase,
-            batch.started_ts,
-            batch.files,
-            batch.seen_ts,
-            results.outputs,
-            results.finished,
-            results.letters,
-            results.committed_ts,
-            results.marks,
-            results.group,
-            results.names_root,
-            results.settled,
-            batch.request,
-        )
-    )
+    document: dict[str, Any] = msgspec.to_builtins(batch)
+    document |= document.pop("results")
     if batch.phase == "running":
         for key in ("outputs", "finished", "letters", "committed_ts"):
             del document[key]
@@ -348,17 +303,7 @@ def _batch_to_json(batch: Batch) -> dict[str, Any]:
     for file in document.get("finished", ()):
         if not file["row_groups"]:
             del file["row_groups"]
-    if not results.marks:
-        del document["marks"]
-    if results.group is None:
-        del document["group"]
-    if not results.names_root:
-        del document["names_root"]
-    if results.settled is None:
-        del document["settled"]
-    if not batch.request:
-        del document["request"]
-    return document
+    return _without_empty(document, "marks", "group", "names_root", "settled", "request")
 
 
 def _queued_to_json(file: QueuedFile) -> dict[str, Any]:

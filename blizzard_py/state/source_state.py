@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.name_range import NameRange
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.slices.units.state import UnitsState
-from blizzard_py.state.batch import Batch
+from blizzard_py.state.batch import Batch, takes
 from blizzard_py.state.cleaning_state import CleaningState
 from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.completeness import Completeness
@@ -254,57 +254,6 @@ class Summary:
     unexpected: tuple[str, ...] = ()
 
 
-# The values of each group that the methods of `SourceState` change.
-
-
-class _Position(TypedDict, total=False):
-    progress: Progress
-    origin: str | None
-    window: tuple[tuple[str, float], ...]
-    reset_ts: float
-    ahead: tuple[str, ...]
-    reached: str
-
-
-class _Work(TypedDict, total=False):
-    in_flight: tuple[Batch, ...]
-    retries: Mapping[str, Retry]
-    queue: tuple[QueuedFile, ...]
-    replacing: Mapping[str, ToReplace]
-    requests: Mapping[str, RequestState]
-
-
-class _Ids(TypedDict, total=False):
-    last_batch: str
-    last_output: str
-    group_seq: int
-    committed: CommitPoint
-
-
-class _Names(TypedDict, total=False):
-    ledger: tuple[Segment, ...]
-    unfolded: JournalTally | None
-    processed: tuple[Segment, ...] | None
-
-
-class _LateFiles(TypedDict, total=False):
-    sweep: Sweep
-    lateness: Lateness
-
-
-class _Kind(TypedDict, total=False):
-    columns: ColumnState | None
-    units: UnitsState | None
-    stream: StreamState | None
-    members: Mapping[str, SourceState]
-
-
-class _Summary(TypedDict, total=False):
-    totals: Totals
-    last_update_ts: int | None
-    unexpected: tuple[str, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class SourceState:
     """Everything that is known of one source. ``SourceState()`` is a cold start.
@@ -336,31 +285,38 @@ class SourceState:
         """Return the state with other counts of partitions."""
         return replace(self, complete=complete)
 
-    def with_position(self, **changes: Unpack[_Position]) -> SourceState:
+    @takes(Position)
+    def with_position(self, **changes: Any) -> SourceState:
         """Return the state with a changed position."""
         return replace(self, position=replace(self.position, **changes))
 
-    def with_work(self, **changes: Unpack[_Work]) -> SourceState:
+    @takes(PendingWork)
+    def with_work(self, **changes: Any) -> SourceState:
         """Return the state with changed pending work."""
         return replace(self, work=replace(self.work, **changes))
 
-    def with_ids(self, **changes: Unpack[_Ids]) -> SourceState:
+    @takes(IssuedIds)
+    def with_ids(self, **changes: Any) -> SourceState:
         """Return the state with other highest ids."""
         return replace(self, ids=replace(self.ids, **changes))
 
-    def with_names(self, **changes: Unpack[_Names]) -> SourceState:
+    @takes(ProcessedNames)
+    def with_names(self, **changes: Any) -> SourceState:
         """Return the state with other processed names."""
         return replace(self, names=replace(self.names, **changes))
 
-    def with_late_files(self, **changes: Unpack[_LateFiles]) -> SourceState:
+    @takes(LateFileState)
+    def with_late_files(self, **changes: Any) -> SourceState:
         """Return the state with a changed search for late files."""
         return replace(self, late_files=replace(self.late_files, **changes))
 
-    def with_kind(self, **changes: Unpack[_Kind]) -> SourceState:
+    @takes(KindState)
+    def with_kind(self, **changes: Any) -> SourceState:
         """Return the state with changed values of its kind."""
         return replace(self, kind=replace(self.kind, **changes))
 
-    def with_summary(self, **changes: Unpack[_Summary]) -> SourceState:
+    @takes(Summary)
+    def with_summary(self, **changes: Any) -> SourceState:
         """Return the state with a changed summary."""
         return replace(self, summary=replace(self.summary, **changes))
 

@@ -1,12 +1,32 @@
-"""A pool of threads that starts none where one call runs at a time."""
+"""Threads: a pool that starts none where one call runs at a time, and one beside a block."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 R = TypeVar("R")
+
+
+@contextmanager
+def in_background(
+    name: str, turn: Callable[[threading.Event], None], secs: float | None = None
+) -> Iterator[None]:
+    """Run ``turn`` in a thread while the block runs; it returns once its event is set.
+
+    At the end wait for it, ``secs`` at most. It never delays the end of the process.
+    """
+    over = threading.Event()
+    thread = threading.Thread(target=turn, args=(over,), name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(secs)
 
 
 class ThreadPool(ThreadPoolExecutor):

@@ -26,7 +26,7 @@ from blizzard_core.observability.health import silence
 from blizzard_core.observability.peer_state import moment_of, number_of, text_of
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.text import json_value
-from blizzard_core.threads import ThreadPool
+from blizzard_core.threads import ThreadPool, in_background
 
 if TYPE_CHECKING:  # who only reads a heartbeat needs no metrics
     from blizzard_core.observability.activity import Activity
@@ -120,15 +120,11 @@ def heartbeats(
         yield
         _each(partial(_delete_if_down, now=clock()), targets)
         return
-    stop = threading.Event()
     beats = _Beats(targets, clock)
-    thread = threading.Thread(target=beats.run, args=(stop,), name="heartbeats", daemon=True)
-    thread.start()
     try:
-        yield
+        with in_background("heartbeats", beats.run):
+            yield
     finally:
-        stop.set()
-        thread.join()
         beats.end()
 
 

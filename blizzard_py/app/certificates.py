@@ -9,7 +9,6 @@ from typing import Any
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.delta_json import anchored, hinted, stamp_of
-from blizzard_core.errors import ConfigError
 from blizzard_core.handover.complete import (
     Completions,
     Confirmed,
@@ -26,8 +25,7 @@ from blizzard_core.settings.document import Config
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.text import counted
 from blizzard_core.watermark.progress import ScanTimes, closed_by
-from blizzard_py.app.configuration import source_of
-from blizzard_py.app.operations import live_context, sources_of
+from blizzard_py.app.operations import file_sources
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.completion import list_partition, number_and_digest
 from blizzard_py.sources.files.listing import listing_of
@@ -73,19 +71,8 @@ class PartitionAnswer:
 
 def certified_sources(config: Config, pipeline: str, source: str | None) -> list[SourceContext]:
     """Return the sources of a pipeline that certify partitions. Raises `ConfigError`."""
-    names = sources_of(config, pipeline, source)
-    certified = [
-        name
-        for name in names
-        if (files := source_of(config, name).as_files) is not None and files.complete is not None
-    ]
-    if not certified or (source is not None and certified != names):
-        where = "/".join(names[0])
-        raise ConfigError(
-            f"pipelines.{pipeline}.sources",
-            [f"{where} certifies no partition; give it `complete: {{after: 1h}}`"],
-        )
-    return [live_context(config, name) for name in certified]
+    problem = "certifies no partition; give it `complete: {after: 1h}`"
+    return file_sources(config, pipeline, source, lambda files: files.complete, problem)
 
 
 def wait_for(

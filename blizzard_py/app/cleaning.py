@@ -11,8 +11,7 @@ from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import is_same_place
 from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_core.watermark.name_range import NameRange
-from blizzard_py.app.configuration import source_of
-from blizzard_py.app.operations import live_context, sources_of
+from blizzard_py.app.operations import file_sources
 from blizzard_py.cleaning.cleaner import FILES_A_READING, Cleaner, CleaningPlaces
 from blizzard_py.cleaning.eligible import CleanableFile
 from blizzard_py.cleaning.lists import REMEMBERED_SECS, CleaningLists
@@ -41,18 +40,8 @@ def cleaned_sources(
     config: Config, pipeline: str | None, source: str | None
 ) -> list[SourceContext]:
     """Return the chosen sources with `clean`. Raises `ConfigError` if there are none."""
-    names = sources_of(config, pipeline, source)
-    chosen = [
-        name
-        for name in names
-        if (files := source_of(config, name).as_files) is not None and files.clean is not None
-    ]
-    if not chosen:
-        raise ConfigError(
-            f"pipelines.{names[0][0]}.sources",
-            [f"{'/'.join(names[0])} cleans no files; give it a `clean` block"],
-        )
-    return [live_context(config, name) for name in chosen]
+    problem = "cleans no files; give it a `clean` block"
+    return file_sources(config, pipeline, source, lambda files: files.clean, problem)
 
 
 def preview(parts: SourceContext) -> tuple[CleanableFile, ...]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from blizzard_core.log import get_logger
+from blizzard_core.threads import in_background
 from blizzard_py.sources.meter import Meter
 
 if TYPE_CHECKING:  # off a terminal nothing is drawn
@@ -32,16 +34,8 @@ def show_progress(
         with live_table(meters, console):
             yield
         return
-    ended = threading.Event()
-    thread = threading.Thread(
-        target=_log, args=(meters, interval_secs, ended), name="progress", daemon=True
-    )
-    thread.start()
-    try:
+    with in_background("progress", partial(_log, meters, interval_secs)):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def _log(meters: Mapping[str, Meter], interval_secs: float, ended: threading.Event) -> None:

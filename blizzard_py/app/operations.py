@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
+from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.app.configuration import source_of
 from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.event_time import refuse_rows
@@ -32,6 +33,25 @@ def sources_of(config: Config, pipeline: str | None, source: str | None) -> list
     if not found:
         source_of(config, (pipeline or "*", source or "*"))
     return found
+
+
+def file_sources(
+    config: Config,
+    pipeline: str | None,
+    source: str | None,
+    block: Callable[[SourceSettings], object],
+    problem: str,
+) -> list[SourceContext]:
+    """Return the chosen sources of files with this ``block``. Raises `ConfigError` without any."""
+    names = sources_of(config, pipeline, source)
+    chosen = [
+        name
+        for name in names
+        if (files := source_of(config, name).as_files) is not None and block(files) is not None
+    ]
+    if not chosen:
+        raise ConfigError(f"pipelines.{names[0][0]}.sources", [f"{'/'.join(names[0])} {problem}"])
+    return [live_context(config, name) for name in chosen]
 
 
 def list_dead_letters(

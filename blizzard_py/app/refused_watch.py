@@ -17,6 +17,7 @@ from blizzard_core.handover.quarantine import QuarantineRecord, quarantined
 from blizzard_core.log import get_logger
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
+from blizzard_core.threads import in_background
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.story import way_out
@@ -82,21 +83,15 @@ class RefusedWatch:
     @contextmanager
     def looking(self) -> Iterator[None]:
         """Look at once, and then every few minutes."""
-        over = threading.Event()
 
-        def turn() -> None:
+        def turn(over: threading.Event) -> None:
             while True:
                 self.look()
                 if over.wait(LOOK_SECS):
                     return
 
-        thread = threading.Thread(target=turn, name="refused", daemon=True)
-        thread.start()
-        try:
+        with in_background("refused", turn, 1.0):
             yield
-        finally:
-            over.set()
-            thread.join(1.0)
 
 
 def _refused(

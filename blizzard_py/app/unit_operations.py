@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from blizzard_core.errors import NotFound, UnitError
 from blizzard_core.settings.document import Config
-from blizzard_py.app.configuration import source_of
 from blizzard_py.app.engine import NoEngine
+from blizzard_py.app.operations import pipeline_of
 from blizzard_py.app.queries.source_kinds import unit_source
 from blizzard_py.app.request_effects import configured, look
 from blizzard_py.app.submit import RequestOrder, Waits, submit_and_follow
-from blizzard_py.app.wiring import context_of, view_of
+from blizzard_py.app.wiring import context_of
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetterObject, put_away
 from blizzard_py.edits import checkpoint_edit, unit_edits
@@ -56,7 +56,7 @@ def units_between(
     config: Config, where: tuple[str, str], ends: tuple[str, str], only: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the units that have time from one end to the other. Raises `EditRefused`."""
-    found = _pipeline_of(config, where)
+    found = pipeline_of(config, where)
     with closing(found):
         source = _units_of(found)
         now, zone = _now(found), _zone(source)
@@ -80,7 +80,7 @@ class Letters:
 
 def letters_of_units(config: Config, where: tuple[str, str], letter_id: str | None) -> Letters:
     """Return the open letters of a source, or the one of that id. Raises `EditRefused`."""
-    with closing(_pipeline_of(config, where)) as found:
+    with closing(pipeline_of(config, where)) as found:
         parts = found.parts
         chosen = [
             each
@@ -124,11 +124,6 @@ def _keys(parts: SourceContext, found: DeadLetterObject) -> list[str]:
         key_parts(key, letter.uri)
         found_keys.append(key)
     return found_keys
-
-
-def _pipeline_of(config: Config, where: tuple[str, str]) -> SourceView:
-    source_of(config, where)
-    return view_of(context_of(config, where, NoEngine()))
 
 
 def _units_of(found: SourceView) -> UnitSource:

@@ -51,8 +51,7 @@ from blizzard_py.edits.renamed_documents import (
     newest_done,
     tombstone,
     tombstone_epoch,
-    unnumbered,
-    without_batches,
+    without,
 )
 from blizzard_py.ingest.completion_mirror import remove_certificates
 from blizzard_py.ingest.group_publishing import GroupManifests
@@ -147,7 +146,7 @@ class Rename:
             self._check_groups()  # the old name has no owner that could write more
             self._copy(plan, state_from_json(document, self._where(self._old)))
             FenceFile(self._sink, self._old).announce(self._new)
-            self._create(without_batches(document))
+            self._create(document)
         self._require_new_writer()
         self._sink.delete_tree(StatePaths(self._old).staging)
         if "complete" in document:
@@ -166,7 +165,7 @@ class Rename:
             held: dict[str, Any] = document.get(MOVED_DOCUMENT) or {}
             return held
         self._check(state_from_json(document, self._where(self._old)))
-        without_writer = {key: value for key, value in document.items() if key != "writer"}
+        without_writer = without(document, "writer")
         file.save(tombstone(self._new, file.epoch, self._parts.clock(), without_writer))
         return without_writer
 
@@ -174,11 +173,8 @@ class Rename:
         """Step 2."""
         width = self._parts.concurrency
         at, to = StatePaths(self._old), StatePaths(self._new)
-        copy_folder(self._sink, at.journal, to.journal, width)
-        copy_folder(self._sink, at.ledger, to.ledger, width)
-        copy_folder(self._sink, at.cleaning, to.cleaning, width)
-        copy_folder(self._sink, at.processed, to.processed, width)
-        copy_folder(self._sink, at.row_digests, to.row_digests, width)
+        for kind in ("journal", "ledger", "cleaning", "processed", "row_digests"):
+            copy_folder(self._sink, getattr(at, kind), getattr(to, kind), width)
         before, after = self._records_of(self._old), self._records_of(self._new)
         copy_folder(self._dlq, before, after, width)
         heads = [*self._heads(plan), (f"{self._dlq.uri}/{before}/", f"{self._dlq.uri}/{after}/")]
@@ -199,9 +195,9 @@ class Rename:
         if self._document(self._new) is None:
             file = FencedFile(self._sink, checkpoint_path(self._new))
             identity = self._identity_of(self._new, document)
-            moved = move_checkpoint(
-                unnumbered(document), identity, self._roots_of(self._old, document)
-            )
+            # Files of running batches are new again. Groups are numbered under the old name.
+            kept = without(document, "in_flight", "group_seq")
+            moved = move_checkpoint(kept, identity, self._roots_of(self._old, document))
             file.replace(moved, None, self._buried_in() + 1)
 
     def _require_new_writer(self) -> None:

@@ -65,21 +65,15 @@ def move_checkpoint(
     document: Mapping[str, Any], identity: Identity, former: Iterable[str | None]
 ) -> dict[str, Any]:
     """Return the checkpoint for a new source; ``former`` are places of its rows."""
-    left_out = {"writer", "complete"}  # completions are not those of another source
-    without_writer = {key: value for key, value in document.items() if key not in left_out}
+    kept = without(document, "writer", "complete")  # completions are not those of another source
     roots = dict.fromkeys([*document.get("former", ()), *former])
     known = [root for root in roots if root not in {None, identity.uri}]
-    return {**without_writer, "source": identity.document(), **({"former": known} if known else {})}
+    return {**kept, "source": identity.document(), **({"former": known} if known else {})}
 
 
-def unnumbered(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the checkpoint of a source whose groups are numbered under another name."""
-    return {key: value for key, value in document.items() if key != "group_seq"}
-
-
-def without_batches(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the checkpoint without running batches, whose files are new again."""
-    return {key: value for key, value in document.items() if key != "in_flight"}
+def without(document: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    """Return the checkpoint without these parts."""
+    return {key: value for key, value in document.items() if key not in keys}
 
 
 def newest_done(state: SourceState) -> list[str]:
@@ -184,11 +178,7 @@ def _lines(stream: BinaryIO) -> Iterator[bytes]:
 
 def count_below(storage: Storage, folder: str) -> int:
     """Return how many objects lie below a folder."""
-    return sum(1 for _ in _below(storage, folder))
-
-
-def _below(storage: Storage, folder: str) -> Iterator[str]:
-    return (entry.path for entry in listed(storage, f"{folder}/", f"{folder}0"))
+    return sum(1 for _ in listed(storage, f"{folder}/", f"{folder}0"))
 
 
 class RenameRefused(BlizzardError):

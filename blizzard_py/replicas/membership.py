@@ -19,6 +19,7 @@ from blizzard_core.daemon import StopEvent
 from blizzard_core.errors import BlizzardError, FencedError, StorageError
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Storage, listed
+from blizzard_core.threads import in_background
 from blizzard_py import metrics
 from blizzard_py.replicas.assignment import NextStep, assign, next_step
 from blizzard_py.replicas.leases import (
@@ -286,11 +287,10 @@ class Membership:
 
         Once ``stop`` is set all units are left to the others, while the last batches go on.
         """
-        over = threading.Event()
         first = self._monotonic()
         self._try_look()
 
-        def turn() -> None:
+        def turn(over: threading.Event) -> None:
             began = first
             while not over.wait(max(0.0, began + self.look_secs - self._monotonic())):
                 began = self._monotonic()
@@ -298,13 +298,10 @@ class Membership:
                     self.leave()
                 self._try_look()
 
-        thread = threading.Thread(target=turn, name="replicas", daemon=True)
-        thread.start()
         try:
-            yield
+            with in_background("replicas", turn, self.look_secs):
+                yield
         finally:
-            over.set()
-            thread.join(self.look_secs)
             # First the lease: without its refusals a listed replica would be given sources.
             self._remove(self.own.object_name)
             for unit in {*self._refused.values()}:

@@ -39,7 +39,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from itertools import groupby, islice
 from typing import Any
 
@@ -120,18 +120,6 @@ def _outcomes(raw: bytes, where: str) -> _Outcomes:
     return decode_document(_Outcomes, parsed(raw, where), where, REMEDY, open_=True)
 
 
-@dataclass(frozen=True, slots=True)
-class OutputDocument:
-    """An output."""
-
-    final: str
-    rows: int
-    output_id: str
-    size: int
-    staged: str
-    earlier: tuple[str, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileDocument(FinishedFile):
     """A file with its outcome, and its size and time in the listing."""
@@ -150,7 +138,7 @@ class BatchDocument:
     started_ts: float
     finished_ts: float
     files: tuple[FileDocument, ...]
-    outputs: tuple[OutputDocument, ...]
+    outputs: tuple[PlannedOutput, ...]
     seen_ts: float
     letters: tuple[StagedBadRecords, ...]
     names_root: str = ""
@@ -367,10 +355,7 @@ def _batch(found: BatchDocument) -> Batch:
         found.seen_ts,
         request=found.request,
         results=BatchResults(
-            outputs=tuple(
-                PlannedOutput(one.staged, one.final, one.rows, one.size, one.output_id, one.earlier)
-                for one in found.outputs
-            ),
+            outputs=found.outputs,
             finished=tuple(map(_finished, found.files)),
             letters=found.letters,
             committed_ts=found.finished_ts,
@@ -382,16 +367,7 @@ def _batch(found: BatchDocument) -> Batch:
 
 
 def _finished(file: FileDocument) -> FinishedFile:
-    return FinishedFile(
-        file.path,
-        file.outcome,
-        file.rows,
-        file.bytes_read,
-        file.error,
-        file.stage,
-        file.bad_rows,
-        file.row_groups,
-    )
+    return FinishedFile(**{each.name: getattr(file, each.name) for each in fields(FinishedFile)})
 
 
 def moment_of(name: str) -> float:

@@ -14,12 +14,9 @@ from blizzard_core.handover.groups import GroupFile
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.delta.table import DeltaLog
-from penguin_py.intake.footers import read_footers
+from penguin_py.intake.footers import read_portions
 from penguin_py.intake.naming import is_blizzards, is_grouped
 from penguin_py.model import Footer
-
-# Footers that are held at once.
-AT_ONCE = 256
 
 
 class Outputs:
@@ -48,15 +45,11 @@ class Outputs:
     def _look(self, paths: Sequence[str], sizes: Mapping[str, int]) -> None:
         """Read the footers of these files that were not read yet."""
         unread = [Entry(path, sizes[path], 0.0) for path in paths if path not in self._ids]
-        while unread:
-            footers = read_footers(self._storage, unread[:AT_ONCE], self._pool)
-            if footers.failed:
-                raise footers.failed[0].error
+        for footers in read_portions(self._storage, unread, self._pool):
             self._ids.update((footer.path, footer.output_id) for footer in footers.sound)
             # A rejected file carries none of our ids.
             self._ids.update((rejection.entry.path, None) for rejection in footers.rejected)
             self._ids.update((entry.path, None) for entry in footers.missing)
-            unread = [*footers.unread, *unread[AT_ONCE:]]
 
     def _found(self, wanted: Collection[str]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -94,16 +87,12 @@ def _there(file: GroupFile, entry: Entry | None) -> Entry:
 
 def _footers(storage: Storage, entries: Sequence[Entry], pool: Executor | None) -> Iterator[Footer]:
     """Yield all footers, or raise the first error."""
-    while entries:
-        found = read_footers(storage, entries, pool)
-        if found.failed:
-            raise found.failed[0].error
+    for found in read_portions(storage, entries, pool):
         for rejection in found.rejected:
             raise SchemaMismatch(f"{rejection.entry.path} {rejection.reason}")
         for entry in found.missing:
             raise SchemaMismatch(f"{entry.path} is missing; restore it{_OR_DISCARD}")
         yield from found.sound
-        entries = found.unread
 
 
 def _check(file: GroupFile, footer: Footer) -> None:

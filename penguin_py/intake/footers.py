@@ -15,7 +15,7 @@ from __future__ import annotations
 import gc
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -52,6 +52,8 @@ OUTPUT_ID_KEY = handover.OUTPUT_ID_KEY.encode()
 # Decoded footers are reference cycles. Beyond this size they are collected explicitly, before
 # more is decoded.
 LARGE_BYTES = 16 << 20
+# Footers that are held at once.
+AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,18 @@ def read_footers(storage: Storage, entries: Sequence[Entry], pool: Executor | No
         tuple(entry for entry, r in paired if r is _Outcome.UNREAD),
         reading.memory_bytes,
     )
+
+
+def read_portions(
+    storage: Storage, entries: Sequence[Entry], pool: Executor | None
+) -> Iterator[Footers]:
+    """Yield all footers in portions. Raises the `StorageError` of a file that cannot be read."""
+    while entries:
+        found = read_footers(storage, entries[:AT_ONCE], pool)
+        if found.failed:
+            raise found.failed[0].error
+        yield found
+        entries = [*found.unread, *entries[AT_ONCE:]]
 
 
 class _Outcome(Enum):

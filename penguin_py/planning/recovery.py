@@ -21,7 +21,7 @@ from blizzard_core.watermark.progress import Progress
 from penguin_py.delta.log import COMMITS_SEARCHED, COMMON_APP_ID
 from penguin_py.delta.output_ids import OutputIds
 from penguin_py.delta.table import DeltaLog
-from penguin_py.intake.footers import read_footers
+from penguin_py.intake.footers import read_portions
 from penguin_py.intake.naming import is_grouped
 from penguin_py.model import CHORES, OwnCommit, TableState
 from penguin_py.planning.memory import (
@@ -35,9 +35,6 @@ from penguin_py.planning.memory import (
     rebuild_memory,
 )
 from penguin_py.settings import Table
-
-# Footers that are held at once.
-AT_ONCE = 256
 
 
 def ids_of_mirrors(
@@ -70,15 +67,13 @@ def ids_of_files(
     active = log.active_files()
     named = zip(map(unquote, active.paths.to_pylist()), active.sizes.to_pylist(), strict=True)
     files = [Entry(path, size, 0.0) for path, size in named if is_grouped(path) or accept(path)]
-    found: list[str] = []
-    remaining = list(files)
-    while remaining:
-        footers = read_footers(storage, remaining[:AT_ONCE], log.pool)
-        if footers.failed:
-            raise footers.failed[0].error
-        found += [footer.output_id for footer in footers.sound if footer.output_id is not None]
-        remaining = [*footers.unread, *remaining[AT_ONCE:]]
-    return tuple(found), len(files)
+    found = tuple(
+        footer.output_id
+        for footers in read_portions(storage, files, log.pool)
+        for footer in footers.sound
+        if footer.output_id is not None
+    )
+    return found, len(files)
 
 
 def _mirrors(storage: Storage) -> list[Memory]:

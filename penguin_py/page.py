@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from blizzard_core.observability.background_cache import BackgroundCache, CachedDocument
@@ -24,8 +24,8 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Entry, Storage
 from penguin_py.settings import Table, keyed_tables_of, tables_of
 
-# How many histories stay cached besides the one shown.
-HISTORIES_KEPT = 7
+# How many histories stay cached.
+HISTORIES_KEPT = 8
 
 
 def page_providers(config: Config, where: str) -> PageProviders:
@@ -53,15 +53,12 @@ class _SourceStates:
 
     def __init__(self, tables: Mapping[str, Table]) -> None:
         self._tables = tables
-        self._known: dict[str, tuple[Storage, StateFiles]] = {}
+        self._files = cache(self._opened)
 
     def __call__(self, name: str) -> list[dict[str, Any]]:
-        table = self._tables[name]
-        if name not in self._known:
-            store = open_storage(table.uri, table.storage_options)
-            self._known[name] = (store, StateFiles(store))
-        store, files = self._known[name]
-        names = dict(_saved(store, table.source_ids))
+        files = self._files(name)
+        store = files.storage
+        names = dict(_saved(store, self._tables[name].source_ids))
         documents = dict(files.look(names.values()))
         return [
             {
@@ -72,6 +69,10 @@ class _SourceStates:
             }
             for source_id, entry in names.items()
         ]
+
+    def _opened(self, name: str) -> StateFiles:
+        table = self._tables[name]
+        return StateFiles(open_storage(table.uri, table.storage_options))
 
 
 def _saved(store: Storage, source_ids: tuple[str, ...]) -> Iterator[tuple[str, Entry]]:
@@ -86,12 +87,10 @@ class _TableHistories:
 
     def __init__(self, tables: Mapping[str, Table]) -> None:
         self._tables = tables
-        self._known: dict[str, CommitTail] = {}
+        self._tail = lru_cache(HISTORIES_KEPT)(self._opened)
 
     def __call__(self, name: str) -> dict[str, Any]:
-        found = self._known.pop(name, None) or self._opened(name)
-        self._known = {**dict(list(self._known.items())[-HISTORIES_KEPT:]), name: found}
-        return {"commits": [commit_to_json(commit) for commit in found.look()]}
+        return {"commits": [commit_to_json(commit) for commit in self._tail(name).look()]}
 
     def _opened(self, name: str) -> CommitTail:
         table = self._tables[name]

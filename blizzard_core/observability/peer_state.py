@@ -35,7 +35,7 @@ class StateFiles:
     """State files of one table; each is read again only after it changed."""
 
     def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+        self.storage = storage
         self._read: dict[Entry, dict[str, Any]] = {}
 
     def look(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, dict[str, Any]]]:
@@ -51,7 +51,7 @@ class StateFiles:
         if entry.size > SHOWN_STATE_BYTES:
             return summarize_state({}, f"has {entry.size:,} bytes, too many to look into")
         try:
-            document = json_value(self._storage.read(entry.path))
+            document = json_value(self.storage.read(entry.path))
         except NotFound:
             return summarize_state({}, "is gone")
         except ValueError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
+from functools import cache, lru_cache, partial
 from typing import Any, TypeAlias
 
 from blizzard_core.observability.background_cache import BackgroundCache, CachedDocument
@@ -24,7 +24,6 @@ from blizzard_core.observability.token_bucket import TokenBucket
 from blizzard_core.redact import clean_text, redacted_word
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.opening import open_private, open_source, open_storage
-from blizzard_core.storage.protocol import Storage
 from blizzard_core.text import iso
 from blizzard_py.app.explaining import explain_located
 from blizzard_py.app.page_history import SourceHistory
@@ -124,8 +123,8 @@ def _of_story(config: str, uri: str, story: Mapping[str, Any]) -> Iterator[tuple
     yield "The same on a terminal", f"blizzard explain {config} {uri}"
 
 
-# Histories of which the batches and commits are kept that were read, besides the one shown.
-PASTS_KEPT = 7
+# Histories of which the batches and commits are kept that were read.
+PASTS_KEPT = 8
 # A batch may have thousands of outputs.
 OUTPUTS_TOLD = 20
 # And a file as many fields as whoever wrote it liked.
@@ -169,14 +168,11 @@ class _CommitterStates:
 
     def __init__(self, parts: Mapping[str, SourceContext]) -> None:
         self._parts = parts
-        self._known: dict[str, tuple[Storage, StateFiles]] = {}
+        self._files = cache(self._opened)
 
     def __call__(self, name: str) -> list[dict[str, Any]]:
-        if name not in self._known:
-            place = self._parts[name].ingest.sink
-            store = open_storage(place.uri, place.options)
-            self._known[name] = (store, StateFiles(store))
-        sink, files = self._known[name]
+        files = self._files(name)
+        sink = files.storage
         states = files.look(committer_states(sink))
         return [
             {
@@ -190,6 +186,10 @@ class _CommitterStates:
             for entry, state in states
         ]
 
+    def _opened(self, name: str) -> StateFiles:
+        place = self._parts[name].ingest.sink
+        return StateFiles(open_storage(place.uri, place.options))
+
 
 class _Histories:
     """The histories of sources; what was read of the last few is not read again."""
@@ -198,12 +198,10 @@ class _Histories:
         self._parts = parts
         self._config = config
         self._samples = samples
-        self._known: dict[str, SourceHistory] = {}
+        self._history = lru_cache(PASTS_KEPT)(self._opened)
 
     def __call__(self, name: str) -> dict[str, Any]:
-        found = self._known.pop(name, None) or self._opened(name)
-        self._known = {**dict(list(self._known.items())[-PASTS_KEPT:]), name: found}
-        document = found.look()
+        document = self._history(name).look()
         for group in document["letters"]["groups"]:
             commands = letter_commands(self._config, name, group)
             group["commands"] = [asdict(each) for each in commands]

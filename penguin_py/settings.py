@@ -55,14 +55,9 @@ class Table:
         return self.settings.advanced
 
     @property
-    def live_app_id(self) -> str:
-        """The application id of the instance that has the table's name to itself."""
-        return committer_app(self.name)
-
-    @property
     def app_id(self) -> str:
         """The application id of our ``txn`` actions; it never changes."""
-        return self.advanced.app_id or self.live_app_id
+        return self.advanced.app_id or committer_app(self.name)
 
     @property
     def state_name(self) -> str:

@@ -41,7 +41,7 @@ class Process:
 class Writer:
     """The writer of a state file: an id per process and source, its epoch, and the process.
 
-    Files of earlier releases have no process. A ``released`` writer writes no more.
+    Without a process nothing is known of it. A ``released`` writer writes no more.
     """
 
     id: str

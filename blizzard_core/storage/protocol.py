@@ -38,9 +38,9 @@ class Entry:
     ``size`` is in bytes as stored; ``modified`` in seconds since the epoch.
 
     ``version`` is for `Storage.delete_if` and `Storage.tag_if`: an ETag with the time, a
-    generation, or inode, size and times of a local file. It is empty if the store has none, in
-    listings of a store that was opened without ``versions``, and if an earlier release wrote the
-    entry down. Entries are equal whatever their versions.
+    generation, or inode, size and times of a local file. It is empty if the store has none, and in
+    listings of a store that was opened without ``versions``. Entries are equal whatever their
+    versions.
     """
 
     path: str

@@ -48,7 +48,7 @@ def write_note(sink: Storage, backup: str, note: Note) -> None:
 
 
 def note_of(sink: Storage, backup: str) -> Note | None:
-    """Return the note of a copy; None for older releases. Raises `StateError`."""
+    """Return the note of a copy; None without one. Raises `StateError`."""
     where = f"{sink.uri}/{backup}{_SUFFIX}"
     try:
         raw = sink.read(f"{backup}{_SUFFIX}")

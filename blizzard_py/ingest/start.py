@@ -63,7 +63,7 @@ class Start:
             own = own.with_kind(stream=stream if same else None)
         state = clamp_times(own, self.clock())
         if found is not None and found.source is None:
-            # The checkpoint is a copy for this source, or of an older release.
+            # The checkpoint is an original's, or a copy for this source.
             state = state.with_position(progress=start_grace(state.position.progress, self.clock()))
         # Other sources of the same files use the stored range.
         is_new = found is not None and found.source != parts.identity

@@ -44,8 +44,6 @@ def closing_day(now: date, day: int, back: Backward) -> datetime:
 
     Up to the closing ``day`` of a month this is the first of last month, later the first of this
     month, less the months and years of ``back``. Midnight UTC, or no zone if ``now`` has none.
-
-    Less the months and years of ``back``; midnight UTC (without a zone if ``now`` has none).
     """
     moment = _utc(now)
     first = moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)

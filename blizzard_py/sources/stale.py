@@ -161,7 +161,7 @@ def newer_work(state: SourceState, parts: SourceContext, world: World) -> str | 
         if conflict is not None:
             return f"{FenceFile(parts.stores.sink, parts.id).where} says that {conflict}"
     if not (state.ids.last_batch or _is_of_an_original(state)):
-        return None  # an older release's, which did not write down its last batch
+        return None  # it was saved without its last batch
     return _later_batches(state, parts, world) or _later_attempts(state, parts)
 
 

@@ -67,19 +67,13 @@ class LogWriter:
         """Return our ``txn`` and others that make a concurrent Penguin's commit a conflict.
 
         delta-rs rebases commits of different applications over each other. Two Penguins with the
-        same file must conflict, whatever their names: so all share one more ``txn``. A second
-        instance also repeats the live one's ``txn`` as it read it, for releases without the shared
-        one. The ``txn`` of sources and groups tell Blizzard its progress in the table, also after
-        log clean-up.
+        same file must conflict, whatever their names: so all share one more ``txn``. The ``txn`` of
+        sources and groups tell Blizzard its progress in the table, also after log clean-up.
         """
         found = [
             Transaction(self._table.app_id, marks.txn_version, int(now * 1000)),
             Transaction(deltalog.COMMON_APP_ID, COMMON_VERSION, int(now * 1000)),
         ]
-        live = self._table.live_app_id
-        if self._table.app_id != live:
-            version = None if handle is None else handle.transaction_version(live)
-            found.append(Transaction(live, version or 0, int(now * 1000)))
         found += (
             Transaction(app, version, int(now * 1000))
             for app, version in newest_by_app(marks.document["output_ids"]).items()

@@ -268,7 +268,6 @@ class TableView(TablePart):
         self._known.update(paths)
         self._own = version
         self._transactions[self._table.app_id] = memory.txn_version
-        self._transactions.setdefault(self._table.live_app_id, 0)
         self._transactions[COMMON_APP_ID] = COMMON_VERSION
         for app, newest in newest_by_app(output_ids).items():
             self._transactions[app] = max(newest, self._transactions.get(app, 0))

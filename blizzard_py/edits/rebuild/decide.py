@@ -1,4 +1,4 @@
-"""Decisions of a rebuild: finished files, the start of scans, fates of batches..
+"""Decisions of a rebuild: finished files, the start of scans, fates of batches.
 
 The report of a request is written before its batch is published, so it proves no rows: its files
 may be in the table or not. A file that was given up is reported as quarantined.

@@ -263,6 +263,12 @@ class SourceSettings(CommonSource):
         return self
 
     @property
+    def depth(self) -> int | None:
+        """The number of a partition's components; None if the first scan finds it."""
+        depth, known = self.advanced.partition_depth, self.partition_filter
+        return known.depth if depth is None and known is not None else depth
+
+    @property
     def lists_per_hour(self) -> float | None:
         """The LIST requests of an hour that the budget pays; None without one."""
         if self.max_list_cost is None:

@@ -329,11 +329,7 @@ class Rebuild:
         if not source.use_watermark:
             value = max(known.processed.keys() - known.requested, key=order_key, default=None)
             return Progress("Initial" if value is None else "Active", value), ""
-        depth = source.advanced.partition_depth
-        if depth is None and source.partition_filter is not None:
-            depth = source.partition_filter.depth
-        if depth is None:
-            depth = before.position.progress.depth
+        depth = before.position.progress.depth if source.depth is None else source.depth
         if depth is None:
             depth = depth_from([*known.listed, *known.processed])
         lookback = lookback_floor(source.partition_filter, now)

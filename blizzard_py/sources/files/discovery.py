@@ -114,9 +114,7 @@ def starting_point(state: SourceState, source: SourceSettings, now: float, where
     watermarks would be compared with names they do not belong to.
     """
     progress = state.position.progress
-    depth = source.advanced.partition_depth
-    if depth is None and source.partition_filter is not None:
-        depth = source.partition_filter.depth
+    depth = source.depth
     if depth is not None and progress.depth not in (None, depth):
         raise StateError(
             f"{where}: was kept with a partition depth of {progress.depth}, the configuration now"

@@ -7,13 +7,16 @@ source reports by itself what a scan of it has found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from typing import Concatenate, ParamSpec
 
 from blizzard_core.observability.health import job_secs
 from blizzard_py.sources.activity import SourceActivity, Step
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.composite_state import of_source, part_of
 from blizzard_py.state.source_state import SourceState
+
+P = ParamSpec("P")
 
 
 class LeadActivity(SourceActivity):
@@ -32,34 +35,22 @@ class LeadActivity(SourceActivity):
         self._others = others
 
     def cycle_began(self) -> None:
-        super().cycle_began()
-        for other in self._others.values():
-            other.cycle_began()
+        self._pass_on(SourceActivity.cycle_began)
 
     def waiting(self, secs: float) -> None:
-        super().waiting(secs)
-        for other in self._others.values():
-            other.waiting(secs)
+        self._pass_on(SourceActivity.waiting, secs)
 
     def cycle_done(self) -> None:
-        super().cycle_done()
-        for other in self._others.values():
-            other.cycle_done()
+        self._pass_on(SourceActivity.cycle_done)
 
     def cycle_failed(self, error: Exception) -> None:
-        super().cycle_failed(error)
-        for other in self._others.values():
-            other.cycle_failed(error)
+        self._pass_on(SourceActivity.cycle_failed, error)
 
     def stands_by(self, reason: str) -> None:
-        super().stands_by(reason)
-        for other in self._others.values():
-            other.stands_by(reason)
+        self._pass_on(SourceActivity.stands_by, reason)
 
     def ended(self, exit_code: int) -> None:
-        super().ended(exit_code)
-        for other in self._others.values():
-            other.ended(exit_code)
+        self._pass_on(SourceActivity.ended, exit_code)
 
     def knows(self, state: SourceState) -> None:
         """Of all; `saved` knows the first one's part already."""
@@ -73,38 +64,35 @@ class LeadActivity(SourceActivity):
             other.saved(of_source(state, name))
 
     def save_failed(self) -> None:
-        super().save_failed()
-        for other in self._others.values():
-            other.save_failed()
+        self._pass_on(SourceActivity.save_failed)
 
     def batch_began(self, batch: Batch) -> None:
-        if (own := part_of(batch, self._first, is_first=True)) is not None:
-            super().batch_began(own)
+        self._pass_parts(SourceActivity.batch_began, batch)
         size = sum(file.size for file in batch.files)
-        for other, part in self._parts(batch):
-            if part is not None:
-                other.batch_began(part)
+        for other in self._others.values():
             other.expects(job_secs(size))  # the job is that of all
 
     def batch_cut_off(self, batch: Batch) -> None:
-        if (own := part_of(batch, self._first, is_first=True)) is not None:
-            super().batch_cut_off(own)
-        for other, part in self._parts(batch):
-            if part is not None:
-                other.batch_cut_off(part)
+        self._pass_parts(SourceActivity.batch_cut_off, batch)
 
     def batch_enters(self, batch: Batch, step: Step) -> None:
-        super().batch_enters(batch, step)  # goes by the batch's id alone
-        for other, _ in self._parts(batch):
-            other.batch_enters(batch, step)
+        self._pass_on(SourceActivity.batch_enters, batch, step)  # goes by the batch's id alone
 
     def batch_done(self, batch: Batch) -> None:
-        if (own := part_of(batch, self._first, is_first=True)) is not None:
-            super().batch_done(own)
-        for other, part in self._parts(batch):
-            if part is not None:
-                other.batch_done(part)
+        self._pass_parts(SourceActivity.batch_done, batch)
 
-    def _parts(self, batch: Batch) -> Iterator[tuple[SourceActivity, Batch | None]]:
-        for name, other in self._others.items():
-            yield other, part_of(batch, name, is_first=False)
+    def _pass_on(
+        self,
+        report: Callable[Concatenate[SourceActivity, P], None],
+        *args: P.args,
+        **options: P.kwargs,
+    ) -> None:
+        report(self, *args, **options)
+        for other in self._others.values():
+            report(other, *args, **options)
+
+    def _pass_parts(self, report: Callable[[SourceActivity, Batch], None], batch: Batch) -> None:
+        for name, view in {self._first: self, **self._others}.items():
+            part = part_of(batch, name, is_first=view is self)
+            if part is not None:
+                report(view, part)

@@ -1,4 +1,4 @@
-"""What the parts of one table's pipeline share."""
+"""The context and the base class of the parts of a table's pipeline."""
 
 from __future__ import annotations
 

@@ -39,30 +39,6 @@ def refusal(engine: SparkEngine, world: IngestJobHarness, statement: str) -> str
     return problem
 
 
-GOOD = [
-    "SELECT * FROM source",
-    "SELECT id, upper(name) AS name FROM source WHERE id > 1 -- and no rand()",
-    "WITH a AS (SELECT id + 1 AS n, name FROM source) SELECT n, name FROM a WHERE name <> 'now()'",
-    "SELECT id, explode(split(tags, ',')) AS tag FROM source",
-    "SELECT id, tag FROM source LATERAL VIEW explode(split(tags, ',')) AS tag",
-    "SELECT id FROM source UNION ALL SELECT -id FROM source",
-    "SELECT id AS `rand()`, named_struct('a', id, 'b', array(name)) AS s FROM source",
-    "SELECT cast(id AS decimal(20,2)) AS d, map('k', name) AS m, date(time) AS day FROM source",
-    "FROM source SELECT id",
-    "SELECT user FROM (SELECT name AS user FROM source)",
-    r"SELECT r'a\' AS a, 'now()' AS b FROM source",
-    "SELECT unix_timestamp(time) AS t FROM source /* current_date */",
-]
-
-
-@pytest.mark.parametrize("statement", GOOD)
-def test_row_by_row_statements_are_accepted(
-    world: IngestJobHarness, spark_engine: SparkEngine, statement: str
-) -> None:
-    world.transform = statement
-    spark_engine.columns("p", world.job().settings)
-
-
 REFUSED = [
     ("SELEC id FROM source", "PARSE_SYNTAX_ERROR"),
     ("SELECT nope FROM source", "`nope` cannot be resolved"),

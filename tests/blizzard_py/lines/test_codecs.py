@@ -226,7 +226,7 @@ def bomb(kind: str, megabytes: int) -> bytes:
     return PACKERS[kind](zeros) * megabytes
 
 
-@pytest.mark.parametrize("kind", ["bz2", "xz", "snappy", "hadoop.snappy", "plain.lz4"])
+@pytest.mark.parametrize("kind", ["gz", "zst", "bz2", "xz", "snappy", "hadoop.snappy", "plain.lz4"])
 def test_bomb_needs_little_memory(kind: str) -> None:
     packed = bomb(kind, 64)
     size = 0

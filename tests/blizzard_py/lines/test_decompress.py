@@ -1,3 +1,5 @@
+"""Layers, names, damage far behind the beginning; `test_codecs` asks the rest of every codec."""
+
 from __future__ import annotations
 
 import random
@@ -18,7 +20,6 @@ TEXT = b'{"id":1}\n' * 1000
 # Named by what the endings promise.
 NAMES = {"gzip": "x.ndjson.gz", "zstd": "x.ndjson.zst", "none": "x.ndjson"}
 NOISE = random.Random(1).randbytes(700_000)  # several reads long once compressed
-SKIPPABLE = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"abcd"
 
 
 def flipped(data: bytes, position: int) -> bytes:
@@ -40,18 +41,7 @@ def read(folder: Path, data: bytes, named: str, expansion: Expansion | None = No
 @pytest.mark.promise("G-107")
 @pytest.mark.parametrize("named", ["gzip", "zstd", "none"])
 @pytest.mark.parametrize(
-    "packed",
-    [
-        gzipped(TEXT),
-        zstd(TEXT),
-        TEXT,
-        gzipped(gzipped(TEXT)),
-        zstd(gzipped(TEXT)),
-        gzipped(zstd(TEXT)),
-        gzipped(gzipped(zstd(TEXT))),
-        gzipped(TEXT[:1]) + gzipped(TEXT[1:]),
-        SKIPPABLE + zstd(TEXT),
-    ],
+    "packed", [TEXT, gzipped(gzipped(zstd(TEXT))), gzipped(TEXT[:1]) + gzipped(TEXT[1:])]
 )
 def test_the_bytes_decide_whatever_the_name_says(tmp_path: Path, packed: bytes, named: str) -> None:
     assert b"".join(read(tmp_path, packed, named)) == TEXT
@@ -116,18 +106,9 @@ def test_inner_layer_counts_towards_the_expansion_limit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "codec", "expected"),
     [
-        (gzipped(TEXT), "gzip", TEXT),
-        (gzipped(b""), "gzip", b""),
-        (gzipped(NOISE), "gzip", NOISE),
-        (gzipped(TEXT) + gzipped(b"") + gzipped(NOISE), "gzip", TEXT + NOISE),
-        (gzipped(TEXT) * 300, "gzip", TEXT * 300),
         (gzipped(TEXT) + b"\0" * 1000, "gzip", TEXT),
         (gzipped(TEXT) + b"\0" * 400_000 + gzipped(TEXT), "gzip", TEXT * 2),
-        (zstd(TEXT), "zstd", TEXT),
-        (zstd(b""), "zstd", b""),
         (zstd(TEXT) + zstd(b"") + zstd(NOISE), "zstd", TEXT + NOISE),
-        (zstd(TEXT) * 300, "zstd", TEXT * 300),
-        (SKIPPABLE + zstd(TEXT) + SKIPPABLE + zstd(TEXT), "zstd", TEXT * 2),
         (TEXT, "none", TEXT),
         (b"", "none", b""),
         (NOISE * 3, "none", NOISE * 3),
@@ -145,26 +126,11 @@ def test_complete_streams_are_read_to_the_end(
 @pytest.mark.parametrize(
     ("data", "codec"),
     [
-        (b"", "gzip"),
         (b"\0" * 100, "gzip"),
-        (gzipped(TEXT)[:5], "gzip"),
-        (gzipped(TEXT)[:-1], "gzip"),
-        (gzipped(TEXT)[:-8], "gzip"),
         (gzipped(NOISE)[:300_000], "gzip"),
-        (flipped(gzipped(TEXT), -6), "gzip"),
-        (flipped(gzipped(TEXT), -2), "gzip"),
         (flipped(gzipped(NOISE), 400_000), "gzip"),
-        (gzipped(TEXT) + b"garbage that is no member", "gzip"),
-        (gzipped(TEXT) + gzipped(TEXT)[:-3], "gzip"),
-        (gzipped(TEXT) + gzipped(TEXT)[:4], "gzip"),
-        (b"", "zstd"),
-        (zstd(TEXT)[:-1], "zstd"),
-        (zstd(TEXT)[:3], "zstd"),
         (zstd(NOISE)[:300_000], "zstd"),
         (flipped(zstd(NOISE), 400_000), "zstd"),
-        (zstd(TEXT) + b"garbage", "zstd"),
-        (zstd(TEXT) + zstd(TEXT)[:-3], "zstd"),
-        (zstd(TEXT) + zstd(TEXT)[:3], "zstd"),
     ],
 )
 def test_anything_but_a_complete_stream_fails(tmp_path: Path, data: bytes, codec: str) -> None:
@@ -172,15 +138,6 @@ def test_anything_but_a_complete_stream_fails(tmp_path: Path, data: bytes, codec
         read(tmp_path, data, codec)
     assert caught.value.stage == "decompress"
     assert caught.value.outcome == "quarantined"
-
-
-@pytest.mark.parametrize("codec", ["gzip", "zstd"])
-def test_a_bomb_comes_in_bounded_blocks(tmp_path: Path, codec: str) -> None:
-    zeros = b"0" * (64 << 20)
-    packed = gzipped(zeros) if codec == "gzip" else zstd(zeros)
-    blocks = read(tmp_path, packed, codec)
-    assert sum(len(block) for block in blocks) == len(zeros)
-    assert max(len(block) for block in blocks) <= BLOCK_BYTES
 
 
 def test_damaged_streams_leave_no_memory_behind(tmp_path: Path) -> None:

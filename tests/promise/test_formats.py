@@ -19,8 +19,7 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow import orc
 
-from tests.support.s3_server import S3Server
-from tests.support.scenario import Scenario
+from tests.support.scenario import Scenario, scenario_on
 
 IDS = list(range(1, 31))
 
@@ -83,11 +82,8 @@ CASES = [
 
 
 @pytest.fixture
-def scenario(request: pytest.FixtureRequest, tmp_path: Path, store: str) -> Scenario:
-    if store == "local":
-        return Scenario(tmp_path, str(tmp_path))
-    server: S3Server = request.getfixturevalue("s3")
-    return Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
+def scenario(request: pytest.FixtureRequest, store: str) -> Scenario:
+    return scenario_on(store, request)
 
 
 def fill(scenario: Scenario, name: str) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.support.dying_main import BLIZZARD_POINTS, PENGUIN_POINTS
-from tests.support.s3_server import S3Server
-from tests.support.scenario import Scenario
+from tests.support.scenario import Scenario, scenario_on
 
 # Where a job has just run, so that a JVM and its workers have to die as well. Elsewhere the
 # tasks run in the daemon's process, which takes a fifth of the time.
@@ -20,13 +17,6 @@ LOCAL_POINTS = tuple(point for point in BLIZZARD_POINTS if point != "4-one-copie
 S3_POINTS = ("3-prepared", "4-one-renamed", "4-one-copied")
 
 
-def place(request: pytest.FixtureRequest, tmp_path: Path, store: str) -> Scenario:
-    if store == "local":
-        return Scenario(tmp_path, str(tmp_path))
-    server: S3Server = request.getfixturevalue("s3")
-    return Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
-
-
 @pytest.fixture(
     params=[
         *(("local", point) for point in LOCAL_POINTS),
@@ -34,9 +24,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, store: str) -> Scenari
     ],
     ids="-".join,
 )
-def at(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Scenario, str]:
+def at(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
     store, point = request.param
-    return place(request, tmp_path, store), point
+    return scenario_on(store, request), point
 
 
 def fill(scenario: Scenario) -> list[int]:
@@ -88,11 +78,9 @@ def test_blizzard_killed_at_every_step(at: tuple[Scenario, str]) -> None:
 
 @pytest.mark.promise("G-019")
 @pytest.mark.parametrize("store", ["local", "s3"])
-def test_penguin_killed_around_its_commit(
-    request: pytest.FixtureRequest, tmp_path: Path, store: str
-) -> None:
+def test_penguin_killed_around_its_commit(request: pytest.FixtureRequest, store: str) -> None:
     """The commit that makes the table and one to it, at each point on one of the stores."""
-    scenario = place(request, tmp_path, store)
+    scenario = scenario_on(store, request)
     first, second = PENGUIN_POINTS if store == "local" else reversed(PENGUIN_POINTS)
     expected = fill(scenario)
     scenario.ingest()

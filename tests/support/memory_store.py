@@ -192,6 +192,17 @@ class Dying:
         """Die at step ``at`` from now: even before, odd after the (at // 2)-th change."""
         self.countdown = at
 
+    def dies(self, at: int, deed: Callable[[], object]) -> bool:
+        """Do something and die at its step ``at``; return whether it came to that."""
+        self.arm(at)
+        try:
+            deed()
+        except Died:
+            return True
+        finally:
+            self.arm(-1)
+        return False
+
     def step(self) -> None:
         self.count += 1
         if self.countdown == 0:

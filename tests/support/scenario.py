@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pytest
 import yaml
 from deltalake import DeltaTable
 
@@ -25,12 +26,22 @@ from blizzard_py.app.workers import build
 from penguin_py.app import build as build_penguin
 from penguin_py.app import status as penguin_status
 from tests.support.direct_engine import DirectEngine
+from tests.support.s3_server import S3Server
 
 ROOT = Path(__file__).parents[2]
 
 
 def ndjson(*rows: dict[str, Any]) -> bytes:
     return gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode())
+
+
+def scenario_on(store: str, request: pytest.FixtureRequest) -> Scenario:
+    """Return a test's scenario in its folder ("local") or in a bucket of its own ("s3")."""
+    folder: Path = request.getfixturevalue("tmp_path")
+    if store == "local":
+        return Scenario(folder, str(folder))
+    server: S3Server = request.getfixturevalue("s3")
+    return Scenario(folder, f"s3://{server.new_bucket()}/base", server.options)
 
 
 @dataclass

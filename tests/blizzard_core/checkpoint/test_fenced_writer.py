@@ -23,7 +23,7 @@ from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.s3_server import S3Server
-from tests.support.scenario import Scenario, ndjson
+from tests.support.scenario import Scenario, ndjson, scenario_on
 
 PATH = "_blizzard/x.json"
 
@@ -286,13 +286,9 @@ def test_daemon_reports_its_missing_ledger_segments_as_missing() -> None:
 @pytest.mark.promise("G-026")
 @pytest.mark.parametrize("store", ["local", "s3"])
 def test_of_two_daemons_one_exits_with_3_and_no_row_comes_twice(
-    store: str, tmp_path: Path, request: pytest.FixtureRequest
+    store: str, request: pytest.FixtureRequest
 ) -> None:
-    if store == "local":
-        scenario = Scenario(tmp_path, str(tmp_path))
-    else:
-        server: S3Server = request.getfixturevalue("s3")
-        scenario = Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
+    scenario = scenario_on(store, request)
     scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1)
     # Without Spark, which is not the point.
     program = ("tests.support.dying_main", "DIRECT:never", "blizzard")

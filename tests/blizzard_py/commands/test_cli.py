@@ -24,8 +24,7 @@ from blizzard_core.signals import INTERRUPTED
 from blizzard_py.__main__ import main as blizzard
 from penguin_py.__main__ import main as penguin
 from tests.support.own_process import free_port
-from tests.support.s3_server import S3Server
-from tests.support.scenario import Scenario
+from tests.support.scenario import Scenario, scenario_on
 
 
 def invoke(*arguments: str) -> Result:
@@ -33,12 +32,8 @@ def invoke(*arguments: str) -> Result:
 
 
 @pytest.fixture
-def scenario(request: pytest.FixtureRequest, tmp_path: Path) -> Scenario:
-    if getattr(request, "param", "local") == "local":
-        found = Scenario(tmp_path, str(tmp_path))
-    else:
-        server: S3Server = request.getfixturevalue("s3")
-        found = Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
+def scenario(request: pytest.FixtureRequest) -> Scenario:
+    found = scenario_on(getattr(request, "param", "local"), request)
     found.put_rows("date=2024-01-01/hour=00/1.ndjson.gz", 1, 2)
     found.put_rows("date=2024-01-01/hour=01/1.ndjson.gz", 3)
     found.put("date=2024-01-01/hour=01/_SUCCESS", b"")

@@ -29,7 +29,7 @@ from blizzard_py.commands.starter.yaml_text import quoted
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine
 from tests.support.s3_server import S3Server
-from tests.support.scenario import ROOT, Scenario
+from tests.support.scenario import ROOT, Scenario, scenario_on
 
 HOSTILE = "\x1b[31m[bold]x[/]\u202e"
 
@@ -277,13 +277,9 @@ def test_names_are_completed_from_the_configuration(tmp_path: Path) -> None:
 
 
 @pytest.fixture(params=["local", "s3"])
-def scenario(request: pytest.FixtureRequest, tmp_path: Path) -> Scenario:
+def scenario(request: pytest.FixtureRequest) -> Scenario:
     """One file is ingested, one was given up."""
-    if request.param == "local":
-        found = Scenario(tmp_path, str(tmp_path))
-    else:
-        server: S3Server = request.getfixturevalue("s3")
-        found = Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
+    found = scenario_on(request.param, request)
     found.put_rows("date=2024-01-01/1.json.gz", 1)
     found.put(f"date=2024-01-01/2{HOSTILE[:5]}.json.gz", gzip.compress(b'{"id": "x"}\n'))
     found.ingest()

@@ -8,7 +8,6 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,8 +37,7 @@ from tests.support.memory_store import Died, Dying, MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.promise_scenarios import killed, letter_paths, poll, polls, sweeps
 from tests.support.request_harness import RequestHarness
-from tests.support.s3_server import S3Server
-from tests.support.scenario import Scenario
+from tests.support.scenario import scenario_on
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 DAY = "date=2024-01-01"
@@ -546,14 +544,10 @@ def test_rebuild_is_refused_when_a_ledger_segment_is_missing() -> None:
 
 @pytest.mark.parametrize("place", ["local", "s3"])
 def test_the_command_says_what_it_found_and_the_daemon_goes_on(
-    place: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    place: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
-    if place == "local":
-        scenario = Scenario(tmp_path, str(tmp_path))
-    else:
-        server: S3Server = request.getfixturevalue("s3")
-        scenario = Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
+    scenario = scenario_on(place, request)
     scenario.put_rows("date=2024-01-01/1.json.gz", 1)
     scenario.ingest()
     scenario.commit()

@@ -6,7 +6,6 @@ import json
 import threading
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,8 +25,7 @@ from blizzard_py.state.source_state import checkpoint_path
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import Died, Dying, MemoryStorage
 from tests.support.request_harness import DAY, RequestHarness, ingest_files, outcomes_of, submit
-from tests.support.s3_server import S3Server
-from tests.support.scenario import Scenario
+from tests.support.scenario import scenario_on
 
 OLD = "_blizzard/events_main_checkpoint.json"
 NEW = "_blizzard/clicks_main_checkpoint.json"
@@ -130,14 +128,7 @@ def test_the_command_finishes_after_a_death_at_any_write() -> None:
     at = 0
     while True:
         world = RenameHarness()
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(at)
-        try:
-            world.rename()
-            died = False
-        except Died:
-            died = True
-        dying.arm(-1)
+        died = Dying(world.sink, world.dlq).dies(at, world.rename)
         if died:
             # Whoever runs meanwhile runs under one name at most.
             moving = "moved_to" in world.checkpoint()
@@ -521,14 +512,10 @@ def test_letters_are_rewritten_only_where_their_file_moved() -> None:
 
 @pytest.mark.parametrize("place", ["local", "s3"])
 def test_the_command_moves_a_real_source(
-    place: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    place: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
-    if place == "local":
-        scenario = Scenario(tmp_path, str(tmp_path))
-    else:
-        server: S3Server = request.getfixturevalue("s3")
-        scenario = Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
+    scenario = scenario_on(place, request)
     scenario.put_rows("date=2024-01-01/1.json.gz", 1)
     scenario.put("date=2024-01-01/2.json.gz", b"no gzip")
     scenario.ingest()

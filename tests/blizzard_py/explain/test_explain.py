@@ -39,7 +39,7 @@ from tests.support.letter_harness import FailedFilesHarness, uri
 from tests.support.memory_store import Died, Dying, MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.s3_server import S3Server
-from tests.support.scenario import Scenario
+from tests.support.scenario import Scenario, scenario_on
 
 DAY = 86_400.0
 INTERVAL = 1000.0
@@ -673,13 +673,9 @@ def test_a_log_that_is_not_json_is_an_error() -> None:
 @pytest.mark.promise("G-119")
 @pytest.mark.parametrize("store", ["local", "s3"])
 def test_the_command_tells_the_way_into_the_table(
-    store: str, tmp_path: Path, request: pytest.FixtureRequest
+    store: str, request: pytest.FixtureRequest
 ) -> None:
-    if store == "local":
-        scenario = Scenario(tmp_path, str(tmp_path))
-    else:
-        server: S3Server = request.getfixturevalue("s3")
-        scenario = Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
+    scenario = scenario_on(store, request)
     scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1, 2)
     scenario.put_rows("date=2024-01-02/1.ndjson.gz", 3)
     uri = f"{scenario.place}/raw/date=2024-01-01/1.ndjson.gz"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from blizzard_py.__main__ import main as blizzard
 from tests.support.direct_engine import DirectEngine
-from tests.support.s3_server import S3Server
-from tests.support.scenario import Scenario
+from tests.support.scenario import Scenario, scenario_on
 
 
 def backfill(scenario: Scenario, first: str, last: str, *more: str) -> Result:
@@ -30,17 +28,11 @@ def day(back: int) -> str:
 
 
 @pytest.fixture
-def scenario(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Scenario:
+def scenario(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     """Ten days of files; the live daemon began two days back and is up to date."""
     monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
     monkeypatch.setattr(Today, "at", dt.datetime.now(dt.UTC))
-    if getattr(request, "param", "local") == "local":
-        found = Scenario(tmp_path, str(tmp_path))
-    else:
-        server: S3Server = request.getfixturevalue("s3")
-        found = Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
+    found = scenario_on(getattr(request, "param", "local"), request)
     found.main_source["partition_filter"] = {"prefix_template": "date=%Y-%m-%d", "lookback": 2}
     found.write_config()
     for back in range(10):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reasons import reason_of
 from tests.support.letter_harness import FIRST, INGESTED, SECOND, FailedFilesHarness, uri
-from tests.support.memory_store import Died, Dying
+from tests.support.memory_store import Dying
 from tests.support.request_harness import SOURCE_ID
 
 BASE = ["1", "5", "52", "b"]
@@ -64,14 +66,7 @@ def test_a_death_at_every_change_closes_what_was_accepted() -> None:
     while died:
         world = FailedFilesHarness()
         ids = world.open_ids()
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(at)
-        died = False
-        try:
-            close(world, *ids)
-        except Died:
-            died = True
-        dying.arm(-1)
+        died = Dying(world.sink, world.dlq).dies(at, partial(close, world, *ids))
         request_id = close(world, *ids)
         assert world.request(request_id).state == "done"
         assert world.open_letters() == [], at

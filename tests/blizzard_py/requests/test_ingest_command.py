@@ -13,20 +13,13 @@ from blizzard_core.settings.load import load_config
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app.operations import files_by_source
 from tests.support.direct_engine import DirectEngine
-from tests.support.s3_server import S3Server
-from tests.support.scenario import Scenario
+from tests.support.scenario import Scenario, scenario_on
 
 
 @pytest.fixture
-def scenario(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Scenario:
+def scenario(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
-    if getattr(request, "param", "local") == "local":
-        found = Scenario(tmp_path, str(tmp_path))
-    else:
-        server: S3Server = request.getfixturevalue("s3")
-        found = Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
+    found = scenario_on(getattr(request, "param", "local"), request)
     found.put_rows("date=2024-01-01/5.json.gz", 1)
     found.ingest()
     return found

@@ -17,7 +17,7 @@ from blizzard_py.kernels.report import merged
 from blizzard_py.kernels.task import run_task
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.state.checkpoint_file import read_state
-from tests.support.memory_store import Died, Dying, MemoryStorage
+from tests.support.memory_store import Dying, MemoryStorage
 from tests.support.query_harness import FIELDS, KernelEngine, QueryHarness
 from tests.support.record_engine import Below
 from tests.support.request_harness import RECORDS, SOURCE_ID, outcomes_of, submit
@@ -103,14 +103,7 @@ def test_a_death_at_every_change_brings_a_row_of_a_letter_once() -> None:
     at, died = 0, True
     while died:
         world = QueryLetterHarness()
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(at)
-        died = False
-        try:
-            world.replay()
-        except Died:
-            died = True
-        dying.arm(-1)
+        died = Dying(world.sink, world.dlq).dies(at, world.replay)
         if world.open_ids():
             world.replay()
         world.drain_with_errors()

@@ -19,7 +19,7 @@ from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.requests.progress import open_of
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.journal import Journal
-from tests.support.memory_store import Died, Dying
+from tests.support.memory_store import Dying
 from tests.support.promise_scenarios import gated
 from tests.support.request_harness import DAY, SOURCE_ID, RequestHarness
 
@@ -258,13 +258,7 @@ def test_a_death_at_every_change_neither_doubles_nor_loses_a_row(mode: str) -> N
             delete_rows(world)
         dying = Dying(world.sink, world.dlq)
         request_id = world.ask({"range": ["date=2023-01-01", DAY]}, mode=mode)
-        dying.arm(at)
-        try:
-            world.drain()
-            died = False
-        except Died:
-            died = True
-        dying.arm(-1)
+        died = dying.dies(at, world.drain)
         world.drain()
         assert world.rows() == sorted([*BASE, "6", "late", "old"]), at
         end = world.mailbox.end_record(request_id)

@@ -17,7 +17,7 @@ from blizzard_core.handover.groups import Group
 from blizzard_py.sources.earlier_batches import EarlierBatch
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.state.checkpoint_file import read_state
-from tests.support.memory_store import Died, Dying
+from tests.support.memory_store import Dying
 from tests.support.pipeline_harness import overtaking
 from tests.support.published_groups import groups_of
 from tests.support.replace_harness import ReplaceHarness, is_rejected
@@ -281,14 +281,7 @@ def test_a_death_at_every_change_leaves_each_row_once(named: bool) -> None:
         request_id = world.ask({"range": [DAY, DAY]}, mode="replace")
         for number in range(60, 63):
             world.put(f"{DAY}/{number}.json", str(number))
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(at)
-        try:
-            world.drain()
-            died = False
-        except Died:
-            pass
-        dying.arm(-1)
+        died = Dying(world.sink, world.dlq).dies(at, world.drain)
         world.put(f"{DAY}/63.json", "63")
         world.drain()
         ended = world.mailbox.end_record(request_id)

@@ -14,23 +14,16 @@ from blizzard_core.handover.groups import group_path
 from blizzard_py.__main__ import main as blizzard
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine
-from tests.support.s3_server import S3Server
-from tests.support.scenario import Scenario
+from tests.support.scenario import Scenario, scenario_on
 
 DAY = "date=2024-01-01"
 
 
 @pytest.fixture
-def scenario(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Scenario:
+def scenario(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     """Five files of two days are in the table."""
     monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
-    if getattr(request, "param", "local") == "local":
-        found = Scenario(tmp_path, str(tmp_path))
-    else:
-        server: S3Server = request.getfixturevalue("s3")
-        found = Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
+    found = scenario_on(getattr(request, "param", "local"), request)
     found.main_source["checkpoint"] = {"interval_files": 2}
     return found
 

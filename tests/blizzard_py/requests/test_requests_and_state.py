@@ -49,14 +49,7 @@ def test_a_checkpoint_lost_during_a_request_doubles_nothing(path: str, mode: str
         world = RequestHarness()
         world.put(path, "requested")
         world.submit(path, mode=mode)
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(at)
-        died = False
-        try:
-            world.drain()
-        except Died:
-            died = True
-        dying.arm(-1)
+        died = Dying(world.sink, world.dlq).dies(at, world.drain)
         world.now += 100
         world.sink.objects.pop(CHECKPOINT, None)
         rebuild(world)

@@ -14,7 +14,7 @@ from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.units import FileUnits
 from blizzard_py.app.workers import source_pipeline
 from blizzard_py.state.source_state import checkpoint_path
-from tests.support.memory_store import Died, Dying
+from tests.support.memory_store import Dying
 from tests.support.offered_files import DAY_SECS, OfferedFilesHarness
 from tests.support.pipeline_harness import overtaking
 from tests.support.published_groups import groups_of
@@ -172,14 +172,7 @@ def test_death_around_any_write_leaves_one_version_of_each_file() -> None:
         world.mend("b", "1", "52")
         world.put(f"{DAY}/8.json", "8")
         world.now += 1
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(at)
-        try:
-            world.drain()
-            died = False
-        except Died:
-            pass
-        dying.arm(-1)
+        died = Dying(world.sink, world.dlq).dies(at, world.drain)
         world.drain()
         assert world.table() == ["1:b", "1:b+", "5", "52:b", "52:b+", "8"], at
         at += 1
@@ -276,14 +269,7 @@ def test_request_for_a_changed_file_survives_death_at_any_change(what: str) -> N
         select = letters if what == "records" else {"files": [f"{DAY}/6.json"]}
         options = {} if what == "records" else {"mode": "replace"}
         request_id = world.ask(select, **options)
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(at)
-        try:
-            world.drain()
-            died = False
-        except Died:
-            pass
-        dying.arm(-1)
+        died = Dying(world.sink, world.dlq).dies(at, world.drain)
         world.drain()
         end = world.mailbox.end_record(request_id)
         assert end is not None

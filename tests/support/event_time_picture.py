@@ -1,4 +1,4 @@
-"""Drawing of the pictures in docs/reference/event-time.md, from real streams.
+"""Drawing of the pictures in docs/reference/event-time.md, from the oracle of real streams.
 
     python -m tests.support.event_time_picture docs
 
@@ -9,16 +9,14 @@ the watermark that a batch's rows met, and that the next ones will.
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from blizzard_py.engines.spark.engine import SparkEngine
-from tests.support.event_time_harness import TUMBLING, EventTimeHarness
-from tests.support.event_time_oracle import BASE, row, seconds
+from tests.support.event_time_harness import TUMBLING
+from tests.support.event_time_oracle import BASE, Oracle, row
 
 # Newest rows, rows behind them, and one that is late: the table of the page's first part.
 WINDOWS: Sequence[Mapping[str, Sequence[float]]] = (
@@ -43,39 +41,36 @@ _LEFT, _TOP, _BOTTOM, _WIDTH, _COLUMN = 64, 56, 46, 150, 12
 
 @dataclass(frozen=True)
 class Seen:
-    """The picture's data: batches of a stream, the windows that came out, and the late rows."""
+    """The picture's data: batches of a stream, the windows that came out, and the late rows.
+
+    ``watermarks`` (ms) are those that each batch's rows met, and that they left.
+    """
 
     title: str
     batches: Sequence[Mapping[str, Sequence[float]]]
-    history: Sequence[Any]
+    watermarks: Sequence[tuple[int, int]]
     windows: Sequence[tuple[float, float, int]]
     late: frozenset[tuple[str, float]]
 
 
-def streamed(
-    folder: Path,
-    engine: SparkEngine,
+def played(
     title: str,
     batches: Sequence[Mapping[str, Sequence[float]]],
     settings: Mapping[str, Any] | None = None,
 ) -> Seen:
-    """Let batches come one by one through a pipeline, and look at what became of them."""
-    names = sorted({name for batch in batches for name in batch})
-    world = EventTimeHarness(folder, engine, TUMBLING | dict(settings or {}))
-    world.sources = {name: {} for name in names}
-    brought: dict[tuple[str, int], tuple[str, float]] = {}
+    """Let batches come one by one, and look at what becomes of them."""
+    oracle = Oracle(TUMBLING | dict(settings or {}), {name: {} for name in batches[0]})
+    watermarks: list[tuple[int, int]] = []
+    late: set[tuple[str, float]] = set()
     for batch in batches:
-        for name in names:
-            file = world.put([row(second) for second in batch[name]], name)
-            for line, second in enumerate(batch[name], 1):
-                brought[file, line] = (name, second)
-    world.drain()
-    windows = {
-        (seconds(one["window_start"]), seconds(one["window_end"]), one["_emitted_batch"])
-        for one in world.table()
-    }
-    late = frozenset(brought[place] for place in world.late())
-    return Seen(title, batches, world.stream().history, sorted(windows), late)
+        before = oracle.judged_ms
+        files = {name: [row(second) for second in some] for name, some in batch.items()}
+        oracle.add_batch(files, whose={name: name for name in batch})
+        watermarks.append((before, oracle.watermark_ms))
+        late |= {(name, batch[name][line - 1]) for name, line in oracle.late}
+        oracle.late.clear()
+    windows = {(start, end, batch) for start, end, _, _, _, batch in oracle.emitted}
+    return Seen(title, batches, watermarks, sorted(windows), frozenset(late))
 
 
 def drawn(panels: Sequence[Seen], low: float, high: float, told: str) -> str:
@@ -144,8 +139,8 @@ def _rows(seen: Seen, begin: int, y: Any) -> Iterator[str]:
 def _watermark(seen: Seen, begin: int, y: Any, low: float) -> Iterator[str]:
     """Draw the watermark as a batch's rows met it, and at the end as the next ones will."""
     points: list[str] = []
-    for number, line in enumerate(seen.history):
-        for at, ms in ((0, line.used_watermark_ms), (1, line.watermark_ms)):
+    for number, both in enumerate(seen.watermarks):
+        for at, ms in enumerate(both):
             second = ms / 1000 - BASE.timestamp() if ms else low
             x = begin + _WIDTH * number + (0 if at == 0 else _WIDTH - 4)
             points.append(f"{x},{y(max(second, low))}")
@@ -154,20 +149,19 @@ def _watermark(seen: Seen, begin: int, y: Any, low: float) -> Iterator[str]:
     yield (
         f'  <polyline points="{" ".join(points)}" fill="none" stroke="{_LINE}" stroke-width="2.5"/>'
     )
-    last = seen.history[-1].watermark_ms / 1000 - BASE.timestamp()
-    x = begin + _WIDTH * len(seen.history) - 8
+    last = seen.watermarks[-1][1] / 1000 - BASE.timestamp()
+    x = begin + _WIDTH * len(seen.watermarks) - 8
     yield (
         f'  <text x="{x}" y="{y(last) - 7}" text-anchor="end" font-weight="600" fill="{_LINE}">'
         "watermark</text>"
     )
 
 
-def pictures(folder: Path, engine: SparkEngine) -> dict[str, str]:
+def pictures() -> dict[str, str]:
     """Every picture by the name of its file."""
-    one = streamed(folder / "one", engine, "delay 10 s, windows of 5 s", WINDOWS)
+    one = played("delay 10 s, windows of 5 s", WINDOWS)
     slowest, fastest = (
-        streamed(folder / policy, engine, f"policy: {policy}", SEVERAL, {"policy": policy})
-        for policy in ("min", "max")
+        played(f"policy: {policy}", SEVERAL, {"policy": policy}) for policy in ("min", "max")
     )
     return {
         "event-time-windows.svg": drawn(
@@ -189,11 +183,8 @@ def pictures(folder: Path, engine: SparkEngine) -> dict[str, str]:
 
 def main(target: Path) -> None:
     """Write them all."""
-    engine = SparkEngine("local[2]", {})
-    with tempfile.TemporaryDirectory() as folder:
-        for name, text in pictures(Path(folder), engine).items():
-            (target / name).write_text(text)
-    engine.stop()
+    for name, text in pictures().items():
+        (target / name).write_text(text)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ except ImportError:
 from tests.fuzz.judge import PACKAGES
 
 AT_ONCE = 2
+PLANTED_SECS = 20  # for each planted defect, at the most
 KEPT = Path(__file__).parents[2] / ".fuzz"
 _RUNS = re.compile(r"stat::number_of_executed_units: (\d+)")
 _COVER = re.compile(r"cov: (\d+)")
@@ -143,19 +144,20 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10, help="in all, by two processes")
     parser.add_argument("--target", action="append", choices=TARGETS, help="only these")
     parser.add_argument("--seed", type=int, default=0, help="the same inputs again")
-    parser.add_argument("--planted", action="store_true", help="find what planted.py puts in")
+    parser.add_argument("--planted", action="store_true", help="find what planted.py puts in, too")
     chosen = parser.parse_args()
-    defects = list(PLANTED) if chosen.planted else [""] * len(chosen.target or TARGETS)
-    names = [PLANTED[defect][0] for defect in PLANTED] if chosen.planted else chosen.target
-    share = chosen.minutes * 60 * min(AT_ONCE, len(defects)) / len(defects)
+    names = chosen.target or list(TARGETS)
+    share = chosen.minutes * 60 * min(AT_ONCE, len(names)) / len(names)
     seed = chosen.seed or random.randrange(1, 2**31)
-    print(f"seed {seed}, {share:.0f} s for each of {len(defects)}", flush=True)
+    print(f"seed {seed}, {share:.0f} s for each of {len(names)}", flush=True)
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
-        looks = [
-            Look(TARGETS[name], Path(folder, name), share, seed, defect)
-            for name, defect in zip(names or TARGETS, defects, strict=True)
-        ]
+        looks = [Look(TARGETS[name], Path(folder, name), share, seed) for name in names]
+        if chosen.planted:
+            looks += [
+                Look(TARGETS[name], Path(folder, defect), PLANTED_SECS, seed, defect)
+                for defect, (name, _) in PLANTED.items()
+            ]
         for look in run_all(looks):
             look.report()
             wrong += bool(look.found) is not bool(look.planted)

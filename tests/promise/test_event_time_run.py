@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,8 +19,7 @@ from blizzard_py.engines.spark.gateway import quick_start_settings
 from penguin_py.__main__ import main as penguin
 from tests.support.event_time_harness import TUMBLING, EventTimeHarness
 from tests.support.event_time_oracle import Oracle, row, windows_of
-
-ROOT = Path(__file__).parents[2]
+from tests.support.forked_process import ROOT, call_forked
 
 STEPS: list[list[dict[str, Any]]] = [
     [row(107), row(101, bytes_=4)],
@@ -38,17 +35,10 @@ class Refused:
     """An engine that must not be used."""
 
 
-def daemon(program: str, *arguments: str, kill_at: str = "") -> subprocess.CompletedProcess[str]:
-    module = ["tests.support.dying_main", kill_at, program] if kill_at else [f"{program}_py"]
-    return subprocess.run(
-        [sys.executable, "-m", *module, *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
+def killed(kill_at: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Blizzard's command in a process that is killed at the point, or whose JVM is."""
+    words = (kill_at, "blizzard", *arguments)
+    return call_forked("tests.support.dying_main", words, PYTHONPATH=str(ROOT))
 
 
 def written(world: EventTimeHarness) -> tuple[Path, dict[str, Any]]:
@@ -73,11 +63,11 @@ def test_a_killed_process_and_a_killed_jvm_change_nothing(tmp_path: Path) -> Non
     oracle = Oracle(TUMBLING)
     for rows in STEPS[:3]:
         oracle.add_batch({world.put(rows): rows})
-    died = daemon("blizzard", "run", str(config), "--once", kill_at="3-settled")
+    died = killed("3-settled", "run", str(config), "--once")
     assert died.returncode == -signal.SIGKILL, died.stderr
     for rows in STEPS[3:]:
         oracle.add_batch({world.put(rows): rows})
-    done = daemon("blizzard", "run", str(config), "--once", kill_at="JVM:3-in-a-micro-batch")
+    done = killed("JVM:3-in-a-micro-batch", "run", str(config), "--once")
     assert done.returncode == 0, done.stderr
     assert "cycle_failed" in done.stderr
     assert "windows_open" in done.stderr

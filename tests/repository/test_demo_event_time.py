@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -17,7 +14,7 @@ from deltalake import DeltaTable
 from blizzard_py.demo.edits import SAMPLE
 from demo.arrivals import Edit, arriving
 from demo.event_time_report import answer
-from tests.support.scenario import ROOT
+from tests.support.forked_process import call_forked
 
 NOON = datetime(2024, 1, 28, 12, tzinfo=UTC)
 EDITS = 39_244
@@ -27,14 +24,7 @@ EDITS = 39_244
 @pytest.mark.timeout(1200)  # a loaded machine takes ten times as long
 def test_the_demo_finds_windows_and_late_edits_as_duckdb_does(tmp_path: Path) -> None:
     place = tmp_path / "demo"
-    done = subprocess.run(
-        [sys.executable, "-m", "demo.event_time"],
-        cwd=ROOT,
-        env={**os.environ, "DEMO_DIR": str(place)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = call_forked("demo.event_time", [], DEMO_DIR=str(place))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "differs" not in done.stdout
     assert "late, the watermark was 2015-09-12T" in done.stdout

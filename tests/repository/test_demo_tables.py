@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from demo import postgresql, shop
-from tests.support.scenario import ROOT
+from tests.support.forked_process import call_forked
 
 
 @pytest.fixture
@@ -28,14 +26,7 @@ def open_folder() -> Iterator[Path]:
 
 
 def demo(place: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "demo.tables"],
-        cwd=ROOT,
-        env={**os.environ, "DEMO_DIR": str(place), "TMPDIR": str(place.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return call_forked("demo.tables", [], DEMO_DIR=str(place), TMPDIR=str(place.parent))
 
 
 @pytest.mark.timeout(600)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from datetime import timedelta
@@ -16,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from demo.surveys import OPENED, SETTLED_DAYS, SURVEYS, Surveys, served
-from tests.support.scenario import ROOT
+from tests.support.forked_process import call_forked
 
 DAY = timedelta(days=1)
 
@@ -24,14 +21,7 @@ DAY = timedelta(days=1)
 @pytest.mark.timeout(600)
 def test_lake_equals_the_api_at_the_end_of_each_day(tmp_path: Path) -> None:
     place = tmp_path / "demo"
-    done = subprocess.run(
-        [sys.executable, "-m", "demo.units", "--days", "38"],
-        cwd=ROOT,
-        env={**os.environ, "DEMO_DIR": str(place)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = call_forked("demo.units", ["--days", "38"], DEMO_DIR=str(place))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "differ" not in done.stdout
     assert "scored January of south anew" in done.stdout

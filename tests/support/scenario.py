@@ -26,9 +26,11 @@ from blizzard_py.app.workers import build
 from penguin_py.app import build as build_penguin
 from penguin_py.app import status as penguin_status
 from tests.support.direct_engine import DirectEngine
+from tests.support.forked_process import call_forked
 from tests.support.s3_server import S3Server
 
 ROOT = Path(__file__).parents[2]
+MODULES = {"blizzard": "blizzard_py", "penguin": "penguin_py"}
 
 
 def ndjson(*rows: dict[str, Any]) -> bytes:
@@ -101,9 +103,8 @@ class Scenario:
     def start(self, *command: str, **environment: str) -> subprocess.Popen[str]:
         """``blizzard …`` or ``penguin …`` as a process; stdout and stderr are piped."""
         program, *arguments = command
-        module = {"blizzard": "blizzard_py", "penguin": "penguin_py"}.get(program, program)
         return subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            [sys.executable, "-m", MODULES.get(program, program), *arguments],
             cwd=ROOT,
             env={**os.environ, **environment},
             stdout=subprocess.PIPE,
@@ -112,13 +113,9 @@ class Scenario:
         )
 
     def call(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        process = self.start(*command, **environment)
-        try:
-            out, err = process.communicate(timeout=280)  # a test has 300 seconds
-        finally:
-            process.kill()
-            process.wait()
-        return subprocess.CompletedProcess(command, process.returncode, out, err)
+        """Run such a process to its end; it has been forked, and so it begins at once."""
+        program, *arguments = command
+        return call_forked(MODULES.get(program, program), arguments, **environment)
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         """Like `call`, but it must succeed."""

@@ -14,6 +14,7 @@ import pytest
 from blizzard_core import log
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.gateway import forget_gateway, quick_start_settings
+from blizzard_py.kernels import task
 from tests.support.azurite_server import AzuriteServer, azurite_server
 from tests.support.event_time_harness import CONTRARY, EAGER_SNAPSHOTS
 from tests.support.gcs_server import GcsServer, gcs_server
@@ -24,6 +25,7 @@ from tests.support.s3_server import S3Server, s3_server
 from tests.support.short_lived_java import shorten_starts
 from tests.support.table_bench import Bench, copied, tables_below
 from tests.support.table_harness import HARNESSES, footer_pool, unsound
+from tests.support.warm_children import WarmChild
 
 # Folders of tests of what stands in a table's files and in its log.
 ABOUT_READERS = {"delta", "intake", "planning", "table"}
@@ -82,6 +84,15 @@ def unsynced_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _file: None)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_children() -> Iterator[None]:
+    """Start no interpreter for each task that is tried again in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(task, "ChildProcess", WarmChild)
+        yield
+    WarmChild.end_idle()
 
 
 @pytest.fixture(scope="session")

@@ -27,8 +27,6 @@ from blizzard_py.lines.framing import Piece
 from tests.support.ingest_job_harness import IngestJobHarness, by_path, lines, specs
 from tests.support.pipe import descriptors
 
-pytestmark = pytest.mark.usefixtures("both_paths")
-
 FIELDS = specs(id="int64", s="string")
 POISON = b'{"id":0,"s":"POISON"}\n'
 

@@ -22,7 +22,7 @@ from blizzard_py.kernels import task
 from blizzard_py.lines import decompress, framing, member_codecs
 from tests.support.ingest_job_harness import IngestJobHarness, specs
 
-pytestmark = pytest.mark.usefixtures("both_paths")
+BOTH_PATHS = pytest.mark.usefixtures("both_paths")
 
 FIELDS = specs(id="int64", s="string", t="timestamp", f="float64")
 BLANK = b" \t\r"
@@ -90,6 +90,7 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task, "SMALL_FILE_BYTES", 300)
 
 
+@BOTH_PATHS
 @settings(max_examples=100)
 @given(
     st.lists(damaged(), min_size=1, max_size=4),
@@ -133,6 +134,7 @@ def test_rows_and_bad_records_are_the_lines(
         assert (letter["offset"], letter["length"]) == (offset, len(line))
 
 
+@BOTH_PATHS
 @settings(max_examples=60)
 @given(damaged(), st.integers(0, 10_000), st.integers(0, 255), st.sampled_from(["cut", "flip"]))
 def test_damaged_gzip_is_quarantined_or_read_completely(

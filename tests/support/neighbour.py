@@ -56,8 +56,9 @@ def _become_nobody() -> None:
 def _all(asked: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
     for pid in asked["pids"]:
         yield from _process(pid)
-    with ThreadPoolExecutor(32) as pool:
-        tries = [each for port in asked["ports"] for each in _port(port)]
+    tries = [each for port in asked["ports"] for each in _port(port)]
+    # All at once: what stays silent is waited for once.
+    with ThreadPoolExecutor(max(1, len(tries))) as pool:
         answers = pool.map(lambda each: each[1](), tries)
         yield from zip((what for what, _ in tries), answers, strict=True)
     for path in asked["sockets"]:

@@ -18,6 +18,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from blizzard_core.errors import BlizzardError
+from penguin_py.delta import output_ids
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from tests.support.foreign_tables import commit, field, make, with_features
@@ -301,9 +302,12 @@ def test_a_unit_that_is_not_text_is_reported(world: TableHarness) -> None:
     assert "has _unit as int64" in world.mirror()["blocked"][S]
 
 
-def test_outputs_are_known_where_the_log_was_cleaned_up(world: TableHarness) -> None:
+def test_outputs_are_known_where_the_log_was_cleaned_up(
+    world: TableHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 10)
     mixed(world)  # its group waits for an output
-    for number in range(100):  # ids go into a segment
+    for number in range(10):  # ids go into a segment
         world.put(f"{number:03d}.parquet", of_files((1000 + number, 1)), output_id=f"p/n/{number}")
         world.run()
     source = Publisher(world, seq=1)

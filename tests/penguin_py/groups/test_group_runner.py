@@ -12,6 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 from blizzard_core.handover.groups import group_path
+from penguin_py.delta import output_ids
 from tests.support.group_publisher import Publisher, S, group_states, ids, reading, rows, unit
 from tests.support.penguin_readers import by_scan, rows_of
 from tests.support.s3_server import S3Server
@@ -245,13 +246,16 @@ def test_groups_apply_while_a_table_has_no_deletion_vectors(tmp_path: Path, pool
 
 
 @pytest.mark.promise("G-093")
-def test_numbers_outlive_the_mirror_and_the_log(tmp_path: Path, pool: Executor) -> None:
+def test_numbers_outlive_the_mirror_and_the_log(
+    tmp_path: Path, pool: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 10)
     world = TableHarness(str(tmp_path / "table"), pool)
     source = Publisher(world)
     for number in range(3):
         source.group([rows("a", 0, [number])], replace=[reading(S, "a", 0)])
     world.run()
-    for number in range(100):  # ids go into a segment
+    for number in range(10):  # ids go into a segment
         world.put(f"{number:03d}.parquet", {"id": [1000 + number]}, output_id=f"p/n/{number}")
         world.run()
     delta = world.delta()

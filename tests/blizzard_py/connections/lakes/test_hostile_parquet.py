@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,7 @@ def read(storage: LocalStorage, path: Path) -> Iterator[pa.RecordBatch]:
         yield from batches(file, range(file.metadata.num_row_groups), file.schema_arrow.names)
 
 
+@cache
 def honest(rows: int = 30_000) -> pa.Table:
     chosen = random.Random(5)
     words = ["".join(chosen.choices("abcdef", k=chosen.randrange(40))) for _ in range(5000)]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from blizzard_core.checkpoint.writer_identity import process_key, this_process
+from blizzard_core.observability import heartbeat
 from blizzard_core.observability.activity import Activity, FinishedBatch, PollSummary
 from blizzard_core.observability.health import QUIET_SECS
 from blizzard_core.observability.heartbeat import (
@@ -28,6 +29,12 @@ from tests.support.heartbeat_samples import NOW, heartbeat_of
 from tests.support.memory_store import MemoryStorage
 
 PATH = source_heartbeat("events_main")
+
+
+@pytest.fixture(autouse=True)
+def frequent_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no test wait for a second until somebody looks whether a beat is due."""
+    monkeypatch.setattr(heartbeat, "_CHECK_SECS", 0.01)
 
 
 class Polled(Activity):

@@ -120,7 +120,7 @@ def tables_of(config: Config) -> tuple[Table, ...]:
             certified=tuple(
                 name
                 for name, source in known.items()
-                if source.as_files is not None and source.as_files.complete is not None
+                if source.as_files is not None and source.as_files.complete_after is not None
             ),
         )
         for name, table in chosen.items()

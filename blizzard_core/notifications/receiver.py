@@ -242,8 +242,8 @@ class Receiver:
         if self._is_flooded:
             problem = (
                 f"{self.name}: 9 of 10 messages name objects of no source. Give the bucket's"
-                " notifications a prefix filter, use a queue of its own, or set foreign: delete"
-                " if nobody else reads this queue"
+                " notifications a prefix filter, use a queue of its own, or set"
+                " advanced.foreign: delete if nobody else reads this queue"
             )
         elif self._old > OLD_MESSAGES:
             problem = (

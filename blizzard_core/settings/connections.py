@@ -141,15 +141,13 @@ class AuthSettings(Settings):
     )
     """Decides which keys below are required."""
     token: str | None = Field(default=None, repr=False, examples=["${CRM_TOKEN:-}"])
-    """For `bearer`."""
+    """For `bearer`, and the key for `api_key`."""
     username: str | None = Field(default=None, examples=["reader"])
     """For `basic`."""
     password: str | None = Field(default=None, repr=False, examples=["${CRM_PASSWORD:-}"])
     """For `basic`."""
     name: str | None = Field(default=None, examples=["X-Api-Key"])
     """For `api_key`: name of the header or parameter."""
-    value: str | None = Field(default=None, repr=False, examples=["${CRM_KEY:-}"])
-    """For `api_key`."""
     location: Literal["header", "query"] = Field(default="header", alias="in")
     """For `api_key`: where to send it."""
     token_url: str | None = Field(default=None, examples=["https://login.example.com/token"])
@@ -170,7 +168,7 @@ class AuthSettings(Settings):
 _AUTH: Mapping[str, tuple[str, ...]] = {
     "bearer": ("token",),
     "basic": ("username", "password"),
-    "api_key": ("name", "value"),
+    "api_key": ("name", "token"),
     "oauth2_client_credentials": ("token_url", "client_id", "client_secret"),
 }
 
@@ -213,7 +211,7 @@ class HttpConnectionSettings(WithBackward):
         """The credentials, and the values of all headers."""
         auth = self.auth
         if auth is not None:
-            yield from (auth.token, auth.password, auth.value, auth.client_secret)
+            yield from (auth.token, auth.password, auth.client_secret)
         yield from self.headers.values()
 
 

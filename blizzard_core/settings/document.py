@@ -31,16 +31,23 @@ from blizzard_core.settings.sources import OnBadRecord, SourceSettings
 from blizzard_core.settings.tables import SinkSettings, TableSettings
 
 
+class ReplicaAdvanced(Settings):
+    """The pace of replicas."""
+
+    lease: Seconds = Field(default=30, ge=5)
+    """Time without a renewal after which a replica counts as dead. Each renews three times as
+    often."""
+
+
 class ReplicaSettings(Settings):
     """Several `blizzard run` that share the sources; docs/guides/replicas.md."""
 
     uri: Uri = Field(examples=["s3://lake/tables/events/_blizzard/replicas"])
     """Folder of their leases, one object for each replica; another folder is another group."""
-    lease: Seconds = Field(default=30, ge=5)
-    """Time without a renewal after which a replica counts as dead. Each renews three times as
-    often."""
     storage_options: Options = Field(default_factory=dict, repr=False)
     """Credentials of `uri`."""
+    advanced: ReplicaAdvanced = Field(default_factory=ReplicaAdvanced)
+    """Rarely needed."""
 
 
 _SORTABLE_TYPES = frozenset(

@@ -15,6 +15,16 @@ FULL_SCAN_SECS = 3600.0
 FULL_SCAN_SECS_WITHOUT_WATERMARK = DAY
 
 
+class NotificationAdvanced(Settings):
+    """Pace of scans, and messages of others."""
+
+    pause: Seconds = Field(default=10, ge=0)
+    """Least time between the beginnings of two scans."""
+    foreign: Literal["leave", "delete"] = "leave"
+    """Messages about other places: leave them in the queue, or delete them if the queue is only
+    this daemon's."""
+
+
 class NotificationSettings(Settings):
     """Messages of the store that say where a new file is."""
 
@@ -23,15 +33,12 @@ class NotificationSettings(Settings):
     )
     """A queue of SQS, Pub/Sub or Azure Storage, or `webhook:` for `POST /notify` on
     `metrics.address`."""
-    pause: Seconds = Field(default=10, ge=0)
-    """Least time between the beginnings of two scans."""
-    foreign: Literal["leave", "delete"] = "leave"
-    """Messages about other places: leave them in the queue, or delete them if the queue is only
-    this daemon's."""
     token: str | None = Field(
         default=None, min_length=MIN_TOKEN, repr=False, examples=["${file:/run/secrets/notify}"]
     )
     """The bearer token of requests to a webhook."""
+    advanced: NotificationAdvanced = Field(default_factory=NotificationAdvanced)
+    """Rarely needed."""
 
     @model_validator(mode="after")
     def _webhook_has_token(self) -> Self:

@@ -181,6 +181,13 @@ class TableWatermark(QueryWatermark):
         return zone
 
 
+class TableSourceAdvanced(Settings):
+    """Tasks of a window."""
+
+    split: SplitSettings = Field(default_factory=SplitSettings)
+    """Parallel tasks of a window."""
+
+
 class TableSourceSettings(QuerySource):
     """A table or a query of a database or a lake. Set `id`: it names state and rows for good."""
 
@@ -200,8 +207,8 @@ class TableSourceSettings(QuerySource):
     """Format of the files in a folder, with options; default: by the driver."""
     watermark: TableWatermark | None = Field(default=None, examples=[{"columns": ["updated_at"]}])
     """The way to find new rows."""
-    split: SplitSettings = Field(default_factory=SplitSettings)
-    """Parallel tasks of a window."""
+    advanced: TableSourceAdvanced = Field(default_factory=TableSourceAdvanced)
+    """Rarely needed."""
 
     @property
     def uri(self) -> str:
@@ -216,16 +223,17 @@ class TableSourceSettings(QuerySource):
 
     @model_validator(mode="after")
     def _units_are_not_split(self) -> Self:
-        if self.units is not None and self.split != SplitSettings():
-            raise ValueError("split cuts windows, and units are read whole; leave split out")
+        if self.units is not None and self.advanced != TableSourceAdvanced():
+            raise ValueError("advanced.split cuts windows, and units are read whole; leave it out")
         return self
 
     def connection_problems(self, connection: ConnectionSettings) -> Iterator[tuple[str, str]]:
         """Yield a query that it cannot run, and tasks that it cannot split by itself."""
         if self.query is not None and not connection.has_queries:
             yield "query", "a lake has no queries; give table, and filter"
-        if self.split.tasks > 1 and not self.split.by and connection.needs_split_column:
-            yield "split.by", "is required where tasks is above 1"
+        split = self.advanced.split
+        if split.tasks > 1 and not split.by and connection.needs_split_column:
+            yield "advanced.split.by", "is required where tasks is above 1"
         yield from self._format_problems(connection)
 
     def _format_problems(self, connection: ConnectionSettings) -> Iterator[tuple[str, str]]:

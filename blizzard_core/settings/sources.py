@@ -87,14 +87,6 @@ class SourceRangeSettings(Settings):
         return self
 
 
-class CompleteSettings(Settings):
-    """Say when a partition is complete."""
-
-    after: Seconds = Field(gt=0, examples=["1h"])
-    """Time between the end of a partition's day or hour (UTC) and its certificate. Without a time
-    in the name it counts from the last new file."""
-
-
 class CommonSource(Settings):
     """Settings of every source."""
 
@@ -229,8 +221,9 @@ class SourceSettings(CommonSource):
     """Time in which files may still appear below the watermark; `auto`: measured."""
     late_files: Literal["report", "quarantine", "ingest"] = "quarantine"
     """Files after the grace period: report them, dead-letter them, or ingest them."""
-    complete: CompleteSettings | None = Field(default=None, examples=[{"after": "1h"}])
-    """Certify complete partitions; default: never."""
+    complete_after: Seconds | None = Field(default=None, gt=0, examples=["1h"])
+    """Certify a partition this long after the end of its day or hour (UTC), or after its last new
+    file if its name has no time; default: never."""
     clean: CleanSettings | None = Field(
         default=None,
         examples=[{"mode": "archive", "archive_uri": "s3://archive/events"}],
@@ -320,10 +313,10 @@ class SourceSettings(CommonSource):
 
     @model_validator(mode="after")
     def _counts_partitions(self) -> Self:
-        if self.complete is not None and not self.use_watermark:
+        if self.complete_after is not None and not self.use_watermark:
             raise ValueError(
-                "complete needs use_watermark: true: without a watermark names belong to no"
-                " partition; leave complete out"
+                "complete_after needs use_watermark: true: without a watermark names belong to no"
+                " partition; leave complete_after out"
             )
         return self
 
@@ -354,8 +347,8 @@ class SourceSettings(CommonSource):
     def _scans_within_limits(self) -> Self:
         if self.lists_per_hour is not None and self.notifications is not None:
             raise ValueError(
-                "give notifications or max_list_cost, not both: with notifications pause and"
-                " advanced.full_scan_interval limit the requests"
+                "give notifications or max_list_cost, not both: with notifications their"
+                " advanced.pause and advanced.full_scan_interval limit the requests"
             )
         if self.units is not None and self.notifications is not None:
             raise ValueError("notifications is not for units: each poll looks for changed files")

@@ -29,17 +29,6 @@ class UnitRangeSettings(Settings):
     """Time zone of days and months."""
 
 
-class UnitPartSettings(Settings):
-    """A part of the range with its own scheme; parts may not overlap."""
-
-    by: str = Field(examples=["monthly"])
-    """A scheme of `partition`."""
-    from_: AsWritten = Field(alias="from", examples=["2019-01-01"])
-    """Start."""
-    to: AsWritten = Field(examples=["-"])
-    """End."""
-
-
 class UnitsOfTable(Settings):
     """Values from a Delta table: one unit for each row that passes all filters.
 
@@ -125,8 +114,8 @@ class UnitSettings(Settings):
 
     range: UnitRangeSettings = Field(default_factory=UnitRangeSettings)
     """The time range."""
-    partition: str | list[UnitPartSettings] = "none"
-    """none, hourly, daily, weekly, monthly, yearly; or a list of parts."""
+    partition: str | dict[str, AsWritten] = "none"
+    """none, hourly, daily, weekly, monthly, yearly; or several, each with its start."""
     values: UnitValuesSettings | None = Field(
         default=None, examples=[{"name": "surveyId", "list": "id1,id2"}]
     )

@@ -71,8 +71,8 @@ class PartitionAnswer:
 
 def certified_sources(config: Config, pipeline: str, source: str | None) -> list[SourceContext]:
     """Return the sources of a pipeline that certify partitions. Raises `ConfigError`."""
-    problem = "certifies no partition; give it `complete: {after: 1h}`"
-    return file_sources(config, pipeline, source, lambda files: files.complete, problem)
+    problem = "certifies no partition; give it `complete_after: 1h`"
+    return file_sources(config, pipeline, source, lambda files: files.complete_after, problem)
 
 
 def wait_for(
@@ -126,7 +126,7 @@ def _is_in_log(sink: Storage, marker: Marker) -> bool:
 
 def _why_not(parts: SourceContext, partition: str) -> tuple[str, int]:
     """Return why a partition has no marker, and how many of its outputs are refused."""
-    assert parts.files.complete is not None  # noqa: S101  # the caller has looked
+    assert parts.files.complete_after is not None  # noqa: S101  # the caller has looked
     state = read_state(parts.stores.sink, parts.id)
     if state is None or state.complete is None:
         return "Blizzard has counted nothing yet", 0
@@ -138,7 +138,7 @@ def _why_not(parts: SourceContext, partition: str) -> tuple[str, int]:
     if known.is_complete:
         return _unconfirmed(parts.stores.sink, parts.id, partition)
     now, waiting = parts.clock(), partitions_of(under_way(state.work), progress.depth or 0)
-    scanned, after = ScanTimes(now, now), parts.files.complete.after
+    scanned, after = ScanTimes(now, now), parts.files.complete_after
     why = why_open(partition, known, progress, waiting, scanned, after)
     why = why or "the next complete scan may find it complete"
     if known.completion.revoked_by and known.is_exact:

@@ -73,7 +73,8 @@ def _sqs(uri: str, sources: Sequence[SourceSettings]) -> Iterator[str]:
     yield ""
     yield "## Rights of Blizzard; with a key of KMS also kms:Decrypt on it"
     actions = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"]
-    if any(s.notifications is not None and s.notifications.foreign == "delete" for s in sources):
+    given = (s.notifications for s in sources)
+    if any(found is not None and found.advanced.foreign == "delete" for found in given):
         actions.append("sqs:PurgeQueue")
     yield _document({"Effect": "Allow", "Action": actions, "Resource": queue})
     for bucket in buckets:

@@ -62,7 +62,7 @@ class Notifications:
                 opens = partial(_same, queue)
             else:
                 opens = partial(open_queue, settings.uri, source.uri, source.storage_options)
-            owns = settings.foreign == "delete" or settings.uri == WEBHOOK
+            owns = settings.advanced.foreign == "delete" or settings.uri == WEBHOOK
             self._receivers.append(Receiver(settings.uri, opens, inboxes, owns_queue=owns))
         if webhooks:
             self.webhooks = Webhooks(webhooks)

@@ -201,7 +201,7 @@ class SourceHistory:
     def _complete(self) -> list[str]:
         """Return the partitions that the mirror has as complete."""
         settings, path = self._parts.source.as_files, completions_path(self._parts.id)
-        if settings is None or settings.complete is None:
+        if settings is None or settings.complete_after is None:
             return []
         found = checkpoint.load(self._parts.stores.sink, path, parser(Completions))
         return [] if found is None else [p for p, c in found.partitions.items() if c.complete_ts]

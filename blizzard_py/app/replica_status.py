@@ -46,7 +46,7 @@ def show_replicas(config: Config, document: dict[str, Any]) -> list[dict[str, An
         found.append(
             {
                 "name": str(replica),
-                "alive": secs <= settings.lease * (1 + 1 / LOOKS),
+                "alive": secs <= settings.advanced.lease * (1 + 1 / LOOKS),
                 "renewed_secs": secs,
                 "config": replica.config,
                 "sources": held,

@@ -59,9 +59,9 @@ def share_sources(
 ) -> Sharing:
     """Return workers that share the sources of ``workers`` with other replicas. Opens nothing."""
     units = units_of((worker.name, _queue_of(worker.parts)) for worker in workers)
-    own = new_replica(this_process().host, _digest(workers, units, settings.lease))
+    own = new_replica(this_process().host, _digest(workers, units, settings.advanced.lease))
     storage = open_storage(settings.uri, settings.storage_options)
-    membership = Membership(storage, own, units, settings.lease)
+    membership = Membership(storage, own, units, settings.advanced.lease)
     for reason in REASONS:
         metrics.HANDOVERS.labels(reason)
     return Sharing(

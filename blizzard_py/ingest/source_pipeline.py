@@ -101,7 +101,7 @@ class SourcePipeline(SourceView):
         self._clock = StoreClock(parts.clock, parts.monotonic)
         self._file = FencedFile(parts.stores.sink, checkpoint_path(parts.id), admission, replica_id)
         self._completions = CompletionMirror(parts.stores.sink, parts.id, self._file.check)
-        self._certifies = bool((files := parts.source.as_files) and files.complete)
+        self._certifies = bool((files := parts.source.as_files) and files.complete_after)
         self._fence = FenceFile(parts.stores.sink, parts.id, parts.identity.range)
         services = CheckpointServices(
             self._save,

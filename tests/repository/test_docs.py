@@ -132,7 +132,7 @@ def test_the_reference_has_few_keys_outside_advanced() -> None:
     known = key_paths(reference.configuration_reference())
     assert len(known) > 240
     parts = [path.split(".") for path in known]
-    assert len([p for p in parts if "advanced" not in p and "format" not in p[:-1]]) <= 201
+    assert len([p for p in parts if "advanced" not in p and "format" not in p[:-1]]) <= 190
 
 
 def test_advanced_keys_are_read_outside_their_block_too() -> None:

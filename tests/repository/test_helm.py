@@ -264,7 +264,7 @@ def test_secrets_from_files_are_no_plain_text() -> None:
     found = connected(
         uri="postgresql://u:${file:/run/secrets/x}@db/shop",
         headers={"Authorization": "Basic ${file:/run/secrets/x}"},
-        auth={"kind": "api_key", "value": ""},
+        auth={"kind": "api_key", "token": ""},
     )
     assert ("ConfigMap", "r-config") in of_chart(found)
 

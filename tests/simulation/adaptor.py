@@ -82,7 +82,7 @@ def source_settings(settings: Settings, number: int) -> SourceSettings:
         min_age=f"{settings.min_age}s",
         late_sweep_interval=f"{settings.sweep}s",
         late_files=settings.late_files,
-        complete=None if settings.complete is None else {"after": f"{settings.complete}s"},
+        complete_after=None if settings.complete is None else f"{settings.complete}s",
         order_guard="off",
         checkpoint=CheckpointSettings(interval_files=settings.batch_files),
     )

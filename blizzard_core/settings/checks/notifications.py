@@ -32,10 +32,10 @@ def notification_problems(config: Config) -> Iterator[SettingProblem]:
                 yield SettingProblem(
                     (*here, "uri"), "webhook: needs metrics.address, where POST /notify is served"
                 )
-            policy = policies.setdefault((found.uri, found.token), found.foreign)
-            if policy != found.foreign:
+            policy = policies.setdefault((found.uri, found.token), found.advanced.foreign)
+            if policy != found.advanced.foreign:
                 yield SettingProblem(
-                    (*here, "foreign"),
+                    (*here, "advanced", "foreign"),
                     f"is {policy} for another source with the same queue; give both the same",
                 )
     for name, table in config.tables.items():

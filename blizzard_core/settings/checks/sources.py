@@ -309,9 +309,9 @@ def complete_and_clean_problems(config: Config) -> Iterator[SettingProblem]:
     for name, pipeline in queries:
         for source_name, source in pipeline.file_sources.items():
             here = ("pipelines", name, "sources", source_name)
-            if source.complete is not None:
+            if source.complete_after is not None:
                 text = f"{waits}; leave it out, and go by the watermark"
-                yield SettingProblem((*here, "complete"), text)
+                yield SettingProblem((*here, "complete_after"), text)
             if source.clean is not None:
                 text = f"{waits}, which may have to be built again from the files; leave it out"
                 yield SettingProblem((*here, "clean"), text)

@@ -84,7 +84,7 @@ class HttpQueries:
                 " twice or not at all; use one format for both: {from:date} and {to:date}, or none"
             )
             yield ("request",), problem
-        ends_at = units.range.to if isinstance(units.partition, str) else units.partition[-1].to
+        ends_at = units.range.to
         moves = is_moving(ends_at) and not _WHOLE_DAYS.fullmatch(ends_at.strip())
         if (TO, "date") in ends and moves:
             problem = (
@@ -206,7 +206,7 @@ def _auth(auth: AuthSettings) -> Auth:
         case "basic":
             return Basic(auth.username or "", auth.password or "")
         case "api_key":
-            return ApiKey(auth.name or "", auth.value or "", auth.location)
+            return ApiKey(auth.name or "", auth.token or "", auth.location)
         case "oauth2_client_credentials":
             return ClientCredentials(
                 auth.token_url or "",

@@ -74,7 +74,8 @@ class TableQueries:
         )
 
     def split(self, source: TableSourceSettings) -> WindowSplit:
-        return WindowSplit(source.split.by, source.split.tasks)
+        split = source.advanced.split
+        return WindowSplit(split.by, split.tasks)
 
     def access(self, connection: ConnectionSettings, source: TableSourceSettings) -> Access:
         # The checks of the configuration let no API through.

@@ -37,7 +37,8 @@ def range_of(units: UnitSettings) -> UnitRange:
     if isinstance(units.partition, str):
         by = units.partition
     else:
-        by = tuple(Part(part.by, part.from_, part.to) for part in units.partition)
+        starts = tuple(units.partition.values())
+        by = tuple(map(Part, units.partition, starts, (*starts[1:], range_settings.to)))
     return UnitRange(
         range_settings.from_, range_settings.to, range_settings.zone, by, units.advanced.partial
     )

@@ -42,7 +42,7 @@ class Basic:
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """``auth: { kind: api_key, name, value, in: header | query }``."""
+    """``auth: { kind: api_key, name, token, in: header | query }``."""
 
     name: str
     value: str = field(repr=False)

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 from blizzard_core.errors import UnitError
@@ -22,7 +21,6 @@ from blizzard_py.slices.units.schemes import Pair, composite, partitions, scheme
 
 # Any time: fixed times do not depend on it, and two moving ends keep their order.
 _ANY = datetime(2020, 1, 15, 12, tzinfo=UTC)
-_FOR_EVER = datetime.max.replace(tzinfo=UTC)
 _HALF_A_YEAR = timedelta(days=182)
 
 _WHOLE_DAYS = re.compile(r"P\d+D", re.ASCII)
@@ -170,7 +168,6 @@ def _part_problems(range_: UnitRange, parts: tuple[Part, ...]) -> list[str]:
     found = []
     if is_moving(range_.start):
         found.append(f"from: {shown(range_.start)} moves, and parts need one that stays")
-    ranges: list[tuple[datetime, datetime]] = []
     for number, part in enumerate(parts, 1):
         where = f"partition {number}"
         if is_moving(part.start):
@@ -179,16 +176,10 @@ def _part_problems(range_: UnitRange, parts: tuple[Part, ...]) -> list[str]:
             scheme(part.by)
             low = resolve(part.start, _ANY, range_.zone, start=True)
             high = resolve(part.end, _ANY, range_.zone)
-            ranges.append((low, _FOR_EVER if is_moving(part.end) else high))
             if high <= low and not is_moving(part.end):
                 found.append(f"{where}: to: {shown(part.end)} is not behind {shown(part.start)}")
         except UnitError as error:
             found += [f"{where}: {problem}" for problem in error.problems]
     if not parts:
-        found.append("partition: the list of parts is empty")
-    for (_, high), (low, _) in pairwise(sorted(ranges)):
-        if high == _FOR_EVER:
-            found.append("partition: only the last part may end at a time that moves")
-        elif low < high:
-            found.append(f"partition: a part begins at {stamp(low)}, before another ends")
+        found.append("partition: there is no scheme")
     return found

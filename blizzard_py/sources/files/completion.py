@@ -21,7 +21,7 @@ def resume_counts(
     Without the setting they stay, and the owner removes them with their mirror. Epochs begin at 1
     again once all state was deleted, so the time is part of a new era's name.
     """
-    if settings.complete is None:
+    if settings.complete_after is None:
         return state
     publishing = sum(batch.phase == "publishing" for batch in state.work.in_flight)
     number = state.ids.committed.number
@@ -37,12 +37,12 @@ def complete_partitions(
     ``late`` are partitions with late files, which scans do not show.
     """
     known = state.complete
-    if settings.complete is None or known is None or not found.has_listed:
+    if settings.complete_after is None or known is None or not found.has_listed:
         return state, []
     progress = state.position.progress
     paths = [*(file.path for file in (*found.files, *found.young)), *under_way(state.work)]
     waiting = partitions_of(paths, progress.depth or 0).union(late)
-    complete = with_completions(known, progress, waiting, found.scanned, settings.complete.after)
+    complete = with_completions(known, progress, waiting, found.scanned, settings.complete_after)
     fresh = [
         name
         for name, each in complete.partitions.items()

@@ -49,7 +49,7 @@ def hint_limits(source: SourceSettings) -> HintLimits | None:
     if found is None or complete is None:
         return None
     tracked = source.advanced.max_tracked_partitions
-    return HintLimits(found.pause, complete, source.poll_interval, tracked)
+    return HintLimits(found.advanced.pause, complete, source.poll_interval, tracked)
 
 
 def notification_notes(source: SourceSettings) -> Iterator[str]:

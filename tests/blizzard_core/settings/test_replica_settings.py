@@ -30,7 +30,7 @@ def test_a_lease_is_half_a_minute_by_default(tmp_path: Path) -> None:
         config(tmp_path, {"uri": "s3://lake/events/_blizzard/replicas"})
     ).global_.replicas
     assert found is not None
-    assert found.lease == 30.0
+    assert found.advanced.lease == 30.0
 
 
 @pytest.mark.parametrize(

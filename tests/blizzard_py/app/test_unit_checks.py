@@ -20,14 +20,9 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"range": {"from": "1900-01-01"}, "partition": "hourly"}, "units.partition", "200,000"),
     ({"partition": "fortnightly"}, "units.partition", "fortnightly"),
     (
-        {
-            "partition": [
-                {"by": "yearly", "from": "2015-01-01", "to": "2019-06-01"},
-                {"by": "monthly", "from": "2019-01-01", "to": "-"},
-            ]
-        },
+        {"partition": {"yearly": "2019-06-01", "monthly": "2019-01-01"}},
         "units.partition",
-        "before another ends",
+        "'2019-01-01' is not behind '2019-06-01'",
     ),
     ({"values": {"name": "survey", "list": ""}}, "units.values.list", "empty"),
     ({"values": {"name": "survey", "list": ["a", {"b": "c"}]}}, "units.values", "not both"),

@@ -42,7 +42,7 @@ class Lake:
         (self.home / "raw").mkdir()
         source = {
             "source_uri": str(self.home / "raw"),
-            "complete": {"after": "1h"},
+            "complete_after": "1h",
             "late_files": "ingest",
             "advanced": {"late_sweep_interval": "1d"},
         }

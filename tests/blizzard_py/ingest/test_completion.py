@@ -35,7 +35,7 @@ class CompletionHarness(PipelineHarness):
     """A source with completions. It objects to an output of a partition that is complete."""
 
     def __init__(self, **source: Any) -> None:
-        super().__init__(complete={"after": "1h"}, late_files="ingest", **source)
+        super().__init__(complete_after="1h", late_files="ingest", **source)
         self.sink.before_mutation = self.object
 
     def object(self, _op: str, path: str) -> None:
@@ -267,5 +267,5 @@ def test_setting_needs_a_watermark() -> None:
         SourceSettings(
             source_uri="mem://raw",
             use_watermark=False,
-            complete={"after": "1h"},  # type: ignore[arg-type]  # pydantic converts
+            complete_after="1h",  # type: ignore[arg-type]  # pydantic converts
         )

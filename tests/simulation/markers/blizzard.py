@@ -65,9 +65,7 @@ _INGEST = IngestSettings(
 )
 _ERRORS = ErrorSettings()
 _SETTINGS = {
-    late: SourceSettings(
-        source_uri=RAW, compression="none", complete={"after": "1ms"}, late_files=late
-    )
+    late: SourceSettings(source_uri=RAW, compression="none", complete_after="1ms", late_files=late)
     for late in ("ingest", "report")
 }
 

@@ -13,7 +13,6 @@ escapes, so `grep` and `awk` work. An error is one line with its cause and its r
 from __future__ import annotations
 
 import atexit
-import functools
 import gc
 import json
 import os
@@ -22,7 +21,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from errno import EACCES, EBADF, EDQUOT, EFBIG, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EPERM, EROFS
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from rich.cells import cell_len
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 
 # While it ends, Python would look through all objects once more: a third of a short command's time.
 atexit.register(gc.freeze)
-
-P = ParamSpec("P")
 
 _VERBOSE = "blizzard_py.verbose"
 _LOGGING = "blizzard_py.logging"
@@ -78,8 +75,8 @@ def _set_verbose(context: click.Context, _parameter: click.Parameter, verbose: b
         context.meta[_VERBOSE] = True
 
 
-log_level_option = click.option(
-    "--log-level",
+_LOG_LEVEL_OPTION = click.Option(
+    ["--log-level"],
     type=click.Choice(LOG_LEVELS),
     default="info",
     show_default=True,
@@ -88,9 +85,8 @@ log_level_option = click.option(
     help="Least severe level to log.",
 )
 # Accepted before and after the command, so it can be appended after an error.
-verbose_option = click.option(
-    "-v",
-    "--verbose",
+_VERBOSE_OPTION = click.Option(
+    ["-v", "--verbose"],
     is_flag=True,
     expose_value=False,
     callback=_set_verbose,
@@ -98,8 +94,8 @@ verbose_option = click.option(
 )
 
 
-class GuidedCommand(click.Command):
-    """A command whose help ends with examples; ``section`` is its heading in the group's help."""
+class _Guided(click.Command):
+    """A command or group whose help ends with examples; ``section`` is its heading in a group's."""
 
     def __init__(
         self, *args: Any, section: str = "Commands", examples: Sequence[str] = (), **kwargs: Any
@@ -107,24 +103,54 @@ class GuidedCommand(click.Command):
         super().__init__(*args, **kwargs)
         self.section = section
         self.examples = tuple(examples)
+        self.params.append(_VERBOSE_OPTION)
 
     def format_epilog(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples unchanged."""
         write_examples(formatter, self.examples)
 
 
-class GuidedGroup(click.Group):
-    """A group that lists its commands under headings, and ends its help with examples."""
+class GuidedCommand(_Guided):
+    """A command whose function returns its exit code; an error ends it with a line and a code."""
+
+    def __init__(self, *args: Any, log_level: bool = True, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if log_level:
+            self.params.insert(-1, _LOG_LEVEL_OPTION)
+
+    def invoke(self, ctx: click.Context) -> NoReturn:
+        """Run the function and exit with its code."""
+        from blizzard_core import log
+
+        if not ctx.meta.get(_LOGGING):
+            # Otherwise libraries print warnings themselves, with traces and secrets.
+            log.configure("warning")
+        code: int | None
+        try:
+            _check_locale(sys.getfilesystemencoding())
+            code = super().invoke(ctx)
+        except (click.exceptions.Exit, click.Abort, click.ClickException, BrokenPipeError):
+            raise
+        except KeyboardInterrupt:
+            # To click it is as if a question was answered with no.
+            print_error("interrupted")
+            code = INTERRUPTED
+        except Exception as error:
+            if isinstance(error, BlizzardError):
+                text, code = str(error), error.exit_code
+            else:
+                text, code = _describe_system_error(error) or _describe_bug(error), 1
+            print_error(text)
+            if ctx.meta.get(_VERBOSE):
+                click.echo(printable_lines(redacted(traceback.format_exc())), err=True)
+        sys.exit(code)
+
+
+class GuidedGroup(_Guided, click.Group):
+    """A group that lists its commands under headings."""
 
     command_class = GuidedCommand
     group_class = type
-
-    def __init__(
-        self, *args: Any, section: str = "Commands", examples: Sequence[str] = (), **kwargs: Any
-    ) -> None:
-        super().__init__(*args, **kwargs)
-        self.section = section
-        self.examples = tuple(examples)
 
     def list_commands(self, _context: click.Context) -> list[str]:
         """Return the commands in the order they were added, which is the order of need."""
@@ -141,9 +167,12 @@ class GuidedGroup(click.Group):
                 with formatter.section(heading):
                     formatter.write_dl(sections[heading])
 
-    def format_epilog(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples unchanged."""
-        write_examples(formatter, self.examples)
+
+def command(
+    name: str | None = None, **attributes: Any
+) -> Callable[[Callable[..., int]], GuidedCommand]:
+    """Return a decorator that makes a command of a function that returns its exit code."""
+    return click.command(name, cls=GuidedCommand, **attributes)
 
 
 def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
@@ -152,42 +181,6 @@ def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> N
         with formatter.section("Examples"):
             for line in examples:
                 formatter.write(f"{'':{formatter.current_indent}}{line}\n")
-
-
-def command(function: Callable[P, int]) -> Callable[P, None]:
-    """Make a function that returns an exit code the body of a click command."""
-
-    @functools.wraps(function)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
-        from blizzard_core import log
-
-        context = click.get_current_context()
-        verbose = context.meta.get(_VERBOSE, False)
-        if not context.meta.get(_LOGGING):
-            # Otherwise libraries print warnings themselves, with traces and secrets.
-            log.configure("warning")
-        try:
-            _check_locale(sys.getfilesystemencoding())
-            code = function(*args, **kwargs)
-        except BlizzardError as error:
-            print_error(str(error))
-            code = error.exit_code
-            if verbose:
-                click.echo(printable_lines(redacted(traceback.format_exc())), err=True)
-        except (click.exceptions.Exit, click.Abort, click.ClickException, BrokenPipeError):
-            raise
-        except KeyboardInterrupt:
-            # To click it is as if a question was answered with no.
-            print_error("interrupted")
-            code = INTERRUPTED
-        except Exception as error:
-            print_error(_describe_system_error(error) or _describe_bug(error))
-            code = 1
-            if verbose:
-                click.echo(printable_lines(redacted(traceback.format_exc())), err=True)
-        sys.exit(code)
-
-    return verbose_option(wrapped)
 
 
 def _check_locale(encoding: str) -> None:
@@ -388,6 +381,7 @@ def completion_of(main: click.Group, program: str) -> click.Command:
         callback=show,
         help="Print a shell completion script.",
         section="Set up",
+        log_level=False,
         examples=(
             f'eval "$({program} completion bash)"              # in ~/.bashrc; zsh alike',
             f"{program} completion fish > ~/.config/fish/completions/{program}.fish",

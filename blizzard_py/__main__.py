@@ -16,18 +16,15 @@ from blizzard_core.cli import (
     CONTEXT,
     GuidedGroup,
     answer,
-    command,
     completion_of,
     config_argument,
     environment_notes,
     fencing_notes,
     json_option,
-    log_level_option,
     metrics_address_option,
     once_option,
     online_option,
     print_json,
-    verbose_option,
 )
 from blizzard_core.text import counted, printable
 from blizzard_py.commands import certificates, doctor
@@ -61,7 +58,6 @@ from blizzard_py.commands.watermark import watermark
     ),
 )
 @click.version_option(package_name="blizzard-penguin")
-@verbose_option
 def main() -> None:
     """Ingest files, tables and APIs into Delta Lake, each row exactly once.
 
@@ -92,8 +88,6 @@ def main() -> None:
 )
 @metrics_address_option
 @click.option("--penguin-page", hidden=True, metavar="HOST:PORT")  # `up` gives it
-@log_level_option
-@command
 def run(
     config: Path,
     once: bool,
@@ -139,10 +133,11 @@ def run(
 main.add_command(up)
 
 
-@main.command(section="Set up", examples=("blizzard validate config.yaml --online",))
+@main.command(
+    section="Set up", examples=("blizzard validate config.yaml --online",), log_level=False
+)
 @config_argument
 @online_option
-@command
 def validate(config: Path, online: bool) -> int:
     """Check CONFIG and report every problem at once (exit code 2).
 
@@ -208,8 +203,6 @@ def validate(config: Path, online: bool) -> int:
 @click.option("--offline", is_flag=True, help="Query no table or API; bounds come from --now.")
 @click.option("--all", "everything", is_flag=True, help="Also list closed work units.")
 @json_option
-@log_level_option
-@command
 def plan(
     config: Path, moment: dt.datetime | None, offline: bool, everything: bool, as_json: bool
 ) -> int:
@@ -235,8 +228,6 @@ def plan(
 )
 @config_argument
 @json_option
-@log_level_option
-@command
 def status(config: Path, as_json: bool) -> int:
     """Show the state of every source up to its commit, from storage alone.
 
@@ -261,8 +252,6 @@ def status(config: Path, as_json: bool) -> int:
 @config_argument
 @click.option("--diff", is_flag=True, help="Compare the newest files with columns and table.")
 @json_option
-@log_level_option
-@command
 def schema(config: Path, diff: bool, as_json: bool) -> int:
     """Show every pipeline's columns: declared, inferred and stored, or from a sample now.
 
@@ -292,8 +281,8 @@ def schema(config: Path, diff: bool, as_json: bool) -> int:
     "schema-of-config",
     section="Set up",
     examples=("blizzard schema-of-config > blizzard.schema.json",),
+    log_level=False,
 )
-@command
 def schema_of_config() -> int:
     """Print the JSON schema of configurations, with which editors complete and check them.
 
@@ -316,8 +305,6 @@ def schema_of_config() -> int:
 @config_argument
 @click.argument("uri", metavar="URI")
 @json_option
-@log_level_option
-@command
 def explain(config: Path, uri: str, as_json: bool) -> int:
     """Show what happened to the file at URI, or why it waits. Writes nothing.
 

@@ -17,20 +17,17 @@ from blizzard_core.cli import (
     CONTEXT,
     GuidedGroup,
     answer,
-    command,
     completion_of,
     config_argument,
     environment_notes,
     fencing_notes,
     json_option,
-    log_level_option,
     metrics_address_option,
     once_option,
     online_option,
     print_problems,
     print_table,
     rows_waiting,
-    verbose_option,
 )
 from blizzard_core.text import counted, in_utc, printable
 from penguin_py.keyed_commands import keyed, print_keyed
@@ -54,7 +51,6 @@ _STREAMS = (
     ),
 )
 @click.version_option(package_name="blizzard-penguin")
-@verbose_option
 def main() -> None:
     """Commit the Parquet files that arrive in table directories to their Delta logs.
 
@@ -71,8 +67,6 @@ def main() -> None:
 @config_argument
 @once_option
 @metrics_address_option
-@log_level_option
-@command
 def run(config: Path, once: bool, metrics_address: str | None) -> int:
     """Poll every table and commit what is new.
 
@@ -87,10 +81,11 @@ def run(config: Path, once: bool, metrics_address: str | None) -> int:
     return app.run_daemon(load_config(config), once=once, where=where, address=metrics_address)
 
 
-@main.command(section="Set up", examples=("penguin validate config.yaml --online",))
+@main.command(
+    section="Set up", examples=("penguin validate config.yaml --online",), log_level=False
+)
 @config_argument
 @online_option
-@command
 def validate(config: Path, online: bool) -> int:
     """Check CONFIG and report every problem at once (exit code 2). --online is `doctor`."""
     if online:
@@ -117,8 +112,6 @@ def validate(config: Path, online: bool) -> int:
 @main.command(section="Set up", examples=("penguin doctor config.yaml",))
 @config_argument
 @json_option
-@log_level_option
-@command
 def doctor(config: Path, as_json: bool) -> int:
     """Try everything that a first commit needs: stores and Delta logs.
 
@@ -143,8 +136,6 @@ def _examine(config: Path, *, as_json: bool) -> int:
 )
 @config_argument
 @json_option
-@log_level_option
-@command
 def plan(config: Path, as_json: bool) -> int:
     """Show which files the next poll would look at, and what it would refuse. Writes nothing.
 
@@ -162,8 +153,6 @@ def plan(config: Path, as_json: bool) -> int:
 )
 @config_argument
 @json_option
-@log_level_option
-@command
 def status(config: Path, as_json: bool) -> int:
     """Show the state of every table and of the rows that wait for their commit.
 
@@ -188,8 +177,6 @@ def status(config: Path, as_json: bool) -> int:
 @config_argument
 @click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
 @json_option
-@log_level_option
-@command
 def reconcile(config: Path, dry_run: bool, as_json: bool) -> int:
     """Compare the table directories with the logs and commit what was left behind.
 
@@ -217,8 +204,6 @@ def reconcile(config: Path, dry_run: bool, as_json: bool) -> int:
 @click.option("--group", "source", help="The id of a source: its next group, which is blocked.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
 @json_option
-@log_level_option
-@command
 def discard(
     config: Path,
     name: str,

@@ -27,8 +27,6 @@ def keyed() -> None:
 @click.option("--table", "name", required=True, help="The keyed table: PIPELINE_keyed.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
 @cli.json_option
-@cli.log_level_option
-@cli.command
 def rebuild(config: Path, name: str, dry_run: bool, as_json: bool) -> int:
     """Rebuild a keyed table from all changes that are there, in one commit.
 

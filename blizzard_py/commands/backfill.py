@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blizzard_core.cli import (
-    GuidedCommand,
-    command,
-    config_argument,
-    log_level_option,
-    print_json,
-)
+from blizzard_core.cli import command, config_argument, print_json
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.reingest_options import (
     answer,
@@ -28,8 +22,7 @@ if TYPE_CHECKING:
     from blizzard_py.app.submit import RequestOrder, Waits
 
 
-@click.command(
-    cls=GuidedCommand,
+@command(
     section="Repair",
     examples=(
         (
@@ -72,8 +65,6 @@ if TYPE_CHECKING:
     help="For a source that has not started: it will start at --to.",
 )
 @click.option("--values", default="", metavar="A,B", help="For work units: only these values.")
-@log_level_option
-@command
 def backfill(
     config: Path,
     pipeline: str,

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blizzard_core.cli import (
-    GuidedCommand,
-    command,
-    config_argument,
-    json_option,
-    log_level_option,
-    print_json,
-)
+from blizzard_core.cli import command, config_argument, json_option, print_json
 from blizzard_core.text import counted, printable
 from blizzard_py.commands.options import source_options
 
@@ -40,8 +33,7 @@ _partition = click.option(
 )
 
 
-@click.command(
-    cls=GuidedCommand,
+@command(
     section="Inspect",
     examples=(
         "blizzard wait config.yaml --pipeline events --partition date=2024-01-28",
@@ -67,8 +59,6 @@ _partition = click.option(
     help="Print nothing but the table's version that has everything.",
 )
 @json_option
-@log_level_option
-@command
 def wait(
     config: Path,
     pipeline: str | None,
@@ -133,8 +123,7 @@ def _line(answer: PartitionAnswer) -> str:
     )
 
 
-@click.command(
-    cls=GuidedCommand,
+@command(
     section="Inspect",
     examples=("blizzard verify config.yaml --pipeline events --partition date=2024-01-28",),
 )
@@ -142,8 +131,6 @@ def _line(answer: PartitionAnswer) -> str:
 @source_options(required=False)
 @_partition
 @json_option
-@log_level_option
-@command
 def verify(
     config: Path, pipeline: str | None, source: str | None, partition: str, as_json: bool
 ) -> int:

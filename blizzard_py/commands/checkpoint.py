@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blizzard_core.cli import (
-    GuidedGroup,
-    command,
-    config_argument,
-    json_option,
-    log_level_option,
-    print_json,
-)
+from blizzard_core.cli import GuidedGroup, config_argument, json_option, print_json
 from blizzard_py.commands.checkpoint_history import diff, log, rollback
 from blizzard_py.commands.options import confirmed, source_options
 
@@ -60,8 +53,6 @@ for _command in (log, diff, rollback):
 @config_argument
 @source_options(required=True)
 @json_option
-@log_level_option
-@command
 def show(config: Path, pipeline: str, source: str, as_json: bool) -> int:
     """Show the complete state of one source. Writes nothing."""
     from blizzard_py.app.configuration import load_config
@@ -113,8 +104,6 @@ def show(config: Path, pipeline: str, source: str, as_json: bool) -> int:
 @_why_option
 @_yes_option
 @_dry_run_option
-@log_level_option
-@command
 def set_watermark(
     config: Path,
     pipeline: str,
@@ -207,8 +196,6 @@ def _column_value(given: str) -> tuple[str, Any]:
 @_why_option
 @_yes_option
 @_dry_run_option
-@log_level_option
-@command
 def reset(
     config: Path,
     pipeline: str,
@@ -269,8 +256,6 @@ def reset(
 @_yes_option
 @_dry_run_option
 @json_option
-@log_level_option
-@command
 def rebuild(
     config: Path,
     pipeline: str,

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blizzard_core.cli import (
-    GuidedCommand,
-    command,
-    config_argument,
-    json_option,
-    log_level_option,
-    print_json,
-    print_table,
-)
+from blizzard_core.cli import command, config_argument, json_option, print_json, print_table
 from blizzard_core.redact import redacted
 from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.commands.options import confirmed, source_options
@@ -32,16 +24,13 @@ if TYPE_CHECKING:
 _SHOWN_FILES = 10
 
 
-@click.command(
+@command(
     "log",
-    cls=GuidedCommand,
     examples=("blizzard checkpoint log config.yaml --pipeline events --source main",),
 )
 @config_argument
 @source_options(required=True)
 @json_option
-@log_level_option
-@command
 def log(config: Path, pipeline: str, source: str, as_json: bool) -> int:
     """List the backups of the checkpoint: valid until when, changed by whom, and why.
 
@@ -106,9 +95,8 @@ def _version_json(found: Version | Unreadable) -> dict[str, object]:
     }
 
 
-@click.command(
+@command(
     "diff",
-    cls=GuidedCommand,
     examples=(
         "blizzard checkpoint diff config.yaml --pipeline events --source main epoch-2 epoch-3",
     ),
@@ -118,8 +106,6 @@ def _version_json(found: Version | Unreadable) -> dict[str, object]:
 @click.argument("before", metavar="VERSION")
 @click.argument("after", metavar="[VERSION]", default="now")
 @json_option
-@log_level_option
-@command
 def diff(config: Path, pipeline: str, source: str, before: str, after: str, as_json: bool) -> int:
     """Compare two backups of the checkpoint, or one with the present checkpoint.
 
@@ -162,9 +148,8 @@ def _files(what: str, paths: Sequence[str], when: str) -> None:
         click.echo(f"  and {len(paths) - _SHOWN_FILES:,} more")
 
 
-@click.command(
+@command(
     "rollback",
-    cls=GuidedCommand,
     examples=(
         (
             "blizzard checkpoint rollback config.yaml --pipeline events --source main"
@@ -178,8 +163,6 @@ def _files(what: str, paths: Sequence[str], when: str) -> None:
 @click.option("--why", metavar="TEXT", required=True, help="Reason, for the record.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
-@log_level_option
-@command
 def rollback(
     config: Path, pipeline: str, source: str, name: str, why: str, yes: bool, dry_run: bool
 ) -> int:

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blizzard_core.cli import (
-    GuidedCommand,
-    command,
-    config_argument,
-    json_option,
-    log_level_option,
-    print_json,
-)
+from blizzard_core.cli import command, config_argument, json_option, print_json
 from blizzard_core.text import counted, printable
 from blizzard_py.commands.options import source_options
 
@@ -27,8 +20,7 @@ if TYPE_CHECKING:
 _SHOWN = 20
 
 
-@click.command(
-    cls=GuidedCommand,
+@command(
     section="Repair",
     examples=(
         "blizzard clean config.yaml --dry-run",
@@ -42,8 +34,6 @@ _SHOWN = 20
 @click.option("--from", "first", default="", metavar="PREFIX", help="First file or partition.")
 @click.option("--to", "last", default="", metavar="PREFIX", help="Last file or partition.")
 @json_option
-@log_level_option
-@command
 def clean(
     config: Path,
     pipeline: str | None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blizzard_core.cli import GuidedCommand, command, log_level_option
+from blizzard_core.cli import command
 from blizzard_core.errors import ConfigError
 from blizzard_core.text import printable
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from blizzard_py.commands.convert_config import Converted
 
 
-@click.command(
-    cls=GuidedCommand,
+@command(
     section="Set up",
     examples=("blizzard convert old/blizzard.yaml old/penguin.yaml --output blizzard.yaml",),
 )
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
     help="Path of the new configuration.",
 )
 @click.option("--force", is_flag=True, help="Replace an existing file.")
-@log_level_option
-@command
 def convert(files: tuple[Path, ...], output: Path, force: bool) -> int:
     """Convert configuration FILEs of the original Blizzard and Penguin.
 

@@ -8,18 +8,13 @@ from pathlib import Path
 
 import click
 
-from blizzard_core.cli import GuidedCommand, command
+from blizzard_core.cli import command
 
 
-@click.command(
-    cls=GuidedCommand,
-    section="Set up",
-    examples=("blizzard demo", "blizzard demo /tmp/demo"),
-)
+@command(section="Set up", examples=("blizzard demo", "blizzard demo /tmp/demo"), log_level=False)
 @click.argument(
     "directory", type=click.Path(path_type=Path, file_okay=False), default=Path("blizzard-demo")
 )
-@command
 def demo(directory: Path) -> int:
     """Show both daemons at work on 39,244 real events, in DIRECTORY (blizzard-demo).
 

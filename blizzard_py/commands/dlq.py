@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blizzard_core.cli import (
-    GuidedGroup,
-    command,
-    config_argument,
-    log_level_option,
-    print_error,
-    print_table,
-)
+from blizzard_core.cli import GuidedGroup, config_argument, print_error, print_table
 from blizzard_core.text import counted, json_safe, printable
 from blizzard_py.commands.dlq_work import discard, show
 from blizzard_py.commands.options import source_options
@@ -63,8 +56,6 @@ dlq.add_command(discard)
 )
 @click.option("--replayed", is_flag=True, help="Also show closed letters.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-@log_level_option
-@command
 def list_letters(
     config: Path,
     pipeline: str | None,

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blizzard_core.cli import (
-    GuidedCommand,
-    command,
-    config_argument,
-    json_option,
-    log_level_option,
-    print_json,
-    print_table,
-)
+from blizzard_core.cli import command, config_argument, json_option, print_json, print_table
 from blizzard_core.redact import redacted
 from blizzard_core.text import are, counted, printable, shortened
 from blizzard_py.commands.options import source_options
@@ -38,9 +30,8 @@ if TYPE_CHECKING:
 _SHOWN_CHARS = 500
 
 
-@click.command(
+@command(
     "show",
-    cls=GuidedCommand,
     examples=(
         "blizzard dlq show config.yaml --pipeline events --source main --letter ID --line 3",
     ),
@@ -68,8 +59,6 @@ _SHOWN_CHARS = 500
     help="Maximum number of letters.",
 )
 @json_option
-@log_level_option
-@command
 def show(
     config: Path,
     pipeline: str,
@@ -133,9 +122,8 @@ def _print_shown(shown: LetterView) -> None:
         click.echo(f"  {mark} {number:>{width}}  {_text(raw)}")
 
 
-@click.command(
+@command(
     "discard",
-    cls=GuidedCommand,
     examples=(
         (
             "blizzard dlq discard config.yaml --pipeline events --source main --letter ID"
@@ -152,8 +140,6 @@ def _print_shown(shown: LetterView) -> None:
 @no_wait_option
 @take_over_option
 @json_option
-@log_level_option
-@command
 def discard(
     config: Path,
     pipeline: str,

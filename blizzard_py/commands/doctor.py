@@ -7,17 +7,10 @@ from pathlib import Path
 
 import click
 
-from blizzard_core.cli import (
-    GuidedCommand,
-    command,
-    config_argument,
-    json_option,
-    log_level_option,
-)
+from blizzard_core.cli import command, config_argument, json_option
 
 
-@click.command(
-    cls=GuidedCommand,
+@command(
     section="Set up",
     examples=(
         "blizzard doctor config.yaml",
@@ -31,8 +24,6 @@ from blizzard_core.cli import (
     help="Also write probe objects to the sources, to try the order of their listings.",
 )
 @json_option
-@log_level_option
-@command
 def doctor(config: Path, write_sources: bool, as_json: bool) -> int:
     """Try everything that a first batch needs: stores, tables, APIs, columns.
 
@@ -54,12 +45,8 @@ def examine(config: Path, *, write_sources: bool = False, as_json: bool = False)
     return print_findings(check, as_json=as_json)
 
 
-@click.command(
-    cls=GuidedCommand, section="Set up", examples=("blizzard notifications config.yaml",)
-)
+@command(section="Set up", examples=("blizzard notifications config.yaml",))
 @config_argument
-@log_level_option
-@command
 def notifications(config: Path) -> int:
     """Print what notifications need: policies, rights, filters, checks.
 

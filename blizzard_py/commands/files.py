@@ -6,21 +6,12 @@ from pathlib import Path
 
 import click
 
-from blizzard_core.cli import (
-    GuidedCommand,
-    command,
-    config_argument,
-    json_option,
-    log_level_option,
-    print_json,
-    print_table,
-)
+from blizzard_core.cli import command, config_argument, json_option, print_json, print_table
 from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.commands.options import moment_option, source_options
 
 
-@click.command(
-    cls=GuidedCommand,
+@command(
     section="Inspect",
     examples=(
         "blizzard files config.yaml                    # counts by outcome",
@@ -37,8 +28,6 @@ from blizzard_py.commands.options import moment_option, source_options
     help="Write a row for each item to this Parquet file.",
 )
 @json_option
-@log_level_option
-@command
 def files(
     config: Path,
     pipeline: str | None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blizzard_core.cli import GuidedCommand, command, config_argument, log_level_option
+from blizzard_core.cli import command, config_argument
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.reingest_options import (
     answer,
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from blizzard_py.app.reingest import ReingestResult
 
 
-@click.command(
-    cls=GuidedCommand,
+@command(
     section="Repair",
     examples=(
         "blizzard ingest config.yaml s3://raw/events/date=2024-01-28/late.ndjson.gz --dry-run",
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 @source_options(required=False)
 @assume_missing_option
 @request_options(replaces=False)
-@log_level_option
-@command
 def ingest(
     config: Path,
     uris: tuple[str, ...],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blizzard_core.cli import GuidedCommand, command, log_level_option
+from blizzard_core.cli import command
 from blizzard_core.errors import ConfigError, StorageError
 from blizzard_core.text import counted, printable, shell_word
 from blizzard_py.commands.starter.target import LAKES, Wanted, store_options, target
@@ -20,8 +20,7 @@ if TYPE_CHECKING:  # it brings the readers of all formats
     from blizzard_py.commands.starter.sample import Sample
 
 
-@click.command(
-    cls=GuidedCommand,
+@command(
     section="Set up",
     examples=(
         "blizzard init --source-uri ./raw --table-uri ./lake/events",
@@ -59,8 +58,6 @@ if TYPE_CHECKING:  # it brings the readers of all formats
     "--token-env", metavar="VAR", help="For an API: environment variable with its bearer token."
 )
 @click.option("--force", is_flag=True, help="Replace an existing PATH.")
-@log_level_option
-@command
 def init(
     path: Path,
     source_uri: str | None,

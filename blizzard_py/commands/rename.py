@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blizzard_core.cli import (
-    GuidedCommand,
-    command,
-    config_argument,
-    json_option,
-    log_level_option,
-    print_json,
-)
+from blizzard_core.cli import command, config_argument, json_option, print_json
 from blizzard_core.text import printable
 from blizzard_py.commands.options import source_options
 
@@ -23,8 +16,7 @@ if TYPE_CHECKING:
     from blizzard_py.edits.rename import Renamed
 
 
-@click.command(
-    cls=GuidedCommand,
+@command(
     section="Repair",
     examples=(
         (
@@ -52,8 +44,6 @@ if TYPE_CHECKING:
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
 @json_option
-@log_level_option
-@command
 def rename(
     config: Path,
     pipeline: str,

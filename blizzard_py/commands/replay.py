@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blizzard_core.cli import (
-    GuidedCommand,
-    command,
-    config_argument,
-    log_level_option,
-    print_error,
-    print_json,
-)
+from blizzard_core.cli import command, config_argument, print_error, print_json
 from blizzard_core.redact import redacted
 from blizzard_core.text import counted, printable
 from blizzard_py.commands.options import moment_option, source_options
@@ -35,8 +28,7 @@ if TYPE_CHECKING:
     from blizzard_py.app.submit import Waits
 
 
-@click.command(
-    cls=GuidedCommand,
+@command(
     section="Repair",
     examples=(
         "blizzard replay config.yaml --pipeline events --source main --all --dry-run",
@@ -67,8 +59,6 @@ if TYPE_CHECKING:
 )
 @assume_missing_option
 @request_options(replaces=True)
-@log_level_option
-@command
 def replay(
     config: Path,
     pipeline: str | None,

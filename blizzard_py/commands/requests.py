@@ -13,10 +13,8 @@ import click
 
 from blizzard_core.cli import (
     GuidedGroup,
-    command,
     config_argument,
     json_option,
-    log_level_option,
     print_json,
     print_table,
 )
@@ -105,8 +103,6 @@ def requests() -> None:
 @requests.command("list", examples=("blizzard requests list config.yaml",))
 @config_argument
 @json_option
-@log_level_option
-@command
 def list_requests(config: Path, as_json: bool) -> int:
     """List the requests of all sources: author, content and state. Writes nothing."""
     from blizzard_py.app.configuration import load_config
@@ -165,8 +161,6 @@ def _selected(select: Mapping[str, Any]) -> str:
 @click.argument("request_id", metavar="ID")
 @click.option("--files", is_flag=True, help="Also show the outcome of each file.")
 @json_option
-@log_level_option
-@command
 def show(config: Path, request_id: str, files: bool, as_json: bool) -> int:
     """Show one request: its selection, author, reason and state. Writes nothing.
 
@@ -230,8 +224,6 @@ def _shortened(value: object) -> str:
 @config_argument
 @click.argument("request_id", metavar="ID")
 @click.option("--why", default="", metavar="TEXT", help="Reason, for the record.")
-@log_level_option
-@command
 def cancel(config: Path, request_id: str, why: str) -> int:
     """Cancel a request. Finished parts of it stay done.
 

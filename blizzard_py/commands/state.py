@@ -8,20 +8,11 @@ from typing import Any
 
 import click
 
-from blizzard_core.cli import (
-    GuidedCommand,
-    answer,
-    command,
-    config_argument,
-    json_option,
-    log_level_option,
-    print_table,
-)
+from blizzard_core.cli import answer, command, config_argument, json_option, print_table
 from blizzard_core.text import counted, printable
 
 
-@click.command(
-    cls=GuidedCommand,
+@command(
     section="Inspect",
     examples=("blizzard state config.yaml --pipeline pages --limit 1000 --json",),
 )
@@ -36,8 +27,6 @@ from blizzard_core.text import counted, printable
     help="Rows shown of each operator, first those that end first.",
 )
 @json_option
-@log_level_option
-@command
 def state(config: Path, pipeline: str | None, limit: int, as_json: bool) -> int:
     """Show the state of queries over event time: open windows, keys and waiting rows.
 

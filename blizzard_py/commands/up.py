@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blizzard_core.cli import LOG_LEVELS, GuidedCommand, command, config_argument
+from blizzard_core.cli import LOG_LEVELS, command, config_argument
 from blizzard_core.errors import ConfigError
 from blizzard_core.observability.address import WebAddress
 from blizzard_core.signals import INTERRUPTED
@@ -40,10 +40,10 @@ _ENDING_INTERRUPTS = 2
 _PDEATHSIG = 1
 
 
-@click.command(
-    cls=GuidedCommand,
+@command(
     section="Run",
     examples=("blizzard up config.yaml                # until Ctrl-C",),
+    log_level=False,  # it passes its own on
 )
 @config_argument
 @click.option(
@@ -53,7 +53,6 @@ _PDEATHSIG = 1
     show_default=True,
     help="Least severe level to log.",
 )
-@command
 def up(config: Path, log_level: str) -> int:
     """Run both daemons and one status page for both until Ctrl-C or SIGTERM.
 

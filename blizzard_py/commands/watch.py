@@ -8,11 +8,10 @@ from pathlib import Path
 
 import click
 
-from blizzard_core.cli import GuidedCommand, command, config_argument, log_level_option
+from blizzard_core.cli import command, config_argument
 
 
-@click.command(
-    cls=GuidedCommand,
+@command(
     section="Inspect",
     examples=("blizzard watch config.yaml --every 30",),
 )
@@ -25,8 +24,6 @@ from blizzard_core.cli import GuidedCommand, command, config_argument, log_level
     metavar="SECS",
     help="Seconds between refreshes; each costs as much as `blizzard status`.",
 )
-@log_level_option
-@command
 def watch(config: Path, every: float) -> int:
     """Watch all pipelines of both daemons in a terminal, until Ctrl-C.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blizzard_core.cli import GuidedGroup, command, config_argument, log_level_option
+from blizzard_core.cli import GuidedGroup, config_argument
 from blizzard_core.text import counted
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.requests import (
@@ -46,8 +46,6 @@ def watermark() -> None:
 @click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
 @no_wait_option
 @take_over_option
-@log_level_option
-@command
 def advance(
     config: Path,
     pipeline: str,

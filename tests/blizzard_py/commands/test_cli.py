@@ -12,7 +12,6 @@ from errno import EACCES, ENOSPC
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 import yaml
 from click.testing import CliRunner, Result
@@ -285,8 +284,7 @@ def test_metrics_are_served_where_the_configuration_says(tmp_path: Path) -> None
 
 
 def broken_by(error: BaseException) -> Result:
-    @click.command()
-    @cli.command
+    @cli.command()
     def broken() -> int:
         raise error
 
@@ -311,8 +309,7 @@ def test_operating_system_errors_are_not_reported_as_bugs() -> None:
 
 
 def test_a_librarys_warning_shows_no_trace_and_no_secret() -> None:
-    @click.command()
-    @cli.command
+    @cli.command(log_level=False)
     def look() -> int:
         told = FileNotFoundError(2, "No such file or directory", "/run/token?sig=geheimgeheim")
         logging.getLogger("botocore.credentials").warning("Refreshing failed", exc_info=told)

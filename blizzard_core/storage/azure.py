@@ -128,8 +128,6 @@ class AzureStorage(StoredBytes):
     def __init__(self, fs: BlobFileSystem, root: str, uri: str, *, versions: bool = False) -> None:
         super().__init__(fs, root, uri, versions=versions)
         self._azure = fs
-        self._container, _, prefix = self._root.partition("/")
-        self._prefix = f"{prefix}/" if prefix else ""
 
     def _key(self, path: str) -> str:
         """Return the key of a path. Raises `UnreadableName` for one that a URL cannot hold."""
@@ -226,7 +224,7 @@ class AzureStorage(StoredBytes):
         return self._run(lambda: self._fetch(folder, flat=flat))
 
     async def _fetch(self, folder: str, *, flat: bool) -> _Level:
-        container = self._azure.service_client.get_container_client(self._container)
+        container = self._azure.service_client.get_container_client(self._bucket)
         cut = len(self._prefix)
         folders: list[str] = []
         files: list[Entry] = []
@@ -328,8 +326,7 @@ class AzureStorage(StoredBytes):
             raise Unavailable(f"{self.uri}: copying to {target} ended as {status!r}")
 
     def _blob(self, key: str) -> BlobClient:
-        name = key.partition("/")[2]
-        return self._azure.service_client.get_blob_client(self._container, name)
+        return self._azure.service_client.get_blob_client(self._bucket, self._name(key))
 
     def _run(self, action: Callable[[], Awaitable[T]]) -> T:
         result: T = sync(self._azure.loop, action)

@@ -152,7 +152,7 @@ def wrap_error(uri: str, error: Exception) -> StorageError:
             f"{uri}: there is no {missing}, where the store's client gets its credentials from;"
             " put it there, or correct what names it"
         )
-    answer = _answered(uri, code, absent=isinstance(error, FileNotFoundError))
+    answer = _answered(uri, code, error)
     if answer is not None:
         return answer
     meaning = _meaning(code, error)
@@ -259,11 +259,11 @@ def _text(error: Exception) -> str:
     return shortened(" ".join(redacted(text).split()), _TEXT_CHARACTERS)
 
 
-def _answered(uri: str, code: str, *, absent: bool) -> StorageError | None:
+def _answered(uri: str, code: str, error: Exception) -> StorageError | None:
     """Return the error for the store's own code; None if it refused or failed the request."""
     if code in _MISSING_BUCKET:
         return bucket_missing(uri)
-    if absent or code in _MISSING:
+    if isinstance(error, FileNotFoundError) or code in _MISSING:
         return NotFound(f"{uri}: not found")
     if code in _LACKING:
         return StorageError(
@@ -271,7 +271,7 @@ def _answered(uri: str, code: str, *, absent: bool) -> StorageError | None:
             " version of it, that has conditional PUT and ListObjectsV2; see"
             " docs/reference/guarantees.md"
         )
-    if code in _CONFLICT:
+    if isinstance(error, FileExistsError) or code in _CONFLICT:  # the first is gcsfs' word for 412
         return Conflict(f"{uri}: changed by another writer")
     return None
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from os import SEEK_END
 from typing import Any, Protocol
@@ -22,8 +21,8 @@ from blizzard_core.errors import Conflict, NotFound, Unavailable
 from blizzard_core.limits import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.storage.failures import bucket_missing
 from blizzard_core.storage.objects import FileSystem, Patience, bounded, modified_of, version_of
-from blizzard_core.storage.order import Ascending
-from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range, order_key
+from blizzard_core.storage.order import Ascending, part_in_range
+from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range
 from blizzard_core.storage.ranges import folder_of
 from blizzard_core.storage.stored_bytes import ObjectPart, StoredBytes
 
@@ -107,8 +106,6 @@ class GCSStorage(StoredBytes):
     def __init__(self, fs: RestFileSystem, root: str, uri: str, *, versions: bool = False) -> None:
         super().__init__(fs, root, uri, versions=versions)
         self._gcs = fs
-        self._bucket, _, prefix = self._root.partition("/")
-        self._prefix = f"{prefix}/" if prefix else ""
 
     @property
     def conditional_writes(self) -> bool:
@@ -124,33 +121,28 @@ class GCSStorage(StoredBytes):
             "maxResults": FIRST_PAGE_KEYS,
             "fields": _WITH_VERSIONS if self._versions else _FIELDS,
         }
-        low = order_key(after)
-        high = None if until is None else order_key(until)
         order = Ascending(self.uri, after, inclusive=True)
         while True:
             answer = self._call("", partial(self._list, **arguments))
             items = answer.get("items", [])
             paths = [item["name"][len(self._prefix) :] for item in items]
             order.check(paths)
-            entries: list[Entry] = []
-            past = False
-            for path, item in zip(paths, items, strict=True):
-                key = order_key(path)
-                if high is not None and key >= high:
-                    past = True
-                    break
-                # A name that ends with "/" is a console's folder marker.
-                if key > low and not path.endswith("/"):
-                    entry = Entry(path, int(item.get("size", 0)), modified_of(item))
-                    if self._versions:
-                        entry = replace(entry, version=version_of(item))
-                    entries.append(entry)
-            yield ListingPage(tuple(entries), 1, len(items))
+            first, end = part_in_range(paths, after, until)
+            entries = tuple(
+                self._entry(path, item)
+                for path, item in zip(paths[first:end], items[first:end], strict=True)
+                if not path.endswith("/")  # a console's folder marker
+            )
+            yield ListingPage(entries, 1, len(items))
             token = answer.get("nextPageToken")
-            if past or not token:
+            if end < len(paths) or not token:
                 return
             order.check_goes_on(paths, token)
             arguments |= {"maxResults": PAGE_KEYS, "pageToken": token}
+
+    def _entry(self, path: str, item: Mapping[str, Any]) -> Entry:
+        version = version_of(item) if self._versions else ""
+        return Entry(path, int(item.get("size", 0)), modified_of(item), version=version)
 
     def list_ranges(self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None) -> None:
         """Return None: a listing begins at any key."""
@@ -170,18 +162,15 @@ class GCSStorage(StoredBytes):
         wanted = {"Accept-Encoding": "gzip"}
         if span is not None:
             wanted["Range"] = f"bytes={span[0]}-{span[1] - 1}"
-        try:
-            headers, data = self._gcs.call(
-                "GET",
-                "b/{}/o/{}",
-                self._bucket,
-                self._name(key),
-                alt="media",
-                ifGenerationMatch=version,
-                headers=wanted,
-            )
-        except FileExistsError as error:  # gcsfs' word for 412
-            raise Conflict(f"{self.uri}: {key} was changed by another writer") from error
+        headers, data = self._gcs.call(
+            "GET",
+            "b/{}/o/{}",
+            self._bucket,
+            self._name(key),
+            alt="media",
+            ifGenerationMatch=version,
+            headers=wanted,
+        )
         stored = headers.get("X-Goog-Stored-Content-Length")
         if span is not None:
             total = headers.get("Content-Range", "").rpartition("/")[2]
@@ -199,18 +188,12 @@ class GCSStorage(StoredBytes):
         self._call(path, lambda: self._upload(self._key(path), data))
 
     def _put_if(self, key: str, data: bytes, version: str | None) -> str:
-        try:
-            return self._upload(key, data, version or "0")
-        except FileExistsError as error:  # gcsfs' word for 412
-            raise Conflict(f"{self.uri}: {key} was changed by another writer") from error
+        return self._upload(key, data, version or "0")
 
     def _delete_if(self, key: str, version: str) -> None:
-        try:
-            self._gcs.call(
-                "DELETE", "b/{}/o/{}", self._bucket, self._name(key), ifGenerationMatch=version
-            )
-        except FileExistsError as error:  # gcsfs' word for 412
-            raise Conflict(f"{self.uri}: {key} was changed by another writer") from error
+        self._gcs.call(
+            "DELETE", "b/{}/o/{}", self._bucket, self._name(key), ifGenerationMatch=version
+        )
 
     def tag_if(self, path: str, version: str, tag: str) -> bool:  # noqa: ARG002  # there are none
         """Set ``customTime`` if the object has this version; see `Storage.tag_if`.
@@ -233,10 +216,7 @@ class GCSStorage(StoredBytes):
         if known is not None and dt.datetime.fromisoformat(known) >= now:
             return
         made = {"customTime": now.isoformat()}
-        try:
-            self._gcs.call("PATCH", *where, ifGenerationMatch=version, json=made)
-        except FileExistsError as error:  # gcsfs' word for 412
-            raise Conflict(f"{self.uri}: {key} was changed by another writer") from error
+        self._gcs.call("PATCH", *where, ifGenerationMatch=version, json=made)
 
     def _upload(self, key: str, data: bytes, generation: str | None = None) -> str:
         """Upload the body unchanged; returns the new generation.
@@ -256,6 +236,3 @@ class GCSStorage(StoredBytes):
             json_out=True,
         )
         return str(answer["generation"])
-
-    def _name(self, key: str) -> str:
-        return key.partition("/")[2]

@@ -91,6 +91,8 @@ class ObjectStorage:
         """Create it; with ``versions`` listings have them."""
         self._fs = fs
         self._root = root.strip("/")
+        self._bucket, _, prefix = self._root.partition("/")
+        self._prefix = f"{prefix}/" if prefix else ""
         self._uri = uri.rstrip("/")
         self._versions = versions
 
@@ -117,6 +119,10 @@ class ObjectStorage:
 
     def _key(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
+
+    def _name(self, key: str) -> str:
+        """Return a key without its bucket."""
+        return key.partition("/")[2]
 
     def _call(self, path: str, action: Callable[[], T]) -> T:
         try:

@@ -1,7 +1,8 @@
-"""A check of the order of a listing, which every poll relies on and not every server keeps."""
+"""The order of a listing, which every poll relies on and not every server keeps."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
 from blizzard_core.errors import StorageError, Unavailable
@@ -47,3 +48,9 @@ class Ascending:
                 " the store, or a proxy before it"
             )
         self._token = token
+
+
+def part_in_range(paths: Sequence[str], after: str, until: str | None) -> tuple[int, int]:
+    """Return from and up to which of ascending paths lie between two names, both excluded."""
+    end = len(paths) if until is None else bisect_left(paths, order_key(until), key=order_key)
+    return bisect_right(paths, order_key(after), key=order_key), end

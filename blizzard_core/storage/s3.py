@@ -10,7 +10,6 @@ Other servers list in another order than UTF-8 bytes (SeaweedFS: ``a/`` before `
 
 from __future__ import annotations
 
-import datetime as dt
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -35,15 +34,8 @@ from blizzard_core.storage.objects import (
     bounded,
     version_of,
 )
-from blizzard_core.storage.order import Ascending
-from blizzard_core.storage.protocol import (
-    Entry,
-    ListingPage,
-    NameTest,
-    Range,
-    ServerFacts,
-    order_key,
-)
+from blizzard_core.storage.order import Ascending, part_in_range
+from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range, ServerFacts
 from blizzard_core.storage.ranges import folder_of
 from blizzard_core.storage.tagging import ObjectVersion, tag_version
 
@@ -134,8 +126,6 @@ class S3Storage(ObjectStorage):
     def __init__(self, fs: S3FileSystem, root: str, uri: str, *, versions: bool = False) -> None:
         super().__init__(fs, root, uri, versions=versions)
         self._s3 = fs
-        self._bucket, _, prefix = self._root.partition("/")
-        self._prefix = f"{prefix}/" if prefix else ""
         # Whether this store has refused writes under both conditions.
         self._refuses = False
         # Whether it has refused to delete an object of another version.
@@ -221,30 +211,20 @@ class S3Storage(ObjectStorage):
         }
         if after:
             arguments["StartAfter"] = self._prefix + after
-        low = order_key(after)
-        high = None if until is None else order_key(until)
         order = Ascending(self.uri, after)
         while True:
             answer = self._call("", partial(self._s3.call_s3, "list_objects_v2", **arguments))
             contents = answer.get("Contents", [])
             paths = [item["Key"][len(self._prefix) :] for item in contents]
             order.check(paths)
-            entries: list[Entry] = []
-            past = False
-            for path, item in zip(paths, contents, strict=True):
-                key = order_key(path)
-                if high is not None and key >= high:
-                    past = True
-                    break
-                # A key that ends with "/" is a console's folder marker.
-                if key > low and not path.endswith("/"):
-                    modified: dt.datetime = item["LastModified"]
-                    entry = Entry(path, int(item["Size"]), modified.timestamp())
-                    if self._versions:
-                        entry = replace(entry, version=_version(version_of(item), entry.modified))
-                    entries.append(entry)
-            yield ListingPage(tuple(entries), 1, len(contents))
-            if past or not answer.get("IsTruncated"):
+            first, end = part_in_range(paths, after, until)
+            entries = tuple(
+                self._entry(path, item)
+                for path, item in zip(paths[first:end], contents[first:end], strict=True)
+                if not path.endswith("/")  # a console's folder marker
+            )
+            yield ListingPage(entries, 1, len(contents))
+            if end < len(paths) or not answer.get("IsTruncated"):
                 return
             if not answer.get("NextContinuationToken"):
                 raise Unavailable(f"{self.uri}/: a listing was cut off without a way to go on")
@@ -255,6 +235,11 @@ class S3Storage(ObjectStorage):
                 "MaxKeys": PAGE_KEYS,
                 "ContinuationToken": answer["NextContinuationToken"],
             }
+
+    def _entry(self, path: str, item: Mapping[str, Any]) -> Entry:
+        modified: float = item["LastModified"].timestamp()
+        version = _version(version_of(item), modified) if self._versions else ""
+        return Entry(path, int(item["Size"]), modified, version=version)
 
     def list_ranges(self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None) -> None:
         """Return None: a listing begins at any key."""
@@ -379,9 +364,6 @@ class S3Storage(ObjectStorage):
         return self._call(
             path, lambda: self._s3.call_s3(method, Bucket=self._bucket, Key=key, **given)
         )
-
-    def _name(self, key: str) -> str:
-        return key.partition("/")[2]
 
 
 def _version(etag: str, modified: float) -> str:

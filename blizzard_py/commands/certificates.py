@@ -71,7 +71,7 @@ def wait(
 ) -> int:
     """Wait until a partition is complete: all its files are settled, and their rows in the table.
 
-    Needs `complete` of a source of files. Exit codes: 0 it is complete in every source that
+    Needs `complete_after` of a source of files. Exit codes: 0 it is complete in every source that
     certifies partitions, 7 not within the timeout, or revoked by a late file (the output says what
     is missing), 8 with --clean: it has dead letters, bad records or refused outputs, 1 a store
     cannot be read.
@@ -136,8 +136,8 @@ def verify(
 ) -> int:
     """Compare a partition's files at the source with those that were settled: number and digest.
 
-    Needs `complete` of a source of files. Lists the partition; reads no file. The digest is of
-    paths and sizes. Exit codes: 6 they differ, or nobody counted, 1 a store cannot be read.
+    Needs `complete_after` of a source of files. Lists the partition; reads no file. The digest is
+    of paths and sizes. Exit codes: 6 they differ, or nobody counted, 1 a store cannot be read.
     """
     from blizzard_core.errors import DIFFERS
     from blizzard_py.app.certificates import verify as compare

@@ -17,8 +17,11 @@ from blizzard_py.commands.checkpoint_history import diff, log, rollback
 from blizzard_py.commands.options import confirmed, source_options
 
 if TYPE_CHECKING:
+    from blizzard_core.settings.document import Config
+    from blizzard_py.ingest.source_view import SourceView
     from blizzard_py.state.source_state import SourceState
 
+    StateEdit = Callable[[SourceState], SourceState]
 
 _yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 _why_option = click.option("--why", default="", metavar="TEXT", help="Reason, for the record.")
@@ -127,40 +130,27 @@ def set_watermark(
     """
     from blizzard_py.app import unit_operations
     from blizzard_py.app.configuration import load_config
-    from blizzard_py.app.operations import pipeline_of, watermark_columns
+    from blizzard_py.app.operations import watermark_columns
     from blizzard_py.edits import checkpoint_edit
 
     if (unit is None) != (high is None) or (unit and (watermark is not None or columns)):
         raise click.UsageError("--unit and --high go together, and with neither of the others")
-    if unit is not None and high is not None:
-        found = pipeline_of(load_config(config), (pipeline, source))
-        with closing(found):
-            edit = unit_operations.high_edit(found, unit, high)
-            return _edit(config, (pipeline, source), edit, why, yes=yes, dry_run=dry_run)
-    if (watermark is None) == (not columns):
+    if unit is None and (watermark is None) == (not columns):
         raise click.UsageError("give --watermark for files, or --column for a table or an API")
-    if watermark is None:
-        values = dict(map(_column_value, columns))
-        names = watermark_columns(load_config(config), (pipeline, source))
-        return _edit(
-            config,
-            (pipeline, source),
-            lambda state: checkpoint_edit.set_columns(state, values, names),
-            why,
-            yes=yes,
-            dry_run=dry_run,
-        )
-    partition = partition.strip("/")
-    with closing(pipeline_of(load_config(config), (pipeline, source))) as found:
-        checkpoint_edit.require_known(found, partition)
-    return _edit(
-        config,
-        (pipeline, source),
-        lambda state: checkpoint_edit.with_watermark(state, partition, watermark),
-        why,
-        yes=yes,
-        dry_run=dry_run,
-    )
+    values = dict(map(_column_value, columns))
+    loaded, where = load_config(config), (pipeline, source)
+    names = watermark_columns(loaded, where) if columns else ()
+
+    def edit_of(found: SourceView) -> StateEdit:
+        if unit is not None and high is not None:
+            return unit_operations.high_edit(found, unit, high)
+        if watermark is None:
+            return partial(checkpoint_edit.set_columns, watermark=values, names=names)
+        below = partition.strip("/")
+        checkpoint_edit.require_known(found, below)
+        return partial(checkpoint_edit.with_watermark, partition=below, name=watermark)
+
+    return _edit(loaded, where, edit_of, why, yes=yes, dry_run=dry_run)
 
 
 def _column_value(given: str) -> tuple[str, Any]:
@@ -222,18 +212,19 @@ def reset(
     from blizzard_py.commands.event_time_reset import forget
     from blizzard_py.edits import checkpoint_edit, unit_edits
 
-    edit: Callable[[SourceState], SourceState] = checkpoint_edit.reset
+    loaded, where = load_config(config), (pipeline, source)
+    edit: StateEdit = checkpoint_edit.reset
     if adopt and not units:
         raise click.UsageError("--adopt goes with --units")
     if windows:
         if units:
             raise click.UsageError("--event-time goes without --units")
-        return forget(load_config(config), (pipeline, source), why, yes=yes, dry_run=dry_run)
+        return forget(loaded, where, why, yes=yes, dry_run=dry_run)
     if units:
-        if not source_of(load_config(config), (pipeline, source)).is_by_units:
+        if not source_of(loaded, where).is_by_units:
             raise click.UsageError("--units is for sources with `units:`")
         edit = partial(unit_edits.start_over, adopt=adopt)
-    return _edit(config, (pipeline, source), edit, why, yes=yes, dry_run=dry_run)
+    return _edit(loaded, where, lambda _found: edit, why, yes=yes, dry_run=dry_run)
 
 
 @checkpoint.command(
@@ -291,7 +282,6 @@ def rebuild(
     if dry_run:
         return 0
     if not confirmed(f"{pipeline}/{source}", yes=yes):
-        click.echo("The name does not match. Nothing was changed.", err=True)
         return 1
     backup = found.write(rebuilt)
     click.echo("Rebuilt." if backup is None else f"Rebuilt. The old checkpoint is {backup}")
@@ -299,23 +289,22 @@ def rebuild(
 
 
 def _edit(
-    config: Path,
+    config: Config,
     where: tuple[str, str],
-    edit: Callable[[SourceState], SourceState],
+    edit_of: Callable[[SourceView], StateEdit],
     why: str,
     *,
     yes: bool,
     dry_run: bool,
 ) -> int:
-    from blizzard_py.app.configuration import load_config
     from blizzard_py.app.event_time import refuse_edit
     from blizzard_py.app.operations import pipeline_of
     from blizzard_py.commands.checkpoint_output import print_effect
     from blizzard_py.edits import checkpoint_edit
 
-    loaded = load_config(config)
-    refuse_edit(loaded, where, "an edited checkpoint")
-    with closing(pipeline_of(loaded, where)) as found:
+    refuse_edit(config, where, "an edited checkpoint")
+    with closing(pipeline_of(config, where)) as found:
+        edit = edit_of(found)
         seen = checkpoint_edit.read_checkpoint(found)
         after = edit(seen.state)
         checkpoint_edit.require_not_publishing(found, seen.state)
@@ -323,7 +312,6 @@ def _edit(
         if dry_run:
             return 0
         if not confirmed(found.name, yes=yes):
-            click.echo("The name does not match. Nothing was changed.", err=True)
             return 1
         backup = checkpoint_edit.change(found, seen, edit, time.time(), why.strip())
         click.echo(

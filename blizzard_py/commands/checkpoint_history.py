@@ -14,7 +14,7 @@ import click
 from blizzard_core.cli import command, config_argument, json_option, print_json, print_table
 from blizzard_core.redact import redacted
 from blizzard_core.text import counted, in_utc, printable
-from blizzard_py.commands.options import confirmed, source_options
+from blizzard_py.commands.options import confirmed, print_paths, source_options
 
 if TYPE_CHECKING:
     from blizzard_py.edits.checkpoint_edit import Effect
@@ -142,10 +142,7 @@ def _print_effect(effect: Effect, when: str) -> None:
 
 def _files(what: str, paths: Sequence[str], when: str) -> None:
     click.echo(f"{counted(len(paths), 'file')} {what} {when}{':' if paths else '.'}")
-    for path in paths[:_SHOWN_FILES]:
-        click.echo(f"  {printable(path)}")
-    if len(paths) > _SHOWN_FILES:
-        click.echo(f"  and {len(paths) - _SHOWN_FILES:,} more")
+    print_paths(paths, _SHOWN_FILES)
 
 
 @command(
@@ -193,7 +190,6 @@ def rollback(
         if dry_run:
             return 0
         if not confirmed(found.name, yes=yes):
-            click.echo("The name does not match. Nothing was changed.", err=True)
             return 1
         backup = checkpoint_edit.change(
             found,

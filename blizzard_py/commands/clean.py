@@ -10,7 +10,7 @@ import click
 
 from blizzard_core.cli import command, config_argument, json_option, print_json
 from blizzard_core.text import counted, printable
-from blizzard_py.commands.options import source_options
+from blizzard_py.commands.options import print_paths, source_options
 
 if TYPE_CHECKING:
     from blizzard_py.app.cleaning import RestoredFile
@@ -78,7 +78,7 @@ def _show(chosen: Mapping[str, Sequence[CleanableFile]], *, as_json: bool) -> No
     for name, files in chosen.items():
         size = sum(file.size for file in files)
         click.echo(f"{printable(name)}: {counted(len(files), 'file')}, {size:,} bytes")
-        _print_some([file.path for file in files])
+        print_paths([file.path for file in files], _SHOWN)
 
 
 def _show_restored(restored: Mapping[str, Sequence[RestoredFile]], *, as_json: bool) -> None:
@@ -92,14 +92,7 @@ def _show_restored(restored: Mapping[str, Sequence[RestoredFile]], *, as_json: b
     for name, files in restored.items():
         done = [each.path for each in files if not each.problem]
         click.echo(f"{printable(name)}: {counted(len(done), 'file')} copied back")
-        _print_some(done)
+        print_paths(done, _SHOWN)
         for each in files:
             if each.problem:
                 click.echo(f"not copied back: {printable(each.path)}: {each.problem}", err=True)
-
-
-def _print_some(paths: list[str]) -> None:
-    for path in paths[:_SHOWN]:
-        click.echo(f"  {printable(path)}")
-    if len(paths) > _SHOWN:
-        click.echo(f"  and {len(paths) - _SHOWN:,} more")

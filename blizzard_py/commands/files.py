@@ -20,7 +20,12 @@ from blizzard_py.commands.options import moment_option, source_options
 )
 @config_argument
 @source_options(required=False)
-@click.option("--since", metavar="TIME", help="Batches since, such as 2024-01-28T14:00:00Z.")
+@click.option(
+    "--since",
+    metavar="TIME",
+    callback=moment_option,
+    help="Batches since, such as 2024-01-28T14:00:00Z.",
+)
 @click.option(
     "--to",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -32,7 +37,7 @@ def files(
     config: Path,
     pipeline: str | None,
     source: str | None,
-    since: str | None,
+    since: float | None,
     to: Path | None,
     as_json: bool,
 ) -> int:
@@ -45,7 +50,7 @@ def files(
     from blizzard_py.app.operations import sources_of
 
     loaded = load_config(config)
-    rows = rows_of(loaded, sources_of(loaded, pipeline, source), moment_option(since))
+    rows = rows_of(loaded, sources_of(loaded, pipeline, source), since)
     if to is not None:
         count = write_parquet(rows, to)
         if as_json:

@@ -64,13 +64,8 @@ def init(
     table_uri: str | None,
     storage_options: tuple[str, ...],
     connection: str | None,
-    table: str | None,
-    driver: str | None,
-    column: str | None,
-    records: str | None,
-    since: str | None,
-    token_env: str | None,
     force: bool,
+    **of_connection: str | None,
 ) -> int:
     """Write a commented starter configuration to PATH (blizzard.yaml).
 
@@ -85,19 +80,10 @@ def init(
             raise ConfigError("init", ["give --source-uri or --connection, not both"])
         if storage_options:
             raise ConfigError("init", ["--storage-option: goes with files alone"])
-        wanted = Wanted(connection, driver, table, column, records, since, token_env)
-        return _from_connection(path, wanted, table_uri)
-    for_connections = {
-        "--table": table,
-        "--driver": driver,
-        "--column": column,
-        "--records": records,
-        "--since": since,
-        "--token-env": token_env,
-    }
-    odd = [name for name, given in for_connections.items() if given is not None]
+        return _from_connection(path, Wanted(connection, **of_connection), table_uri)
+    odd = [name.replace("_", "-") for name, given in of_connection.items() if given is not None]
     if odd:
-        raise ConfigError("init", [f"{name}: goes with --connection" for name in odd])
+        raise ConfigError("init", [f"--{name}: goes with --connection" for name in odd])
     options = store_options(storage_options, os.environ)
     return _from_files(path, source_uri or "./raw", table_uri or "./lake/events", options)
 

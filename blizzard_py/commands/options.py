@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import click
 from click.shell_completion import split_arg_string
 
 from blizzard_core.errors import BlizzardError
+from blizzard_core.text import printable
 
 if TYPE_CHECKING:
     from blizzard_core.settings.document import Config
@@ -90,19 +91,31 @@ def source_options(*, required: bool) -> Callable[[Body], Body]:
     return decorate
 
 
-def moment_option(text: str | None) -> float | None:
-    """Return the time that ``--since`` names, in epoch seconds; UTC without a zone."""
+def moment_option(
+    _context: click.Context, parameter: click.Parameter, text: str | None
+) -> float | None:
+    """Return the time that an option names, in epoch seconds; UTC without a zone."""
     if text is None:
         return None
     try:
         found = dt.datetime.fromisoformat(text)
     except ValueError as error:
-        raise click.UsageError(f"--since: {text!r} is no time: 2024-01-28T14:00:00Z") from error
+        raise click.UsageError(
+            f"{parameter.opts[0]}: {text!r} is no time such as 2024-01-28T14:00:00Z"
+        ) from error
     return (found if found.tzinfo else found.replace(tzinfo=dt.UTC)).timestamp()
 
 
+def print_paths(paths: Sequence[str], most: int) -> None:
+    """Print paths from a store, a line each, and how many more there are."""
+    for path in paths[:most]:
+        click.echo(f"  {printable(path)}")
+    if len(paths) > most:
+        click.echo(f"  and {len(paths) - most:,} more")
+
+
 def confirmed(name: str, *, yes: bool) -> bool:
-    """Return whether someone typed ``name``, or said ``--yes`` beforehand."""
+    """Return whether someone typed ``name``, or said ``--yes`` beforehand; else say so."""
     if yes:
         return True
     if not sys.stdin.isatty():
@@ -110,4 +123,6 @@ def confirmed(name: str, *, yes: bool) -> bool:
             "there is no terminal to ask for a confirmation; add --yes to confirm"
         )
     typed = click.prompt(f"Type {name} to confirm", default="", show_default=False)
+    if typed != name:
+        click.echo("The name does not match. Nothing was changed.", err=True)
     return bool(typed == name)

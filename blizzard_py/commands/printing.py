@@ -30,13 +30,16 @@ _ORIGINS = {
 }
 
 
+def sources_in(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the sources of a document of all pipelines, each with its name and its pipeline's."""
+    for pipeline, block in document["pipelines"].items():
+        for source, found in block["sources"].items():
+            yield f"{pipeline}/{source}", found
+
+
 def print_plan(document: dict[str, Any]) -> None:
     """Print a table of file sources, then each query source with window and tasks."""
-    sources = [
-        (f"{pipeline}/{source}", found)
-        for pipeline, block in document["pipelines"].items()
-        for source, found in block["sources"].items()
-    ]
+    sources = list(sources_in(document))
     files = [(name, found) for name, found in sources if "kind" not in found]
     if files or not sources:
         _print_files(files)
@@ -162,20 +165,10 @@ def print_status(document: dict[str, Any]) -> None:
             "rows",
             "uncommitted",
         ),
-        (
-            _status_row(f"{pipeline}/{source}", found)
-            for pipeline, block in document["pipelines"].items()
-            for source, found in block["sources"].items()
-        ),
+        (_status_row(name, found) for name, found in sources_in(document)),
     )
     _print_replicas(document.get("replicas"))
-    print_problems(
-        {
-            f"{pipeline}/{name}": found["problems"]
-            for pipeline, block in document["pipelines"].items()
-            for name, found in block["sources"].items()
-        }
-    )
+    print_problems({name: found["problems"] for name, found in sources_in(document)})
     for pipeline, block in document["pipelines"].items():
         if block.get("event_time"):
             _print_event_time(pipeline, block["event_time"])

@@ -55,7 +55,6 @@ def change_query(
         if dry_run:
             return 0
         if not confirmed(found.name, yes=yes):
-            click.echo("The name does not match. Nothing was changed.", err=True)
             return 1
         if submit is not None:
             return submit(why.strip() or reason)

@@ -47,7 +47,10 @@ if TYPE_CHECKING:
     "--reason", metavar="TEXT", help="Objects with a letter whose error contains this text."
 )
 @click.option(
-    "--since", metavar="TIME", help="Objects written since, such as 2024-01-28T14:00:00Z."
+    "--since",
+    metavar="TIME",
+    callback=moment_option,
+    help="Objects written since, such as 2024-01-28T14:00:00Z.",
 )
 @click.option(
     "--refused", is_flag=True, help="Source files whose Parquet files Penguin has refused."
@@ -67,7 +70,7 @@ def replay(
     everything: bool,
     stage: str | None,
     reason: str | None,
-    since: str | None,
+    since: float | None,
     refused: bool,
     from_source: bool,
     replace: bool,
@@ -98,7 +101,7 @@ def replay(
 
     loaded = load_config(config)
     how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)
-    wanted = LetterFilter(letter, stage, reason, moment_option(since))
+    wanted = LetterFilter(letter, stage, reason, since)
     if refused:
         insists = assume_named or assume_missing
         if everything or replace or insists or from_source or wanted != LetterFilter():

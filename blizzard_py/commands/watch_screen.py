@@ -13,7 +13,7 @@ from rich.text import Text
 from blizzard_core.cli import rows_waiting
 from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.app.pipeline_watch import Committing, PipelineSnapshot
-from blizzard_py.commands.printing import request_progress
+from blizzard_py.commands.printing import request_progress, sources_in
 from blizzard_py.slices.notation import short_text
 
 _SOURCES = (
@@ -40,23 +40,14 @@ def picture(sight: PipelineSnapshot, now: float, height: int) -> Group:
 
     Foreign text is no markup and reaches no terminal raw.
     """
-    sources = [
-        _source_row(f"{pipeline}/{name}", found)
-        for pipeline, block in sight.document["pipelines"].items()
-        for name, found in block["sources"].items()
-    ]
+    known = list(sources_in(sight.document))
+    sources = [_source_row(name, found) for name, found in known]
     tables = [_table_row(each, now) for each in sight.committing]
-    down = [
-        f"{pipeline}/{name}: {problem['text']}"
-        for pipeline, block in sight.document["pipelines"].items()
-        for name, found in block["sources"].items()
-        for problem in found["problems"]
-    ]
+    down = [f"{name}: {problem['text']}" for name, found in known for problem in found["problems"]]
     errors = [Text(printable(text), "red") for text in [*down, *sight.errors][:_ERRORS]]
     requests = [
-        Text(printable(f"{pipeline}/{name}: {request_progress(each)}"), "yellow")
-        for pipeline, block in sight.document["pipelines"].items()
-        for name, found in block["sources"].items()
+        Text(printable(f"{name}: {request_progress(each)}"), "yellow")
+        for name, found in known
         for each in found["requests"]
     ][:_ERRORS]
     room = max(2, height - _AROUND - len(errors) - len(requests))

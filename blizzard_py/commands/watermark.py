@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import click
 
 from blizzard_core.cli import GuidedGroup, config_argument
 from blizzard_core.text import counted
-from blizzard_py.commands.options import source_options
+from blizzard_py.commands.options import moment_option, source_options
 from blizzard_py.commands.requests import (
     following,
     no_wait_option,
@@ -40,7 +39,13 @@ def watermark() -> None:
 @watermark.command("advance", examples=(_EXAMPLE,))
 @config_argument
 @source_options(required=True)
-@click.option("--to", "to", required=True, metavar="TIME", help="ISO 8601; UTC without a zone.")
+@click.option(
+    "--to",
+    required=True,
+    metavar="TIME",
+    callback=moment_option,
+    help="ISO 8601; UTC without a zone.",
+)
 @click.option("--why", default="", metavar="TEXT", help="Reason, for the record.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
@@ -50,7 +55,7 @@ def advance(
     config: Path,
     pipeline: str,
     source: str,
-    to: str,
+    to: float,
     why: str,
     yes: bool,
     dry_run: bool,
@@ -73,7 +78,7 @@ def advance(
     from blizzard_py.state.stream_state import moment
 
     loaded, where = load_config(config), (pipeline, source)
-    to_ms = _milliseconds(to)
+    to_ms = round(to * 1000)
 
     def edit(state: SourceState, parts: SourceContext) -> SourceState:
         assert parts.event_time is not None  # noqa: S101  # the caller has looked
@@ -100,12 +105,3 @@ def advance(
     return change_query(
         loaded, where, edit, describe, then, why=why, yes=yes, dry_run=dry_run, submit=submit
     )
-
-
-def _milliseconds(text: str) -> int:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise click.UsageError(f"--to {text!r} is no time such as 2024-01-29T00:00:00Z") from None
-    at = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-    return round(at.timestamp() * 1000)

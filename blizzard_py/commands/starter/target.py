@@ -39,7 +39,7 @@ class Wanted:
     column: str | None = None
     records: str | None = None
     since: str | None = None
-    token_variable: str | None = None
+    token_env: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def target(wanted: Wanted, environment: Mapping[str, str]) -> StarterTarget:
     odd = {
         "--records": wanted.records,
         "--since": wanted.since,
-        "--token-env": wanted.token_variable,
+        "--token-env": wanted.token_env,
     }
     problems = [f"{name}: is for APIs (http://, https://)" for name, given in odd.items() if given]
     if not wanted.table:
@@ -172,7 +172,7 @@ def _api(wanted: Wanted, environment: Mapping[str, str]) -> StarterTarget:
     problems += ["--table: is for databases and lakes"] if wanted.table else []
     parts = urlsplit(wanted.connection)
     problems += [] if parts.hostname else ["--connection: needs a host"]
-    variable = wanted.token_variable
+    variable = wanted.token_env
     if variable is not None and variable not in environment:
         problems.append(f"--token-env: environment variable {variable} is not set")
     if problems:

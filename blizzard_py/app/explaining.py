@@ -26,11 +26,7 @@ def explain(config: Config, uri: str) -> Explanation:
                 parts = context_of(config, (name, source_name), NoEngine())
                 located = Located(uri, parts.name, task, "names it", ())
                 return with_merge(name, pipeline, explain_located(parts, located))
-    sources = {
-        f"{name}/{source_name}": source
-        for name, pipeline in config.pipelines.items()
-        for source_name, source in pipeline.file_sources.items()
-    }
+    sources = {f"{name}/{source}": each for (_, name, _, source), _, each in config.file_sources()}
     roots = {name: source.source_uri for name, source in sources.items()}
     # Only this command needs what decodes files; the status page imports this module, too.
     from blizzard_py.app.file_content import with_content  # noqa: PLC0415  # see above

@@ -25,12 +25,11 @@ _CHECKS = (
 def setup_lines(config: Config) -> Iterator[str]:
     """Yield the set-up of each queue: rights, the store's notifications, and what to check."""
     queues: dict[tuple[str, QueueKind], list[tuple[str, SourceSettings]]] = {}
-    for name, pipeline in config.pipelines.items():
-        for source_name, source in pipeline.file_sources.items():
-            if source.notifications is not None:
-                uri = source.notifications.uri
-                same = queues.setdefault((uri, kind_of(uri, source.uri)), [])
-                same.append((f"{name}/{source_name}", source))
+    for (_, name, _, source_name), _, source in config.file_sources():
+        if source.notifications is not None:
+            uri = source.notifications.uri
+            same = queues.setdefault((uri, kind_of(uri, source.uri)), [])
+            same.append((f"{name}/{source_name}", source))
     if not queues:
         yield "No source has notifications: see docs/guides/notifications.md."
     for (uri, kind), sources in queues.items():

@@ -48,9 +48,8 @@ def validate_pipelines(config: Config) -> list[str]:
     made = _made_by_queries(config, known)
     problems, notes = _check_tables(config, [(name, each, made.get(name)) for name, each in known])
     problems += [
-        f"pipelines.{name}.sources.{source_name}.source_uri: {source.source_uri} {FILE_AS_SOURCE}"
-        for name, pipeline in config.pipelines.items()
-        for source_name, source in pipeline.file_sources.items()
+        f"{'.'.join(place)}.source_uri: {source.source_uri} {FILE_AS_SOURCE}"
+        for place, _, source in config.file_sources()
         if is_local_file(source.source_uri)
     ]
     if problems:

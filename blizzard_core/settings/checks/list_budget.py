@@ -12,21 +12,19 @@ from blizzard_core.settings.yaml_file import Key, SettingProblem
 
 def list_budget_problems(config: Config) -> Iterator[SettingProblem]:
     """Yield the problems in the order of the file."""
-    for name, pipeline in config.pipelines.items():
-        for source_name, source in pipeline.file_sources.items():
-            if not source.has_scan_limits:
-                continue
-            here: Key = ("pipelines", name, "sources", source_name)
-            costs = source.max_list_cost is not None
-            key: Key = ("max_list_cost",) if costs else ("advanced", "full_scan_interval")
-            if pipeline.query is not None:
-                yield SettingProblem(
-                    (*here, *key),
-                    "is not for a query over event_time: files that wait for a complete scan would"
-                    " have late rows; leave it out, and poll less often",
-                )
-            elif source.max_list_cost is not None:
-                yield from _of_budget((*here, *key), source, source.max_list_cost)
+    for here, pipeline, source in config.file_sources():
+        if not source.has_scan_limits:
+            continue
+        costs = source.max_list_cost is not None
+        key: Key = ("max_list_cost",) if costs else ("advanced", "full_scan_interval")
+        if pipeline.query is not None:
+            yield SettingProblem(
+                (*here, *key),
+                "is not for a query over event_time: files that wait for a complete scan would"
+                " have late rows; leave it out, and poll less often",
+            )
+        elif source.max_list_cost is not None:
+            yield from _of_budget((*here, *key), source, source.max_list_cost)
 
 
 def _of_budget(where: Key, source: SourceSettings, cost: str) -> Iterator[SettingProblem]:

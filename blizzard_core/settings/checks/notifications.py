@@ -14,30 +14,29 @@ from blizzard_core.storage.opening import problems_of
 def notification_problems(config: Config) -> Iterator[SettingProblem]:
     """Yield the problems in the order of the file."""
     policies: dict[tuple[str, str | None], str] = {}
-    for name, pipeline in config.pipelines.items():
-        for source_name, source in pipeline.file_sources.items():
-            found = source.notifications
-            if found is None:
-                continue
-            here: Key = ("pipelines", name, "sources", source_name, "notifications")
-            if pipeline.query is not None:
-                yield SettingProblem(
-                    here,
-                    "is not for a query over event_time: files that wait for a complete scan would"
-                    " have late rows; leave it out",
-                )
-            for text in queue_problems(found.uri, source.uri):
-                yield SettingProblem((*here, "uri"), text)
-            if found.uri == WEBHOOK and config.metrics is None:
-                yield SettingProblem(
-                    (*here, "uri"), "webhook: needs metrics.address, where POST /notify is served"
-                )
-            policy = policies.setdefault((found.uri, found.token), found.advanced.foreign)
-            if policy != found.advanced.foreign:
-                yield SettingProblem(
-                    (*here, "advanced", "foreign"),
-                    f"is {policy} for another source with the same queue; give both the same",
-                )
+    for place, pipeline, source in config.file_sources():
+        found = source.notifications
+        if found is None:
+            continue
+        here: Key = (*place, "notifications")
+        if pipeline.query is not None:
+            yield SettingProblem(
+                here,
+                "is not for a query over event_time: files that wait for a complete scan would"
+                " have late rows; leave it out",
+            )
+        for text in queue_problems(found.uri, source.uri):
+            yield SettingProblem((*here, "uri"), text)
+        if found.uri == WEBHOOK and config.metrics is None:
+            yield SettingProblem(
+                (*here, "uri"), "webhook: needs metrics.address, where POST /notify is served"
+            )
+        policy = policies.setdefault((found.uri, found.token), found.advanced.foreign)
+        if policy != found.advanced.foreign:
+            yield SettingProblem(
+                (*here, "advanced", "foreign"),
+                f"is {policy} for another source with the same queue; give both the same",
+            )
     for name, table in config.tables.items():
         if table.notify is not None and config.metrics is None:
             yield SettingProblem(
@@ -54,18 +53,17 @@ def replica_problems(config: Config) -> Iterator[SettingProblem]:
     here = ("global", "replicas", "uri")
     wrong = list(problems_of(found.uri, found.storage_options))
     yield from (SettingProblem(here, text) for text in wrong)
-    for name, pipeline in config.pipelines.items():
-        for source_name, source in pipeline.file_sources.items():
-            where = f"pipelines.{name}.sources.{source_name}"
-            if not wrong and area_of(found.uri, found.storage_options).overlaps(
-                area_of(source.uri, source.storage_options)
-            ):
-                yield SettingProblem(
-                    here, f"overlaps {where}.source_uri: leases would be read as data; move it"
-                )
-            if source.notifications is not None and source.notifications.uri == WEBHOOK:
-                yield SettingProblem(
-                    ("pipelines", name, "sources", source_name, "notifications", "uri"),
-                    "webhook: goes to one replica, and another one may have the source; use a"
-                    " queue, or leave out global.replicas",
-                )
+    for place, _, source in config.file_sources():
+        where = ".".join(place)
+        if not wrong and area_of(found.uri, found.storage_options).overlaps(
+            area_of(source.uri, source.storage_options)
+        ):
+            yield SettingProblem(
+                here, f"overlaps {where}.source_uri: leases would be read as data; move it"
+            )
+        if source.notifications is not None and source.notifications.uri == WEBHOOK:
+            yield SettingProblem(
+                (*place, "notifications", "uri"),
+                "webhook: goes to one replica, and another one may have the source; use a"
+                " queue, or leave out global.replicas",
+            )

@@ -305,13 +305,10 @@ def _of_tables(config: Config, pipeline: PipelineSettings) -> Iterator[str]:
 def complete_and_clean_problems(config: Config) -> Iterator[SettingProblem]:
     """Yield the problems in the order of the file."""
     waits = "is not for a query over event_time: rows of settled files wait in its state"
-    queries = ((name, each) for name, each in config.pipelines.items() if each.query is not None)
-    for name, pipeline in queries:
-        for source_name, source in pipeline.file_sources.items():
-            here = ("pipelines", name, "sources", source_name)
-            if source.complete_after is not None:
-                text = f"{waits}; leave it out, and go by the watermark"
-                yield SettingProblem((*here, "complete_after"), text)
-            if source.clean is not None:
-                text = f"{waits}, which may have to be built again from the files; leave it out"
-                yield SettingProblem((*here, "clean"), text)
+    for here, pipeline, source in config.file_sources():
+        if pipeline.query is not None and source.complete_after is not None:
+            text = f"{waits}; leave it out, and go by the watermark"
+            yield SettingProblem((*here, "complete_after"), text)
+        if pipeline.query is not None and source.clean is not None:
+            text = f"{waits}, which may have to be built again from the files; leave it out"
+            yield SettingProblem((*here, "clean"), text)

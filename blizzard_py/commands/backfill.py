@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blizzard_core.cli import command, config_argument, print_json
+from blizzard_core.cli import command, config_argument
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.reingest_options import (
-    answer,
+    Ordering,
     assume_missing_option,
-    how_to_wait,
     request_options,
 )
-from blizzard_py.commands.requests import following, print_result
 
 if TYPE_CHECKING:
-    from blizzard_core.settings.document import Config
-    from blizzard_py.app.submit import RequestOrder, Waits
+    from blizzard_py.app.submit import Waits
 
 
 @command(
@@ -77,9 +74,7 @@ def backfill(
     replace: bool,
     assume_named: bool,
     why: str,
-    dry_run: bool,
-    no_wait: bool,
-    take_over: bool,
+    how: Waits | None,
     as_json: bool,
     chunk: str,
     begin_live_at_end: bool,
@@ -110,7 +105,7 @@ def backfill(
 
     loaded, where = load_config(config), (pipeline, source)
     refuse_rows(loaded, where, "a backfill")
-    how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)
+    owner = Ordering(loaded, where, how, as_json)
     settings = source_of(loaded, where)
     kind = "units" if settings.is_by_units else "files" if settings.has_files else "values"
     if kind != "files" and (again or once_more or assume_missing or assume_named):
@@ -124,7 +119,7 @@ def backfill(
     if not last and (kind == "files" or not replace):
         raise click.UsageError("give --to, where the range ends")
     if kind == "units":
-        return _units(loaded, where, (first, last), values, why, how, as_json=as_json)
+        return _units(owner, (first, last), values, why)
     if kind == "values":
         options: dict[str, object] = {"chunk": chunk} if chunk else {}
         options |= {"begin_live_at_end": True} if begin_live_at_end else {}
@@ -132,8 +127,8 @@ def backfill(
         order = RequestOrder("reingest", {"values": [first, last]}, options, why)
         if replace and how is not None:
             message = f"The next polls read everything from {first} on again and replace it."
-            return _marked(loaded, where, order, how, message, as_json=as_json)
-        return _followed(loaded, where, order, how, as_json=as_json)
+            return owner.mark(order, message)
+        return owner.bring(order)
     _check(replace=replace, again=again, once_more=once_more, named=assume_named)
     first, last = first.strip("/"), last.strip("/")
     # --to stands for all that begins with it.
@@ -144,7 +139,7 @@ def backfill(
     options |= {"assume_named": True} if assume_named else {}
     select, anew = {"range": [first, last]}, once_more or not again
     order = RequestOrder("reingest", select, options, why, once_more=anew)
-    return _followed(loaded, where, order, how, as_json=as_json)
+    return owner.bring(order)
 
 
 def _check(*, replace: bool, again: bool, once_more: bool, named: bool) -> None:
@@ -157,27 +152,7 @@ def _check(*, replace: bool, again: bool, once_more: bool, named: bool) -> None:
         raise click.UsageError("--assume-named goes with --replace")
 
 
-def _followed(
-    config: Config, where: tuple[str, str], order: RequestOrder, how: Waits | None, *, as_json: bool
-) -> int:
-    """Submit a request to the source's owner and print its outcome; return the exit code."""
-    from blizzard_py.app.reingest import bring
-
-    with following():
-        found = bring(config, where, order, how)
-    return answer({"/".join(where): found}, as_json=as_json)
-
-
-def _units(
-    config: Config,
-    where: tuple[str, str],
-    ends: tuple[str, str],
-    values: str,
-    why: str,
-    how: Waits | None,
-    *,
-    as_json: bool,
-) -> int:
+def _units(owner: Ordering, ends: tuple[str, str], values: str, why: str) -> int:
     """Request that units with time between ``ends`` are read again; return the exit code.
 
     ``values`` narrows them down, as a list with commas. Raises `EditRefused`.
@@ -186,36 +161,8 @@ def _units(
     from blizzard_py.app.submit import RequestOrder
 
     only = [name.strip() for name in values.split(",") if name.strip()]
-    keys = unit_operations.units_between(config, where, ends, only)
+    keys = unit_operations.units_between(owner.config, owner.where, ends, only)
     why = why or f"backfill from {ends[0]} to {ends[1]}"
     order = RequestOrder("mark_units", {"units": list(keys)}, why=why)
     message = f"{len(keys):,} units are read again from their beginning by the next poll."
-    return _marked(config, where, order, how, message, as_json=as_json)
-
-
-def _marked(
-    config: Config,
-    where: tuple[str, str],
-    order: RequestOrder,
-    how: Waits | None,
-    message: str,
-    *,
-    as_json: bool,
-) -> int:
-    """Request work that polls do, and print ``told`` about it; return the exit code."""
-    from blizzard_py.app.submit import submit_and_follow
-
-    result = None
-    if how is not None:
-        with following():
-            result = submit_and_follow(config, where, order, how)
-    if as_json:
-        request = None if result is None else result.id
-        print_json({**order.select, "request": request, "dry_run": how is None})
-        message = ""
-    if result is None:
-        click.echo(
-            message.replace(" are ", " would be ").replace(" is ", " would be "), nl=bool(message)
-        )
-        return 0
-    return print_result(result, message)
+    return owner.mark(order, message)

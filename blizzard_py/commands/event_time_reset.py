@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import click
 
-from blizzard_core.cli import print_table
 from blizzard_core.errors import EngineError, StateError
 from blizzard_core.settings.document import Config
 from blizzard_core.text import counted, printable
 from blizzard_py.app.event_state import event_state
 from blizzard_py.commands.query_change import change_query
+from blizzard_py.commands.state import print_operator
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_state import OperatorState, StreamState, moment
@@ -54,11 +53,6 @@ def _print_windows(config: Config, pipeline: str, known: Sequence[OperatorState]
             click.echo(f"{each.name}: {counted(each.state_rows, 'row')} of state")
         return
     for operator in operators:
-        click.echo(f"{operator['name']}: {counted(operator['rows'], 'row')} of state")
-        texts = (
-            [row["ends"], *(json.dumps(row[each], ensure_ascii=False) for each in ("key", "value"))]
-            for row in operator["first"]
-        )
-        print_table(("ends", "key", "value"), texts)
+        print_operator(operator)
         if operator["rows"] > _SHOWN:
             click.echo(f"… `blizzard state --pipeline {pipeline} --limit N` shows more of them")

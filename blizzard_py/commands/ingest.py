@@ -12,13 +12,13 @@ from blizzard_py.commands.options import source_options
 from blizzard_py.commands.reingest_options import (
     answer,
     assume_missing_option,
-    how_to_wait,
     request_options,
 )
 from blizzard_py.commands.requests import following
 
 if TYPE_CHECKING:
     from blizzard_py.app.reingest import ReingestResult
+    from blizzard_py.app.submit import Waits
 
 
 @command(
@@ -40,9 +40,7 @@ def ingest(
     source: str | None,
     assume_missing: bool,
     why: str,
-    dry_run: bool,
-    no_wait: bool,
-    take_over: bool,
+    how: Waits | None,
     as_json: bool,
 ) -> int:
     """Ingest the files at the URIs exactly once, by a request.
@@ -58,7 +56,6 @@ def ingest(
     from blizzard_py.app.submit import RequestOrder
 
     loaded = load_config(config)
-    how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)
     options = {"assume_missing": True} if assume_missing else {}
     found: dict[str, ReingestResult] = {}
     with following():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,7 @@ from blizzard_core.cli import json_option, print_json, print_table
 from blizzard_core.text import are, counted, printable
 from blizzard_py.commands.options import Body
 from blizzard_py.commands.requests import (
+    following,
     no_wait_option,
     print_result,
     take_over_option,
@@ -20,8 +22,9 @@ from blizzard_py.commands.requests import (
 )
 
 if TYPE_CHECKING:
+    from blizzard_core.settings.document import Config
     from blizzard_py.app.reingest import ReingestResult
-    from blizzard_py.app.submit import Waits
+    from blizzard_py.app.submit import RequestOrder, Waits
 
 
 # Files printed one by one.
@@ -40,7 +43,10 @@ _ASSUME_NAMED = click.option(
 
 
 def request_options(*, replaces: bool) -> Callable[[Body], Body]:
-    """Return the options of a command that requests files; ``replaces``: it has --replace."""
+    """Return the options of a command that requests files; ``replaces``: it has --replace.
+
+    The function gets ``how``, the way to wait for the request, in place of the options for it.
+    """
     options: list[Any] = [
         click.option("--why", default="", metavar="TEXT", help="Reason, for the record."),
         click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing."),
@@ -56,9 +62,19 @@ def request_options(*, replaces: bool) -> Callable[[Body], Body]:
         ]
 
     def decorate(function: Body) -> Body:
+        @wraps(function)
+        def with_how(
+            *, dry_run: bool, no_wait: bool, take_over: bool, as_json: bool, **given: Any
+        ) -> Any:
+            how = how_to_wait(
+                no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json
+            )
+            return function(how=how, as_json=as_json, **given)
+
+        decorated: Body = with_how
         for option in reversed(options):
-            function = option(function)
-        return function
+            decorated = option(decorated)
+        return decorated
 
     return decorate
 
@@ -69,6 +85,42 @@ def how_to_wait(*, no_wait: bool, take_over: bool, dry_run: bool, as_json: bool)
     if as_json:  # a program that reads the output gets the document alone
         how = replace(how, tell=lambda _line: None)
     return None if dry_run else how
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """A source whose owner is to do something, and how a command waits for it and prints it."""
+
+    config: Config
+    where: tuple[str, str]
+    how: Waits | None
+    as_json: bool
+
+    def bring(self, order: RequestOrder) -> int:
+        """Request files and print the outcome of each; return the exit code."""
+        from blizzard_py.app.reingest import bring
+
+        with following():
+            found = bring(self.config, self.where, order, self.how)
+        return answer({"/".join(self.where): found}, as_json=self.as_json)
+
+    def mark(self, order: RequestOrder, message: str) -> int:
+        """Request work that polls do, and print ``message`` about it; return the exit code."""
+        from blizzard_py.app.submit import submit_and_follow
+
+        result = None
+        if self.how is not None:
+            with following():
+                result = submit_and_follow(self.config, self.where, order, self.how)
+        if self.as_json:
+            request = None if result is None else result.id
+            print_json({**order.select, "request": request, "dry_run": self.how is None})
+            message = ""
+        if result is None:
+            message = message.replace(" are ", " would be ").replace(" is ", " would be ")
+            click.echo(message, nl=bool(message))
+            return 0
+        return print_result(result, message)
 
 
 def answer(found: Mapping[str, ReingestResult], *, as_json: bool) -> int:

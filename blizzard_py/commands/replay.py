@@ -13,10 +13,10 @@ from blizzard_core.redact import redacted
 from blizzard_core.text import counted, printable
 from blizzard_py.commands.options import moment_option, source_options
 from blizzard_py.commands.reingest_options import (
+    Ordering,
     answer,
     assume_missing_option,
     exit_code_of,
-    how_to_wait,
     request_options,
 )
 from blizzard_py.commands.requests import following, print_result
@@ -77,9 +77,7 @@ def replay(
     assume_named: bool,
     assume_missing: bool,
     why: str,
-    dry_run: bool,
-    no_wait: bool,
-    take_over: bool,
+    how: Waits | None,
     as_json: bool,
 ) -> int:
     """Ingest dead letters again after a fix, exactly once, by a request.
@@ -100,7 +98,6 @@ def replay(
     from blizzard_py.app.operations import LetterFilter
 
     loaded = load_config(config)
-    how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)
     wanted = LetterFilter(letter, stage, reason, since)
     if refused:
         insists = assume_named or assume_missing
@@ -115,6 +112,7 @@ def replay(
             "give --pipeline and --source; both may be left out only with --refused"
         )
     where = (pipeline, source)
+    owner = Ordering(loaded, where, how, as_json)
     refuse_rows(loaded, where, "a replay")
     settings = source_of(loaded, where)
     if (replace and from_source) or ((replace or from_source) and not settings.has_files):
@@ -128,60 +126,40 @@ def replay(
     if settings.is_by_units:
         if wanted != LetterFilter(letter):
             raise click.UsageError("letters of work units are chosen by --all or --letter alone")
-        return _units(loaded, where, letter, why, how, as_json=as_json)
+        return _units(owner, letter, why)
     options: dict[str, Any] = {"mode": "replace"} if replace else {}
     options |= {"assume_named": True} if assume_named else {}
     options |= {"assume_missing": True} if assume_missing else {}
     options |= {"from_source": True} if from_source else {}
-    return _letters(loaded, where, wanted, options, why, how, as_json=as_json)
+    return _letters(owner, wanted, options, why)
 
 
-def _letters(
-    config: Config,
-    where: tuple[str, str],
-    wanted: LetterFilter,
-    options: dict[str, Any],
-    why: str,
-    how: Waits | None,
-    *,
-    as_json: bool,
-) -> int:
+def _letters(owner: Ordering, wanted: LetterFilter, options: dict[str, Any], why: str) -> int:
     from blizzard_py.app.operations import LetterFilter, letters_chosen
-    from blizzard_py.app.reingest import bring
     from blizzard_py.app.submit import RequestOrder
 
-    ids = letters_chosen(config, where, wanted)
+    ids = letters_chosen(owner.config, owner.where, wanted)
     if not ids:
-        if as_json:
+        if owner.as_json:
             return answer({}, as_json=True)
         like = "" if wanted == LetterFilter() else " like that"
         click.echo(f"No open dead letters{like}.")
         return 0
-    with following():
-        found = bring(config, where, RequestOrder("reingest", {"letters": ids}, options, why), how)
-    return answer({"/".join(where): found}, as_json=as_json)
+    return owner.bring(RequestOrder("reingest", {"letters": ids}, options, why))
 
 
-def _units(
-    config: Config,
-    where: tuple[str, str],
-    letter: str | None,
-    why: str,
-    how: Waits | None,
-    *,
-    as_json: bool,
-) -> int:
+def _units(owner: Ordering, letter: str | None, why: str) -> int:
     from blizzard_py.app import unit_operations
 
-    found = unit_operations.letters_of_units(config, where, letter)
+    found = unit_operations.letters_of_units(owner.config, owner.where, letter)
     result = None
-    if how is not None:
+    if owner.how is not None:
         with following():
-            result = unit_operations.replay_units(config, where, found, why, how)
-    word = "would be" if how is None else "are"
+            result = unit_operations.replay_units(owner.config, owner.where, found, why, owner.how)
+    word = "would be" if owner.how is None else "are"
     message = f"{len(found.units):,} units {word} read again by the next poll, and replaced."
-    if as_json:
-        print_json({**asdict(found), "dry_run": how is None})
+    if owner.as_json:
+        print_json({**asdict(found), "dry_run": owner.how is None})
         message = ""
     if result is not None:
         return print_result(result, message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +47,21 @@ def _print(document: dict[str, Any]) -> None:
         place = printable(f"{name}/{found['source']}")
         click.echo(f"{place}: batch {found['batch']}, watermark {found['watermark'] or '-'}")
         for operator in found["operators"]:
-            click.echo(f"{operator['name']}: {counted(operator['rows'], 'row')} of state")
-            print_table(
-                ("ends", "let go by a row after", "key", "value"),
-                (
-                    [
-                        row["ends"],
-                        row["let_go_by_a_row_after"],
-                        json.dumps(row["key"], ensure_ascii=False),
-                        json.dumps(row["value"], ensure_ascii=False),
-                    ]
-                    for row in operator["first"]
-                ),
-            )
+            print_operator(operator)
+
+
+def print_operator(operator: Mapping[str, Any]) -> None:
+    """Print an operator of a query, and the rows of its state that end first."""
+    click.echo(f"{operator['name']}: {counted(operator['rows'], 'row')} of state")
+    print_table(
+        ("ends", "let go by a row after", "key", "value"),
+        (
+            [
+                row["ends"],
+                row["let_go_by_a_row_after"],
+                json.dumps(row["key"], ensure_ascii=False),
+                json.dumps(row["value"], ensure_ascii=False),
+            ]
+            for row in operator["first"]
+        ),
+    )

@@ -7,6 +7,8 @@ with it before anything runs. This module checks their form.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -302,38 +304,6 @@ class SourceSettings(CommonSource):
             del data["path"]
         return data
 
-    @model_validator(mode="after")
-    def _units_have_no_order(self) -> Self:
-        if self.units is not None and self.use_watermark:
-            raise ValueError(
-                "units needs use_watermark: false: files below a watermark are not checked for"
-                " changes"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _counts_partitions(self) -> Self:
-        if self.complete_after is not None and not self.use_watermark:
-            raise ValueError(
-                "complete_after needs use_watermark: true: without a watermark names belong to no"
-                " partition; leave complete_after out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _can_be_cleaned(self) -> Self:
-        if self.clean is None:
-            return self
-        if self.units is not None or not self.use_watermark:
-            raise ValueError(
-                "clean needs use_watermark: true, and no units: otherwise a file that comes back is"
-                " ingested again; leave clean out"
-            )
-        problem = clean_problem(self.source_uri, self.clean)
-        if problem is not None:
-            raise ValueError(problem)
-        return self
-
     @model_validator(mode="before")
     @classmethod
     def _polls_as_paid(cls, data: Any) -> Any:
@@ -344,54 +314,69 @@ class SourceSettings(CommonSource):
         return {"poll_interval": "1s", **data} if "max_list_cost" in data and not says else data
 
     @model_validator(mode="after")
-    def _scans_within_limits(self) -> Self:
+    def _is_sound(self) -> Self:
+        # One validator for all, since pydantic prepares each.
+        found = chain(self._watermark_problems(), self._scan_problems(), self._place_problems())
+        if (problem := next(found, None)) is not None:
+            raise ValueError(problem)
+        return self
+
+    def _watermark_problems(self) -> Iterator[str]:
+        if self.units is not None and self.use_watermark:
+            yield (
+                "units needs use_watermark: false: files below a watermark are not checked for"
+                " changes"
+            )
+        if self.complete_after is not None and not self.use_watermark:
+            yield (
+                "complete_after needs use_watermark: true: without a watermark names belong to no"
+                " partition; leave complete_after out"
+            )
+        if self.clean is None:
+            return
+        if self.units is not None or not self.use_watermark:
+            yield (
+                "clean needs use_watermark: true, and no units: otherwise a file that comes back is"
+                " ingested again; leave clean out"
+            )
+        elif problem := clean_problem(self.source_uri, self.clean):
+            yield problem
+
+    def _scan_problems(self) -> Iterator[str]:
         if self.lists_per_hour is not None and self.notifications is not None:
-            raise ValueError(
+            yield (
                 "give notifications or max_list_cost, not both: with notifications their"
                 " advanced.pause and advanced.full_scan_interval limit the requests"
             )
         if self.units is not None and self.notifications is not None:
-            raise ValueError("notifications is not for units: each poll looks for changed files")
-        limits_scans = self.has_scan_limits and self.notifications is None
-        if limits_scans and not self.use_watermark:
-            raise ValueError(
+            yield "notifications is not for units: each poll looks for changed files"
+        if self.has_scan_limits and self.notifications is None and not self.use_watermark:
+            yield (
                 "max_list_cost and advanced.full_scan_interval need use_watermark: true. Without a"
                 " watermark each poll lists everything; set poll_interval"
             )
         if self.lists_per_hour is not None and self.poll_interval < 1:
-            raise ValueError("poll_interval must be at least 1s with max_list_cost, or left out")
+            yield "poll_interval must be at least 1s with max_list_cost, or left out"
         between = self.advanced.full_scan_interval
         if between is not None and between <= self.poll_interval:
-            raise ValueError("advanced.full_scan_interval must be longer than poll_interval")
-        return self
+            yield "advanced.full_scan_interval must be longer than poll_interval"
 
-    @model_validator(mode="after")
-    def _any_ending_needs_a_glob(self) -> Self:
+    def _place_problems(self) -> Iterator[str]:
         if not self.format.endings and not self.include:
-            raise ValueError(
+            yield (
                 f'format: {self.format.type} needs include, such as "**/*.log": its files may'
                 " have any name"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _begins_once(self) -> Self:
-        known = self.partition_filter
+        depth, known = self.advanced.partition_depth, self.partition_filter
         if self.advanced.range is not None and known is not None and known.lookback is not None:
-            raise ValueError(
+            yield (
                 "advanced.range and partition_filter.lookback both say where a cold start begins;"
                 " leave one of them out"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _depth_is_the_templates(self) -> Self:
-        """Refuse a depth that is not the template's: its floor would close half a partition."""
-        depth, known = self.advanced.partition_depth, self.partition_filter
+        # Another depth's floor would close half a partition.
         if depth is not None and known is not None and depth != known.depth:
-            raise ValueError(
+            yield (
                 f"advanced.partition_depth must be {known.depth}, the number of components of"
                 " partition_filter.prefix_template; leave it out, or give the template as many"
                 " components as a partition has"
             )
-        return self

@@ -223,7 +223,7 @@ def _print_event_time(name: str, event_time: Mapping[str, Any]) -> None:
     times = event_time["history"][-1]["times"] if event_time["history"] else None
     if times is not None:
         click.echo(
-            f"  last batch: {_count(times['count'], 'row')} from {moment(times['min_ms'])} to"
+            f"  last batch: {counted(times['count'], 'row')} from {moment(times['min_ms'])} to"
             f" {moment(times['max_ms'])}, average {moment(round(times['avg_ms']))}"
         )
     rows = sum(bucket["rows"] for bucket in event_time["behind"])
@@ -231,7 +231,7 @@ def _print_event_time(name: str, event_time: Mapping[str, Any]) -> None:
         click.echo(f"  {share:.1%} of rows: {_within(event_time['behind'], share * rows)}")
     for each in event_time.get("operators", ()):
         click.echo(
-            f"  {printable(each['name'])}: {_count(each['state_rows'], 'row')} and"
+            f"  {printable(each['name'])}: {counted(each['state_rows'], 'row')} and"
             f" {each['state_bytes']:,} bytes of state; last batch:"
             f" {each['updated_rows']:,} updated, {each['removed_rows']:,} removed,"
             f" {each['dropped_rows']:,} dropped as late"
@@ -252,12 +252,12 @@ def _within(buckets: Sequence[Mapping[str, Any]], rows: float) -> str:
 def _event_time(name: str, event_time: Mapping[str, Any]) -> str:
     """Return a line on a query, or on a watermark that is only reported."""
     out_of_time = [
-        _count(event_time[key], f"{word} row")
+        counted(event_time[key], f"{word} row")
         for key, word in (("late_rows", "late"), ("ahead_rows", "early"))
         if event_time[key]
     ]
     state = (
-        [f"{_count(event_time['state_rows'], 'row')} of state"]
+        [f"{counted(event_time['state_rows'], 'row')} of state"]
         if "state_rows" in event_time
         else []
     )
@@ -273,14 +273,12 @@ def _event_time(name: str, event_time: Mapping[str, Any]) -> str:
 
 def _refused(name: str, refused: Mapping[str, Any]) -> str:
     newest = refused["outputs"][0]
-    files, rows = (_count(refused[key], word) for key, word in (("files", "file"), ("rows", "row")))
+    files, rows = (
+        counted(refused[key], word) for key, word in (("files", "file"), ("rows", "row"))
+    )
     return (
         f"{name}: Penguin refused {files} with {rows}, newest {newest['path']}: {newest['error']}"
     )
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
 def _not_read(lag: Mapping[str, Any]) -> Iterator[str]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from blizzard_core.errors import ConfigError
+from blizzard_core.settings.units import UnitSettings
+from blizzard_py.app.queries.units import range_of
+from blizzard_py.slices.units.ranges import Part
 from tests.support.unit_shop import UnitShop
 
 SOURCE = "pipelines.p.sources.answers"
@@ -92,3 +96,12 @@ def test_no_field_may_be_called_as_the_column_of_slices(tmp_path: Path) -> None:
     fields.append({"name": "_unit", "type": "string"})
     with pytest.raises(ConfigError, match="rename the field"):
         shop.config()
+
+
+def test_each_scheme_ends_where_the_next_begins() -> None:
+    written = {"yearly": "2015-01-01", "monthly": dt.date(2019, 1, 1)}  # as YAML makes it
+    units = UnitSettings.model_validate({"range": {"to": "P1D"}, "partition": written})
+    assert range_of(units).partition == (
+        Part("yearly", "2015-01-01", "2019-01-01"),
+        Part("monthly", "2019-01-01", "P1D"),
+    )

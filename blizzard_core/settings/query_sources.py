@@ -224,7 +224,7 @@ class TableSourceSettings(QuerySource):
     @model_validator(mode="after")
     def _units_are_not_split(self) -> Self:
         if self.units is not None and self.advanced != TableSourceAdvanced():
-            raise ValueError("advanced.split cuts windows, and units are read whole; leave it out")
+            raise ValueError("split cuts windows, and units are read whole; leave split out")
         return self
 
     def connection_problems(self, connection: ConnectionSettings) -> Iterator[tuple[str, str]]:

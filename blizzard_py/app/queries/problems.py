@@ -129,8 +129,7 @@ def _of_ends(
         place: Key = (*here, "units", "advanced", "inclusive")
         yield SettingProblem(place, "applies to {to}, which the request does not use")
     date_ends = sorted(f"{{{end}:{form}}}" for end, form in ends if form == "date")
-    parts = [units.partition] if isinstance(units.partition, str) else units.partition
-    schemes = {part if isinstance(part, str) else part.by for part in parts}
+    schemes = [units.partition] if isinstance(units.partition, str) else units.partition
     if date_ends and any(scheme.strip().lower() == "hourly" for scheme in schemes):
         yield SettingProblem(
             (*here, "units", "partition"),

@@ -37,8 +37,12 @@ def range_of(units: UnitSettings) -> UnitRange:
     if isinstance(units.partition, str):
         by = units.partition
     else:
-        starts = tuple(units.partition.values())
-        by = tuple(map(Part, units.partition, starts, (*starts[1:], range_settings.to)))
+        # By their starts: tools may write the keys of a map in another order.
+        ordered = sorted(units.partition.items(), key=lambda part: part[1])
+        ends = [*(start for _, start in ordered[1:]), range_settings.to]
+        by = tuple(
+            Part(name, start, end) for (name, start), end in zip(ordered, ends, strict=False)
+        )
     return UnitRange(
         range_settings.from_, range_settings.to, range_settings.zone, by, units.advanced.partial
     )

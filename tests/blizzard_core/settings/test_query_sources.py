@@ -179,7 +179,7 @@ WRONG = [
     (erp(watermark__settle=-1), f"{ERP}.watermark.settle", "must be at least 0"),
     (erp(watermark__backward={"days": -1}), f"{ERP}.watermark.backward", "must be a duration"),
     (erp(watermark__backward={"closing_day": 32}), f"{ERP}.watermark.backward", "from 1 to 31"),
-    (erp(split={"tasks": 4}), f"{ERP}.split.by", "is required where tasks is above 1"),
+    (erp(split={"tasks": 4}), f"{ERP}.advanced.split.by", "is required where tasks is above 1"),
     (
         changed(
             pipelines__orders__sources__versions__query="SELECT 1",

@@ -30,9 +30,9 @@ _LIBRARY = ("-shared", "-fPIC", "-nostdlib")
 _CHECKED = (*_LIBRARY, "-DCHECKED", "-O1", "-fsanitize=undefined", "-fsanitize-trap=all")
 
 
-def sandboxed(target: Path, source: Path = SOURCE, cache: Path | None = None) -> None:
-    """WebAssembly, as it is shipped; variants for tests may share a cache of the compiler."""
-    _compile(_SANDBOXED, target, source, cache)
+def sandboxed(target: Path, source: Path = SOURCE) -> None:
+    """WebAssembly, as it is shipped."""
+    _compile(_SANDBOXED, target, source)
 
 
 def checked(target: Path, source: Path = SOURCE) -> None:
@@ -45,12 +45,11 @@ def native(target: Path) -> None:
     _compile((*_LIBRARY, "-O3", "-fno-sanitize=undefined"), target, SOURCE)
 
 
-def _compile(options: Sequence[str], target: Path, source: Path, cache: Path | None = None) -> None:
+def _compile(options: Sequence[str], target: Path, source: Path) -> None:
     command = [sys.executable, "-m", "ziglang", "cc", *options, *_WARNINGS]
     # Nothing may depend on what was compiled before, and each run would leave 60 MB.
-    with tempfile.TemporaryDirectory(prefix="blizzard-zig-") as fresh:
-        place = fresh if cache is None else str(cache)
-        caches = {"ZIG_GLOBAL_CACHE_DIR": place, "ZIG_LOCAL_CACHE_DIR": place}
+    with tempfile.TemporaryDirectory(prefix="blizzard-zig-") as cache:
+        caches = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
         subprocess.run(
             [*command, "-o", str(target), str(source)], check=True, env={**os.environ, **caches}
         )

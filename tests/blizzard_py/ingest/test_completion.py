@@ -197,22 +197,22 @@ def test_deleted_state_begins_a_new_era(world: CompletionHarness) -> None:
 def test_without_the_setting_completions_and_markers_go(world: CompletionHarness) -> None:
     marker = marker_path("events_main", DAY)
     world.sink.put_atomic(marker, b"{}")
-    del world.settings["complete"]
+    del world.settings["complete_after"]
     world.put(f"{DAY}/6.ndjson", "r3")
     world.drain()
     assert not {MIRROR, marker} & world.sink.objects.keys()
     assert "complete" not in world.checkpoint()
-    world.settings["complete"] = {"after": "1h"}
+    world.settings["complete_after"] = "1h"
     world.rest()
     assert world.completions().partitions == {}
 
 
 def test_partitions_from_before_the_setting_are_not_completed() -> None:
     world = CompletionHarness()
-    del world.settings["complete"]
+    del world.settings["complete_after"]
     world.put(f"{DAY}/5.ndjson", "r")
     world.rest()
-    world.settings["complete"] = {"after": "1h"}
+    world.settings["complete_after"] = "1h"
     world.put(f"{DAY}/6.ndjson", "r")
     world.rest()
     assert not world.completion().complete_ts
@@ -263,7 +263,7 @@ class TestMirror:
 
 
 def test_setting_needs_a_watermark() -> None:
-    with pytest.raises(ValueError, match="complete needs use_watermark: true"):
+    with pytest.raises(ValueError, match="complete_after needs use_watermark: true"):
         SourceSettings(
             source_uri="mem://raw",
             use_watermark=False,

@@ -74,8 +74,7 @@ def configuration(root: Path, queries: int) -> dict[str, Any]:
                     "main": {
                         "source_uri": str(root / "raw" / name),
                         "grace_period": 0,
-                        "order_guard": "off",
-                        "advanced": {"checkpoint": {"interval_files": 1}},
+                        "advanced": {"order_guard": "off", "checkpoint": {"interval_files": 1}},
                     }
                 },
                 "sink": {"table_uri": str(root / "lake" / name)},

@@ -79,7 +79,7 @@ class DataLocation:
                 "sources": {
                     "main": {
                         "source_uri": f"{self.root}/raw/{name}",
-                        "partition_depth": 2,
+                        "advanced": {"partition_depth": 2},
                         **options,
                     }
                 },

@@ -130,11 +130,13 @@ def penguin(
 ) -> tuple[TablePipeline, Counting]:
     block = {
         "table_uri": uri,
-        "own_prefixes": [""],
         "storage_options": options or {},
-        "max_tracked_partitions": TRACKED,
-        "reconcile_interval": 0,
-        "grace_period": 0,
+        "advanced": {
+            "own_prefixes": [""],
+            "max_tracked_partitions": TRACKED,
+            "reconcile_interval": 0,
+            "grace_period": 0,
+        },
     }
     table = tables_of(Config.model_validate({"tables": {"bench": block}}))[0]
     storage: Any = make(open_storage(table.uri, table.storage_options))

@@ -84,7 +84,7 @@ def _configured(folder: Path) -> Path:
             }
         },
         "spark": {"master": "local[2]"},
-        "global": {"poll_jitter": 0},
+        "global": {"advanced": {"poll_jitter": 0}},
     }
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(document))

@@ -66,7 +66,7 @@ def configuration(folder: Path) -> Path:
                 "pipelines": pipelines,
                 "tables": tables,
                 "spark": {"master": "local[2]", "conf": {"spark.driver.memory": "512m"}},
-                "global": {"poll_jitter": 0},
+                "global": {"advanced": {"poll_jitter": 0}},
                 "metrics": {"address": "127.0.0.1:${METRICS_PORT}"},
             }
         )

@@ -83,7 +83,8 @@ def arrive(storage: Storage, number: int) -> None:
 
 def configured(uri: str, sources: int) -> Config:
     """Return the configuration of a table that so many sources of units feed."""
-    block: dict[str, Any] = {"table_uri": uri, "grace_period": 0, "own_prefixes": [""]}
+    advanced = {"grace_period": 0, "own_prefixes": [""]}
+    block: dict[str, Any] = {"table_uri": uri, "advanced": advanced}
     source = {
         "kind": "http", "connection": "api", "records": "", "request": {"path": "/x"},
         "units": {"range": {"from": "2020-01-01", "to": "-"}},

@@ -145,7 +145,8 @@ class OrderError(BlizzardError):
     """File names do not sort in time, so a watermark would skip files. Nothing was skipped."""
 
     remedy = (
-        "Rename the files so that names sort in time, or set order_guard or use_watermark: false."
+        "Rename the files so that names sort in time, or set advanced.order_guard or use_watermark:"
+        " false."
     )
 
 

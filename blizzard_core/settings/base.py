@@ -33,7 +33,6 @@ from blizzard_core.storage.opening import normalize_uri, problems_of
 # Names become parts of file names and of Spark job groups.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 Options = dict[str, str]
-_UNITS = {"secs": "s", "hours": "h", "days": "d"}
 
 
 def _one_spelling(uri: str) -> str:
@@ -71,48 +70,12 @@ class Settings(BaseModel):
         """
         if not isinstance(data, dict):
             return data
-        found = cls._with_units(cls._with_advanced(data))
         # Keys that begin with `x-` hold anchors and notes.
         return {
             key: cls._without_truth(key, value)
-            for key, value in found.items()
+            for key, value in data.items()
             if not str(key).startswith("x-")
         }
-
-    @classmethod
-    def _with_units(cls, data: dict[Any, Any]) -> dict[Any, Any]:
-        """Accept keys of before 0.1.0 that named their unit, such as `poll_interval_secs`."""
-        found, spellings = dict(data), dict[str, str]()
-        for key in data:
-            new, unit = _without_unit(key)
-            if unit and new in cls.model_fields and key not in cls.model_fields:
-                if new in found:
-                    raise ValueError(f"give {spellings.get(new, new)} or {key}, not both")
-                spellings[new] = key
-                value = found.pop(key)
-                is_number = re.fullmatch(r"-?\d+(\.\d+)?", str(value)) is not None
-                found[new] = f"{value}{unit}" if is_number else value
-        return found
-
-    @classmethod
-    def _with_advanced(cls, data: dict[Any, Any]) -> dict[Any, Any]:
-        """Move keys of before 0.1.0, such as `order_guard`, into `advanced`."""
-        field = cls.model_fields.get("advanced")
-        if field is None:
-            return data
-        block = data.get("advanced", {})
-        inner = getattr(field.annotation, "model_fields", {})
-        flat = {
-            key: value
-            for key, value in data.items()
-            if key not in cls.model_fields and _without_unit(key)[0] in inner
-        }
-        if not flat or not isinstance(block, dict):
-            return data
-        if twice := sorted(flat.keys() & block.keys()):
-            raise ValueError(f"give advanced.{twice[0]} or {twice[0]}, not both")
-        rest = {key: value for key, value in data.items() if key not in flat}
-        return {**rest, "advanced": {**flat, **block}}
 
     @classmethod
     def _without_truth(cls, key: Any, value: Any) -> Any:
@@ -142,14 +105,6 @@ def check_kind(
     odd = [key for key in others if getattr(settings, key) is not None]
     if odd:
         raise ValueError(f"{', '.join(odd)}: not used by kind {kind}; leave it out")
-
-
-def _without_unit(key: Any) -> tuple[str, str]:
-    """Return a key's name and the unit that was part of it, ``""`` without a unit."""
-    name, _, unit = str(key).rpartition("_")
-    if unit not in _UNITS:
-        return str(key), ""
-    return "cooldown" if name == "abstinent" else name, _UNITS[unit]
 
 
 def _kinds(annotation: Any) -> Iterator[str]:

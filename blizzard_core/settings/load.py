@@ -148,8 +148,7 @@ def load_config(
     problems += conflicts(document)
     if config is not None:
         for check in (*CHECKS, *checks):
-            found = [(_written_place(key, document.places), text) for key, text in check(config)]
-            problems += [f"{document.locate(key)}: {text}" for key, text in found]
+            problems += [f"{document.locate(key)}: {text}" for key, text in check(config)]
     if config is not None and not problems and not config.pipelines and not config.tables:
         problems.append("(top level): give at least one entry under `pipelines` or `tables`")
     if problems or config is None:
@@ -266,13 +265,7 @@ def _place_of(item: Any, places: Container[Key]) -> Key:
             place = (*place, part)
     if item["type"] == "union_tag_invalid":
         return (*place, "type" if place[-1] == "format" else "kind")
-    return _written_place(place, places)
-
-
-def _written_place(place: Key, places: Container[Key]) -> Key:
-    """Return a key's place; outside of `advanced` if the file has it there."""
-    flat = tuple(part for part in place if part != "advanced")
-    return flat if place not in places and flat in places else place
+    return place
 
 
 def _place(location: tuple[str | int, ...]) -> Key:
@@ -294,6 +287,8 @@ def _message(item: Any) -> str:
         name, known = str(item["loc"][-1]), keys_at(Config, place[:-1])
         if not hint and name in known:
             return f"{error_text(item)}: another kind of this block has it"
+        if not hint and name in keys_at(Config, (*place[:-1], "advanced")):
+            return f"{error_text(item)}: it belongs into `advanced`"
         return hint or f"{error_text(item)}{did_you_mean(name, known)}"
     return error_text(item)
 

@@ -47,8 +47,6 @@ _STORE_OPTIONS: tuple[Key, ...] = (
     (*_ERRORS, "dlq_storage_options"),
     (*_ERRORS, "advanced", "dlq_storage_options"),
 )
-# Rarely needed keys may stand in this block or beside it.
-_ADVANCED = "advanced"
 _ALIASES = {"path": "source_uri"}
 # Options of stores that name a file with a key.
 KEY_FILE_OPTIONS = frozenset(
@@ -180,8 +178,6 @@ class _Merged:
             here, there = (*block.key, str(name)), (*origin, str(name))
             if name not in block.values and _spelled(name, block.key) in own:
                 continue
-            if name == _ADVANCED and isinstance(value, dict):
-                value = {key: each for key, each in value.items() if key not in own}  # noqa: PLW2901  # the rest
             if name not in block.values:
                 block.values[name] = self._copied(value, here, there)
             elif isinstance(value, dict) and isinstance(block.values[name], dict):
@@ -230,13 +226,8 @@ class _Merged:
 
 
 def _spellings(block: _Block) -> set[Any]:
-    """Return the keys that a block has, in any notation: in or outside of `advanced`, or aliases.
-
-    The names of stores' options count in any case.
-    """
-    advanced = block.values.get(_ADVANCED)
-    names = {*block.values, *(advanced if isinstance(advanced, dict) else ())}
-    return names | {_spelled(name, block.key) for name in names}
+    """Return the keys that a block has, in any notation; stores' options count in any case."""
+    return {*block.values, *(_spelled(name, block.key) for name in block.values)}
 
 
 def _spelled(name: Any, key: Key) -> Any:

@@ -90,7 +90,7 @@ def _pipelines(folder: Path, classes: Classes) -> dict[str, object]:
     join = {"left": "left", "right": "right", "type": "inner", "on": ["id"]}
     bounds = {"lower": "-3 seconds", "upper": "5 seconds"}
     columns = {"id": "left.id", "time": "left.time", "other": "right.time"}
-    by_time = {"column": "time", "delay": "10 seconds", "partitions": 1}
+    by_time = {"column": "time", "delay": "10 seconds", "advanced": {"partitions": 1}}
     return {
         "changed": pipeline("changed", "rows", **changes),
         "joined": pipeline(

@@ -34,7 +34,7 @@ _COLUMNS = """SELECT column_name AS name, CAST(data_type AS CHAR) AS type,
 # Only users with the right to monitor replication see the lag of a replica.
 _REPLICA = (
     "this server is read-only, as replicas are: rows that are replicated later than settle"
-    " after their time are missed; set settle above its greatest lag, or read the primary"
+    " after their time are missed; set advanced.settle above its greatest lag, or read the primary"
 )
 
 

@@ -16,7 +16,8 @@ from blizzard_core.storage.protocol import Entry
 from penguin_py.model import Footer, Rejection
 
 REMEDY = (
-    "declare the directory in own_prefixes if no other engine writes there, or set foreign_min_age"
+    "declare the directory in advanced.own_prefixes if no other engine writes there, or set"
+    " advanced.foreign_min_age"
 )
 
 

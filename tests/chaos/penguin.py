@@ -40,12 +40,14 @@ import yaml
 from deltalake import DeltaTable
 
 from blizzard_core.errors import BlizzardError, Unavailable
+from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import delta_options
 from blizzard_core.storage.protocol import ListingPage, NameTest, Range, Storage
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from tests.support.fault_proxy import FaultProxy, Lost, fault_proxy
 from tests.support.faulty_log import around
+from tests.support.flat_settings import nested
 from tests.support.s3_server import S3Server, s3_server
 from tests.support.table_harness import TableHarness, footer_pool
 
@@ -259,7 +261,7 @@ class Chaos:
             "global": {"poll_jitter": 0},
         }
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
-            yaml.safe_dump(document, config)
+            yaml.safe_dump(nested(Config, document), config)
             config.flush()
             with subprocess.Popen(
                 [sys.executable, "-m", "penguin_py", "run", config.name, "--log-level", "error"],

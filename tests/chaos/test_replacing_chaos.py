@@ -17,10 +17,12 @@ import yaml
 from deltalake.exceptions import DeltaError
 
 from blizzard_core.handover.groups import Group
+from blizzard_core.settings.document import Config
 from penguin_py.delta import writer
 from penguin_py.groups.group_planner import GroupPlanner, Removals
 from penguin_py.model import TableState
 from tests.chaos.replacing.run import run
+from tests.support.flat_settings import nested
 from tests.support.group_publisher import Publisher, reading, unit
 from tests.support.s3_server import S3Server
 from tests.support.table_harness import HARNESSES, TableHarness, footer_pool
@@ -95,7 +97,7 @@ def killed(world: TableHarness, secs: float) -> None:
     table = {"table_uri": world.uri, "storage_options": world.options, "poll_interval": "10ms"}
     document = {"tables": {"events": table}, "global": {"poll_jitter": 0}}
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
-        yaml.safe_dump(document, config)
+        yaml.safe_dump(nested(Config, document), config)
         config.flush()
         with subprocess.Popen(
             [sys.executable, "-m", "penguin_py", "run", config.name], stderr=subprocess.PIPE

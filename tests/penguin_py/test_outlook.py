@@ -14,11 +14,13 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from blizzard_core.settings.document import Config
 from penguin_py.__main__ import main
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.reconcile import BEYOND
 from penguin_py.planning.batch_planner import Forecast
 from tests.support.counting_storage import CountingStorage
+from tests.support.flat_settings import nested
 from tests.support.table_harness import TableHarness, parquet
 from tests.support.thrift_footer import column, footer, group, parquet_file, root
 
@@ -127,7 +129,7 @@ def test_the_commands_show_each_refusal_with_its_reason(
 ) -> None:
     config = tmp_path / "c.yaml"
     block = {"table_uri": world.uri, "max_files_per_commit": 2, **BY_DATE}
-    config.write_text(yaml.safe_dump({"tables": {"events": block}}))
+    config.write_text(yaml.safe_dump(nested(Config, {"tables": {"events": block}})))
     world.put(f"{DAY}/b.parquet", b"junk that is \x1b[31mlong enough")
     world.put(f"{DAY}/c.parquet", {"id": [1]})
     world.put(f"{DAY}/d.parquet", {"id": [2]}, output_id="two")

@@ -14,8 +14,10 @@ from click.testing import CliRunner, Result
 from deltalake import DeltaTable
 
 from blizzard_core.cli import cell, printable_lines
+from blizzard_core.settings.document import Config
 from blizzard_core.text import printable
 from penguin_py.__main__ import main
+from tests.support.flat_settings import nested
 from tests.support.table_harness import parquet
 
 
@@ -32,7 +34,7 @@ def config(tmp_path: Path) -> Path:
         }
     }
     path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump(document))
+    path.write_text(yaml.safe_dump(nested(Config, document)))
     return path
 
 
@@ -123,7 +125,7 @@ def test_duckdb_files_become_a_table_with_a_wider_pattern(
         )
     block: dict[str, Any] = {"table_uri": str(root), "own_prefixes": [""]}
     config = tmp_path / "orders.yaml"
-    config.write_text(yaml.safe_dump({"tables": {"orders": block}}))
+    config.write_text(yaml.safe_dump(nested(Config, {"tables": {"orders": block}})))
     # The default pattern leaves them to the engines that write such names, and says so.
     found = answer("plan", config)["orders"]
     assert found["files"] == []
@@ -139,7 +141,7 @@ def test_duckdb_files_become_a_table_with_a_wider_pattern(
 
     block["file_pattern"] = r".*\.parquet"
     block["partition_filter"] = {"prefix_template": "day=%Y-%m-%d", "lookback": 36500}
-    config.write_text(yaml.safe_dump({"tables": {"orders": block}}))
+    config.write_text(yaml.safe_dump(nested(Config, {"tables": {"orders": block}})))
     assert len(answer("plan", config)["orders"]["files"]) == 6
     assert call("run", config, "--once", "--log-level", "error").exit_code == 0
     assert answer("plan", config)["orders"]["left_out"] == {**found["left_out"], "count": 0} | {

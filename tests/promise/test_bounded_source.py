@@ -32,6 +32,7 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import tables_of
 from tests.support.direct_engine import DirectEngine
+from tests.support.flat_settings import nested
 from tests.support.memory_store import Died, Dying
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.promise_scenarios import poll, polls, sweeps
@@ -392,15 +393,18 @@ def test_start_with_a_range_costs_a_request_for_each_other() -> None:
 
 def config(folder: Path, name: str, **source: Any) -> Config:
     return Config.model_validate(
-        {
-            "pipelines": {
-                "events": {
-                    "sources": {name: {"source_uri": str(folder / "raw"), **source}},
-                    "sink": {"table_uri": str(folder / "lake")},
-                    "schema": {"fields": [{"name": "a", "type": "string"}]},
+        nested(
+            Config,
+            {
+                "pipelines": {
+                    "events": {
+                        "sources": {name: {"source_uri": str(folder / "raw"), **source}},
+                        "sink": {"table_uri": str(folder / "lake")},
+                        "schema": {"fields": [{"name": "a", "type": "string"}]},
+                    }
                 }
-            }
-        }
+            },
+        )
     )
 
 

@@ -32,6 +32,7 @@ from blizzard_py.state.processed_set import segments_to_json
 from blizzard_py.state.processed_tracker import ProcessedTracker
 from blizzard_py.state.source_state import Position, SourceState
 from blizzard_py.state.transitions import begin_batch, end_batch, prepare_batch
+from tests.support.flat_settings import settings_of
 from tests.support.memory_store import MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.promise_scenarios import at, one_cycle, poll
@@ -229,7 +230,7 @@ def traced(action: Callable[[], Any]) -> tuple[int, int]:
 @pytest.mark.parametrize("count", [SCAN_FILES + 1, 3 * SCAN_FILES])
 def test_discovery_memory_is_bounded_by_the_scan(count: int) -> None:
     # Cold starts over more files than one scan takes.
-    settings = SourceSettings(source_uri="mem://raw", compression="none")
+    settings = settings_of(SourceSettings, source_uri="mem://raw", compression="none")
     seen = FirstSeen()
 
     def found() -> Any:

@@ -20,6 +20,7 @@ from blizzard_core.settings.time_formats import PartitionFilter
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import ListingPage
 from blizzard_py.app.workers import source_pipeline
+from tests.support.flat_settings import settings_of
 from tests.support.memory_store import MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.promise_scenarios import DAY, letter_paths, one_cycle, poll, polls, sweeps
@@ -33,7 +34,9 @@ def test_depth_other_than_the_templates_is_refused() -> None:
     # Files of an hour that is half closed would come again and again.
     hours = PartitionFilter(prefix_template=HOURS, lookback=2)
     with pytest.raises(ValidationError, match="partition_depth"):
-        SourceSettings(source_uri="mem://raw", partition_depth=1, partition_filter=hours)
+        settings_of(
+            SourceSettings, source_uri="mem://raw", partition_depth=1, partition_filter=hours
+        )
 
 
 def test_hours_below_a_lookback_come_once() -> None:

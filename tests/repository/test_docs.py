@@ -135,19 +135,6 @@ def test_the_reference_has_few_keys_outside_advanced() -> None:
     assert len([p for p in parts if "advanced" not in p and "format" not in p[:-1]]) <= 190
 
 
-def test_advanced_keys_are_read_outside_their_block_too() -> None:
-    advanced = {
-        m: m.model_fields["advanced"] for m in blocks(Config) if "advanced" in m.model_fields
-    }
-    assert len(advanced) > 10
-    for model, field in advanced.items():
-        for inner, _ in models_in(field.annotation):
-            for key in inner.model_fields:
-                assert key not in model.model_fields, f"{model.__name__}: {key} is in two places"
-                read = model._with_advanced({key: 1})  # noqa: SLF001  # the reader of both
-                assert read == {"advanced": {key: 1}}
-
-
 def test_the_reference_has_every_key_its_type_default_and_remark() -> None:
     text = reference.configuration_reference()
     for line in (

@@ -25,6 +25,7 @@ from tests.simulation.plan import TEMPLATES, Settings, source_uri
 from tests.simulation.scheduler import Executor
 from tests.simulation.store import Client
 from tests.simulation.world import DLQ, SINK
+from tests.support.flat_settings import settings_of
 
 PIPELINE = "events"
 # What a source is called whose state was taken to another name.
@@ -66,7 +67,8 @@ def source_settings(settings: Settings, number: int) -> SourceSettings:
     partition_filter = None
     if template is not None and settings.lookback is not None:
         partition_filter = PartitionFilter(prefix_template=template, lookback=settings.lookback)
-    found = SourceSettings(
+    found = settings_of(
+        SourceSettings,
         source_uri=source_uri(number, moved=settings.moved),
         id=source_id(settings, number) if settings.has_id else None,
         compression="none",
@@ -130,7 +132,7 @@ def source_parts(
         PIPELINE,
         source_name(settings, number),
         source_settings(settings, number),
-        ErrorSettings(max_retries=settings.max_retries),
+        settings_of(ErrorSettings, max_retries=settings.max_retries),
         ingest,
         Stores(client(uri), client(SINK), client(DLQ), archive),
         engine,

@@ -25,6 +25,7 @@ from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine
 from blizzard_py.state.stream_state import StreamState
 from tests.support.event_time_oracle import BASE
+from tests.support.flat_settings import nested
 
 FIELDS: list[dict[str, Any]] = [
     {"name": "ts", "type": "timestamp", "nullable": False},
@@ -83,34 +84,37 @@ class EventTimeHarness:
 
     def config(self) -> Config:
         return Config.model_validate(
-            {
-                "spark": {"master": "local[2]", "conf": self.conf},
-                "pipelines": {
-                    "pages": {
-                        "sources": {
-                            name: {
-                                "source_uri": str(self.raw(name)),
-                                "grace_period": 0,
-                                "order_guard": "off",
-                                # A slow machine makes no batch smaller.
-                                "checkpoint": {
-                                    "interval_files": self.files_per_batch,
-                                    "interval": "1000000s",
-                                },
-                                **own,
-                            }
-                            for name, own in self.sources.items()
-                        },
-                        "sink": {
-                            "table_uri": str(self.root / "table"),
-                            "metadata_columns": ["_emitted_batch"],
-                        },
-                        "schema": {"fields": FIELDS},
-                        "event_time": self.event_time,
-                        **self.pipeline_settings,
-                    }
+            nested(
+                Config,
+                {
+                    "spark": {"master": "local[2]", "conf": self.conf},
+                    "pipelines": {
+                        "pages": {
+                            "sources": {
+                                name: {
+                                    "source_uri": str(self.raw(name)),
+                                    "grace_period": 0,
+                                    "order_guard": "off",
+                                    # A slow machine makes no batch smaller.
+                                    "checkpoint": {
+                                        "interval_files": self.files_per_batch,
+                                        "interval": "1000000s",
+                                    },
+                                    **own,
+                                }
+                                for name, own in self.sources.items()
+                            },
+                            "sink": {
+                                "table_uri": str(self.root / "table"),
+                                "metadata_columns": ["_emitted_batch"],
+                            },
+                            "schema": {"fields": FIELDS},
+                            "event_time": self.event_time,
+                            **self.pipeline_settings,
+                        }
+                    },
                 },
-            }
+            )
         )
 
     def put(self, rows: Iterable[Mapping[str, Any] | str], source: str = "web") -> str:
@@ -147,7 +151,7 @@ class EventTimeHarness:
         """Have the next batch move the watermark to so many seconds after `BASE`."""
         to_ms = round((BASE.timestamp() + second) * 1000)
         pipeline = self.pipeline()
-        given = EventTimeSettings.model_validate(self.event_time)
+        given = EventTimeSettings.model_validate(nested(EventTimeSettings, self.event_time))
         now = clock.time()
         branches = pipeline.parts.branches
         edit = partial(advance_watermark, given=given, branches=branches, to_ms=to_ms, now=now)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from blizzard_core.settings.event_time import WINDOW_COLUMNS, Branch, EventTimeSettings
 from blizzard_py.kernels.lateness import Rule, rules_of
+from tests.support.flat_settings import nested
 
 BASE = dt.datetime(2024, 1, 28, 14, 0, tzinfo=dt.UTC)
 
@@ -65,7 +66,7 @@ class Oracle:
         self, settings: Mapping[str, Any], sources: Mapping[str, Mapping[str, Any]] | None = None
     ) -> None:
         """Take the settings of the query and of its sources; ``idle_after`` means idle at once."""
-        self.given = EventTimeSettings.model_validate(settings)
+        self.given = EventTimeSettings.model_validate(nested(EventTimeSettings, settings))
         own = {name: one.get("event_time", {}) for name, one in (sources or {"web": {}}).items()}
         self.columns = {name: one.get("column", self.given.column) for name, one in own.items()}
         self.delays = {
@@ -102,7 +103,7 @@ class Oracle:
         # Each source's is brought to where the watermark stays.
         self.marks = dict.fromkeys(self.delays, self.watermark_ms)
         if settings is not None:
-            self.given = EventTimeSettings.model_validate(settings)
+            self.given = EventTimeSettings.model_validate(nested(EventTimeSettings, settings))
             self.rule = self._rule()
         if not self._is_lazy:  # it was brought to the watermark by empty micro-batches, too
             self.judged_ms = self.watermark_ms

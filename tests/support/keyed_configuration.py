@@ -7,6 +7,9 @@ from typing import Any
 
 import yaml
 
+from blizzard_core.settings.document import Config
+from tests.support.flat_settings import nested
+
 FIELDS: list[dict[str, Any]] = [
     {"name": "id", "type": "int64", "nullable": False},
     {"name": "seq", "type": "int64", "nullable": False},
@@ -31,5 +34,5 @@ def write(folder: Path, pipeline: dict[str, Any] | None = None, **keyed: Any) ->
     if pipeline and pipeline.get("kind_of_source") == "table":
         del orders["kind_of_source"]
         document["connections"] = {"shop": {"driver": "sqlite", "uri": f"sqlite:///{folder}/x.db"}}
-    path.write_text(yaml.safe_dump(document))
+    path.write_text(yaml.safe_dump(nested(Config, document)))
     return path

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.workers import build
+from tests.support.flat_settings import nested
 from tests.support.query_harness import KernelEngine
 from tests.support.text_lakes import put
 
@@ -21,17 +22,20 @@ def config_of(folder: Path, form: str, nulls: str = "first", below: str = "") ->
     marks = {"columns": ["at"], "nulls": nulls}
     fields = [{"name": "id", "type": "int64"}, {"name": "at", "type": "timestamp"}]
     return Config.model_validate(
-        {
-            "spark": {"master": "local[1]"},
-            "connections": {"lake": {"driver": form, "uri": str(folder / "lake")}},
-            "pipelines": {
-                "p": {
-                    "sources": {"s": {**table, "watermark": marks}},
-                    "sink": {"table_uri": str(folder / "table")},
-                    "schema": {"fields": fields},
-                }
+        nested(
+            Config,
+            {
+                "spark": {"master": "local[1]"},
+                "connections": {"lake": {"driver": form, "uri": str(folder / "lake")}},
+                "pipelines": {
+                    "p": {
+                        "sources": {"s": {**table, "watermark": marks}},
+                        "sink": {"table_uri": str(folder / "table")},
+                        "schema": {"fields": fields},
+                    }
+                },
             },
-        }
+        )
     )
 
 

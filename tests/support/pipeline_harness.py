@@ -36,6 +36,7 @@ from blizzard_py.job import (
     StagedOutput,
 )
 from blizzard_py.sources.context import SourceContext, Stores
+from tests.support.flat_settings import nested
 from tests.support.memory_store import MemoryStorage
 
 
@@ -146,7 +147,7 @@ class PipelineHarness:
         self.source.put_atomic(path, "\n".join(rows).encode())
 
     def parts(self) -> SourceContext:
-        errors = ErrorSettings(**self.errors)
+        errors = ErrorSettings.model_validate(nested(ErrorSettings, self.errors))
         ingest = IngestSettings(
             source=Place("mem://raw"),
             sink=Place("mem://lake"),
@@ -157,7 +158,7 @@ class PipelineHarness:
         return SourceContext(
             "events",
             "main",
-            SourceSettings(**self.settings),
+            SourceSettings.model_validate(nested(SourceSettings, self.settings)),
             errors,
             ingest,
             Stores(self.source, self.sink, self.dlq),

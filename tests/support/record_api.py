@@ -10,11 +10,13 @@ from typing import Any
 
 import yaml
 
+from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
 from blizzard_py.app.wiring import context_of
 from blizzard_py.app.workers import source_pipeline
 from tests.support.api_server import ApiServer, ReceivedRequest, Reply, reply
 from tests.support.direct_engine import DirectEngine
+from tests.support.flat_settings import nested
 
 WHERE = ("orders", "crm")
 TOKEN = "t0ken-of-the-crm"  # of the test's own server
@@ -58,7 +60,7 @@ def configured(api: ApiServer, folder: Path, **mark: Any) -> Any:
         },
     }
     path = folder / "config.yaml"
-    path.write_text(yaml.safe_dump(document))
+    path.write_text(yaml.safe_dump(nested(Config, document)))
     return load_config(path, {})
 
 

@@ -18,6 +18,7 @@ import yaml
 from deltalake import DeltaTable
 
 from blizzard_core.daemon import Loop, run
+from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
@@ -26,6 +27,7 @@ from blizzard_py.app.workers import build
 from penguin_py.app import build as build_penguin
 from penguin_py.app import status as penguin_status
 from tests.support.direct_engine import DirectEngine
+from tests.support.flat_settings import nested
 from tests.support.forked_process import call_forked
 from tests.support.s3_server import S3Server
 
@@ -92,7 +94,7 @@ class Scenario:
         return found
 
     def write_config(self) -> None:
-        self.config.write_text(yaml.safe_dump(self.document))
+        self.config.write_text(yaml.safe_dump(nested(Config, self.document)))
 
     def put(self, path: str, data: bytes) -> None:
         self.source.put_atomic(path, data)

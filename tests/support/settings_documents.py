@@ -12,6 +12,7 @@ import yaml
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
+from tests.support.flat_settings import nested
 
 GOOD: dict[str, Any] = {
     "pipelines": {
@@ -26,7 +27,8 @@ GOOD: dict[str, Any] = {
 
 def write(tmp_path: Path, document: Any) -> Path:
     path = tmp_path / "config.yaml"
-    path.write_text(document if isinstance(document, str) else yaml.safe_dump(document))
+    found = nested(Config, document) if isinstance(document, dict) else document
+    path.write_text(found if isinstance(found, str) else yaml.safe_dump(found))
     return path
 
 

@@ -35,6 +35,7 @@ from blizzard_py.job import (
 )
 from blizzard_py.sources.context import SourceContext, Stores
 from tests.support.browser import chromium
+from tests.support.flat_settings import settings_of
 from tests.support.memory_store import MemoryStorage
 from tests.support.pipeline_harness import LineEngine
 
@@ -95,7 +96,8 @@ def source(name: str, world: StatusPictureHarness) -> tuple[SourcePipeline, Stor
     pipeline, _, part = name.partition("/")
     raw, lake = Store(f"s3://raw/{name}", world), Store(f"s3://lake/{pipeline}", world)
     engine = Engine(raw, lake, world)
-    settings = SourceSettings(
+    settings = settings_of(
+        SourceSettings,
         source_uri=raw.uri,
         compression="none",
         checkpoint=CheckpointSettings(interval_files=100),

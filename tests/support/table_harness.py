@@ -24,6 +24,7 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import Table, tables_of
 from tests.support.delta_protocol import problems
+from tests.support.flat_settings import nested
 
 NOW = 1_800_000_000.0
 # Those of the test that is running; see `tests.conftest.sound_tables`.
@@ -69,7 +70,7 @@ class TableHarness:
         # Tests drop files of no particular writer, and do not wait for them.
         ours = {"own_prefixes": [""], "storage_options": self.options}
         block = {"table_uri": self.uri, **ours, **settings}
-        return tables_of(Config.model_validate({"tables": {name: block}}))[0]
+        return tables_of(Config.model_validate(nested(Config, {"tables": {name: block}})))[0]
 
     def penguin(self, name: str = "events", **settings: Any) -> TablePipeline:
         """Return a freshly started Penguin, which knows only the stored state."""

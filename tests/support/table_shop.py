@@ -21,6 +21,7 @@ from blizzard_py.app.wiring import context_of
 from blizzard_py.app.workers import source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from tests.support.direct_engine import DirectEngine
+from tests.support.flat_settings import nested
 
 WHERE = ("orders", "erp")
 
@@ -72,7 +73,7 @@ class Shop:
         text = f"{self.folder} {json.dumps(self.document, default=str)}"
         if self._loaded is None or self._loaded[0] != text:
             path = self.folder / "config.yaml"
-            path.write_text(yaml.safe_dump(self.document))
+            path.write_text(yaml.safe_dump(nested(Config, self.document)))
             self._loaded = text, load_config(path, {})
         return self._loaded[1]
 

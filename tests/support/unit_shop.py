@@ -22,6 +22,7 @@ from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine
 from blizzard_py.state.source_state import checkpoint_path
 from tests.support.direct_engine import DirectEngine
+from tests.support.flat_settings import nested
 from tests.support.group_reader import rows_of
 
 WHERE = ("p", "answers")
@@ -106,7 +107,7 @@ class UnitShop:
 
     def path(self) -> Path:
         path = self.folder / "config.yaml"
-        path.write_text(yaml.safe_dump(self.document))
+        path.write_text(yaml.safe_dump(nested(Config, self.document)))
         return path
 
     def config(self) -> Config:

@@ -118,7 +118,8 @@ def starting_point(state: SourceState, source: SourceSettings, now: float, where
     if depth is not None and progress.depth not in (None, depth):
         raise StateError(
             f"{where}: was kept with a partition depth of {progress.depth}, the configuration now"
-            f" says {depth}; set partition_depth: {progress.depth}, or give the source another id"
+            f" says {depth}; set advanced.partition_depth: {progress.depth}, or give the source"
+            " another id"
         )
     if depth is not None:
         progress = replace(progress, depth=depth)

@@ -10,7 +10,9 @@ import yaml
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.checks.places import area_of
+from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
+from tests.support.flat_settings import nested
 
 SCHEMA = {"fields": [{"name": "a", "type": "string"}]}
 
@@ -36,7 +38,7 @@ def refused(tmp_path: Path, tables: dict[str, str] | None = None, **pipelines: A
         "pipelines": pipelines,
         "tables": {name: {"table_uri": uri} for name, uri in (tables or {}).items()},
     }
-    path.write_text(yaml.safe_dump(document))
+    path.write_text(yaml.safe_dump(nested(Config, document)))
     try:
         load_config(path, {})
     except ConfigError as error:
@@ -181,7 +183,7 @@ def test_a_default_place_of_several_sources_is_refused(tmp_path: Path) -> None:
     pipelines = {f"p{n}": pipeline({"main": {}}, f"/lake/{n}") for n in range(3)}
     path = tmp_path / "c.yaml"
     defaults = {"source": {"source_uri": "raw"}}
-    path.write_text(yaml.safe_dump({"defaults": defaults, "pipelines": pipelines}))
+    path.write_text(yaml.safe_dump(nested(Config, {"defaults": defaults, "pipelines": pipelines})))
     with pytest.raises(ConfigError) as found:
         load_config(path, {})
     (problem,) = found.value.problems

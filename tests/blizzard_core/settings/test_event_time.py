@@ -13,8 +13,10 @@ import yaml
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.base import to_micros
 from blizzard_core.settings.checks.event_time import event_time_notes
+from blizzard_core.settings.document import Config
 from blizzard_core.settings.event_time import WatchedColumn
 from blizzard_core.settings.load import load_config
+from tests.support.flat_settings import nested
 
 HERE = "pipelines.events.event_time"
 GOOD: dict[str, Any] = {
@@ -60,7 +62,7 @@ def changed(place: str, value: Any) -> dict[str, Any]:
 
 def problems(tmp_path: Path, document: Any) -> list[str]:
     path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump(document))
+    path.write_text(yaml.safe_dump(nested(Config, document)))
     try:
         load_config(path, {})
     except ConfigError as error:
@@ -109,7 +111,7 @@ def test_duplicates_alone_keep_the_columns_of_the_source(tmp_path: Path) -> None
         ("event_time.column", "maybe", "event_time.column", "may be null"),
         ("event_time.column", "bytes", "event_time.column", "must be a timestamp"),
         ("event_time.column", "none", "event_time.column", "not a field of the schema"),
-        ("event_time.policy", "avg", "event_time.policy", "'min' or 'max'"),
+        ("event_time.policy", "avg", "event_time.advanced.policy", "'min' or 'max'"),
         ("event_time.mode", "update", "event_time.mode", "add _emitted_batch to"),
         ("event_time.mode", "complete", "event_time.mode", "add _emitted_batch to"),
         ("event_time.mode", "other", "event_time.mode", "append"),
@@ -201,7 +203,12 @@ def test_duplicates_alone_keep_the_columns_of_the_source(tmp_path: Path) -> None
             "sources.main.event_time.policy",
             "unknown key",
         ),
-        ("event_time.state_path", "/mnt/x", "event_time.state_path", "with local[2] leave it out"),
+        (
+            "event_time.state_path",
+            "/mnt/x",
+            "event_time.advanced.state_path",
+            "with local[2] leave it out",
+        ),
         ("event_time.idle_after", "1 hour", "event_time.idle_after", "belongs to a source"),
         ("event_time.windows", "1 hour", "event_time.windows", "did you mean window?"),
         (
@@ -343,11 +350,11 @@ def test_a_watermark_may_only_be_watched(tmp_path: Path) -> None:
     ("place", "value", "key", "said"),
     [
         ("event_time.mode", "update", "event_time.mode", "is for a query"),
-        ("event_time.policy", "max", "event_time.policy", "is for a query"),
-        ("event_time.emit", "next_batch", "event_time.emit", "is for a query"),
-        ("event_time.late_rows", "count", "event_time.late_rows", "is for a query"),
-        ("event_time.partitions", 4, "event_time.partitions", "is for a query"),
-        ("event_time.state_path", "/mnt/x", "event_time.state_path", "is for a query"),
+        ("event_time.policy", "max", "event_time.advanced.policy", "is for a query"),
+        ("event_time.emit", "next_batch", "event_time.advanced.emit", "is for a query"),
+        ("event_time.late_rows", "count", "event_time.advanced.late_rows", "is for a query"),
+        ("event_time.partitions", 4, "event_time.advanced.partitions", "is for a query"),
+        ("event_time.state_path", "/mnt/x", "event_time.advanced.state_path", "is for a query"),
         ("event_time.column", "maybe", "event_time.column", "may be null"),
         ("event_time.column", "none", "event_time.column", "not a field of the schema"),
         ("schema.infer", True, "schema.infer", "needs declared columns"),
@@ -422,7 +429,7 @@ def test_a_source_may_have_a_column_and_a_delay_of_its_own(tmp_path: Path) -> No
     assert (main.source, main.column, main.delay_us) == ("main", "ts", to_micros("10 minutes"))
     assert main.idle_us is None
     own["delay"] = "0 seconds"
-    path.write_text(yaml.safe_dump(document))
+    path.write_text(yaml.safe_dump(nested(Config, document)))
     [note] = event_time_notes(load_config(path, {}))
     assert note.startswith("pipelines.events.sources.app.event_time.delay: with 0")
     del events["event_time"]
@@ -440,5 +447,5 @@ def test_emitted_batch_is_of_queries_over_event_time(tmp_path: Path) -> None:
 def test_a_delay_of_nothing_is_warned_of(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     for delay, notes in (("0 seconds", 1), ("1 second", 0)):
-        path.write_text(yaml.safe_dump(changed("event_time.delay", delay)))
+        path.write_text(yaml.safe_dump(nested(Config, changed("event_time.delay", delay))))
         assert len(list(event_time_notes(load_config(path, {})))) == notes

@@ -11,8 +11,10 @@ import pytest
 import yaml
 
 from blizzard_core.errors import ConfigError
+from blizzard_core.settings.document import Config
 from blizzard_core.settings.event_time import JoinSettings
 from blizzard_core.settings.load import load_config
+from tests.support.flat_settings import nested
 
 TEXT = """\
 spark: {master: "local[2]"}
@@ -44,7 +46,7 @@ GOOD: dict[str, Any] = yaml.safe_load(TEXT.replace("on: [id]", '"on": [id]'))
 
 def problems(tmp_path: Path, document: Any) -> list[str]:
     path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    path.write_text(yaml.safe_dump(nested(Config, document), sort_keys=False))
     try:
         load_config(path, {})
     except ConfigError as error:

@@ -10,10 +10,13 @@ from pydantic import ValidationError
 from blizzard_core.settings.checks.list_budget import list_budget_problems
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
+from tests.support.flat_settings import nested
 
 
 def source(**given: Any) -> SourceSettings:
-    return SourceSettings.model_validate({"source_uri": "s3://raw/events", **given})
+    return SourceSettings.model_validate(
+        nested(SourceSettings, {"source_uri": "s3://raw/events", **given})
+    )
 
 
 def config(source: dict[str, Any], **pipeline: Any) -> Config:
@@ -23,7 +26,7 @@ def config(source: dict[str, Any], **pipeline: Any) -> Config:
         "schema": {"fields": [{"name": "at", "type": "timestamp"}]},
         **pipeline,
     }
-    return Config.model_validate({"pipelines": {"events": block}})
+    return Config.model_validate(nested(Config, {"pipelines": {"events": block}}))
 
 
 def test_cost_is_a_number_of_requests_an_hour() -> None:

@@ -183,7 +183,7 @@ class TestFolder:
 DEFAULTS = """\
 defaults:
   pipeline:
-    sink: {compression: zstd, metadata_columns: [_source_file]}
+    sink: {advanced: {compression: zstd}, metadata_columns: [_source_file]}
     schema: {fields: [{name: id, type: int64}]}
   source: {poll_interval: 5m, advanced: {min_age: 1m}, storage_options: {}}
   table: {poll_interval: 30s, optimize: {}}
@@ -199,7 +199,8 @@ class TestDefaults:
             "  a: {sources: {m: {source_uri: a}}, sink: {table_uri: l/a}}\n"
             "  b:\n"
             "    sources: {m: {source_uri: b, poll_interval: 1m, advanced: {max_ahead: 1h}}}\n"
-            "    sink: {table_uri: l/b, compression: lz4, metadata_columns: [_ingested_at]}\n"
+            "    sink: {table_uri: l/b, metadata_columns: [_ingested_at],"
+            " advanced: {compression: lz4}}\n"
             "tables: {a: {table_uri: l/a, optimize: null}, b: {table_uri: l/b}}\n",
         )
         config = load_config(tmp_path, {})
@@ -230,9 +231,8 @@ class TestDefaults:
     @pytest.mark.parametrize(
         ("default", "own"),
         [
-            ("advanced: {min_age: 5s, max_ahead: 3d}", "min_age: 7s"),
-            ("min_age: 5s, advanced: {max_ahead: 3d}", "advanced: {min_age: 7s}"),
-            ("path: /raw/else, advanced: {max_ahead: 3d}", "min_age: 7s"),
+            ("advanced: {min_age: 5s, max_ahead: 3d}", "advanced: {min_age: 7s}"),
+            ("path: /raw/else, advanced: {max_ahead: 3d}", "advanced: {min_age: 7s}"),
         ],
     )
     def test_own_values_win_in_any_notation(self, tmp_path: Path, default: str, own: str) -> None:
@@ -318,18 +318,19 @@ class TestExtensions:
     def test_problems_of_merged_keys_name_the_valid_value(self, tmp_path: Path) -> None:
         path = written(
             tmp_path / "c.yaml",
-            "x-a: &a\n  compression: gzip\n  partition_by: {columns: [a, b]}\n"
-            "  file_size_mb: none\n"
+            "x-a: &a\n  partition_by: {columns: [a, b]}\n"
+            "x-b: &b\n  compression: gzip\n  file_size_mb: none\n"
             "pipelines:\n  a:\n    sources: {m: {source_uri: raw}}\n"
             f"    {FIELDS}\n"
-            "    sink:\n      <<: *a\n      table_uri: lake\n      compression: of\n"
+            "    sink:\n      <<: *a\n      table_uri: lake\n"
+            "      advanced:\n        <<: *b\n        compression: of\n"
             "      partition_by: {columns: [1]}\n",
         )
         told = [text.partition(":")[0] for text in problems(path)]
         assert sorted(told) == [
-            "pipelines.a.sink.compression (line 12)",
-            "pipelines.a.sink.file_size_mb (line 4)",
-            "pipelines.a.sink.partition_by.columns[0] (line 13)",
+            "pipelines.a.sink.advanced.compression (line 15)",
+            "pipelines.a.sink.advanced.file_size_mb (line 5)",
+            "pipelines.a.sink.partition_by.columns[0] (line 16)",
         ]
 
     @pytest.mark.parametrize(

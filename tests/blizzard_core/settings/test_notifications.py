@@ -15,6 +15,7 @@ from blizzard_core.settings.load import load_config
 from blizzard_core.settings.notifications import NotificationSettings
 from blizzard_core.settings.queue_uri import kind_of
 from blizzard_core.settings.sources import SourceSettings
+from tests.support.flat_settings import settings_of
 
 SQS = "https://sqs.eu-central-1.amazonaws.com/123456789012/raw"
 TOKEN = "sesame-sesame-sesame"
@@ -22,7 +23,7 @@ TOKEN = "sesame-sesame-sesame"
 
 def source(**more: Any) -> SourceSettings:
     notifications = {"uri": SQS, **more.pop("notifications", {})}
-    return SourceSettings(source_uri="s3://raw", notifications=notifications, **more)
+    return settings_of(SourceSettings, source_uri="s3://raw", notifications=notifications, **more)
 
 
 def test_complete_scans_are_seldom_by_default() -> None:

@@ -23,6 +23,7 @@ from blizzard_core.settings.formats import CsvOptions
 from blizzard_core.settings.load import load_config
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.sources import SourceSettings
+from tests.support.flat_settings import nested
 
 GOOD: dict[str, Any] = yaml.safe_load("""
 connections:
@@ -98,7 +99,7 @@ def changed(**places: Any) -> dict[str, Any]:
 
 def load(tmp_path: Path, document: Any) -> Config:
     path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump(document))
+    path.write_text(yaml.safe_dump(nested(Config, document)))
     return load_config(path, {})
 
 
@@ -176,7 +177,7 @@ WRONG = [
     (erp(units={"partition": "monthly"}, watermark=...), ERP, "leave split out"),
     (erp(watermark__bound="version"), f"{ERP}.watermark.bound", "does not support version"),
     (erp(watermark__bound="exact"), f"{ERP}.watermark.bound", "must be '"),
-    (erp(watermark__settle=-1), f"{ERP}.watermark.settle", "must be at least 0"),
+    (erp(watermark__settle=-1), f"{ERP}.watermark.advanced.settle", "must be at least 0"),
     (erp(watermark__backward={"days": -1}), f"{ERP}.watermark.backward", "must be a duration"),
     (erp(watermark__backward={"closing_day": 32}), f"{ERP}.watermark.backward", "from 1 to 31"),
     (erp(split={"tasks": 4}), f"{ERP}.advanced.split.by", "is required where tasks is above 1"),

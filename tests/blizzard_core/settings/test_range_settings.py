@@ -10,8 +10,10 @@ import yaml
 from pydantic import ValidationError
 
 from blizzard_core.errors import ConfigError
+from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
 from blizzard_core.settings.sources import SourceRangeSettings, SourceSettings
+from tests.support.flat_settings import nested
 
 SCHEMA = {
     "fields": [
@@ -37,7 +39,7 @@ def problems(
             }
         },
     }
-    path.write_text(yaml.safe_dump(document))
+    path.write_text(yaml.safe_dump(nested(Config, document)))
     try:
         load_config(path, {})
     except ConfigError as error:
@@ -46,7 +48,7 @@ def problems(
 
 
 def files(ends: Any, **more: Any) -> dict[str, Any]:
-    return {"path": "/raw/events", "range": ends, **more}
+    return {"path": "/raw/events", "advanced": {"range": ends}, **more}
 
 
 def ends_of(given: dict[str, Any]) -> tuple[str, str]:
@@ -94,7 +96,7 @@ def test_range_with_both_ends_loads_from_a_file(tmp_path: Path) -> None:
 def test_range_without_names_is_refused(tmp_path: Path, ends: Any, said: str) -> None:
     [problem] = problems(tmp_path, files(ends))
     assert problem.startswith(
-        f"{tmp_path / 'history.yaml'}: pipelines.events.sources.history.range"
+        f"{tmp_path / 'history.yaml'}: pipelines.events.sources.history.advanced.range"
     )
     assert said in problem
 
@@ -112,7 +114,7 @@ def test_range_is_refused_with_a_query_over_event_time(tmp_path: Path) -> None:
     query = {"column": "at", "delay": "5 minutes", "deduplicate": ["a"]}
     spark = {"master": "local[2]"}
     [problem] = problems(tmp_path, files({"from": "a"}), spark=spark, event_time=query)
-    assert ": pipelines.events.sources.history.range " in problem
+    assert ": pipelines.events.sources.history.advanced.range " in problem
     assert "leave it or event_time out" in problem
 
 
@@ -125,4 +127,6 @@ def test_range_is_for_files_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("end", ["../other/x.json", "a/./b", "a\ud800", "s3://raw/a"])
 def test_end_that_is_no_name_is_refused(end: str) -> None:
     with pytest.raises(ValidationError, match="is a name below the source's path"):
-        SourceSettings.model_validate({"path": "/raw", "range": {"from": end}})
+        SourceSettings.model_validate(
+            nested(SourceSettings, {"path": "/raw", "range": {"from": end}})
+        )

@@ -113,7 +113,7 @@ pipelines:
         storage_options: {}
     sink:
       table_uri: ${LAKE}/events
-      compression: zip
+      advanced: {compression: zip}
     schema:
       fields:
         - {name: a, type: text}
@@ -126,7 +126,7 @@ surprise: 1
         "pipelines.events.sink.table_uri (line 10): environment variable LAKE is not set",
         "pipelines.events.sources.main.poll_interval (line 6): must be a duration such as",
         "pipelines.events.sources.main.pol_interval (line 7): unknown key",
-        "pipelines.events.sink.compression (line 11): must be 'snappy', ",
+        "pipelines.events.sink.advanced.compression (line 11): must be 'snappy', ",
         "pipelines.events.schema.fields[0].type (line 14): there is no type 'text'; known: ",
         "surprise (line 16): unknown key",
     ):
@@ -183,13 +183,14 @@ def test_a_key_may_replace_what_a_merge_brings(tmp_path: Path) -> None:
     ("place", "told"),
     [
         ("poll_interval", "must be a number"),
-        ("max_tracked_partitions", "must be a whole number"),
+        ("advanced.max_tracked_partitions", "must be a whole number"),
         ("grace_period", "must be a number or 'auto'"),
-        ("partition_depth", "must be a whole number"),
+        ("advanced.partition_depth", "must be a whole number"),
     ],
 )
 def test_a_truth_is_no_number(tmp_path: Path, place: str, told: str) -> None:
-    document = changed(**{f"pipelines__events__sources__main__{place}": True})
+    key = place.replace(".", "__")
+    document = changed(**{f"pipelines__events__sources__main__{key}": True})
     [problem] = problems(tmp_path, document)
     assert problem.startswith(f"pipelines.events.sources.main.{place} (line")
     assert problem.endswith(f": {told}")

@@ -227,7 +227,8 @@ def test_every_word_that_a_setting_may_be_needs_no_quotes(tmp_path: Path) -> Non
 def test_a_truth_may_be_any_word_for_it(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(
-        "pipelines: {p: {sources: {m: {source_uri: raw, order_guard: off, use_watermark: no}},"
+        "pipelines: {p: {sources: {m: {source_uri: raw, use_watermark: no,"
+        " advanced: {order_guard: off}}},"
         " sink: {table_uri: lake}, schema: {fields: [{name: id, type: int64, nullable: off}]}}}\n"
     )
     pipeline = load_config(path).pipelines["p"]

@@ -11,8 +11,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from blizzard_core.errors import DIFFERS
+from blizzard_core.settings.document import Config
 from blizzard_py.__main__ import main as blizzard
 from penguin_py.__main__ import main as penguin
+from tests.support.flat_settings import nested
 from tests.support.scenario import Scenario, ndjson
 from tests.support.workbooks import saved
 
@@ -56,11 +58,11 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         }
     }
     config = tmp_path / "c.yaml"
-    config.write_text(yaml.safe_dump(document))
+    config.write_text(yaml.safe_dump(nested(Config, document)))
     done = call("schema", str(config), "--diff")
     assert done.stdout.strip().endswith(f"(0 records of 1 file of events/main): {reason}")
     document["pipelines"]["events"]["schema"] = {"infer": True}
-    config.write_text(yaml.safe_dump(document))
+    config.write_text(yaml.safe_dump(nested(Config, document)))
     assert f"({reason})" in call("schema", str(config)).output
     made = call(
         "init", str(tmp_path / "new.yaml"), "--source-uri", str(tmp_path / "raw"),

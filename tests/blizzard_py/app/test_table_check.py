@@ -12,9 +12,11 @@ import pytest
 from click.testing import CliRunner, Result
 from deltalake import DeltaTable, write_deltalake
 
+from blizzard_core.settings.document import Config
 from blizzard_py.__main__ import main
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine
+from tests.support.flat_settings import nested
 
 TIME = pa.timestamp("us", tz="UTC")
 
@@ -32,28 +34,33 @@ class TableCheckHarness:
     def put(self, name: str, *records: dict[str, Any]) -> None:
         path = self.root / "raw" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(gzip.compress("".join(json.dumps(r) + "\n" for r in records).encode()))
+        path.write_bytes(
+            gzip.compress("".join(json.dumps(nested(Config, r)) + "\n" for r in records).encode())
+        )
 
     def call(self, *arguments: str) -> Result:
         config = self.root / "config.yaml"
         config.write_text(
             json.dumps(
-                {
-                    "pipelines": {
-                        "p": {
-                            "sources": {
-                                "main": {
-                                    "source_uri": str(self.root / "raw"),
-                                    "grace_period": 0,
-                                    "order_guard": "off",
-                                }
-                            },
-                            "sink": {"table_uri": self.table, **self.sink},
-                            "schema": {"fields": self.fields},
-                        }
+                nested(
+                    Config,
+                    {
+                        "pipelines": {
+                            "p": {
+                                "sources": {
+                                    "main": {
+                                        "source_uri": str(self.root / "raw"),
+                                        "grace_period": 0,
+                                        "order_guard": "off",
+                                    }
+                                },
+                                "sink": {"table_uri": self.table, **self.sink},
+                                "schema": {"fields": self.fields},
+                            }
+                        },
+                        "tables": {"t": {"table_uri": self.table, **self.tables}},
                     },
-                    "tables": {"t": {"table_uri": self.table, **self.tables}},
-                }
+                )
             )
         )
         return CliRunner().invoke(main, [*arguments, str(config)])

@@ -38,9 +38,9 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "units.values",
         "one of the two",
     ),
-    ({"min_units": 2}, "units.min_units", "counts values"),
+    ({"min_units": 2}, "units.advanced.min_units", "counts values"),
     ({"cooldown": "3d", "grace": "2d"}, "units.cooldown", "would not be read"),
-    ({"max_units_per_run": 5001}, "units.max_units_per_run", "5000"),
+    ({"max_units_per_run": 5001}, "units.advanced.max_units_per_run", "5000"),
     ({"range": ...}, "units", "there is no range"),
 ]
 

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from blizzard_core.errors import PipelineStopped, SourceError, Unavailable
+from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
 from blizzard_py.app.wiring import context_of
 from blizzard_py.app.workers import source_pipeline
@@ -36,6 +37,7 @@ from blizzard_py.job import (
     RowSchema,
 )
 from blizzard_py.reading import Access, Reading, ReadTask, Window
+from tests.support.flat_settings import nested
 from tests.support.mariadb_server import PASSWORD as MARIADB_PASSWORD
 from tests.support.mariadb_server import MariadbServer
 from tests.support.scanned_files import SCANNED, moment
@@ -111,7 +113,7 @@ def polled(
             }
         },
     }  # fmt: skip
-    (folder / "config.yaml").write_text(yaml.safe_dump(document))
+    (folder / "config.yaml").write_text(yaml.safe_dump(nested(Config, document)))
     config = load_config(folder / "config.yaml", {})
     with contextlib.closing(
         source_pipeline(context_of(config, ("orders", "erp"), engine))

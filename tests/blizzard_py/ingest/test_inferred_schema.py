@@ -21,6 +21,7 @@ from blizzard_py.__main__ import main as blizzard
 from blizzard_py.ingest.inferred_schema import InferredSchema, StoredSchema
 from blizzard_py.state.state_paths import schema_path
 from tests.support.direct_engine import DirectEngine
+from tests.support.flat_settings import nested
 from tests.support.memory_store import MemoryStorage
 from tests.support.scenario import Scenario, ndjson
 from tests.support.schema_columns import column
@@ -45,11 +46,14 @@ class Place:
 
     def view(self) -> InferredSchema:
         settings = PipelineSettings.model_validate(
-            {
-                "sources": {"main": {"source_uri": "mem://raw"}},
-                "sink": {"table_uri": "mem://lake", **self.sink},
-                "schema": self.schema,
-            }
+            nested(
+                PipelineSettings,
+                {
+                    "sources": {"main": {"source_uri": "mem://raw"}},
+                    "sink": {"table_uri": "mem://lake", **self.sink},
+                    "schema": self.schema,
+                },
+            )
         )
         return InferredSchema("events", settings, self.source, self.table, lambda: 12.9)
 

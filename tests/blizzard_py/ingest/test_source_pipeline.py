@@ -445,7 +445,7 @@ def test_a_changed_partition_depth_stops_the_pipeline() -> None:
     world = source_with_hours()
     world.drain()
     world.settings["partition_depth"] = 1
-    with pytest.raises(StateError, match="set partition_depth: 2"):
+    with pytest.raises(StateError, match=r"set advanced\.partition_depth: 2"):
         world.drain()
 
 

@@ -24,6 +24,7 @@ from blizzard_py.state.stream_state import (
     StreamState,
     add_query_batch,
 )
+from tests.support.flat_settings import nested
 
 GIVEN: dict[str, Any] = {
     "column": "ts",
@@ -46,7 +47,7 @@ def query(
         sql=SqlSteps(transform=transform),
     )
     branches = changed.pop("branches", None)
-    given = EventTimeSettings.model_validate(GIVEN | changed)
+    given = EventTimeSettings.model_validate(nested(EventTimeSettings, GIVEN | changed))
     return fingerprint(given, branches or (Branch("web", given.column, 0),), ingest, zone)
 
 

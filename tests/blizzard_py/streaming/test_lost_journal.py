@@ -11,6 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from blizzard_core.errors import StateError
+from blizzard_core.settings.document import Config
 from blizzard_py.__main__ import main
 from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.operations import rebuild_of
@@ -21,6 +22,7 @@ from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.state import checkpoint_document
 from tests.support.event_time_harness import TUMBLING, EventTimeHarness
 from tests.support.event_time_oracle import Oracle, row, windows_of
+from tests.support.flat_settings import nested
 from tests.support.stream_deaths import drain_and_die
 
 ONE: dict[str, dict[str, Any]] = {"web": {}}
@@ -180,7 +182,7 @@ def test_the_command_says_what_it_takes_for_done(tmp_path: Path, spark_engine: S
     document = world.config().model_dump(
         mode="json", by_alias=True, include={"pipelines", "spark"}, exclude_defaults=True
     )
-    config.write_text(yaml.safe_dump(document, sort_keys=False))
+    config.write_text(yaml.safe_dump(nested(Config, document), sort_keys=False))
     told = CliRunner().invoke(main, ["checkpoint", "rebuild", str(config), *WEB, "--yes"])
     assert told.exit_code == 0, told.output
     assert "1 of these only because you, or the checkpoint that was there, say so" in told.output

@@ -11,8 +11,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from blizzard_core.settings.document import Config
 from penguin_py.__main__ import main as penguin
 from penguin_py.groups.discard import DiscardRefused
+from tests.support.flat_settings import nested
 from tests.support.group_publisher import (
     Publisher,
     S,
@@ -189,7 +191,7 @@ def test_the_command(tmp_path: Path, pool: Executor) -> None:
     waiting(world)
     config = tmp_path / "config.yaml"
     document = {"tables": {"events": {"table_uri": world.uri, "own_prefixes": [""]}}}
-    config.write_text(yaml.safe_dump(document))
+    config.write_text(yaml.safe_dump(nested(Config, document)))
 
     def run(*arguments: str) -> tuple[int, str]:
         found = CliRunner().invoke(penguin, ["discard", str(config), *arguments])

@@ -15,10 +15,12 @@ import yaml
 from deltalake import DeltaTable
 
 from blizzard_core.limits import FOOTER_BYTES
+from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Entry
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.model import Rejection
+from tests.support.flat_settings import nested
 from tests.support.table_harness import parquet
 from tests.support.thrift_footer import column, footer, group, parquet_file, root
 
@@ -114,7 +116,7 @@ def test_hostile_files_cost_bounded_memory_and_delay_nobody(tmp_path: Path) -> N
     record.keep([Rejection(Entry(f"{n}", 1, 1.0), "read", "is junk") for n in range(100_000)], 1e9)
     config = tmp_path / "config.yaml"
     block = {"table_uri": str(table), "own_prefixes": [""], "reconcile_interval": 0}
-    config.write_text(yaml.safe_dump({"tables": {"events": block}}))
+    config.write_text(yaml.safe_dump(nested(Config, {"tables": {"events": block}})))
 
     done = subprocess.run(
         [sys.executable, "-c", DAEMON, str(config), str(table), str(files)],

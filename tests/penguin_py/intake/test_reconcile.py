@@ -19,12 +19,14 @@ from deltalake import DeltaTable, write_deltalake
 
 from blizzard_core.errors import CommitError
 from blizzard_core.handover.quarantine import QuarantineRecord
+from blizzard_core.settings.document import Config
 from blizzard_core.storage.protocol import Entry
 from penguin_py import app
 from penguin_py.__main__ import main
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.reconcile import Findings, came_since, compare, safe_horizon
 from tests.support.faulty_log import alone, around
+from tests.support.flat_settings import nested
 from tests.support.table_harness import TableHarness, parquet
 
 HOUR = 3600.0
@@ -401,15 +403,18 @@ def test_the_command_reports_first_and_commits_then(
     root, config = tmp_path / "events", tmp_path / "c.yaml"
     config.write_text(
         yaml.safe_dump(
-            {
-                "tables": {
-                    "events": {
-                        "table_uri": str(root),
-                        "grace_period": 0,
-                        "own_prefixes": [""],
+            nested(
+                Config,
+                {
+                    "tables": {
+                        "events": {
+                            "table_uri": str(root),
+                            "grace_period": 0,
+                            "own_prefixes": [""],
+                        }
                     }
-                }
-            }
+                },
+            )
         )
     )
 

@@ -47,6 +47,7 @@ from blizzard_py.state.journal import Journal
 from blizzard_py.state.source_state import SourceState, checkpoint_path, queue_file, under_way
 from blizzard_py.state.transitions import as_journaled, name_outputs, prepare_batch
 from tests.simulation.quiet import Quiet
+from tests.support.flat_settings import settings_of
 
 if TYPE_CHECKING:
     from tests.simulation.markers.world import MarkerWorld
@@ -65,7 +66,13 @@ _INGEST = IngestSettings(
 )
 _ERRORS = ErrorSettings()
 _SETTINGS = {
-    late: SourceSettings(source_uri=RAW, compression="none", complete_after="1ms", late_files=late)
+    late: settings_of(
+        SourceSettings,
+        source_uri=RAW,
+        compression="none",
+        complete_after="1ms",
+        late_files=late,
+    )
     for late in ("ingest", "report")
 }
 

@@ -13,6 +13,7 @@ from blizzard_core.settings.http_sources import PagesSettings
 from blizzard_py.connections.http.model import EndSign, PageKind, Pages
 from tests.blizzard_py.connections.http.world import FakeTime, made, rows_of
 from tests.support.api_server import ApiServer, ReceivedRequest, Reply, reply
+from tests.support.flat_settings import nested
 
 SIZE = 3
 Answer = Callable[[ReceivedRequest], Reply]
@@ -201,4 +202,4 @@ def test_a_repeated_page_is_compared_by_its_bytes(api: ApiServer, clock: FakeTim
 )
 def test_an_end_that_cannot_be_seen_is_refused(given: dict[str, object], told: str) -> None:
     with pytest.raises(ValidationError, match=told):
-        PagesSettings.model_validate(given)
+        PagesSettings.model_validate(nested(PagesSettings, given))

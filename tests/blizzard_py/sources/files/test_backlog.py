@@ -20,6 +20,7 @@ from blizzard_py.sources.files.discovery import PartitionSelector
 from blizzard_py.sources.files.lines import read_records
 from blizzard_py.sources.ignored_names import SkippedItems
 from blizzard_py.sources.protocol import Backlog
+from tests.support.flat_settings import settings_of
 from tests.support.memory_store import MemoryStorage
 
 EVERYTHING = Progress()
@@ -31,7 +32,7 @@ def is_data(entry: Entry) -> bool:
 
 
 def backlog(storage: Storage, progress: Progress, *queued: Entry, **source: Any) -> Backlog:
-    settings = SourceSettings(source_uri="x", **source)
+    settings = settings_of(SourceSettings, source_uri="x", **source)
     return watermark_files.backlog(
         storage, progress, is_data, lambda known: PartitionSelector(known, settings, NOW), queued
     )

@@ -27,6 +27,7 @@ from blizzard_py.sources.files.file_names import accepts
 from blizzard_py.sources.ignored_names import SkippedItems
 from blizzard_py.state.source_state import Position, SourceState
 from tests.support.azurite_server import AzuriteServer
+from tests.support.flat_settings import settings_of
 from tests.support.memory_store import MemoryStorage
 from tests.support.pipeline_harness import PipelineHarness
 from tests.support.s3_server import S3Server
@@ -55,7 +56,7 @@ def test_endings_follow_the_compression(compression: str, taken: set[str]) -> No
         for kind in ("ndjson", "jsonl", "json", "csv", "parquet")
         for packed in ("", ".gz", ".zst", ".bz2", ".xz", ".lz4", ".snappy", ".br", ".bz")
     }
-    accept = accepts(SourceSettings(source_uri="x", compression=compression))
+    accept = accepts(settings_of(SourceSettings, source_uri="x", compression=compression))
     assert {name for name in names if accept(f"date=1/{name}")} == taken
 
 
@@ -162,7 +163,7 @@ def stored(*paths: str, modified: float = NOW) -> MemoryStorage:
 @pytest.mark.parametrize("depth", [None, 1])
 def test_a_partition_ahead_of_time_is_left_alone_until_then(depth: int | None) -> None:
     storage = stored("date=2024-01-30/1.json", "date=2024-01-31/1.json", "date=9999-12-31/1.json")
-    settings = SourceSettings(source_uri="x", max_ahead="2d")
+    settings = settings_of(SourceSettings, source_uri="x", max_ahead="2d")
     found = discover(storage, settings, Progress(depth=depth))
     assert [f.path for f in found.files] == ["date=2024-01-30/1.json"]
     assert found.skipped == SkippedItems(2, "date=2024-01-31/1.json")
@@ -172,7 +173,7 @@ def test_a_partition_ahead_of_time_is_left_alone_until_then(depth: int | None) -
 
 def test_only_some_odd_partitions_are_read_among_dated_ones() -> None:
     storage = stored("date=2024-01-28/1.json", *(f"odd-{n}/1.json" for n in range(5)))
-    settings = SourceSettings(source_uri="x", max_tracked_partitions=2)
+    settings = settings_of(SourceSettings, source_uri="x", max_tracked_partitions=2)
     known = passed(Progress(depth=1), ["date=2024-01-27/1.json"])
     found = discover(storage, settings, known)
     assert [f.path for f in found.files] == [
@@ -188,7 +189,7 @@ def test_only_some_odd_partitions_are_read_among_dated_ones() -> None:
 
 def test_age_of_a_future_dated_file_counts_from_first_sight() -> None:
     storage = stored("d=1/1.json", modified=NOW + 3600)
-    settings = SourceSettings(source_uri="x", min_age="1m")
+    settings = settings_of(SourceSettings, source_uri="x", min_age="1m")
     first_seen = FirstSeen()
     start = Progress(depth=1)
     assert discover(storage, settings, start, NOW, first_seen).files == ()

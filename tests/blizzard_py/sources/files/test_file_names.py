@@ -13,10 +13,11 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.files import file_names
 from blizzard_py.sources.files.file_names import FileFilter, accepts, can_count, why_ignored
 from blizzard_py.sources.ignored_names import IgnoredNames
+from tests.support.flat_settings import nested
 
 
 def source(**given: Any) -> SourceSettings:
-    return SourceSettings.model_validate({"source_uri": "x", **given})
+    return SourceSettings.model_validate(nested(SourceSettings, {"source_uri": "x", **given}))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from blizzard_core.watermark.progress import Progress, mark_done
 from blizzard_py.commands.printing import print_plan
 from blizzard_py.sources.files.list_budget import budget_document, budget_lines, budget_notes
 from blizzard_py.state.source_state import SourceState, Totals
+from tests.support.flat_settings import nested
 from tests.support.watermarks import nothing_waits, passed
 
 HOURS = [f"date=2024-06-01/hour={hour:02}" for hour in range(24)]
@@ -24,14 +25,18 @@ def state(files: int) -> SourceState:
 
 
 def document(files: int = 1_000_000, known: Progress = KNOWN, **given: Any) -> dict[str, Any]:
-    source = SourceSettings.model_validate({"source_uri": "s3://raw", **given})
+    source = SourceSettings.model_validate(
+        nested(SourceSettings, {"source_uri": "s3://raw", **given})
+    )
     found = budget_document(source, state(files), known, NOW)
     assert found is not None
     return found
 
 
 def notes(files: int, **given: Any) -> list[str]:
-    source = SourceSettings.model_validate({"source_uri": "s3://raw", **given})
+    source = SourceSettings.model_validate(
+        nested(SourceSettings, {"source_uri": "s3://raw", **given})
+    )
     return list(budget_notes(source, state(files), KNOWN, NOW))
 
 

@@ -99,8 +99,7 @@ class QuerySource(CommonSource):
         mark = data.get("watermark")
         again = isinstance(mark, dict) and mark.get("reread") == "replace"
         again = again or data.get("units") or data.get("snapshot") is True
-        says = any(str(key).startswith("poll_interval") for key in data)
-        return {"poll_interval": REREAD, **data} if again and not says else data
+        return {"poll_interval": REREAD, **data} if again else data
 
     @model_validator(mode="after")
     def _one_way_to_read(self) -> Self:

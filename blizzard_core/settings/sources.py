@@ -310,8 +310,7 @@ class SourceSettings(CommonSource):
         """Let a budget decide about pauses; then `poll_interval` is the least one."""
         if not isinstance(data, dict):
             return data
-        says = any(str(key).startswith("poll_interval") for key in data)
-        return {"poll_interval": "1s", **data} if "max_list_cost" in data and not says else data
+        return {"poll_interval": "1s", **data} if "max_list_cost" in data else data
 
     @model_validator(mode="after")
     def _is_sound(self) -> Self:

@@ -61,7 +61,7 @@ def measure(files: int, gap: float) -> list[float]:
         world = PipelineHarness(
             source_uri=uri,
             storage_options=s3.options,
-            notifications={"uri": queue_of(s3, bucket), "pause": "100ms"},
+            notifications={"uri": queue_of(s3, bucket), "advanced": {"pause": "100ms"}},
         )
         source = open_storage(uri, s3.options)
 

@@ -147,7 +147,7 @@ def configured(scenario: Scenario, sources: int, lease: float) -> None:
     }
     document["global"]["replicas"] = {
         "uri": f"{scenario.place}/lake/leases",
-        "lease": f"{lease}s",
+        "advanced": {"lease": f"{lease}s"},
         "storage_options": scenario.options,
     }
     document["spark"] = {"master": "local[1]", "conf": {"spark.driver.memory": "512m"}}

@@ -30,7 +30,7 @@ from tests.support.flat_settings import settings_of
 PIPELINE = "events"
 # What a source is called whose state was taken to another name.
 CARRIED = "u"
-NOTIFICATIONS = {"uri": "webhook:", "token": "sesame-sesame-sesame", "pause": "5s"}
+NOTIFICATIONS = {"uri": "webhook:", "token": "sesame-sesame-sesame", "advanced": {"pause": "5s"}}
 MIRROR = "_penguin/events_checkpoint.json"
 
 

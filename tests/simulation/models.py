@@ -100,7 +100,7 @@ def replaced_daemons(seed: int) -> list[str]:
     One that was replaced goes on until it notices. Each scans everything once, at its start.
     """
     chance = random.Random(seed)
-    webhook = {"uri": "webhook:", "token": "sesame-sesame-sesame", "pause": "1s"}
+    webhook = {"uri": "webhook:", "token": "sesame-sesame-sesame", "advanced": {"pause": "1s"}}
     world = PipelineHarness(partition_depth=1, notifications=webhook, full_scan_interval="1d")
     queue = MemoryQueue(lambda: world.now, _HIDDEN_SECS)
     world.put("date=2025-06-15/0.ndjson", "0")

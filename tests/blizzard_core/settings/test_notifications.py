@@ -122,7 +122,7 @@ def test_sources_of_a_queue_agree_on_foreign_messages(tmp_path: Path) -> None:
     sources = found["pipelines"]["events"]["sources"]
     sources["other"] = {
         "source_uri": "s3://raw/b",
-        "notifications": {"uri": SQS, "foreign": "delete"},
+        "notifications": {"uri": SQS, "advanced": {"foreign": "delete"}},
     }
     path = tmp_path / "c.yaml"
     path.write_text(yaml.safe_dump(found))

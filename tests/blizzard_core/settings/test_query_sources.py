@@ -54,7 +54,7 @@ pipelines:
           backward: { days: 3 }
           reread: new_only
           key: [id]
-        split: { by: id, tasks: 4 }
+        advanced: { split: { by: id, tasks: 4 } }
       versions:
         kind: table
         connection: lake
@@ -180,7 +180,11 @@ WRONG = [
     (erp(watermark__settle=-1), f"{ERP}.watermark.advanced.settle", "must be at least 0"),
     (erp(watermark__backward={"days": -1}), f"{ERP}.watermark.backward", "must be a duration"),
     (erp(watermark__backward={"closing_day": 32}), f"{ERP}.watermark.backward", "from 1 to 31"),
-    (erp(split={"tasks": 4}), f"{ERP}.advanced.split.by", "is required where tasks is above 1"),
+    (
+        erp(advanced__split={"tasks": 4}),
+        f"{ERP}.advanced.split.by",
+        "is required where tasks is above 1",
+    ),
     (
         changed(
             pipelines__orders__sources__versions__query="SELECT 1",

@@ -39,7 +39,7 @@ def test_a_lease_is_half_a_minute_by_default(tmp_path: Path) -> None:
         ({"uri": "s3://raw/events/leases"}, {}, "overlaps pipelines.events.sources.main"),
         ({"uri": "s3://raw"}, {}, "overlaps pipelines.events.sources.main"),
         ({"uri": "s3://"}, {}, "names no bucket"),
-        ({"uri": "s3://lake/leases", "lease": "1s"}, {}, "must be at least 5"),
+        ({"uri": "s3://lake/leases", "advanced": {"lease": "1s"}}, {}, "must be at least 5"),
         ({}, {}, "is required"),
         (
             {"uri": "s3://lake/leases"},

@@ -63,7 +63,7 @@ def test_setup_has_policies_of_all_sources_of_a_queue() -> None:
 
 
 def test_setup_of_a_queue_of_ours_may_empty_it() -> None:
-    rights = blocks(document(sqs("s3://raw", foreign="delete")))[1]
+    rights = blocks(document(sqs("s3://raw", advanced={"foreign": "delete"})))[1]
     assert "sqs:PurgeQueue" in rights["Statement"][0]["Action"]
 
 

@@ -33,7 +33,7 @@ class HintedHarness(PipelineHarness):
     """A source with a queue, whose clock moves by hand."""
 
     def __init__(self, **source: Any) -> None:
-        queue = {"uri": "webhook:", "token": "sesame-sesame-sesame", "pause": "10s"}
+        queue = {"uri": "webhook:", "token": "sesame-sesame-sesame", "advanced": {"pause": "10s"}}
         settings = {"notifications": queue, "partition_depth": 1, **source}
         if not settings.get("use_watermark", True):
             del settings["partition_depth"]

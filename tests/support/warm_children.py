@@ -6,10 +6,10 @@ A start takes half a second. Each call runs in a fork of its own, so no test see
 from __future__ import annotations
 
 from collections.abc import Callable
-from subprocess import Popen
 from typing import ClassVar, ParamSpec, TypeVar
 
 from blizzard_py.formats.child_process import ChildProcess
+from blizzard_py.formats.columnar.own_process import OwnProcess
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -18,10 +18,12 @@ R = TypeVar("R")
 class WarmChild(ChildProcess):
     """A `ChildProcess` that takes an idle interpreter, and leaves it behind at its end."""
 
-    _idle: ClassVar[list[Popen[bytes]]] = []
+    _idle: ClassVar[list[OwnProcess]] = []
     _is_unanswered = False
 
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._started is None and self._idle:
+            self._started = self._idle.pop()
         self._is_unanswered = True
         try:
             found = super().call(function, *args, **kwargs)
@@ -33,22 +35,15 @@ class WarmChild(ChildProcess):
 
     def close(self) -> None:
         """Leave the interpreter behind, unless its next answer is to a call of before."""
-        process = self._process
-        if process is None or self._is_unanswered or process.poll() is not None:
+        started = self._started
+        if started is None or self._is_unanswered or started.process.poll() is not None:
             super().close()
         else:
-            self._idle.append(process)
-            self._process = None
-
-    def _started(self) -> Popen[bytes]:
-        if self._process is None and self._idle:
-            self._process = self._idle.pop()
-        return super()._started()
+            self._idle.append(started)
+            self._started = None
 
     @classmethod
     def end_idle(cls) -> None:
         """End the interpreters that wait."""
         while cls._idle:
-            process = cls._idle.pop()
-            process.kill()
-            process.communicate()
+            cls._idle.pop().kill()

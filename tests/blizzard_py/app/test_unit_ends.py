@@ -100,7 +100,7 @@ REQUESTS: list[tuple[dict[str, str], dict[str, Any], str, str]] = [
     ({"from": "{from:date}", "to": "{to}"}, {}, "request", "use one format for both"),
     (DAYS, {"range": {"from": "2020-01-01", "to": "-"}}, "units.range.to", "P0D"),
     (DAYS, {"range": {"from": "2020-01-01", "to": "P0DT1H"}}, "units.range.to", "P0D"),
-    ({"from": "{from}"}, {"inclusive": True}, "units.inclusive", "{to}"),
+    ({"from": "{from}"}, {"inclusive": True}, "units.advanced.inclusive", "{to}"),
     ({"from": "{from}", "to": "{to}", "x": "{till}"}, {}, "request.params.x", "{till}"),
     ({"from": "{from}", "to": "{to:day}"}, {}, "request.params.to", "unknown format 'day'"),
 ]

@@ -29,8 +29,8 @@ CONFIG = """
 pipelines:
   events:
     sources:
-      main: {{ source_uri: "{0}/raw", compression: none }}
-      other: {{ source_uri: "{0}/other", compression: none, id: chosen }}
+      main: {{ source_uri: "{0}/raw", advanced: {{ compression: none }} }}
+      other: {{ source_uri: "{0}/other", id: chosen, advanced: {{ compression: none }} }}
     sink: {{ table_uri: "{0}/lake" }}
     schema: {{ fields: [{{ name: a, type: string }}] }}
 """

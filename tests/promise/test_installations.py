@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from deltalake import DeltaTable
 
 from tests.support.table_drill import ALL, CHECKPOINT, Drill
@@ -86,7 +85,7 @@ def test_pipelines_of_two_daemons_feed_one_table(tmp_path: Path) -> None:
 def test_a_source_in_two_files_is_one_daemons_at_a_time(drill: Drill, tmp_path: Path) -> None:
     # Sharding by mistake: the same source in two installations. The last start has it.
     other = tmp_path / "other.yaml"
-    other.write_text(yaml.safe_dump(drill.document))
+    other.write_text(drill.config.read_text())
     before = json.loads((drill.lake / CHECKPOINT).read_text())["writer"]["epoch"]
     drill.arrive(1)
     assert drill.start_once() == 0

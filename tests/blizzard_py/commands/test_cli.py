@@ -187,7 +187,10 @@ def test_one_process_runs_all_pipelines_and_logs_json(
 ) -> None:
     scenario = Scenario(tmp_path, str(tmp_path))
     events = scenario.document["pipelines"]["events"]
-    events["sources"]["second"] = {"path": str(tmp_path / "raw2"), "advanced": {"compression": "none"}}
+    events["sources"]["second"] = {
+        "path": str(tmp_path / "raw2"),
+        "advanced": {"compression": "none"},
+    }
     for name, folder in (("other", "raw3"), ("broken", "nowhere")):
         more = json.loads(json.dumps(events))
         more["sources"] = {"only": {"path": str(tmp_path / folder)}}

@@ -34,14 +34,7 @@ from blizzard_core.storage.local_entries import (
     versioned,
     wrapped,
 )
-from blizzard_core.storage.protocol import (
-    Entry,
-    ListingPage,
-    NameTest,
-    Range,
-    is_hidden,
-    order_key,
-)
+from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range, is_hidden, order_key
 from blizzard_core.storage.ranges import Ranges
 from blizzard_core.storage.writeback import EarlyWriteback
 from blizzard_core.text import shortened
@@ -119,20 +112,17 @@ class LocalStorage:
             if waiting is not None:
                 children = self._children(waiting, wanted.start_in(order_key(waiting)))
                 requests, keys = requests + 1, keys + len(children)
+                if may_be_wanted:
+                    children = [c for c in children if c[0][-1] == "/" or may_be_wanted(c[0])]
                 reading.append((waiting, iter(children)))
-            waiting = self._take(*reading[-1], wanted, may_be_wanted, entries)
+            waiting = self._take(*reading[-1], wanted, entries)
             yield ListingPage(tuple(entries), requests, keys)
             entries, requests, keys = [], 0, 0
             if waiting is None:
                 reading.pop()
 
     def _take(
-        self,
-        folder: str,
-        children: Iterator[Child],
-        wanted: Ranges,
-        may_be_wanted: NameTest | None,
-        entries: list[Entry],
+        self, folder: str, children: Iterator[Child], wanted: Ranges, entries: list[Entry]
     ) -> str | None:
         """Collect files up to the next directory, which is returned; None at the end."""
         for path, child in children:
@@ -144,7 +134,7 @@ class LocalStorage:
                     self._warn_of_link(path)
                 elif wanted.reach_into(key):
                     return path
-            elif wanted.has_file(key) and (may_be_wanted is None or may_be_wanted(path)):
+            elif wanted.has_file(key):
                 if child and child.is_symlink() and not self._is_inside(path):
                     self._warn_of_link(path)
                     continue
@@ -174,27 +164,23 @@ class LocalStorage:
         return all(os.path.realpath(self._root / at) != target for at in above)
 
     def _warn_of_link(self, path: str) -> None:
-        """Warn once per process of links. Hidden ones are Kubernetes mounts, never data."""
-        if "links" not in self._warned and not is_hidden(path):
-            self._warned.add("links")
-            get_logger().warning(
-                "links_not_followed",
-                uri=self.uri,
-                first=path,
-                remedy="links to directories and out of the source are not followed; move the"
-                " files here, or mount their directory, or give it a source of its own",
+        """Warn of links. Hidden ones are Kubernetes mounts, never data."""
+        if not is_hidden(path):
+            remedy = (
+                "links to directories and out of the source are not followed; move the files here,"
+                " or mount their directory, or give it a source of its own"
             )
+            self._warn_once("links_not_followed", path, remedy)
 
     def _warn_of_long_path(self, path: str) -> None:
-        """Warn once per process of a path that is too long to open; other files go on."""
-        if "long" not in self._warned:
-            self._warned.add("long")
-            get_logger().warning(
-                "paths_too_long",
-                uri=self.uri,
-                first=shortened(path),
-                remedy="the system opens no path that is so long; move the files to a shorter one",
-            )
+        """Warn of a path that is too long to open; other files go on."""
+        remedy = "the system opens no path that is so long; move the files to a shorter one"
+        self._warn_once("paths_too_long", shortened(path), remedy)
+
+    def _warn_once(self, event: str, first: str, remedy: str) -> None:
+        if event not in self._warned:
+            self._warned.add(event)
+            get_logger().warning(event, uri=self.uri, first=first, remedy=remedy)
 
     def _entry(self, path: str, child: os.DirEntry[str] | None) -> Entry | None:
         try:

@@ -43,6 +43,7 @@ from blizzard_py.streaming.staged_times import TimeTally, tally
 from tests.support.direct_engine import DirectEngine
 from tests.support.event_time_harness import TUMBLING, EventTimeHarness
 from tests.support.event_time_oracle import BASE, row
+from tests.support.flat_settings import settings_of
 from tests.support.request_harness import submit
 
 WATCHED = {"column": "ts", "delay": "10 seconds"}
@@ -214,7 +215,7 @@ def test_a_removed_watermark_leaves_no_state_for_a_query(tmp_path: Path) -> None
         world.drain()
     block = status(world.config())[0]["pipelines"]["pages"]["event_time"]
     assert (block["batch"], block["watermark"], block["late_rows"]) == (0, None, 0)
-    given = EventTimeSettings.model_validate(TUMBLING)
+    given = settings_of(EventTimeSettings, **TUMBLING)
     with pytest.raises(EditRefused, match="no batch has ended yet"):
         advance_watermark(world.pipeline().load(), given, [Branch("web", "ts", 0)], ms(200), 1e10)
     world.pipeline_settings["event_time"] = None

@@ -59,9 +59,9 @@ class PagesSettings(Settings):
 
     kind: Literal["none", "offset", "page", "cursor", "next_link", "link_header"] = "none"
     """`none`: one response has everything."""
-    next: str | None = Field(default=None, examples=["meta.next"])
+    next: str | None = Field(default=None, min_length=1, examples=["meta.next"])
     """For `cursor` and `next_link`: path in the response."""
-    param: str | None = Field(default=None, examples=["cursor"])
+    param: str | None = Field(default=None, min_length=1, examples=["cursor"])
     """For `offset`, `page` and `cursor`: the parameter."""
     limit_param: str | None = Field(default=None, examples=["limit"])
     """Parameter for `size`."""

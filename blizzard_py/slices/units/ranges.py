@@ -74,7 +74,10 @@ def laid_out(range_: UnitRange, now: datetime) -> LaidOut:
         (part.by, resolve(part.start, now, zone, start=True), resolve(part.end, now, zone))
         for part in range_.partition
     ]
-    return LaidOut(start, end, *composite(start, end, parts, partial, zone))
+    found_parts, gaps = composite(start, end, parts, partial, zone)
+    # What parts have before the range begins is not read, either.
+    first = min(begin for _, begin, _ in parts)
+    return LaidOut(start, end, found_parts, [(first, start), *gaps] if first < start else gaps)
 
 
 def problems(range_: UnitRange) -> list[str]:
@@ -168,18 +171,25 @@ def _part_problems(range_: UnitRange, parts: tuple[Part, ...]) -> list[str]:
     found = []
     if is_moving(range_.start):
         found.append(f"from: {shown(range_.start)} moves, and parts need one that stays")
-    for number, part in enumerate(parts, 1):
-        where = f"partition {number}"
+    for part in parts:
+        by = shown(part.by)
         if is_moving(part.start):
-            found.append(f"{where}: from: {shown(part.start)} moves; write a time that stays")
+            found.append(
+                f"partition: {by} begins at {shown(part.start)}, which moves; write a time that"
+                " stays"
+            )
         try:
             scheme(part.by)
             low = resolve(part.start, _ANY, range_.zone, start=True)
             high = resolve(part.end, _ANY, range_.zone)
-            if high <= low and not is_moving(part.end):
-                found.append(f"{where}: to: {shown(part.end)} is not behind {shown(part.start)}")
         except UnitError as error:
-            found += [f"{where}: {problem}" for problem in error.problems]
+            found += [f"partition: {problem}" for problem in error.problems]
+            continue
+        if high <= low and not is_moving(part.end):
+            found.append(
+                f"partition: {by} begins at {shown(part.start)}, and its end {shown(part.end)} is"
+                " not behind that; give each scheme its own start, before `to` of the range"
+            )
     if not parts:
         found.append("partition: there is no scheme")
-    return found
+    return list(dict.fromkeys(found))  # the end of a part is the start of the next one

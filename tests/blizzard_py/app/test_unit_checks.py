@@ -26,7 +26,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     (
         {"partition": {"yearly": "2019-01-01", "monthly": "2019-01-01"}},
         "units.partition",
-        "'2019-01-01' is not behind '2019-01-01'",
+        "'monthly' begins at '2019-01-01', and its end '2019-01-01' is not behind",
     ),
     ({"values": {"name": "survey", "list": ""}}, "units.values.list", "empty"),
     ({"values": {"name": "survey", "list": ["a", {"b": "c"}]}}, "units.values", "not both"),

@@ -34,6 +34,14 @@ def test_parts_and_their_gaps() -> None:
     assert found.partitions[-1][1] == NOW.replace(second=0)
 
 
+def test_what_a_part_has_before_the_range_is_a_gap() -> None:
+    parts = (Part("yearly", "2015-01-01", "2019-01-01"), Part("monthly", "2019-01-01", "-"))
+    found = laid_out(UnitRange("2018-01-01", "-", partition=parts), NOW)
+    begin = datetime(2018, 1, 1, tzinfo=UTC)
+    assert found.partitions[0] == (begin, datetime(2019, 1, 1, tzinfo=UTC))
+    assert list(found.gaps) == [(datetime(2015, 1, 1, tzinfo=UTC), begin)]
+
+
 @pytest.mark.parametrize("zone", ["Africa/Cairo", "Asia/Beirut", "America/Santiago"])
 def test_moving_start_is_refused_in_zone_that_skips_midnight(zone: str) -> None:
     """On the one day that begins at 1:00 all partitions would be others, and replace nothing."""

@@ -88,7 +88,7 @@ class ErrorSettings(Settings):
     def _check_options(self) -> Self:
         if self.advanced.dlq_storage_options is not None and self.dlq_path is None:
             raise ValueError(
-                "dlq_storage_options needs dlq_path; letters in the table have its own"
+                "advanced.dlq_storage_options needs dlq_path; letters in the table have its own"
             )
         return self
 

@@ -79,9 +79,11 @@ class PagesSettings(Settings):
             raise ValueError("limit_param needs size")
         end_on = self.advanced.end_on
         if end_on and self.kind == "none":
-            raise ValueError("end_on: not used by kind none; leave it out")
+            raise ValueError("advanced.end_on: not used by kind none; leave it out")
         if "short" in end_on and self.size is None:
-            raise ValueError("end_on: short needs size, the number of records in a full page")
+            raise ValueError(
+                "advanced.end_on: short needs size, the number of records in a full page"
+            )
         return self
 
 

@@ -44,7 +44,6 @@ _STORE_OPTIONS: tuple[Key, ...] = (
     ("pipelines", _ALL, "sink", "storage_options"),
     ("tables", _ALL, "storage_options"),
     ("connections", _ALL, "storage_options"),
-    (*_ERRORS, "dlq_storage_options"),
     (*_ERRORS, "advanced", "dlq_storage_options"),
 )
 _ALIASES = {"path": "source_uri"}

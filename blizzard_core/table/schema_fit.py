@@ -167,7 +167,7 @@ def check_growth(before: pa.Schema, after: pa.Schema, most: int) -> None:
     added = _count_fields(after) - _count_fields(before)
     if added > most:
         raise SchemaMismatch(
-            f"brings the commit to {added:,} new columns; max_new_columns is {most:,}"
+            f"brings the commit to {added:,} new columns; advanced.max_new_columns is {most:,}"
         )
 
 

@@ -104,7 +104,7 @@ def end_problems(text: str, *, inclusive: bool) -> Iterator[str]:
         elif inclusive and last == "<":
             yield (
                 f"`{column} < {{to}}` excludes the end, but `inclusive: true` includes it: rows"
-                " before it would not be read; write <=, or remove `inclusive`"
+                " before it would not be read; write <=, or remove `advanced.inclusive`"
             )
         elif not inclusive and (first, last) == (">=", "<="):
             yield (

@@ -44,7 +44,7 @@ def path_texts(path: str, names: Sequence[str], template: str) -> dict[str, str 
         raise FileFailed(
             "partition",
             f"its path has no folder {missing[0]}=… for path column {missing[0]!r}; exclude such"
-            " files, or name the folder in path_template",
+            " files, or name the folder in advanced.path_template",
         )
     return found
 

@@ -267,7 +267,7 @@ class Inference:
         raise SchemaConflict(
             f"field {path!r} has values of different types: {', '.join(places)}; declare it under"
             " schema.fields (type: json or coerce: true take anything), or set"
-            " coerce_conflicts_to_utf8: true"
+            " schema.advanced.coerce_conflicts_to_utf8: true"
         )
 
     def _list(self, name: str, seen: _Seen, path: str) -> FieldSpec:

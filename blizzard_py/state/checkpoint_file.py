@@ -230,8 +230,8 @@ def _check_range(state: SourceState, names: NameRange, where: str) -> None:
     if known != names:
         raise StateError(
             f"{where}: reads {known or 'all names'} since its first start, the configuration now"
-            f" has {names or 'no range'}; set `range` back, and read other names by a source with"
-            " another `id:` and a range of its own"
+            f" has {names or 'no range'}; set `advanced.range` back, and read other names"
+            " by a source with another `id:` and a range of its own"
         )
 
 

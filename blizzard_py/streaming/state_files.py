@@ -42,7 +42,8 @@ def see_all(
         if time.monotonic() >= until:
             raise EngineError(
                 f"{counted(len(missing), 'file')} of state that executors have written are missing"
-                f" in {checkpoint}; check that state_path is the same volume there"
+                f" in {checkpoint}; check that event_time.advanced.state_path is the same volume"
+                " there"
             )
         wait(_LOOK_SECS)
 

@@ -47,7 +47,7 @@ TAIL_BYTES = 1 << 16
 SHORTEST_BYTES = 12
 MAGIC = b"PAR1"
 # The remedy for files that `Names` left out.
-REMEDY = "file_pattern does not take these names; if no other engine writes here, widen it"
+REMEDY = "advanced.file_pattern does not take these names; if no other engine writes here, widen it"
 OUTPUT_ID_KEY = handover.OUTPUT_ID_KEY.encode()
 # Decoded footers are reference cycles. Beyond this size they are collected explicitly, before
 # more is decoded.

@@ -131,7 +131,7 @@ def _of_master(master: str, name: str, given: EventTimeSettings) -> Iterator[Set
 
 _FILES = "event_time goes with files for now, not with kind {}"
 _MASTER = (
-    "event_time of {} needs local[N], or spark:// and a shared state_path, and not with"
+    "event_time of {} needs local[N], or spark:// and a shared advanced.state_path, and not with"
     " {}:// (code on a Connect server cannot see Blizzard's checkpoint, and pods of Kubernetes are"
     " not tested)"
 )

@@ -49,8 +49,8 @@ def target(api: Api, here: str, link: str, what: str) -> LinkTarget:
         raise SourceError(f"{what}: leads from https to http at {name}")
     if not any(_allows(entry, scheme, host, port) for entry in api.allowed_hosts):
         raise SourceError(
-            f"{what}: leads to another host, {name}; if that is right, add it to allowed_hosts"
-            " (credentials are never sent there)"
+            f"{what}: leads to another host, {name}; if that is right, add it to"
+            " advanced.allowed_hosts of the connection (credentials are never sent there)"
         )
     return LinkTarget(str(url), ours=False)
 

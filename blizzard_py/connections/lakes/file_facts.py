@@ -118,6 +118,6 @@ def null_remarks(empty: Sequence[str], some: Sequence[str], columns: str) -> lis
         found.append(
             f"{counted(len(some), 'file')} with rows that have no value of {columns}, such as"
             f" {some[-1]}. These rows are read with the first window and never after it. Fill the"
-            " column, choose another one, or set nulls: never or nulls: fail"
+            " column, choose another one, or set watermark.advanced.nulls to never or fail"
         )
     return found

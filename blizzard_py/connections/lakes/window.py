@@ -101,7 +101,7 @@ def mask(window: RowWindow, columns: Mapping[str, pa.Array], rows: int, where: s
     if window.nulls == "fail" and pc.any(_full(empty, rows)).as_py():
         raise SourceError(
             f"{where}: rows without a value of {', '.join(window.columns)}, and `nulls: fail`;"
-            " fill them in, or set nulls to first or never"
+            " fill them in, or set watermark.advanced.nulls to first or never"
         )
     result = pc.and_(inside, below)
     return _full(pc.or_(result, empty) if window.nulls_first else result, rows)

@@ -85,7 +85,7 @@ def check_record(parts: SourceContext, record: FenceRecord, *, is_lost: bool) ->
     if is_lost and record.number and record.range != names:
         raise EditRefused(
             f"{parts.name}: has read {record.range or 'all names'}, and the configuration has"
-            f" {names or 'no range'}; set `range` back"
+            f" {names or 'no range'}; set `advanced.range` back"
         )
 
 

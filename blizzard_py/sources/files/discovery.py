@@ -101,8 +101,8 @@ def notes_of(source: SourceSettings, progress: Progress, paths: Iterable[str] = 
         return notes
     note = (
         f"{len(open_ones):,} partitions have names without a time, such as {min(open_ones)}."
-        f" max_tracked_partitions ({limit}) closes none of them, and each may cost a LIST with"
-        " every poll; poll less often, or set a smaller partition_depth"
+        f" advanced.max_tracked_partitions ({limit}) closes none of them, and each may cost a LIST"
+        " with every poll; poll less often, or set a smaller advanced.partition_depth"
     )
     return [*notes, note]
 

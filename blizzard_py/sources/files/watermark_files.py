@@ -286,7 +286,8 @@ class WatermarkFiles(Replacing):
                 partitions=len(active),
                 example=max(active),
                 remedy="files came there within a day, and what comes from now on is late; set"
-                " max_tracked_partitions above the number of partitions that are written to",
+                " advanced.max_tracked_partitions above the number of partitions that are written"
+                " to",
             )
 
     def _log_skipped(self, skipped: SkippedItems) -> None:
@@ -297,5 +298,5 @@ class WatermarkFiles(Replacing):
                 files=skipped.files,
                 first=skipped.first,
                 remedy="their partitions lie ahead of time, or are odd and too many; see"
-                " max_ahead, or take them with `blizzard ingest`",
+                " advanced.max_ahead, or take them with `blizzard ingest`",
             )

@@ -238,7 +238,7 @@ def test_invalid_settings_are_reported_with_key_and_line(
 def test_event_time_stays_where_its_state_can_be_seen(tmp_path: Path, master: str) -> None:
     [text] = problems(tmp_path, changed("spark.master", master))
     assert text.startswith("spark.master (line")
-    assert "local[N], or spark:// and a shared state_path" in text
+    assert "local[N], or spark:// and a shared advanced.state_path" in text
     assert f"not with {master.partition('://')[0]}://" in text
 
 

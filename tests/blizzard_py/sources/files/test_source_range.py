@@ -258,7 +258,7 @@ def test_another_range_is_refused_after_the_first_start(
     world = year_world(use_watermark=use_watermark)
     world.drain()
     with_range(world, ends)
-    begun = "reads from date=2023-01-01 to date=2023-12-31 since its first start.*set `range` back"
+    begun = "reads from date=2023-01-01 to date=2023-12-31 since its first.*`advanced.range` back"
     with pytest.raises(StateError, match=begun):
         world.drain()
     with pytest.raises(StateError, match=begun):
@@ -282,7 +282,7 @@ def test_rebuild_of_a_lost_checkpoint_wants_the_range_it_read() -> None:
     world.drain()
     world.sink.delete("_blizzard/events_main_checkpoint.json")
     with_range(world, {"from": "date=2023-02", "to": "date=2023-12-31"})
-    with pytest.raises(EditRefused, match=r"has read from date=2023-01-01.*set `range` back"):
+    with pytest.raises(EditRefused, match=r"has read from date=2023-01-01.*`advanced.range` back"):
         Rebuild(world.parts()).plan(None)
     with_range(world, YEAR)
     job = Rebuild(world.parts())

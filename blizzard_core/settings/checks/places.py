@@ -246,12 +246,11 @@ def _names_of(source: _Place, settings: dict[Any, Any], table: _Place) -> _Names
 
 
 def _keyed_options(keyed: dict[Any, Any], sink: dict[Any, Any]) -> StorageOptions:
-    return _options(_mapping(keyed.get("advanced"))) or _options(keyed) or _options(sink)
+    return _options(_mapping(keyed.get("advanced"))) or _options(sink)
 
 
 def _dlq_options(errors: dict[Any, Any], sink: dict[Any, Any]) -> StorageOptions:
-    key = "dlq_storage_options"
-    own = errors.get(key, _mapping(errors.get("advanced")).get(key))
+    own = _mapping(errors.get("advanced")).get("dlq_storage_options")
     return _options(sink) if own is None else _options({"storage_options": own})
 
 

@@ -116,6 +116,8 @@ def _serve(line: Line) -> None:
         own_end, theirs = map(Line, socket.socketpair())
         child = os.fork()
         if not child:
+            # With it open here, nobody would tell the child that the interpreter has died.
+            own_end.close()
             theirs.send(*_answer(functools.partial(function, *args, **kwargs)))
             os._exit(0)
         theirs.close()

@@ -63,6 +63,11 @@ def out(code: int) -> None:
     os._exit(code)
 
 
+def answer_of_an_orphan() -> bytes:
+    os.kill(os.getppid(), signal.SIGKILL)
+    return bytes(1 << 24)
+
+
 @pytest.fixture(scope="module")
 def nursery() -> Iterator[ChildProcess]:
     with ChildProcess() as found:
@@ -94,6 +99,13 @@ def test_child_process_restarts_after_it_is_killed(gone: bool) -> None:
             os.waitid(os.P_PID, parent, os.WEXITED | os.WNOWAIT)
         with pytest.raises(Died, match="SIGKILL"):
             nursery.call(twice, 1)
+        assert nursery.call(twice, 1) == 2
+
+
+def test_a_child_outlives_no_interpreter_with_a_large_answer() -> None:
+    with ChildProcess() as nursery:
+        with pytest.raises(Died, match="SIGKILL"):
+            nursery.call(answer_of_an_orphan)
         assert nursery.call(twice, 1) == 2
 
 

@@ -149,7 +149,8 @@ class SqliteConnection(SqlConnection):
             try:
                 scratch.execute(f"EXPLAIN {select(['*'], self._source)}")
             except sqlite3.Error as error:  # or its tables are missing; the server checks the rest
-                has_two = "one statement" in str(error)
+                is_ours = isinstance(error, sqlite3.ProgrammingError)  # a table may be called so
+                has_two = is_ours and "one statement" in str(error)
         if has_two:  # out here, so that no chain of errors quotes the query
             raise SourceError("the query holds more than one statement")
 

@@ -279,6 +279,15 @@ def test_a_query_that_is_more_than_one_question_is_refused(
     assert file.execute("SELECT count(*) FROM t").fetchone() == (1,)
 
 
+def test_a_query_may_have_a_table_called_one_statement(
+    file: sqlite3.Connection, access: Access
+) -> None:
+    file.execute('CREATE TABLE "one statement" AS SELECT 1 AS v')
+    connection = SqliteConnection(access, ReadSelection(query='SELECT v FROM "one statement"'))
+    assert [column.name for column in connection.columns()] == ["v"]
+    connection.close()
+
+
 def test_error_names_the_missing_table_or_column(
     file: sqlite3.Connection, access: Access, path: Path
 ) -> None:

@@ -220,7 +220,7 @@ class HttpSourceSettings(QuerySource):
 
         The parts of a dotted name are names of nested fields.
         """
-        if self.watermark is None:
+        if self.watermark is None or not self.watermark.columns:  # another check wants them
             return
         [column] = self.watermark.columns
         kind, inner = "", fields

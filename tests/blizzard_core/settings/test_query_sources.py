@@ -200,6 +200,7 @@ WRONG = [
     ),
     (crm(records=...), f"{CRM}.records", "is required"),
     (crm(watermark__columns=["a", "b"]), f"{CRM}.watermark.columns", "give one column"),
+    (crm(watermark__columns=...), f"{CRM}.watermark.columns", "is required"),
     (crm(watermark__bound="max"), f"{CRM}.watermark.bound", "no other bound than clock"),
     (crm(watermark__columns=["id"]), f"{CRM}.watermark.columns", "'id' is int64, and an API"),
     (crm(watermark__columns=["Id"]), f"{CRM}.watermark.columns", "'Id' is not a field"),

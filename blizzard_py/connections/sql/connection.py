@@ -55,7 +55,7 @@ def cuts(low: Any, high: Any, parts: int) -> Sequence[Any]:
     if isinstance(low, Decimal) and not (low.is_finite() and high.is_finite()):
         return ()
     if not isinstance(low, _DIVISIBLE) or type(low) is not type(high):
-        raise SourceError("split.by needs a column of numbers or times")
+        raise SourceError("advanced.split.by needs a column of numbers or times")
     width: Any = high - low
     found = [
         low + (width * i // parts if isinstance(low, int) else width * i / parts)

@@ -137,9 +137,7 @@ class LocalStorage:
             elif wanted.has_file(key):
                 if child and child.is_symlink() and not self._is_inside(path):
                     self._warn_of_link(path)
-                    continue
-                entry = self._entry(path, child)
-                if entry is not None:
+                elif (entry := self._entry(path, child)) is not None:
                     entries.append(entry)
         return None
 
@@ -164,23 +162,23 @@ class LocalStorage:
         return all(os.path.realpath(self._root / at) != target for at in above)
 
     def _warn_of_link(self, path: str) -> None:
-        """Warn of links. Hidden ones are Kubernetes mounts, never data."""
-        if not is_hidden(path):
-            remedy = (
-                "links to directories and out of the source are not followed; move the files here,"
-                " or mount their directory, or give it a source of its own"
+        """Warn once per process of links. Hidden ones are Kubernetes mounts, never data."""
+        if "links" not in self._warned and not is_hidden(path):
+            self._warned.add("links")
+            get_logger(uri=self.uri, first=path).warning(
+                "links_not_followed",
+                remedy="links to directories and out of the source are not followed; move the"
+                " files here, or mount their directory, or give it a source of its own",
             )
-            self._warn_once("links_not_followed", path, remedy)
 
     def _warn_of_long_path(self, path: str) -> None:
-        """Warn of a path that is too long to open; other files go on."""
-        remedy = "the system opens no path that is so long; move the files to a shorter one"
-        self._warn_once("paths_too_long", shortened(path), remedy)
-
-    def _warn_once(self, event: str, first: str, remedy: str) -> None:
-        if event not in self._warned:
-            self._warned.add(event)
-            get_logger().warning(event, uri=self.uri, first=first, remedy=remedy)
+        """Warn once per process of a path that is too long to open; other files go on."""
+        if "long" not in self._warned:
+            self._warned.add("long")
+            get_logger(uri=self.uri, first=shortened(path)).warning(
+                "paths_too_long",
+                remedy="the system opens no path that is so long; move the files to a shorter one",
+            )
 
     def _entry(self, path: str, child: os.DirEntry[str] | None) -> Entry | None:
         try:

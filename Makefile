@@ -65,7 +65,7 @@ check: ## format, lint, types, import layers, names, generated files
 	$(DEV) mypy
 	$(DEV) lint-imports
 	$(DEV) python -m tests.repository.vocabulary
-	$(DEV) python -m blizzard_core.settings.reference --check
+	$(DEV) python -m tests.repository.settings_reference --check
 	$(DEV) python -m tests.repository.layers --check
 	$(DEV) python -m tests.repository.cli_reference --check
 
@@ -166,7 +166,7 @@ lock: ## compile pyproject.toml into the requirements*.lock files
 	$(DEV) $(COMPILE) pyproject.toml --extra all -c requirements-dev.lock -o requirements-image.lock
 
 docs: ## write the pages and the example that are generated from the code
-	$(DEV) python -m blizzard_core.settings.reference
+	$(DEV) python -m tests.repository.settings_reference
 	$(DEV) python -m tests.repository.layers
 	$(DEV) python -m tests.repository.cli_reference
 

@@ -17,14 +17,11 @@ import yaml
 from pydantic import BaseModel
 
 from blizzard_core import limits
-from blizzard_core.settings import reference
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.formats import FORMATS
 from blizzard_core.settings.json_schema import config_schema, description
-from blizzard_core.settings.limits_page import LimitLine, named_limits
 from blizzard_core.settings.load import models_in
 from blizzard_core.settings.notifications import NotificationSettings
-from blizzard_core.settings.reference import example_configuration
 from blizzard_core.settings.schema import FieldSettings, TypeSettings
 from blizzard_core.settings.sources import SourceRangeSettings
 from blizzard_core.settings.tables import PartitionColumn
@@ -35,6 +32,9 @@ from blizzard_core.storage.environment import (
     S3_SCHEMES,
     VARIABLES,
 )
+from tests.repository import settings_reference
+from tests.repository.limits_reference import LimitLine, named_limits
+from tests.repository.settings_reference import configuration_reference, example_configuration
 from tests.support.scenario import ROOT
 
 TESTS = ROOT / "tests"
@@ -43,14 +43,14 @@ DOCS = ROOT / "docs/reference"
 
 def test_generated_pages_are_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    assert reference.main(["--check"]) is None
+    assert settings_reference.main(["--check"]) is None
     for folder in ("docs/reference", "configs"):
         (tmp_path / folder).mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    reference.main([])
-    assert reference.main(["--check"]) is None
+    settings_reference.main([])
+    assert settings_reference.main(["--check"]) is None
     Path("docs/reference/configuration.md").write_text("an older one")
-    told = reference.main(["--check"])
+    told = settings_reference.main(["--check"])
     assert told == "docs/reference/configuration.md: not what the settings say; run `make docs`"
 
 
@@ -129,14 +129,14 @@ def key_paths(page: str) -> set[str]:
 
 
 def test_the_reference_has_few_keys_outside_advanced() -> None:
-    known = key_paths(reference.configuration_reference())
+    known = key_paths(configuration_reference())
     assert len(known) > 240
     parts = [path.split(".") for path in known]
     assert len([p for p in parts if "advanced" not in p and "format" not in p[:-1]]) <= 190
 
 
 def test_the_reference_has_every_key_its_type_default_and_remark() -> None:
-    text = reference.configuration_reference()
+    text = configuration_reference()
     for line in (
         "## `pipelines.NAME.sources.NAME.advanced.checkpoint`",
         '| `poll_interval` | duration, > 0 | `"1m"` | Time between polls. |',
@@ -231,7 +231,7 @@ def test_every_limit_names_an_existing_test_and_key(bound: LimitLine) -> None:
     assert bound.value > 0
     if bound.key:
         section, _, key = bound.key.rpartition(".")
-        text = reference.configuration_reference().partition(f"## `{section}`\n")[2]
+        text = configuration_reference().partition(f"## `{section}`\n")[2]
         row = next(line for line in text.splitlines() if line.startswith(f"| `{key}` |"))
         assert f"| `{bound.value}` |" in row
 

@@ -1,9 +1,10 @@
 """``docs/reference/configuration.md`` and ``configs/example.yaml``, made from the settings.
 
-``python -m blizzard_core.settings.reference`` writes them, and ``docs/reference/limits.md``
-(`blizzard_core.settings.limits_page`). Types, defaults and bounds come from the models, the prose
-from their docstrings, and the remarks from those of the fields. ``--check`` writes nothing and
-fails if a page is out of date.
+    python -m tests.repository.settings_reference [--check]
+
+It writes ``docs/reference/limits.md`` as well (`tests.repository.limits_reference`). Types,
+defaults and bounds come from the models, the prose from their docstrings, and the remarks from
+those of the fields. With ``--check`` a stale file is an error and nothing is written.
 
 In the example a key without a default is shown with the first of its ``examples``, and commented
 out unless it is required. The example of a map is a name in it. The example of a block lists the
@@ -45,11 +46,11 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.formats import FORMATS
 from blizzard_core.settings.http_sources import HttpSourceSettings
 from blizzard_core.settings.json_schema import description
-from blizzard_core.settings.limits_page import limits_reference
 from blizzard_core.settings.load import models_in
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.units import FileUnits, UnitSettings
+from tests.repository.limits_reference import limits_reference
 
 _EXAMPLE_HEAD = """\
 # Every key, at its default. What is commented out has none and is shown with an example.

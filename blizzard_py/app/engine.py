@@ -23,6 +23,9 @@ class NoEngine:
         """Nothing runs."""
 
 
+NO_ENGINE = NoEngine()
+
+
 def spark_engine(config: Config, app_name: str) -> StoppableEngine:
     """Spark as it is configured. Starts nothing before the first job. Raises `MissingExtra`."""
     require("spark")

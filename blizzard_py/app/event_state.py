@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blizzard_core.errors import ConfigError, StateError
 from blizzard_core.extras import require
 from blizzard_core.settings.document import Config
-from blizzard_py.app.engine import NoEngine
-from blizzard_py.app.wiring import owner_context
+from blizzard_py.app.wiring import owner_context, owners
 from blizzard_py.engines.lazy import StoppableEngine
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state
@@ -27,18 +24,17 @@ if TYPE_CHECKING:  # Spark is imported for what has state, and for nothing else
 _TRIES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class _Query:
-    parts: SourceContext
-
-
 def event_state(config: Config, pipeline: str | None, most: int) -> dict[str, Any]:
     """Return the state of each query over event time, with at most ``most`` rows of each operator.
 
     Of ``pipeline``, or of all. Starts Spark if there is any state. Raises `ConfigError`,
     `StateError`, `StorageError`, `EngineError`.
     """
-    queries = list(_queries(config, pipeline))
+    queries = [
+        owner_context(config, (name, source))
+        for name, source in owners(config)
+        if config.pipelines[name].query is not None and pipeline in {None, name}
+    ]
     if not queries:
         where = "configuration" if pipeline is None else f"pipelines.{pipeline}"
         raise ConfigError(
@@ -47,9 +43,7 @@ def event_state(config: Config, pipeline: str | None, most: int) -> dict[str, An
     engine = local_engine(config)
     try:
         return {
-            "pipelines": {
-                each.parts.pipeline: _query_document(each, engine, most) for each in queries
-            }
+            "pipelines": {each.pipeline: _query_document(each, engine, most) for each in queries}
         }
     finally:
         engine.stop()
@@ -64,7 +58,7 @@ def operators_ending_by(
     """
     engine = local_engine(config)
     try:
-        _, found = _operators(owner_context(config, where, NoEngine()), engine, 1, until_ms)
+        _, found = _operators(owner_context(config, where), engine, 1, until_ms)
         return found
     finally:
         engine.stop()
@@ -78,17 +72,11 @@ def local_engine(config: Config) -> StoppableEngine:
     return checking_engine("local", config.spark.conf)
 
 
-def _queries(config: Config, pipeline: str | None) -> Iterator[_Query]:
-    for name, block in config.pipelines.items():
-        if block.query is not None and pipeline in {None, name}:
-            yield _Query(owner_context(config, (name, min(block.sources)), NoEngine()))
-
-
-def _query_document(query: _Query, engine: StoppableEngine, most: int) -> dict[str, Any]:
-    stream, operators = _operators(query.parts, engine, most)
+def _query_document(parts: SourceContext, engine: StoppableEngine, most: int) -> dict[str, Any]:
+    stream, operators = _operators(parts, engine, most)
     # Of several sources nobody knows which one the watermark will follow: the longest is safe.
-    delay = max(branch.delay_us for branch in query.parts.branches) // 1000
-    sources = [branch.source for branch in query.parts.branches]
+    delay = max(branch.delay_us for branch in parts.branches) // 1000
+    sources = [branch.source for branch in parts.branches]
     return {
         "source": ", ".join(sources),
         "batch": stream.batch,

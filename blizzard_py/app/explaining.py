@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import closing
 
 from blizzard_core.settings.document import Config
-from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.keyed_merges import with_merge
 from blizzard_py.app.wiring import context_of, kind_of, view_of
 from blizzard_py.explain import Explanation, Located, explain_unmatched, locate
@@ -23,7 +22,7 @@ def explain(config: Config, uri: str) -> Explanation:
         for source_name in pipeline.query_sources:
             named, _, task = uri.partition("#")
             if named == f"{name}/{source_name}":
-                parts = context_of(config, (name, source_name), NoEngine())
+                parts = context_of(config, (name, source_name))
                 located = Located(uri, parts.name, task, "names it", ())
                 return with_merge(name, pipeline, explain_located(parts, located))
     sources = {f"{name}/{source}": each for (_, name, _, source), _, each in config.file_sources()}
@@ -36,7 +35,7 @@ def explain(config: Config, uri: str) -> Explanation:
     if place.source is None or place.path is None:
         return explain_unmatched(place)
     pipeline_name, _, source_name = place.source.partition("/")
-    parts = context_of(config, (pipeline_name, source_name), NoEngine())
+    parts = context_of(config, (pipeline_name, source_name))
     found = explain_located(parts, place)
     found = with_merge(pipeline_name, config.pipelines[pipeline_name], found)
     return with_content(config, parts, with_untaken(config, parts, found))

@@ -19,7 +19,6 @@ from blizzard_core.errors import ConfigError, StateError
 from blizzard_core.handover.published import first_name
 from blizzard_core.settings.document import Config
 from blizzard_core.text import utf8_name
-from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.wiring import context_of
 from blizzard_py.state.journal import REMEDY, Journal
 
@@ -62,7 +61,7 @@ def rows_of(
     """
     first = "" if since is None else first_name(since)
     for pipeline, source in where:
-        parts = context_of(config, (pipeline, source), NoEngine())
+        parts = context_of(config, (pipeline, source))
         journal = Journal(parts.stores.sink, parts.id, parts.concurrency)
         for document in journal.documents(journal.batches_from(first)):
             for file in document.files:

@@ -21,7 +21,6 @@ from blizzard_core.observability.uncommitted import read_committed, waiting_grou
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import normalize_uri
 from blizzard_core.threads import ThreadPool
-from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.event_time import stream_to_json, watch_to_json
 from blizzard_py.app.replica_status import holder_id, show_replicas
 from blizzard_py.app.request_listing import find_open_requests
@@ -69,7 +68,7 @@ def _schema_of(config: Config, name: str) -> dict[str, Any]:
     if not pipeline.schema_.is_found_out:
         return describe_schema("declared", declared)
     for source_name in pipeline.sources:
-        parts = context_of(config, (name, source_name), NoEngine())
+        parts = context_of(config, (name, source_name))
         found = inferred_schema(name, pipeline, parts.stores, parts.source)
         stored = found.read_stored()
         if stored is not None:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.app.operations import chosen_letters, live_context
+from blizzard_py.app.operations import chosen_letters
 from blizzard_py.app.request_selector import close_letters
 from blizzard_py.app.submit import RequestOrder, Waits, submit_and_follow
+from blizzard_py.app.wiring import context_of
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.counting import lines_of
 from blizzard_py.dead_letters.reader import DeadLetter
@@ -50,7 +51,7 @@ def show_letters(
 
     Raises `ConfigError` for an object that is not there, `UnreadableDeadLetter`, `StorageError`.
     """
-    live = live_context(config, where)
+    live = context_of(config, where)
     for found in chosen_letters(live, letter_id, replayed=True):
         for letter in reader.read(live.stores.dlq, found):
             if line in {None, letter.line}:
@@ -124,7 +125,7 @@ def discard_letters(
 
     Raises `ConfigError`, and what `submit_and_follow` raises.
     """
-    live = live_context(config, where)
+    live = context_of(config, where)
     chosen = chosen_letters(live, letter_id)
     found = [
         DiscardedLetters(each.id, each.kind, lines_of(live.stores.dlq, each)) for each in chosen

@@ -9,7 +9,6 @@ from typing import Any
 from blizzard_core.errors import BlizzardError, StorageError
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
-from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.wiring import context_of, inferred_schema
 from blizzard_py.explain import Explanation
 from blizzard_py.formats.ndjson.extract import SchemaNames
@@ -126,7 +125,7 @@ def _diff_of(config: Config, name: str) -> dict[str, Any] | None:
     pipeline = config.pipelines[name]
     sampled: list[tuple[SourceContext, list[Entry]]] = []
     for source_name in pipeline.file_sources:
-        parts = context_of(config, (name, source_name), NoEngine())
+        parts = context_of(config, (name, source_name))
         state = read_state(parts.stores.sink, parts.id) or SourceState()
         sampled.append((parts, recent_files(parts, state, pipeline.schema_.advanced.sample_files)))
     if not sampled:

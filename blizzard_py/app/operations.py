@@ -9,15 +9,12 @@ from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.app.configuration import source_of
-from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.event_time import refuse_rows
-from blizzard_py.app.wiring import context_of, owner_context, view_of
+from blizzard_py.app.wiring import context_of
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
-from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rename import Rename
 from blizzard_py.explain import locate
-from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.file_names import accepts
 
@@ -51,7 +48,7 @@ def file_sources(
     ]
     if not chosen:
         raise ConfigError(f"pipelines.{names[0][0]}.sources", [f"{'/'.join(names[0])} {problem}"])
-    return [live_context(config, name) for name in chosen]
+    return [context_of(config, name) for name in chosen]
 
 
 def list_dead_letters(
@@ -65,19 +62,13 @@ def list_dead_letters(
     from blizzard_py.selection.letters import original  # noqa: PLC0415  # see above
 
     for place in where:
-        parts = context_of(config, place, NoEngine())
+        parts = context_of(config, place)
         for found in letters.objects(parts.stores.dlq, parts.letters_id, replayed=replayed):
             try:
                 for letter in letters.read(parts.stores.dlq, found):
                     yield parts.name, found, original(parts, letter)
             except UnreadableDeadLetter as error:
                 yield parts.name, found, error
-
-
-def live_context(config: Config, where: tuple[str, str]) -> SourceContext:
-    """Return the parts of a source for inspection. Raises `ConfigError`."""
-    source_of(config, where)
-    return context_of(config, where, NoEngine())
 
 
 def chosen_letters(
@@ -120,7 +111,7 @@ def letters_chosen(config: Config, where: tuple[str, str], wanted: LetterFilter)
 
     Raises `ConfigError` for an unknown source or id, `UnreadableDeadLetter`, `StorageError`.
     """
-    live = live_context(config, where)
+    live = context_of(config, where)
     found = chosen_letters(live, wanted.id)
     if wanted.since is not None:
         found = [each for each in found if each.modified >= wanted.since]
@@ -130,17 +121,11 @@ def letters_chosen(config: Config, where: tuple[str, str], wanted: LetterFilter)
     return [each.id for each in found]
 
 
-def rebuild_of(config: Config, where: tuple[str, str]) -> Rebuild:
-    """Return what makes a source's checkpoint again. Raises `ConfigError`."""
-    source_of(config, where)
-    return Rebuild(owner_context(config, where, NoEngine()), where[1])
-
-
 def rename_of(
     config: Config, where: tuple[str, str], old_id: str | None, moved_from: str | None
 ) -> Rename:
     """Return what takes a source's state over from an old id or place. Raises `ConfigError`."""
-    live = live_context(config, where)
+    live = context_of(config, where)
     if old_id in {None, live.id} and moved_from is None:
         raise ConfigError(
             "--from",
@@ -158,20 +143,6 @@ def watermark_columns(config: Config, where: tuple[str, str]) -> tuple[str, ...]
             "--column", [f"{'/'.join(where)} reads files; give --partition and --watermark"]
         )
     return tuple(source.marks.columns)
-
-
-def pipeline_of(config: Config, where: tuple[str, str]) -> SourceView:
-    """Return one source, to inspect or edit its state. Raises `ConfigError`."""
-    return view_of(live_context(config, where))
-
-
-def owner_of(config: Config, where: tuple[str, str]) -> SourceView:
-    """Return the owner of a source's checkpoint: itself, or the one of several sources.
-
-    Raises `ConfigError`.
-    """
-    source_of(config, where)
-    return view_of(owner_context(config, where, NoEngine()))
 
 
 def files_by_source(

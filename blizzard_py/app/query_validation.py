@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from blizzard_core.errors import BlizzardError, ConfigError, SourceError, StorageError
 from blizzard_core.settings.document import Config, PipelineSettings, QuerySettings
-from blizzard_py.app.engine import NoEngine
+from blizzard_py.app.engine import NO_ENGINE
 from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.plan import PROMISES
 from blizzard_py.app.queries.query_spec import engine_lookup, query_spec_of
@@ -54,7 +54,7 @@ def check_source(config: Config, name: str, source_name: str) -> list[str]:
     """
     pipeline = config.pipelines[name]
     source = pipeline.query_sources[source_name]
-    query_spec = query_spec_of(config, pipeline, source, engine_lookup(config, NoEngine()))
+    query_spec = query_spec_of(config, pipeline, source, engine_lookup(config, NO_ENGINE))
     try:
         _bind_sample(query_spec)
         problems = list(_problems(query_spec, pipeline, source))

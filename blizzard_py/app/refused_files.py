@@ -32,11 +32,12 @@ from blizzard_core.settings.document import Config
 from blizzard_core.signals import INTERRUPTED
 from blizzard_core.storage.opening import normalize_uri
 from blizzard_core.storage.protocol import order_key
-from blizzard_py.app.operations import live_context, sources_of
+from blizzard_py.app.operations import sources_of
 from blizzard_py.app.reingest import ReingestResult, bring
 from blizzard_py.app.request_selector import REPLACED_AT_MOST
 from blizzard_py.app.submit import RequestOrder, Waits
 from blizzard_py.app.validation import validate_pipelines
+from blizzard_py.app.wiring import context_of
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.selection.refused import RefusedOutput, refused_outputs, replaced_outputs
 from blizzard_py.sources.context import SourceContext
@@ -102,7 +103,7 @@ def _is_interrupted(found: RefusedFiles) -> bool:
 def _bring_refused(
     path: Path, config: Config, where: tuple[str, str], why: str, waits: Waits | None
 ) -> RefusedFiles | None:
-    live = live_context(config, where)
+    live = context_of(config, where)
     _check_mended(config, where, live)
     _check_journal(live)
     give_up = partial(_give_up, path, _table_of(config, where[0]))

@@ -14,7 +14,6 @@ from itertools import islice
 
 from blizzard_core.settings.document import Config
 from blizzard_core.signals import INTERRUPTED
-from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.request_selector import preview
 from blizzard_py.app.submit import (
     RequestOrder,
@@ -93,7 +92,7 @@ def bring(
     Without ``waits`` return a preview and write nothing. Raises what `submit_and_follow` raises,
     and `RequestRefused` for a preview.
     """
-    parts = context_of(config, where, NoEngine())
+    parts = context_of(config, where)
     if waits is None:
         lines = list(islice(_previewed(parts, order), LINES_AT_MOST))
         found = _compared(parts, order, lines)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from blizzard_core.errors import StateError
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
-from blizzard_py.app.engine import NoEngine
-from blizzard_py.app.wiring import owner_context
+from blizzard_py.app.wiring import owner_context, owners
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.notes import current_user
 from blizzard_py.requests.codec import RequestInvalid
@@ -124,10 +123,4 @@ def _known(parts: SourceContext) -> Mapping[str, RequestState]:
 
 def _owners(config: Config) -> Iterator[SourceContext]:
     """Yield the parts of each checkpoint's owner, once."""
-    seen = set()
-    for pipeline, settings in config.pipelines.items():
-        for source in settings.sources:
-            parts = owner_context(config, (pipeline, source), NoEngine())
-            if parts.id not in seen:
-                seen.add(parts.id)
-                yield parts
+    return (owner_context(config, where) for where in owners(config))

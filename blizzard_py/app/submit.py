@@ -24,7 +24,7 @@ from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.needed_extras import check_extras, needed_extras
 from blizzard_core.signals import INTERRUPTED, stop_on_signals
-from blizzard_py.app.engine import NoEngine, spark_engine
+from blizzard_py.app.engine import spark_engine
 from blizzard_py.app.request_effects import effects_of, fingerprint_of
 from blizzard_py.app.wiring import owner_context, view_of
 from blizzard_py.app.workers import live_owner, source_pipeline
@@ -83,7 +83,7 @@ def submit_and_follow(
     If it is not accepted in time it stays, and its state is ``open``. Raises `EditRefused` where
     nothing was ingested yet, `StateError`, `StorageError`.
     """
-    parts = owner_context(config, where, NoEngine())
+    parts = owner_context(config, where)
     bring = partial(_bring_here, config, where) if order.kind in BRINGING else None
     return submit_request(parts, order, waits, bring)
 

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 
 from blizzard_core.errors import NotFound, UnitError
 from blizzard_core.settings.document import Config
-from blizzard_py.app.engine import NoEngine
-from blizzard_py.app.operations import pipeline_of
 from blizzard_py.app.queries.source_kinds import unit_source
 from blizzard_py.app.request_effects import configured, look
 from blizzard_py.app.submit import RequestOrder, Waits, submit_and_follow
-from blizzard_py.app.wiring import context_of
+from blizzard_py.app.wiring import context_of, view_of
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetterObject, put_away
 from blizzard_py.edits import checkpoint_edit, unit_edits
@@ -56,7 +54,7 @@ def units_between(
     config: Config, where: tuple[str, str], ends: tuple[str, str], only: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the units that have time from one end to the other. Raises `EditRefused`."""
-    found = pipeline_of(config, where)
+    found = view_of(context_of(config, where))
     with closing(found):
         source = _units_of(found)
         now, zone = _now(found), _zone(source)
@@ -80,7 +78,7 @@ class Letters:
 
 def letters_of_units(config: Config, where: tuple[str, str], letter_id: str | None) -> Letters:
     """Return the open letters of a source, or the one of that id. Raises `EditRefused`."""
-    with closing(pipeline_of(config, where)) as found:
+    with closing(view_of(context_of(config, where))) as found:
         parts = found.parts
         chosen = [
             each
@@ -109,7 +107,7 @@ def replay_units(
     )
     if result.state == "done":
         # Whoever dies here has marked them: doing it once more reads them once more.
-        parts = context_of(config, where, NoEngine())
+        parts = context_of(config, where)
         for each in found.letters:
             with contextlib.suppress(NotFound):
                 parts.stores.dlq.rename(*put_away(parts.letters_id, each))

@@ -11,7 +11,6 @@ from blizzard_core.settings.document import Config
 from blizzard_core.storage.local_entries import FILE_AS_SOURCE
 from blizzard_core.storage.opening import is_local_file
 from blizzard_core.storage.protocol import Entry, is_hidden
-from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.wiring import (
     context_of,
     inferred_schema,
@@ -149,7 +148,7 @@ def _inferred(
     pipeline = config.pipelines[where[0]]
     if not pipeline.schema_.is_found_out:
         return settings
-    parts = context_of(config, where, NoEngine())
+    parts = context_of(config, where)
     schema = inferred_schema(where[0], pipeline, parts.stores, parts.source)
     try:
         stored = schema.read_stored()

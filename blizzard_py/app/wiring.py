@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,7 +22,8 @@ from blizzard_core.settings.tables import TEMPLATES, PartitionBy
 from blizzard_core.storage.null_storage import NullStorage
 from blizzard_core.storage.opening import open_private, open_source, open_storage
 from blizzard_core.storage.protocol import Storage, join
-from blizzard_py.app.engine import NoEngine
+from blizzard_py.app.configuration import source_of
+from blizzard_py.app.engine import NO_ENGINE
 from blizzard_py.app.source_kinds import FileKind, SharedFileKind, SourceKind
 from blizzard_py.engines.lazy import LazyEngine, StoppableEngine
 from blizzard_py.formats.names import check_format
@@ -132,7 +133,7 @@ def _partition_rules(by: PartitionBy) -> tuple[PartitionRule, ...]:
 def views(config: Config) -> list[SourceView]:
     """Return every source of every pipeline by itself, for inspection. Opens no connection."""
     return [
-        view_of(context_of(config, (name, source), NoEngine()))
+        view_of(context_of(config, (name, source)))
         for name, pipeline in config.pipelines.items()
         for source in pipeline.sources
     ]
@@ -143,24 +144,36 @@ def view_of(parts: SourceContext) -> SourceView:
     return SourceView.opened(parts, kind_of(parts).opener(parts))
 
 
-def query_context(config: Config, name: str, engine: Engine) -> SourceContext:
-    """Return what the one worker is made of for all sources of a query over event time."""
-    branches = config.pipelines[name].branches
-    return joined(config, [context_of(config, (name, b.source), engine) for b in branches])
+def owners(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield the pipeline and name of each source that owns a checkpoint.
+
+    Of the sources of one query over event time that is the first by name.
+    """
+    for name, pipeline in config.pipelines.items():
+        shared = [branch.source for branch in pipeline.branches]
+        yield from ((name, source) for source in shared[:1] or pipeline.sources)
 
 
 def joined(config: Config, members: Sequence[SourceContext]) -> SourceContext:
-    """Return the parts of the first source of a query, with those of all of them as members."""
+    """Return the parts of the first source of a query, with those of all of them as members.
+
+    A source that has its checkpoint for itself stays as it is.
+    """
     first = members[0]
+    if len(members) < 2:
+        return first
     ingest = of_all_sources(config.pipelines[first.pipeline], first.ingest)
     return replace(first, ingest=ingest, members=tuple(members))
 
 
-def owner_context(config: Config, where: tuple[str, str], engine: Engine) -> SourceContext:
-    """Return the parts of the owner of the source's checkpoint."""
-    if len(config.pipelines[where[0]].branches) > 1:
-        return query_context(config, where[0], engine)
-    return context_of(config, where, engine)
+def owner_context(config: Config, where: tuple[str, str]) -> SourceContext:
+    """Return the parts of the owner of the source's checkpoint, for inspection.
+
+    Raises `ConfigError` for a source that is not configured.
+    """
+    source_of(config, where)
+    shared = [branch.source for branch in config.pipelines[where[0]].branches] or [where[1]]
+    return joined(config, [context_of(config, (where[0], source)) for source in shared])
 
 
 def kind_of(parts: SourceContext) -> SourceKind:
@@ -176,16 +189,17 @@ def kind_of(parts: SourceContext) -> SourceKind:
 def context_of(
     config: Config,
     where: tuple[str, str],
-    engine: Engine,
+    engine: Engine = NO_ENGINE,
     activity: SourceActivity | None = None,
 ) -> SourceContext:
-    """Return what a source is made of. Opens no connection.
+    """Return what a source is made of, by its pipeline and name. Opens no connection.
 
     ``activity`` is the live view of a source that is to be worked on; its stores are metered then.
+    Raises `ConfigError` for a source that is not configured.
     """
+    source = source_of(config, where)
     name, source_name = where
     pipeline = config.pipelines[name]
-    source = pipeline.sources[source_name]
     sink = pipeline.sink
     asks = pipeline.query_sources.get(source_name)
     errors = pipeline.error_handling

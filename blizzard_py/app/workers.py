@@ -15,7 +15,7 @@ from blizzard_core.checkpoint.writer_identity import TakeoverPolicy, allow_takeo
 from blizzard_core.errors import BlizzardError
 from blizzard_core.settings.document import Config
 from blizzard_py.app.notifications import with_inbox
-from blizzard_py.app.wiring import context_of, joined, kind_of
+from blizzard_py.app.wiring import context_of, joined, kind_of, owners
 from blizzard_py.engines.lazy import HasSession
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
 from blizzard_py.ingest.request_acceptance import RequestEffects
@@ -43,38 +43,27 @@ def build(
     """
     return [
         source_pipeline(with_inbox(replace(parts, once=once)), fresh=fresh, admission=admission)
-        for name, pipeline in config.pipelines.items()
-        for parts in (
-            [live_query(config, name, engine)]
-            if len(pipeline.branches) > 1
-            else [live_source(config, (name, source), engine) for source in pipeline.sources]
-        )
+        for where in owners(config)
+        for parts in [live_owner(config, where, engine)]
     ]
 
 
-def live_source(config: Config, where: tuple[str, str], engine: Engine) -> SourceContext:
-    """Return what a source is made of, with its live view. Opens no connection."""
-    return context_of(config, where, engine, SourceActivity(*_shown(config, where), time.time))
-
-
-def live_query(config: Config, name: str, engine: Engine) -> SourceContext:
-    """Return what the one worker of a query over event time is made of, with a view of each source.
-
-    They are the first one's by name, with all of them as members.
-    """
-    first, *others = (branch.source for branch in config.pipelines[name].branches)
-    members = {other: live_source(config, (name, other), engine) for other in others}
-    views = {other: each.activity for other, each in members.items() if each.activity is not None}
-    where = (name, first)
-    lead = LeadActivity(_shown(config, where), time.time, first=first, others=views)
-    return joined(config, [context_of(config, where, engine, lead), *members.values()])
-
-
 def live_owner(config: Config, where: tuple[str, str], engine: Engine) -> SourceContext:
-    """Return the parts of the owner of the source's checkpoint, with its live view."""
-    if len(config.pipelines[where[0]].branches) > 1:
-        return live_query(config, where[0], engine)
-    return live_source(config, where, engine)
+    """Return the parts of the owner of the source's checkpoint, with a live view of each source.
+
+    Those of several sources of a query are the first one's by name, with all of them as members.
+    """
+    name = where[0]
+    first, *others = [each.source for each in config.pipelines[name].branches] or [where[1]]
+    place = _shown(config, (name, first))
+    views = {o: SourceActivity(*_shown(config, (name, o)), time.time) for o in others}
+    lead = (
+        LeadActivity(place, time.time, first=first, others=views)
+        if others
+        else SourceActivity(*place, time.time)
+    )
+    every = {first: lead, **views}.items()
+    return joined(config, [context_of(config, (name, each), engine, view) for each, view in every])
 
 
 def _shown(config: Config, where: tuple[str, str]) -> tuple[str, str]:

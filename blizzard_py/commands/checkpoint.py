@@ -59,12 +59,12 @@ for _command in (log, diff, rollback):
 def show(config: Path, pipeline: str, source: str, as_json: bool) -> int:
     """Show the complete state of one source. Writes nothing."""
     from blizzard_py.app.configuration import load_config
-    from blizzard_py.app.operations import owner_of
+    from blizzard_py.app.wiring import owner_context
     from blizzard_py.commands.checkpoint_output import print_state
     from blizzard_py.edits.checkpoint_store import CheckpointStore
 
-    found = owner_of(load_config(config), (pipeline, source))
-    store = CheckpointStore(found.sink, found.id)
+    owner = owner_context(load_config(config), (pipeline, source))
+    store = CheckpointStore(owner.stores.sink, owner.id)
     seen, where = store.load(), store.where
     copies = [each.entry.path for each in store.copies()]
     if as_json:
@@ -264,15 +264,16 @@ def rebuild(
     the daemon first; a running one is fenced. Exit code 1: the evidence is not sufficient.
     """
     from blizzard_py.app.configuration import load_config
-    from blizzard_py.app.operations import rebuild_of
+    from blizzard_py.app.wiring import owner_context
     from blizzard_py.commands.checkpoint_output import print_rebuilt, rebuilt_document
+    from blizzard_py.edits.rebuild import Rebuild
 
     if as_json and not (yes or dry_run):
         raise click.UsageError(
             "--json cannot ask for a confirmation; add --dry-run, or --yes to confirm"
         )
     loaded = load_config(config)
-    found = rebuild_of(loaded, (pipeline, source))
+    found = Rebuild(owner_context(loaded, (pipeline, source)), source)
     rebuilt = found.plan(done_before)
     if as_json:
         backup = None if dry_run else found.write(rebuilt)
@@ -298,12 +299,12 @@ def _edit(
     dry_run: bool,
 ) -> int:
     from blizzard_py.app.event_time import refuse_edit
-    from blizzard_py.app.operations import pipeline_of
+    from blizzard_py.app.wiring import context_of, view_of
     from blizzard_py.commands.checkpoint_output import print_effect
     from blizzard_py.edits import checkpoint_edit
 
     refuse_edit(config, where, "an edited checkpoint")
-    with closing(pipeline_of(config, where)) as found:
+    with closing(view_of(context_of(config, where))) as found:
         edit = edit_of(found)
         seen = checkpoint_edit.read_checkpoint(found)
         after = edit(seen.state)

@@ -37,11 +37,11 @@ def log(config: Path, pipeline: str, source: str, as_json: bool) -> int:
     Each manual change keeps a backup; the newest 50 are kept.
     """
     from blizzard_py.app.configuration import load_config
-    from blizzard_py.app.operations import owner_of
+    from blizzard_py.app.wiring import owner_context
     from blizzard_py.edits.checkpoint_store import CheckpointStore, Unreadable
 
-    owner = owner_of(load_config(config), (pipeline, source))
-    found = list(CheckpointStore(owner.sink, owner.id).versions())
+    owner = owner_context(load_config(config), (pipeline, source))
+    found = list(CheckpointStore(owner.stores.sink, owner.id).versions())
     if as_json:
         print_json({"versions": [_version_json(each) for each in found]})
         return 0
@@ -113,12 +113,12 @@ def diff(config: Path, pipeline: str, source: str, before: str, after: str, as_j
     nothing.
     """
     from blizzard_py.app.configuration import load_config, source_of
-    from blizzard_py.app.operations import owner_of
+    from blizzard_py.app.wiring import owner_context, view_of
     from blizzard_py.edits import checkpoint_edit, history
     from blizzard_py.edits.checkpoint_store import CheckpointStore
 
     loaded, where = load_config(config), (pipeline, source)
-    with closing(owner_of(loaded, where)) as found:
+    with closing(view_of(owner_context(loaded, where))) as found:
         store = CheckpointStore(found.sink, found.id)
         old, new = store.version(before), store.version(after)
         differences = history.differences(old.state, new.state)
@@ -171,7 +171,7 @@ def rollback(
     """
     from blizzard_py.app.configuration import load_config, source_of
     from blizzard_py.app.event_time import refuse_edit
-    from blizzard_py.app.operations import pipeline_of
+    from blizzard_py.app.wiring import context_of, view_of
     from blizzard_py.edits import checkpoint_edit, history
     from blizzard_py.edits.checkpoint_store import NOW, CheckpointStore
 
@@ -179,7 +179,7 @@ def rollback(
         raise click.UsageError("--why: give a reason, for the record")
     loaded, where = load_config(config), (pipeline, source)
     refuse_edit(loaded, where, "`checkpoint rollback`")
-    with closing(pipeline_of(loaded, where)) as found:
+    with closing(view_of(context_of(loaded, where))) as found:
         store = CheckpointStore(found.sink, found.id)
         to, seen = store.version(name), store.load()
         after = history.roll_back(found, seen, to)

@@ -10,7 +10,7 @@ import click
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
-from blizzard_py.app.operations import owner_of
+from blizzard_py.app.wiring import owner_context, view_of
 from blizzard_py.commands.options import confirmed
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.sources.context import SourceContext
@@ -42,7 +42,7 @@ def change_query(
     owner do it instead. Raises `ConfigError` for a pipeline without event time, and what reading
     and changing a checkpoint raise.
     """
-    with closing(owner_of(config, where)) as found:
+    with closing(view_of(owner_context(config, where))) as found:
         parts = found.parts
         if parts.event_time is None:
             raise ConfigError(f"pipelines.{where[0]}", ["has no query over event_time"])

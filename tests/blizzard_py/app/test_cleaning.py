@@ -17,7 +17,7 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import listed
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app.cleaning import preview, restore
-from blizzard_py.app.operations import live_context
+from blizzard_py.app.wiring import context_of
 from blizzard_py.cleaning.eligible import CleanableFile, cleaning_notes
 from blizzard_py.cleaning.lists import CleaningList, CleaningLists
 from blizzard_py.state.cleaning_state import CleaningState, CommitCheck
@@ -116,7 +116,7 @@ def test_only_sources_that_are_cleaned_list_versions(
     tmp_path: Path, clean: Mapping[str, object] | None
 ) -> None:
     LocalStorage(str(tmp_path / "raw")).put_atomic(FIRST, b"row")
-    parts = live_context(load_config(_config(tmp_path, clean)), ("events", "main"))
+    parts = context_of(load_config(_config(tmp_path, clean)), ("events", "main"))
     [entry] = listed(parts.stores.source, "", None)
     assert bool(entry.version) is (clean is not None)
 

@@ -19,7 +19,6 @@ from blizzard_core.settings.load import load_config
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
 from blizzard_py.app import submit as wired
-from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.request_effects import fingerprint_of
 from blizzard_py.app.request_listing import cancel_request, find_requests
 from blizzard_py.app.submit import RequestOrder, Waits, submit_and_follow
@@ -394,7 +393,7 @@ def test_a_unit_that_there_is_not_is_not_marked(shop: UnitShop, unit: str) -> No
 @pytest.mark.promise("G-215")
 def test_the_fingerprint_is_of_what_decides_rows(shop: UnitShop) -> None:
     def fingerprint() -> str:
-        return fingerprint_of(owner_context(shop.config(), WHERE, NoEngine()))
+        return fingerprint_of(owner_context(shop.config(), WHERE))
 
     before = fingerprint()
     shop.units["advanced"] = {"parallel": 2, "max_units_per_run": 7}
@@ -431,7 +430,7 @@ pipelines:
 def test_the_fingerprint_of_a_stored_request_stays(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(ALL_SETTINGS)
-    parts = owner_context(load_config(file), ("p", "main"), NoEngine())
+    parts = owner_context(load_config(file), ("p", "main"))
     # Requests wait with this digest while Blizzard is upgraded.
     assert fingerprint_of(parts) == "sha256:5a1894ee15d96fdc9fe10c979a4916d9"
 

@@ -20,7 +20,7 @@ from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_core.settings.load import load_config
 from blizzard_core.signals import INTERRUPTED
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.app import operations
+from blizzard_py.app import wiring
 from blizzard_py.app.engine import NoEngine
 from blizzard_py.app.refused_watch import RefusedWatch
 from blizzard_py.app.reingest import ReingestResult, bring
@@ -416,9 +416,9 @@ def test_replay_names_the_remedy_when_it_cannot_replace_outputs(
         monkeypatch.setattr(SourceContext, "has_files", property(lambda _parts: False))
     else:
         settings = EventTimeSettings.model_construct(column="t", policy="min", mode="append")
-        made = operations.live_context
+        made = wiring.context_of
         monkeypatch.setattr(
-            "blizzard_py.app.refused_files.live_context",
+            "blizzard_py.app.refused_files.context_of",
             lambda *given: replace(made(*given), event_time=EventTimeQuery(settings, (), {})),
         )
     done = replayed(scenario)

@@ -14,8 +14,7 @@ from blizzard_core.errors import StateError
 from blizzard_core.settings.document import Config
 from blizzard_py.__main__ import main
 from blizzard_py.app.engine import NoEngine
-from blizzard_py.app.operations import rebuild_of
-from blizzard_py.app.wiring import context_of
+from blizzard_py.app.wiring import context_of, owner_context
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.engines.spark.engine import SparkEngine
@@ -65,7 +64,7 @@ def lose(world: EventTimeHarness, source: str, *, everything: bool = False) -> N
 def rebuild(
     world: EventTimeHarness, source: str = "web", done_before: str | None = None
 ) -> list[str]:
-    job = rebuild_of(world.config(), ("pages", source))
+    job = Rebuild(owner_context(world.config(), ("pages", source)), source)
     found = job.plan(done_before)
     assert job.write(found) is not None
     return list(found.by_operator)

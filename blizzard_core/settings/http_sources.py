@@ -26,7 +26,7 @@ class RequestSettings(Settings):
     path: str = Field(default="", examples=["/orders"])
     """Below `base_url`."""
     params: dict[str, str | int | float | bool] = Field(
-        default_factory=dict, examples=[{"state": "all"}]
+        default_factory=dict, repr=False, examples=[{"state": "all"}]
     )
     """Sent with each request."""
     headers: Options = Field(default_factory=dict, repr=False, examples=[{"Accept-Language": "en"}])
@@ -151,6 +151,12 @@ class RangeSettings(Settings):
         except (TypeError, ValueError):
             raise ValueError("is no date or time; write 2023-07-01") from None
         return text
+
+    @property
+    def first(self) -> dt.date:
+        """The date or the time."""
+        moment = dt.datetime.fromisoformat(self.start)
+        return moment.date() if len(self.start) == len("2023-07-01") else moment
 
 
 class HttpWatermark(QueryWatermark):

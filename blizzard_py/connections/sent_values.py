@@ -29,7 +29,8 @@ FORMAT_TICKS: Mapping[str, timedelta] = {
     "timestamp_ms": timedelta(milliseconds=1),
 }
 
-_INCLUSIVE = {
+# How much is taken off an end that the API includes.
+INCLUSIVE_TICKS: Mapping[str | None, timedelta] = {
     "1ms": timedelta(milliseconds=1),
     "1s": timedelta(seconds=1),
     "1day": timedelta(days=1),
@@ -62,13 +63,13 @@ def sent_to(v: Any, mode: str | None = None) -> Any:
     """
     if not mode:
         return v
-    if mode not in _INCLUSIVE:
-        raise SourceError(f"inclusive is {', '.join(_INCLUSIVE)}, not {shown(mode)}")
+    if mode not in INCLUSIVE_TICKS:
+        raise SourceError(f"inclusive is {', '.join(map(str, INCLUSIVE_TICKS))}, not {shown(mode)}")
     value = time_of(v)
     if not isinstance(value, datetime) and mode != "1day":
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     try:
-        return value - _INCLUSIVE[mode]
+        return value - INCLUSIVE_TICKS[mode]
     except OverflowError as error:
         raise SourceError(f"there is no time before {shown(v)}") from error
 

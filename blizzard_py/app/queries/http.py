@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from blizzard_core.settings.connections import (
-    AuthSettings,
-    ConnectionSettings,
-    HttpConnectionSettings,
-)
+from blizzard_core.settings.connections import ConnectionSettings, HttpConnectionSettings
 from blizzard_core.settings.document import PipelineSettings
-from blizzard_core.settings.http_sources import HttpSourceSettings, PushSettings, RangeSettings
+from blizzard_core.settings.http_sources import HttpSourceSettings
 from blizzard_core.settings.units import UnitSettings
 from blizzard_core.settings.yaml_file import Key
 from blizzard_py.connections.http import reader
-from blizzard_py.connections.http.model import (
-    Api,
-    ApiKey,
-    Auth,
-    Basic,
-    Bearer,
-    CalendarSplit,
-    ClientCredentials,
-    HttpRequest,
-    HttpSource,
-    Pages,
-    Push,
-    PushFrom,
-    PushTo,
-)
+from blizzard_py.connections.http.model import HttpSource
 from blizzard_py.connections.placeholders import (
     FROM,
     TO,
@@ -150,81 +131,19 @@ def _is_meant(key: Key, text: str) -> bool:
 
 def http_source(settings: HttpConnectionSettings, source: HttpSourceSettings) -> HttpSource:
     """Return the configuration of one source: its connection and its requests."""
-    request, pages, mark = source.request, source.pages, source.watermark
-    return HttpSource(
-        Api(
-            settings.base_url,
-            None if settings.auth is None else _auth(settings.auth),
-            settings.headers,
-            settings.advanced.timeout,
-            tuple(settings.advanced.allowed_hosts),
-        ),
-        HttpRequest(
-            _text(source.units, request.path),
-            request.method,
-            _text(source.units, request.params),
-            request.headers,
-            _text(source.units, request.body),
-        ),
-        source.records,
-        Pages(
-            pages.kind,
-            pages.param or "",
-            pages.next or "",
-            pages.limit_param or "",
-            pages.size or 0,
-            pages.advanced.first,
-            pages.advanced.total or "",
-            pages.advanced.max,
-            pages.in_,
-            tuple(pages.advanced.end_on),
-        ),
-        "" if mark is None else mark.columns[0],
-        None if mark is None else _push(mark.push),
-        None if mark is None or mark.split is None else _ranges(mark.split),
-    )
+    request, units = source.request, source.units
+    if units is not None and units.advanced.inclusive:
+        sent = {name: _inclusive(getattr(request, name)) for name in ("path", "params", "body")}
+        request = request.model_copy(update=sent)
+    return HttpSource(settings, request, source.records, source.pages, source.watermark)
 
 
-def _text(units: UnitSettings | None, value: Any) -> Any:
-    """Return a text of a request, or a body of any depth, as it is sent."""
-    if units is None or not units.advanced.inclusive:
-        return value
+def _inclusive(value: Any) -> Any:
+    """Return a text of a request, or a body of any depth, for an API that includes the end."""
     if isinstance(value, str):
         return with_end_before(value)
     if isinstance(value, Mapping):
-        return {key: _text(units, inner) for key, inner in value.items()}
+        return {key: _inclusive(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_text(units, inner) for inner in value]
+        return [_inclusive(inner) for inner in value]
     return value
-
-
-def _auth(auth: AuthSettings) -> Auth:
-    """Return the credentials of a kind, whose keys the settings have checked."""
-    match auth.kind:
-        case "bearer":
-            return Bearer(auth.token or "")
-        case "basic":
-            return Basic(auth.username or "", auth.password or "")
-        case "api_key":
-            return ApiKey(auth.name or "", auth.token or "", auth.location)
-        case "oauth2_client_credentials":
-            return ClientCredentials(
-                auth.token_url or "",
-                auth.client_id or "",
-                auth.client_secret or "",
-                auth.advanced.scope or "",
-                auth.advanced.audience or "",
-                auth.advanced.send_as,
-            )
-
-
-def _push(push: PushSettings) -> Push:
-    to = push.to
-    end = None if to is None else PushTo(to.param, to.format, to.inclusive or "")
-    return Push(PushFrom(push.from_.param, push.from_.format), end, push.in_)
-
-
-def _ranges(split: RangeSettings) -> CalendarSplit:
-    start = dt.datetime.fromisoformat(split.start)
-    whole = len(split.start) == len("2023-07-01")
-    return CalendarSplit(start.date() if whole else start, split.unit)

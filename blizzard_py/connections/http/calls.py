@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import msgspec
 
 from blizzard_core.redact import MASK, SECRET_NAME, redacted
+from blizzard_core.settings.http_sources import PagesSettings
 from blizzard_core.text import printable, shortened
-from blizzard_py.connections.http.model import ApiKey, HttpSource, Location, Pages
+from blizzard_py.connections.http.model import HttpSource
 
 Value: TypeAlias = str | int | float
+Location: TypeAlias = Literal["params", "body", "headers"]
 _SHOWN = 1000
 # Parameter names of API keys, in addition to the secret names known everywhere.
 _KEY_NAMES = frozenset({"key", "auth", "sig", "pass", "pwd", "appid", "app_id", "jwt"})
@@ -68,19 +70,19 @@ def first_call(source: HttpSource, window: Mapping[str, Value]) -> Call:
         request.headers,
         request.body if request.body is not None or request.method == "GET" else {},
     )
-    location = source.push.location if source.push else "params"
+    location = source.push.in_ if source.push else "params"
     for name, value in window.items():
         call = call.with_value(location, name, value)
     return call
 
 
-def with_first_page(pages: Pages, call: Call) -> Call:
+def with_first_page(pages: PagesSettings, call: Call) -> Call:
     """Return the request of the first page."""
-    if pages.limit_param:
-        call = call.with_value(pages.location, pages.limit_param, pages.size)
-    if pages.kind in {"offset", "page"}:
-        first = 0 if pages.kind == "offset" else pages.first
-        call = call.with_value(pages.location, pages.param, first)
+    if pages.limit_param and pages.size:
+        call = call.with_value(pages.in_, pages.limit_param, pages.size)
+    if pages.param and pages.kind in {"offset", "page"}:
+        first = 0 if pages.kind == "offset" else pages.advanced.first
+        call = call.with_value(pages.in_, pages.param, first)
     return call
 
 
@@ -99,10 +101,9 @@ def shown(call: Call, source: HttpSource) -> dict[str, Any]:
 
     Only headers that carry the window are included. Values under secret names are masked.
     """
-    key = source.api.auth if isinstance(source.api.auth, ApiKey) else None
-    secret = {key.name} if key else set()
-    push = source.push
-    window_params = {push.start.param, push.end.param if push.end else ""} if push else set()
+    auth, push = source.api.auth, source.push
+    secret = {auth.name} if auth is not None and auth.name else set()
+    window_params = {push.from_.param, push.to.param if push.to else ""} if push else set()
     return {
         "method": call.method,
         "url": _plain(call.url),

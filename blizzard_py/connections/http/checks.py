@@ -6,15 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from blizzard_py.connections.http.model import (
-    INCLUSIVE_TICKS,
-    Api,
-    ApiKey,
-    Bearer,
-    ClientCredentials,
-    HttpSource,
-    tick,
-)
+from blizzard_core.settings.connections import HttpConnectionSettings
+from blizzard_py.connections.http.model import HttpSource, tick
+from blizzard_py.connections.sent_values import INCLUSIVE_TICKS
 
 
 def problems(source: HttpSource) -> tuple[str, ...]:
@@ -25,20 +19,21 @@ def problems(source: HttpSource) -> tuple[str, ...]:
     return (*_api(source.api), *_request(source), *_watermark(source))
 
 
-def _api(api: Api) -> list[str]:
+def _api(api: HttpConnectionSettings) -> list[str]:
     found = _url("base_url", api.base_url)
     found += [
         f"allowed_hosts: {host!r} must be host or host:port, without a scheme or a path"
-        for host in api.allowed_hosts
+        for host in api.advanced.allowed_hosts
         if not host or set(host) & set("/@?# ")
     ]
-    if isinstance(api.auth, ClientCredentials):
-        found += _url("auth.token_url", api.auth.token_url)
     found += _headers("headers", api.headers)
-    if isinstance(api.auth, Bearer):
-        found += _headers("auth", {"token": api.auth.token})
-    if isinstance(api.auth, ApiKey) and api.auth.location == "header":
-        found += _headers("auth", {api.auth.name: api.auth.value})
+    auth = api.auth
+    if auth is None:
+        return found
+    if auth.token_url is not None:
+        found += _url("auth.token_url", auth.token_url)
+    if auth.token is not None and (auth.kind == "bearer" or auth.location == "header"):
+        found += _headers("auth", {auth.name or "token": auth.token})
     return found
 
 
@@ -87,10 +82,11 @@ def _request(source: HttpSource) -> list[str]:
 
 def _placed_names(source: HttpSource) -> list[str]:
     """Return the names, as paths, of values that are placed in the body."""
-    push, pages, found = source.push, source.pages, []
-    if push is not None and push.location == "body":
-        found += [push.start.param, push.end.param if push.end else ""]
-    if pages.location == "body":
+    push, pages = source.push, source.pages
+    found: list[str | None] = []
+    if push is not None and push.in_ == "body":
+        found += [push.from_.param, push.to.param if push.to else None]
+    if pages.in_ == "body":
         found += [pages.param, pages.limit_param]
     return [name for name in found if name]
 
@@ -102,7 +98,7 @@ def _has_way(body: Any, path: list[str]) -> bool:
 
 
 def _watermark(source: HttpSource) -> list[str]:
-    end = source.push.end if source.push else None
+    end = source.push.to if source.push else None
     if end is None or INCLUSIVE_TICKS.get(end.inclusive, tick(end)) >= tick(end):
         return []
     problem = (

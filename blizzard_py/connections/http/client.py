@@ -27,13 +27,15 @@ from urllib.parse import urlencode
 import httpx
 
 from blizzard_core.errors import AccessDenied, SourceError, Unavailable
+from blizzard_core.limits import ANSWER_BYTES
 from blizzard_core.redact import redacted
+from blizzard_core.settings.connections import AuthSettings, HttpConnectionSettings
+from blizzard_core.settings.http_sources import RequestSettings
 from blizzard_core.text import printable, shortened
 from blizzard_py.connections.http import credentials, decompression, retry
 from blizzard_py.connections.http.calls import Call
 from blizzard_py.connections.http.credentials import Token
 from blizzard_py.connections.http.hosts import target
-from blizzard_py.connections.http.model import Api, ClientCredentials, HttpRequest
 from blizzard_py.connections.http.retry import TRIES, Time
 
 
@@ -132,16 +134,16 @@ class _ForNow(Exception):  # never leaves this module
 class Client:
     """One connection to an API, for one thread. Opened when it is first needed."""
 
-    def __init__(self, api: Api, request: HttpRequest, time: Time) -> None:
+    def __init__(self, api: HttpConnectionSettings, request: RequestSettings, time: Time) -> None:
         self._api = api
         self._request = request
         self._time = time
         self._token: Token | None = None
         self._clock: _Clock | None = None
-        self._alarm = Deadline(api.timeout_secs)
+        self._alarm = Deadline(api.advanced.timeout)
         self._http = httpx.Client(
             verify=_trusted(),
-            timeout=api.timeout_secs,
+            timeout=api.advanced.timeout,
             limits=httpx.Limits(max_connections=1),
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
             headers={"Accept": "application/json", "Accept-Encoding": decompression.ACCEPTED},
@@ -159,8 +161,7 @@ class Client:
         renewed = False
         while True:
             answer = self._with_retries(what, lambda: self._follow_redirects(call, what))
-            oauth = isinstance(self._api.auth, ClientCredentials)
-            if answer.status == 401 and oauth and not renewed:  # unauthorized
+            if answer.status == 401 and self._token is not None and not renewed:  # unauthorized
                 self._token, renewed = None, True
                 continue
             if answer.status in _RECORDS or answer.is_empty:
@@ -251,21 +252,22 @@ class Client:
             request = self._http.build_request(call.method, url, headers=headers, content=content)
         except (httpx.InvalidURL, ValueError):
             raise SourceError(f"{what}: the request's URL or headers cannot be sent") from None
-        return self._read(request, what, self._api.max_answer_bytes, is_read=is_read)
+        return self._read(request, what, ANSWER_BYTES, is_read=is_read)
 
     def _valid_token(self) -> Token | None:
         auth = self._api.auth
-        if not isinstance(auth, ClientCredentials):
+        if auth is None or auth.kind != "oauth2_client_credentials":
             return None
         if self._token is None or self._time.monotonic() >= self._token.ends_at:
             self._token = self._new_token(auth)
         return self._token
 
-    def _new_token(self, auth: ClientCredentials) -> Token:
+    def _new_token(self, auth: AuthSettings) -> Token:
         """Request a token at its own host; redirects are not followed."""
         headers, form = credentials.token_request(auth)
-        what = f"the token of {shortened(printable(auth.token_url), 300)}"
-        request = self._http.build_request("POST", auth.token_url, headers=headers, data=form)
+        url = auth.token_url or ""
+        what = f"the token of {shortened(printable(url), 300)}"
+        request = self._http.build_request("POST", url, headers=headers, data=form)
         answer = self._read(request, what, _TOKEN_BYTES)
         if retry.passes(answer.status):
             date, after = answer.headers.get("date", ""), answer.headers.get("retry-after", "")
@@ -288,8 +290,7 @@ class Client:
             raise _ForNow(str(damaged)) from None
         except decompression.TooLong:
             raise SourceError(
-                f"{what}: the answer is longer than {limit:,} bytes (max_answer_bytes); ask for"
-                " smaller pages"
+                f"{what}: the answer is longer than {limit:,} bytes; ask for smaller pages"
             ) from None
         except decompression.UnknownEncoding as unknown:
             raise SourceError(f"{what}: {unknown}") from None
@@ -300,7 +301,7 @@ class Client:
         The client's texts may quote headers, so only the text of a failed connect is used.
         """
         if self._alarm.rang or isinstance(error, httpx.TimeoutException):
-            return f"no whole answer within {self._api.timeout_secs:g} s"
+            return f"no whole answer within {self._api.advanced.timeout:g} s"
         if isinstance(error, httpx.ConnectError):
             return f"no connection: {shortened(printable(redacted(str(error))), 200)}"
         return f"the connection broke ({type(error).__name__})"

@@ -79,7 +79,9 @@ class ApiConnection(SourceConnection):
 
         The request is that of a first window; for a split window, that of its newest range.
         """
-        source = replace(self._source, pages=replace(self._source.pages, total=""))
+        pages = self._source.pages
+        anyhow = pages.advanced.model_copy(update={"total": None})
+        source = replace(self._source, pages=pages.model_copy(update={"advanced": anyhow}))
         up_to = self._as_value(self._time.wall() - _SAMPLE_AGE_SECS)
         newest = [RequestRange(), *pieces(source, Window(up_to={source.column: up_to}))][-1]
         inference = Inference(Rules(timestamps=True))
@@ -122,15 +124,14 @@ class ApiConnection(SourceConnection):
     def _server_time(self) -> float | None:
         source, now = self._source, self._time.wall()
         low, up_to = self._as_value(now - _INSTANT_SECS), self._as_value(now)
-        [instant] = pieces(
-            replace(source, split=None), Window({}, {source.column: up_to}, {source.column: low})
-        )
+        window = Window({}, {source.column: up_to}, {source.column: low})
+        [instant] = pieces(source, window, is_split=False)
         call = with_first_page(source.pages, first_call(source, instant.sent))
         return self._opened().server_time(call, call.address)
 
     def _as_value(self, moment: float) -> Any:
         """Return a time as the watermark column has it, lowered to what ``push.to`` can express."""
-        end = self._source.push.end if self._source.push else None
+        end = self._source.push.to if self._source.push else None
         value = lowered(dt.datetime.fromtimestamp(int(moment), dt.UTC), end)
         if end is None:
             if self._is_date:
@@ -198,15 +199,15 @@ class ApiConnection(SourceConnection):
     def warnings(self) -> Sequence[str]:
         """Return what the configuration cannot guarantee."""
         push, found = self._source.push, []
-        if push is not None and push.end is None:
+        if push is not None and push.to is None:
             found.append(
                 f"without push.to the API sends rows above a window's end; those that are"
                 f" above it by '{self._source.column}' are left to the next window, others"
                 " may be read twice"
             )
-        if push is not None and push.end is not None and tick(push.start) > tick(push.end):
+        if push is not None and push.to is not None and tick(push.from_) > tick(push.to):
             found.append(
-                f"push.from is sent as '{push.start.format}', coarser than push.to: rows"
+                f"push.from is sent as '{push.from_.format}', coarser than push.to: rows"
                 f" before a window's start by '{self._source.column}' are left out, others"
                 " may be read twice"
             )

@@ -12,18 +12,11 @@ import msgspec
 
 from blizzard_core.errors import AccessDenied, SourceError
 from blizzard_core.redact import MASK, redacted
+from blizzard_core.settings.connections import AuthSettings, HttpConnectionSettings
+from blizzard_core.settings.http_sources import RequestSettings
 from blizzard_core.text import one_line, printable, shortened
 from blizzard_py.connections.http.calls import is_secret
 from blizzard_py.connections.http.checks import sendable
-from blizzard_py.connections.http.model import (
-    Api,
-    ApiKey,
-    Auth,
-    Basic,
-    Bearer,
-    ClientCredentials,
-    HttpRequest,
-)
 
 # A token is renewed so long before it expires: it must still be valid when a request arrives.
 _SPARE_SECS = 30.0
@@ -47,30 +40,31 @@ class RequestCredentials:
     params: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def request_credentials(auth: Auth | None, token: Token | None) -> RequestCredentials:
+def request_credentials(auth: AuthSettings | None, token: Token | None) -> RequestCredentials:
     """Return the credentials of a request to the connection's own origin."""
+    if token is not None:
+        return RequestCredentials({"Authorization": f"Bearer {token.value}"})
     match auth:
-        case Bearer():
+        case AuthSettings(kind="bearer"):
             return RequestCredentials({"Authorization": f"Bearer {auth.token}"})
-        case Basic():
-            return RequestCredentials({"Authorization": _basic(auth.username, auth.password)})
-        case ApiKey(location="query"):
-            return RequestCredentials(params={auth.name: auth.value})
-        case ApiKey():
-            return RequestCredentials({auth.name: auth.value})
-        case ClientCredentials() if token is not None:
-            return RequestCredentials({"Authorization": f"Bearer {token.value}"})
+        case AuthSettings(username=str(user), password=str(password)):
+            return RequestCredentials({"Authorization": _basic(user, password)})
+        case AuthSettings(name=str(name), token=str(key)):
+            carried = {name: key}
+            in_query = auth.location == "query"
+            return RequestCredentials(params=carried) if in_query else RequestCredentials(carried)
     return RequestCredentials()
 
 
-def token_request(auth: ClientCredentials) -> tuple[Mapping[str, str], Mapping[str, str]]:
+def token_request(auth: AuthSettings) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return headers and form of the request for a token (RFC 6749, 4.4 and 2.3.1)."""
+    client, secret = auth.client_id or "", auth.client_secret or ""
+    wanted = {"scope": auth.advanced.scope, "audience": auth.advanced.audience}
     form = {"grant_type": "client_credentials"}
-    form |= {name: value for name in ("scope", "audience") if (value := getattr(auth, name))}
-    if auth.send_as == "form":
-        return {}, {**form, "client_id": auth.client_id, "client_secret": auth.client_secret}
-    basic = _basic(quote_plus(auth.client_id), quote_plus(auth.client_secret))
-    return {"Authorization": basic}, form
+    form |= {name: value for name, value in wanted.items() if value}
+    if auth.advanced.send_as == "form":
+        return {}, {**form, "client_id": client, "client_secret": secret}
+    return {"Authorization": _basic(quote_plus(client), quote_plus(secret))}, form
 
 
 def read_token(status: int, body: bytes | bytearray, now: float, what: str) -> Token:
@@ -104,22 +98,18 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
     return shortened(printable(one_line(redacted(text))), 300)
 
 
-def secrets_of(api: Api, request: HttpRequest, token: Token | None) -> set[str]:
+def secrets_of(
+    api: HttpConnectionSettings, request: RequestSettings, token: Token | None
+) -> set[str]:
     """Return everything secret that an API could echo."""
-    found = {*api.headers.values(), *request.headers.values()}
+    found = {*api.secret_values, *request.headers.values()}
     found |= {str(v) for k, v in request.params.items() if is_secret(k)}
-    found |= {token.value} if token else set()
+    found |= {quote_plus(secret) for secret in api.secret_values if secret}
+    found.add(token.value if token else None)
     match api.auth:
-        case Bearer():
-            found.add(api.auth.token)
-        case Basic():
-            basic = _basic(api.auth.username, api.auth.password)
-            found |= {api.auth.password, basic.removeprefix("Basic ")}
-        case ApiKey():
-            found |= {api.auth.value, quote_plus(api.auth.value)}
-        case ClientCredentials():
-            found |= {api.auth.client_secret, quote_plus(api.auth.client_secret)}
-    return {secret for secret in found if len(secret) >= _MIN_SECRET}
+        case AuthSettings(username=str(user), password=str(password)):
+            found.add(_basic(user, password).removeprefix("Basic "))
+    return {secret for secret in found if secret and len(secret) >= _MIN_SECRET}
 
 
 def _basic(user: str, password: str) -> str:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import httpx
 
 from blizzard_core.errors import SourceError
+from blizzard_core.settings.connections import HttpConnectionSettings
 from blizzard_core.text import printable, shortened
-from blizzard_py.connections.http.model import Api
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -27,7 +27,7 @@ class LinkTarget:
     ours: bool
 
 
-def target(api: Api, here: str, link: str, what: str) -> LinkTarget:
+def target(api: HttpConnectionSettings, here: str, link: str, what: str) -> LinkTarget:
     """Return where ``link`` leads; a relative link counts from ``here``.
 
     Raises `SourceError`, beginning with ``what``, if that URL may not be requested.
@@ -47,7 +47,7 @@ def target(api: Api, here: str, link: str, what: str) -> LinkTarget:
         return LinkTarget(str(url), ours=True)
     if scheme == "http" and _origin(api.base_url)[0] == "https":
         raise SourceError(f"{what}: leads from https to http at {name}")
-    if not any(_allows(entry, scheme, host, port) for entry in api.allowed_hosts):
+    if not any(_allows(entry, scheme, host, port) for entry in api.advanced.allowed_hosts):
         raise SourceError(
             f"{what}: leads to another host, {name}; if that is right, add it to"
             " advanced.allowed_hosts of the connection (credentials are never sent there)"

@@ -14,11 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from blizzard_core.errors import SourceError, Unavailable
+from blizzard_core.settings.http_sources import PagesSettings
 from blizzard_py.connections.http.answer_text import AnswerText
 from blizzard_py.connections.http.calls import Call
 from blizzard_py.connections.http.hosts import target
 from blizzard_py.connections.http.links import LinkError, links
-from blizzard_py.connections.http.model import HttpSource, Pages
+from blizzard_py.connections.http.model import HttpSource
 
 _MAX_DIGITS = 19
 _SECOND = 2
@@ -49,9 +50,9 @@ def following(source: HttpSource, page: ApiPage) -> Call | None:
     ``pages.max`` pages.
     """
     call = _next(source, page)
-    if call is not None and page.number >= source.pages.max:
+    if call is not None and page.number >= source.pages.advanced.max:
         raise SourceError(
-            f"{page.what}: there are more than {source.pages.max:,} pages"
+            f"{page.what}: there are more than {source.pages.advanced.max:,} pages"
             " (pages.advanced.max); raise it, or split the window into ranges; if the API always"
             " names a next page, set pages.advanced.end_on"
         )
@@ -67,29 +68,31 @@ def _next(source: HttpSource, page: ApiPage) -> Call | None:
             _check_only_page(page)
             return None
         case "offset" | "page":
-            value = page.so_far if pages.kind == "offset" else pages.first + page.number
-            turned = page.call.with_value(pages.location, pages.param, value)
+            first = pages.advanced.first
+            value = page.so_far if pages.kind == "offset" else first + page.number
+            turned = page.call.with_value(pages.in_, pages.param or "", value)
             return turned if page.records else None
         case "link_header":
             return _by_header(source, page)
     return None if page.text is None else _stated(source, page, page.text)
 
 
-def _ends(pages: Pages, records: int) -> bool:
+def _ends(pages: PagesSettings, records: int) -> bool:
     """Return whether so few records end the pages, even if the answer names a next one."""
-    is_short = "short" in pages.end_on and records < pages.size
-    return is_short or ("empty" in pages.end_on and records == 0)
+    end_on = pages.advanced.end_on
+    is_short = "short" in end_on and records < (pages.size or 0)
+    return is_short or ("empty" in end_on and records == 0)
 
 
 def _stated(source: HttpSource, page: ApiPage, text: AnswerText) -> Call | None:
     """Return the next request by the value at ``pages.next``: a cursor or a link."""
     pages = source.pages
-    stated = text.value(pages.next)
+    stated = text.value(pages.next or "")
     if stated is None or stated == "":
         _check_end(pages, page, text)
         return None
     if pages.kind == "cursor":
-        return page.call.with_value(pages.location, pages.param, stated)
+        return page.call.with_value(pages.in_, pages.param or "", stated)
     return _linked(source, page, str(stated))
 
 
@@ -141,9 +144,9 @@ def _linked(source: HttpSource, page: ApiPage, link: str) -> Call:
     return replace(page.call, url=there.url, params={})
 
 
-def _check_end(pages: Pages, page: ApiPage, text: AnswerText) -> None:
-    full = pages.size > 0 and page.records >= pages.size
-    if page.number == 1 and full and (why := text.missing(pages.next)):
+def _check_end(pages: PagesSettings, page: ApiPage, text: AnswerText) -> None:
+    full = pages.size is not None and page.records >= pages.size
+    if page.number == 1 and full and (why := text.missing(pages.next or "")):
         raise SourceError(
             f"{page.what}: the page is full, but names no next page: pages.next: {why}"
         )
@@ -156,14 +159,14 @@ class RepeatedPages:
     page, byte for byte. An API with page numbers names no next page; there the records decide.
     """
 
-    def __init__(self, pages: Pages) -> None:
+    def __init__(self, pages: PagesSettings) -> None:
         self._pages = pages
         self._seen: set[bytes] = set()
 
     @property
     def are_the_end(self) -> bool:
         """Return whether a repeated page is configured as the end."""
-        return "repeat" in self._pages.end_on
+        return "repeat" in self._pages.advanced.end_on
 
     def is_repeated(self, page: ApiPage, lines: Iterable[bytes], *, is_complete: bool) -> bool:
         """Return whether this page is the end because its records came before.
@@ -200,14 +203,14 @@ class RepeatedPages:
     def _may_be_unheeded(self, page: ApiPage) -> bool:
         if not self._pages.param or page.records == 0 or str(self._named(page)) == "0":
             return False
-        return self._pages.size == 0 or page.records >= self._pages.size
+        return page.records >= (self._pages.size or 0)
 
 
 class RecordTotals:
     """The check that as many records came as the answers state. Only with ``pages.total``."""
 
-    def __init__(self, pages: Pages) -> None:
-        self._path = pages.total
+    def __init__(self, pages: PagesSettings) -> None:
+        self._path = pages.advanced.total
         self._moves = pages.kind in {"offset", "page"}
         self._stated: int | None = None
 

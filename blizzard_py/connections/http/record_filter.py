@@ -21,8 +21,9 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Raw
 
+from blizzard_core.settings.http_sources import PushParam
 from blizzard_core.settings.schema import TimeUnit
-from blizzard_py.connections.http.model import HttpSource, PushFrom, PushTo, tick
+from blizzard_py.connections.http.model import HttpSource, tick
 from blizzard_py.job import FieldSpec
 from blizzard_py.slices.iso import IsoText
 
@@ -49,17 +50,17 @@ def cut_of(source: HttpSource, low: Any, up_to: Any, *, is_read: bool = False) -
     found = {}
     start, end = _moment(low), _moment(up_to)
     if start is not None:
-        first, sent = start, floored(start, push.start)
-        if is_read and push.end is None:  # records at the start itself were read, too
+        first, sent = start, floored(start, push.from_)
+        if is_read and push.to is None:  # records at the start itself were read, too
             first += _TICK if isinstance(low, dt.datetime) else _DAY
         if sent < first:
             found = {"sent": sent.isoformat(), "low": first.isoformat()}
-    if push.end is None and end is not None:
+    if push.to is None and end is not None:
         found["up_to"] = end.isoformat()
     return found
 
 
-def floored(value: dt.datetime, sent: PushFrom | PushTo) -> dt.datetime:
+def floored(value: dt.datetime, sent: PushParam) -> dt.datetime:
     """Return the highest time not above this one that the parameter can express."""
     return value - (value - _EPOCH) % tick(sent)
 

@@ -15,8 +15,9 @@ from typing import Any
 
 from blizzard_core.errors import SourceError
 from blizzard_core.limits import REQUEST_RANGES
+from blizzard_core.settings.http_sources import PushEnd, PushSettings
 from blizzard_py.connections.http.calls import Value
-from blizzard_py.connections.http.model import HttpSource, Location, Push, PushTo, tick
+from blizzard_py.connections.http.model import HttpSource, tick
 from blizzard_py.connections.http.record_filter import cut_of, floored
 from blizzard_py.connections.sent_values import param, sent_to
 from blizzard_py.reading import Window
@@ -33,7 +34,7 @@ class RequestRange:
     cut: Mapping[str, str] = field(default_factory=dict)
 
 
-def lowered(value: Any, end: PushTo | None) -> Any:
+def lowered(value: Any, end: PushEnd | None) -> Any:
     """Return the highest value not above this one that ``end`` can express.
 
     Times without a zone are UTC.
@@ -45,61 +46,60 @@ def lowered(value: Any, end: PushTo | None) -> Any:
     return floored(value, end)
 
 
-def pieces(source: HttpSource, window: Window) -> Sequence[RequestRange]:
+def pieces(source: HttpSource, window: Window, *, is_split: bool = True) -> Sequence[RequestRange]:
     """Return the request of each task; one without parameters if nothing is pushed.
 
     Empty if the window ends before it begins. Raises `SourceError` for an end that cannot be sent,
     for values that are no times, and for more than 10,000 ranges.
     """
-    push, split = source.push, source.split
-    if push is None:
+    mark = source.watermark
+    if mark is None:
         return (RequestRange(),)
+    push, split = mark.push, mark.split if is_split else None
     low, up_to = window.low.get(source.column), window.up_to.get(source.column)
-    if push.end is not None and lowered(up_to, push.end) != up_to:
+    if push.to is not None and lowered(up_to, push.to) != up_to:
         raise SourceError(
-            f"the window's end {up_to} cannot be sent as '{push.end.format}' in"
-            f" '{push.end.param}', which has steps of {tick(push.end)}; set a coarser end"
+            f"the window's end {up_to} cannot be sent as '{push.to.format}' in"
+            f" '{push.to.param}', which has steps of {tick(push.to)}; set a coarser end"
         )
-    if split is None or push.end is None:
+    if split is None or push.to is None:
         is_read = window.low == window.after and not window.inclusive
         cut = cut_of(source, low, up_to, is_read=is_read)
         return (RequestRange(_values(push, low, up_to), cut),)
-    start = low if low is not None else split.start
+    start = low if low is not None else split.first
     found: list[RequestRange] = []
-    for a, b in _ranges(start, up_to, source):
-        first, end = lowered(a, push.end) if found else a, lowered(b, push.end)
+    for a, b in _ranges(start, up_to, split.unit):
+        first, end = lowered(a, push.to) if found else a, lowered(b, push.to)
         if not found or first != end:
             found.append(RequestRange(_values(push, first, end), cut_of(source, first, end)))
     return found
 
 
-def _ranges(start: Any, up_to: Any, source: HttpSource) -> Sequence[tuple[Any, Any]]:
-    split = source.split
-    if split is None or up_to is None:
+def _ranges(start: Any, up_to: Any, unit: str) -> Sequence[tuple[Any, Any]]:
+    if up_to is None:
         raise SourceError("a window without an end cannot be split")
-    found = ranges(start, up_to, split.unit)
+    found = ranges(start, up_to, unit)
     if len(found) > REQUEST_RANGES:
         raise SourceError(
-            f"the window would have {len(found):,} ranges of a {split.unit}, more than"
+            f"the window would have {len(found):,} ranges of a {unit}, more than"
             f" {REQUEST_RANGES:,}; set a longer split.unit"
         )
     return found
 
 
-def _values(push: Push, low: Any, up_to: Any) -> Mapping[str, Value]:
+def _values(push: PushSettings, low: Any, up_to: Any) -> Mapping[str, Value]:
     sent: dict[str, Value] = {}
     if low is not None:
-        sent[push.start.param] = _spelt(param(low, push.start.format), push.start.format, push)
-    if push.end is not None and up_to is not None:
-        last = sent_to(up_to, push.end.inclusive)
-        sent[push.end.param] = _spelt(param(last, push.end.format), push.end.format, push)
+        sent[push.from_.param] = _spelt(param(low, push.from_.format), push.from_.format, push)
+    if push.to is not None and up_to is not None:
+        last = sent_to(up_to, push.to.inclusive)
+        sent[push.to.param] = _spelt(param(last, push.to.format), push.to.format, push)
     return sent
 
 
-def _spelt(text: str, kind: str, push: Push) -> Value:
+def _spelt(text: str, kind: str, push: PushSettings) -> Value:
     """Return a number of seconds as a number in JSON, and as text everywhere else."""
-    location: Location = push.location
-    if location != "body" or kind not in _NUMBERS:
+    if push.in_ != "body" or kind not in _NUMBERS:
         return text
     number = float(text)
     return int(number) if number.is_integer() else number

@@ -7,25 +7,26 @@ import json
 import pytest
 
 from blizzard_py.connections.http.calls import Call, first_call, joined, line, shown
-from blizzard_py.connections.http.model import (
-    Api,
-    ApiKey,
-    HttpRequest,
-    HttpSource,
-    Location,
-    Push,
-    PushFrom,
-    PushTo,
+from blizzard_py.connections.http.model import HttpSource
+from tests.blizzard_py.connections.http.world import (
+    api_at,
+    api_key,
+    end_as,
+    marked,
+    paging,
+    push_as,
+    request_to,
+    start_as,
 )
 
 
-def source(location: Location = "params", **request: object) -> HttpSource:
+def source(location: str = "params", **request: object) -> HttpSource:
     return HttpSource(
-        Api("https://crm.example/v1/", ApiKey("key", "hidden", "query")),
-        HttpRequest("/orders", **request),  # type: ignore[arg-type]  # a test's shorthand
+        api_at("https://crm.example/v1/", api_key("key", "hidden", "query")),
+        request_to("/orders", **request),
         "",
-        column="at",
-        push=Push(PushFrom("f.since"), PushTo("f.until"), location),
+        paging(),
+        marked("at", push_as(start_as("f.since"), end_as("f.until"), location)),
     )
 
 

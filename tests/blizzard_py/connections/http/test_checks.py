@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import pickle
 
 import pytest
 
 from blizzard_core.errors import ConfigError
+from blizzard_core.settings.connections import AuthSettings
 from blizzard_py.connections.http.checks import problems
 from blizzard_py.connections.http.connection import ApiConnection
-from blizzard_py.connections.http.model import (
-    Api,
-    ApiKey,
-    Basic,
-    Bearer,
-    CalendarSplit,
-    ClientCredentials,
-    HttpRequest,
-    HttpSource,
-    Pages,
-    Push,
-    PushFrom,
-    PushTo,
+from blizzard_py.connections.http.model import HttpSource
+from tests.blizzard_py.connections.http.world import (
+    api_at,
+    api_key,
+    basic,
+    bearer,
+    end_as,
+    marked,
+    oauth_client,
+    paging,
+    push_as,
+    request_to,
+    split_from,
+    start_as,
 )
 
-API = Api("https://crm.example/v1")
-REQUEST = HttpRequest("/orders")
+API = api_at("https://crm.example/v1")
+REQUEST = request_to("/orders")
 
 
 def test_the_example_of_the_design_is_sound() -> None:
     source = HttpSource(
-        Api("https://crm.example/v1", Bearer("t")),
-        HttpRequest("/orders", params={"state": "all"}),
+        api_at("https://crm.example/v1", bearer("t")),
+        request_to("/orders", params={"state": "all"}),
         "data.items",
-        Pages("cursor", "cursor", "meta.next", "limit", 500),
-        "updated_at",
-        Push(PushFrom("since", "iso"), PushTo("until", inclusive="1ms")),
-        CalendarSplit(dt.date(2023, 7, 1), "day"),
+        paging("cursor", "cursor", 500, limit_param="limit", following="meta.next"),
+        marked(
+            "updated_at",
+            push_as(start_as("since", "iso"), end_as("until", inclusive="1ms")),
+            split_from("2023-07-01", "day"),
+        ),
     )
     assert problems(source) == ()
     assert pickle.loads(pickle.dumps(source)) == source
@@ -46,40 +49,59 @@ def test_the_example_of_the_design_is_sound() -> None:
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        (HttpSource(Api("ftp://h"), REQUEST, ""), "base_url must begin with"),
-        (HttpSource(Api("https://"), REQUEST, ""), "base_url must begin with"),
-        (HttpSource(Api("https://u:p@h"), REQUEST, ""), "must not hold a user"),
-        (HttpSource(Api("https://h:port"), REQUEST, ""), "base_url is not a URL"),
-        (HttpSource(Api("https://h?a=b"), REQUEST, ""), "put them into request.params"),
-        (HttpSource(Api("https://h", allowed_hosts=("https://x",)), REQUEST, ""), "allowed_hosts"),
+        (HttpSource(api_at("https://u:p@h"), REQUEST, "", paging()), "must not hold a user"),
+        (HttpSource(api_at("https://h:port"), REQUEST, "", paging()), "base_url is not a URL"),
         (
-            HttpSource(Api("https://h", ClientCredentials("/token", "i", "s")), REQUEST, ""),
+            HttpSource(api_at("https://h?a=b"), REQUEST, "", paging()),
+            "put them into request.params",
+        ),
+        (
+            HttpSource(api_at("https://h", allowed_hosts=("https://x",)), REQUEST, "", paging()),
+            "allowed_hosts",
+        ),
+        (
+            HttpSource(api_at("https://h", oauth_client("/token", "s")), REQUEST, "", paging()),
             "auth.token_url",
         ),
-        (HttpSource(Api("https://h", Bearer("t\n")), REQUEST, ""), "auth: 'token' must be"),
-        (HttpSource(Api("https://h", Bearer("")), REQUEST, ""), "auth: 'token' must be"),
-        (HttpSource(Api("https://h", ApiKey("X", "\xe4")), REQUEST, ""), "auth: 'X' must be"),
-        (HttpSource(Api("https://h", headers={"X": "a\r\nY: b"}), REQUEST, ""), "headers: 'X'"),
-        (HttpSource(API, HttpRequest("/a", headers={"X": " "}), ""), "request.headers: 'X'"),
-        (HttpSource(API, HttpRequest("https://evil/"), ""), "must be a path"),
-        (HttpSource(API, HttpRequest("//evil/"), ""), "must be a path"),
-        (HttpSource(API, HttpRequest("/a?b=c"), ""), "must not hold parameters"),
+        (
+            HttpSource(api_at("https://h", bearer("t\n")), REQUEST, "", paging()),
+            "auth: 'token' must be",
+        ),
+        (
+            HttpSource(api_at("https://h", bearer("")), REQUEST, "", paging()),
+            "auth: 'token' must be",
+        ),
+        (
+            HttpSource(api_at("https://h", api_key("X", "\xe4")), REQUEST, "", paging()),
+            "auth: 'X' must be",
+        ),
+        (
+            HttpSource(api_at("https://h", headers={"X": "a\r\nY: b"}), REQUEST, "", paging()),
+            "headers: 'X'",
+        ),
+        (
+            HttpSource(API, request_to("/a", headers={"X": " "}), "", paging()),
+            "request.headers: 'X'",
+        ),
+        (HttpSource(API, request_to("https://evil/"), "", paging()), "must be a path"),
+        (HttpSource(API, request_to("//evil/"), "", paging()), "must be a path"),
+        (HttpSource(API, request_to("/a?b=c"), "", paging()), "must not hold parameters"),
         (
             HttpSource(
                 API,
-                HttpRequest("/a", "POST", body={"page": 7}),
+                request_to("/a", "POST", body={"page": 7}),
                 "",
-                Pages("page", "page.number", location="body"),
+                paging("page", "page.number", place="body"),
             ),
             "'page.number' cannot be placed",
         ),
         (
             HttpSource(
                 API,
-                HttpRequest("/a", "POST", body={"q": {"f": [1]}}),
+                request_to("/a", "POST", body={"q": {"f": [1]}}),
                 "",
-                column="at",
-                push=Push(PushFrom("q.f.since"), PushTo("q.until"), "body"),
+                paging(),
+                marked("at", push_as(start_as("q.f.since"), end_as("q.until"), "body")),
             ),
             "'q.f.since' cannot be placed",
         ),
@@ -92,20 +114,22 @@ def test_problems_report_each_invalid_setting(source: HttpSource, told: str) -> 
 @pytest.mark.parametrize(
     "auth",
     [
-        Bearer("hidden"),
-        Basic("reader", "hidden"),
-        ApiKey("X-Key", "hidden"),
-        ClientCredentials("https://id.example/token", "me", "hidden"),
+        bearer("hidden"),
+        basic("reader", "hidden"),
+        api_key("X-Key", "hidden"),
+        oauth_client("https://id.example/token", "hidden"),
     ],
 )
-def test_no_repr_holds_a_secret(auth: Bearer | Basic | ApiKey | ClientCredentials) -> None:
-    api = Api("https://h", auth, {"X-Other": "hidden"})
-    request = HttpRequest("/a", "POST", {"key": "hidden"}, {"X": "hidden"}, {"key": "hidden"})
-    assert "hidden" not in repr(HttpSource(api, request, "items"))
+def test_no_repr_holds_a_secret(auth: AuthSettings) -> None:
+    api = api_at("https://h", auth, {"X-Other": "hidden"})
+    request = request_to(
+        "/a", "POST", params={"key": "hidden"}, headers={"X": "hidden"}, body={"key": "hidden"}
+    )
+    assert "hidden" not in repr(HttpSource(api, request, "items", paging()))
 
 
 def test_problems_show_no_parameters_of_the_base_url() -> None:
     with pytest.raises(ConfigError) as caught:
-        ApiConnection(HttpSource(Api("https://h/v1?token=s3cret"), REQUEST, ""))
+        ApiConnection(HttpSource(api_at("https://h/v1?token=s3cret"), REQUEST, "", paging()))
     assert str(caught.value).startswith("the API at https://h/v1: ")
     assert "s3cret" not in str(caught.value)

@@ -7,49 +7,47 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from blizzard_core.errors import ConfigError, SourceError, Unavailable
+from blizzard_core.settings.http_sources import PushEnd, PushSettings
 from blizzard_py.connections.http.connection import ApiConnection, connect
-from blizzard_py.connections.http.model import (
-    ApiKey,
-    Bearer,
-    CalendarSplit,
-    HttpRequest,
-    HttpSource,
-    Pages,
-    Push,
-    PushFrom,
-    PushTo,
-)
+from blizzard_py.connections.http.model import HttpSource
 from blizzard_py.connections.http.reader import HttpReader, access
 from blizzard_py.connections.protocol import ReadBound, ReadSelection, WindowSplit
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Window
-from tests.blizzard_py.connections.http.world import NOW, FakeTime, made
+from tests.blizzard_py.connections.http.world import (
+    NOW,
+    FakeTime,
+    api_key,
+    bearer,
+    end_as,
+    made,
+    marked,
+    paging,
+    push_as,
+    request_to,
+    split_from,
+    start_as,
+)
 from tests.support.api_server import ApiServer, Reply, reply, shop
 
 UTC = dt.UTC
 SERVER = 1_790_000_100.0
-PUSH = Push(PushFrom("since"), PushTo("until"))
+PUSH = push_as(start_as("since"), end_as("until"))
 ORDERS = [
     {"id": n, "updated_at": f"2026-01-{1 + n // 4:02}T{n % 4 * 6:02}:00:00+00:00"}
     for n in range(20)
 ]
 
 
-def pushed(url: str, push: Push | None = PUSH, **more: Any) -> HttpSource:
-    split = more.pop("split", None)
-    return replace(
-        made(url, "items", **{"request": HttpRequest("none"), **more}),
-        column="updated_at",
-        push=push,
-        split=split,
-    )
+def pushed(url: str, push: PushSettings = PUSH, **more: Any) -> HttpSource:
+    mark = marked("updated_at", push, more.pop("split", None))
+    return made(url, "items", **{"request": request_to("none"), "watermark": mark, **more})
 
 
 def at(day: int, hour: int = 0) -> dt.datetime:
@@ -81,7 +79,7 @@ def test_the_bound_is_the_servers_now_less_what_settles(
 ) -> None:
     api.date = lambda: SERVER
     api.answer = lambda _asked: Reply(status=status)
-    source = pushed(api.url, auth=Bearer("hush-hush"), headers={"X-Key": "hush-hush"})
+    source = pushed(api.url, auth=bearer("hush-hush"), headers={"X-Key": "hush-hush"})
     found = connected(source).bound("clock", 60)
     value = dt.datetime.fromtimestamp(SERVER - 60, UTC)
     assert found == ReadBound("clock", {"updated_at": value})
@@ -91,17 +89,17 @@ def test_the_bound_is_the_servers_now_less_what_settles(
 @pytest.mark.parametrize(
     ("end", "lowered"),
     [
-        (PushTo("until", "date"), "2026-09-21T00:00:00+00:00"),
-        (PushTo("until", "iso", "1day"), "2026-09-21T00:00:00+00:00"),
-        (PushTo("until", "datetime"), "2026-09-21T14:12:39+00:00"),
+        (end_as("until", "date"), "2026-09-21T00:00:00+00:00"),
+        (end_as("until", "iso", "1day"), "2026-09-21T00:00:00+00:00"),
+        (end_as("until", "datetime"), "2026-09-21T14:12:39+00:00"),
         (None, "2026-09-21T14:12:38.999999+00:00"),
     ],
 )
 def test_bound_is_lowered_to_the_precision_of_the_api(
-    api: ApiServer, connected: Connect, end: PushTo | None, lowered: str
+    api: ApiServer, connected: Connect, end: PushEnd | None, lowered: str
 ) -> None:
     api.date = lambda: NOW
-    source = pushed(api.url, Push(PushFrom("since"), end))
+    source = pushed(api.url, push_as(start_as("since"), end))
     value = connected(source).bound("clock", 40.5).value["updated_at"]
     assert value.isoformat() == lowered
 
@@ -112,7 +110,7 @@ def test_the_bound_of_a_date_column_is_a_date(api: ApiServer, connected: Connect
     today = dt.datetime.fromtimestamp(NOW, UTC).date()
     found = connected(pushed(api.url), column=column).bound("clock", 0)
     assert found.value == {"updated_at": today}
-    without = pushed(api.url, Push(PushFrom("since")))
+    without = pushed(api.url, push_as(start_as("since")))
     found = connected(without, column=column).bound("clock", 0)
     assert found.value == {"updated_at": today - dt.timedelta(days=1)}
 
@@ -161,18 +159,18 @@ def test_an_api_has_no_other_bound(connected: Connect) -> None:
 
 def test_a_missing_end_or_a_coarse_start_gives_a_warning(connected: Connect) -> None:
     assert connected(pushed("https://h")).warnings() == []
-    open_end = connected(pushed("https://h", Push(PushFrom("since"))))
+    open_end = connected(pushed("https://h", push_as(start_as("since"))))
     assert "without push.to" in open_end.warnings()[0]
-    coarse = Push(PushFrom("since", "date"), PushTo("until"))
+    coarse = push_as(start_as("since", "date"), end_as("until"))
     assert "coarser" in connected(pushed("https://h", coarse)).warnings()[0]
 
 
 def test_a_task_tells_its_request_without_secrets(api: ApiServer, connected: Connect) -> None:
     source = pushed(
         api.url,
-        auth=ApiKey("key", "hush-hush", "query"),
-        request=HttpRequest("orders", params={"state": "all", "access_token": "hush-hush"}),
-        pages=Pages("offset", "offset", limit_param="limit", size=500),
+        auth=api_key("key", "hush-hush", "query"),
+        request=request_to("orders", params={"state": "all", "access_token": "hush-hush"}),
+        pages=paging("offset", "offset", 500, limit_param="limit"),
         headers={"X": "hush-hush"},
     )
     (task,) = connected(source).tasks(window(None, at(3)), WindowSplit())
@@ -189,8 +187,8 @@ def test_a_task_tells_its_request_without_secrets(api: ApiServer, connected: Con
 def test_requests_are_shown_for_plans(connected: Connect) -> None:
     source = pushed(
         "https://h",
-        Push(PushFrom("f.since"), PushTo("f.until"), "body"),
-        request=HttpRequest("a", "POST", body={"f": {"x": 1}}),
+        push_as(start_as("f.since"), end_as("f.until"), "body"),
+        request=request_to("a", "POST", body={"f": {"x": 1}}),
     )
     assert connected(source).requests(window(at(1), at(2))) == [
         {
@@ -216,9 +214,9 @@ def test_windows_and_ranges_read_every_order_once(
     api.answer = shop(ORDERS)
     source = pushed(
         api.url,
-        request=HttpRequest("cursor"),
-        pages=Pages("cursor", "cursor", "meta.next", "limit", 2),
-        split=CalendarSplit(dt.date(2026, 1, 1)),
+        request=request_to("cursor"),
+        pages=paging("cursor", "cursor", 2, limit_param="limit", following="meta.next"),
+        split=split_from("2026-01-01"),
     )
     connection, found = connected(source), []
     given = access(source)
@@ -240,8 +238,8 @@ def test_an_empty_window_has_no_task(api: ApiServer, connected: Connect) -> None
     connection = connected(
         pushed(
             api.url,
-            request=HttpRequest("cursor"),
-            pages=Pages("cursor", "cursor", "meta.next", "limit", 500),
+            request=request_to("cursor"),
+            pages=paging("cursor", "cursor", 500, limit_param="limit", following="meta.next"),
         ),
     )
     assert connection.tasks(window(at(20), at(21)), WindowSplit()) == ()
@@ -261,7 +259,7 @@ def test_an_empty_page_before_others_is_no_empty_window(api: ApiServer, connecte
         reply({"items": [], "meta": {"next": "2"}}),
         reply({"items": [1], "meta": {"next": "3"}}),
     )
-    source = pushed(api.url, pages=Pages("cursor", "c", "meta.next"))
+    source = pushed(api.url, pages=paging("cursor", "c", following="meta.next"))
     assert len(connected(source).tasks(window(at(2), at(3)), WindowSplit())) == 1
 
 

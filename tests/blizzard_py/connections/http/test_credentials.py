@@ -10,34 +10,36 @@ from urllib.parse import parse_qsl
 import pytest
 
 from blizzard_core.errors import AccessDenied, SourceError, Unavailable
+from blizzard_core.settings.connections import AuthSettings
 from blizzard_py.connections.http.credentials import read_token, without_secrets
-from blizzard_py.connections.http.model import (
-    ApiKey,
-    Auth,
-    Basic,
-    Bearer,
-    ClientCredentials,
-    HttpRequest,
-    HttpSource,
-    Pages,
-)
+from blizzard_py.connections.http.model import HttpSource
 from blizzard_py.connections.http.reader import access
-from tests.blizzard_py.connections.http.world import FakeTime, made, rows_of
+from tests.blizzard_py.connections.http.world import (
+    FakeTime,
+    api_key,
+    basic,
+    bearer,
+    made,
+    oauth_client,
+    paging,
+    request_to,
+    rows_of,
+)
 from tests.support.api_server import ApiServer, ReceivedRequest, Reply, reply
 
 ROWS = [{"id": 1}]
 HUSH = "hush-hush-hush"
-STATIC: list[Auth] = [
-    Bearer(HUSH),
-    Basic("reader", HUSH),
-    ApiKey("X-Key", HUSH),
-    ApiKey("key", HUSH, "query"),
+STATIC: list[AuthSettings] = [
+    bearer(HUSH),
+    basic("reader", HUSH),
+    api_key("X-Key", HUSH),
+    api_key("key", HUSH, "query"),
 ]
 BASIC = base64.b64encode(f"reader:{HUSH}".encode()).decode()
 
 
-def oauth(api: ApiServer, **more: str) -> ClientCredentials:
-    return ClientCredentials(f"{api.url}/token", "me", HUSH, **more)  # type: ignore[arg-type]  # a test's shorthand
+def oauth(api: ApiServer, **more: str) -> AuthSettings:
+    return oauth_client(f"{api.url}/token", HUSH, **more)
 
 
 def guarded(tokens: list[str], lasts: int = 3600) -> Callable[[ReceivedRequest], Reply]:
@@ -64,7 +66,7 @@ def guarded(tokens: list[str], lasts: int = 3600) -> Callable[[ReceivedRequest],
     ],
 )
 def test_credentials_are_shown_to_their_own_origin(
-    api: ApiServer, clock: FakeTime, auth: Auth, header: str, value: str
+    api: ApiServer, clock: FakeTime, auth: AuthSettings, header: str, value: str
 ) -> None:
     api.script(reply(ROWS))
     assert rows_of(made(api.url, auth=auth), clock) == ROWS
@@ -77,7 +79,7 @@ def test_a_key_in_the_query_is_sent_with_every_page(api: ApiServer, clock: FakeT
         reply({"items": ROWS, "next": "/rows?p=3&key=theirs"}),
         reply({"items": ROWS}),
     )
-    source = made(api.url, "items", Pages("next_link", next="next"), STATIC[3])
+    source = made(api.url, "items", paging("next_link", following="next"), STATIC[3])
     assert rows_of(source, clock) == ROWS * 3
     assert [asked.params.get("key") for asked in api.asked] == [HUSH, HUSH, "theirs"]
 
@@ -92,7 +94,9 @@ def test_token_is_requested_once_for_all_pages(api: ApiServer, clock: FakeTime) 
         return reply({"items": ROWS, **next(pages)}) if ok else found
 
     api.answer = paged
-    source = made(api.url, "items", Pages("cursor", "c", "n"), oauth(api, scope="r", audience="a"))
+    source = made(
+        api.url, "items", paging("cursor", "c", following="n"), oauth(api, scope="r", audience="a")
+    )
     assert rows_of(source, clock) == ROWS * 3
     tokens = [asked for asked in api.asked if asked.path == "/token"]
     assert len(tokens) == 1
@@ -128,7 +132,7 @@ def test_an_expired_token_is_renewed_once_for_each_request(api: ApiServer, clock
         return reply({"items": ROWS, "next": next(pages, None)})
 
     api.answer = answer
-    source = made(api.url, "items", Pages("cursor", "c", "next"), oauth(api))
+    source = made(api.url, "items", paging("cursor", "c", following="next"), oauth(api))
     assert rows_of(source, clock) == ROWS * 4
     assert sum(asked.path == "/token" for asked in api.asked) == 4
     assert clock.slept == []
@@ -144,7 +148,7 @@ def test_a_second_401_is_the_end(api: ApiServer, clock: FakeTime) -> None:
 def test_without_oauth_a_401_is_not_repeated(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply({}, 401))
     with pytest.raises(AccessDenied):
-        rows_of(made(api.url, auth=Bearer(HUSH)), clock)
+        rows_of(made(api.url, auth=bearer(HUSH)), clock)
     assert len(api.asked) == 1
 
 
@@ -160,7 +164,7 @@ def test_a_token_is_renewed_before_it_ends(api: ApiServer, clock: FakeTime) -> N
         return reply({"items": ROWS, "next": next(pages)})
 
     api.answer = answer
-    source = made(api.url, "items", Pages("cursor", "c", "next"), oauth(api))
+    source = made(api.url, "items", paging("cursor", "c", following="next"), oauth(api))
     assert rows_of(source, clock) == ROWS * 3
     assert [asked.path for asked in api.asked] == ["/token", "/rows", "/rows", "/token", "/rows"]
 
@@ -220,7 +224,7 @@ def test_when_a_token_ends(lasts: object, ends: float) -> None:
 def leaving(api: ApiServer, other: ApiServer, how: str) -> HttpSource:
     """A source whose second page is elsewhere, with every secret that there can be."""
     link = f"{other.url}/rows?p=2"
-    pages = {"redirect": Pages("page", "p"), "link_header": Pages("link_header")}
+    pages = {"redirect": paging("page", "p"), "link_header": paging("link_header")}
     first = {
         "next_link": reply({"items": ROWS, "next": link}),
         "link_header": reply({"items": ROWS}, Link=f'<{link}>; rel="next"'),
@@ -231,8 +235,8 @@ def leaving(api: ApiServer, other: ApiServer, how: str) -> HttpSource:
     return made(
         api.url,
         "items",
-        pages.get(how, Pages("next_link", next="next")),
-        request=HttpRequest("/rows", params={"secret": HUSH}, headers={"X-R": HUSH}),
+        pages.get(how, paging("next_link", following="next")),
+        request=request_to("/rows", params={"secret": HUSH}, headers={"X-R": HUSH}),
         headers={"X-C": HUSH},
     )
 
@@ -251,7 +255,7 @@ def test_links_to_other_hosts_fail_without_a_request(
 @pytest.mark.parametrize("auth", [*STATIC, "oauth"])
 @pytest.mark.parametrize("how", ["next_link", "link_header", "redirect"])
 def test_credentials_never_leave_their_host(
-    api: ApiServer, other: ApiServer, clock: FakeTime, how: str, auth: Auth | str
+    api: ApiServer, other: ApiServer, clock: FakeTime, how: str, auth: AuthSettings | str
 ) -> None:
     source = leaving(api, other, how)
     first = api.answer
@@ -280,7 +284,7 @@ def test_credentials_never_leave_their_host(
 
 
 def rows_of_first(source: HttpSource, clock: FakeTime) -> list[object]:
-    one_page = HttpSource(source.api, source.request, source.records)
+    one_page = HttpSource(source.api, source.request, source.records, paging())
     return rows_of(one_page, clock)
 
 
@@ -291,8 +295,8 @@ def test_a_body_is_not_sent_to_another_host(
     source = made(
         api.url,
         "items",
-        Pages("next_link", next="next"),
-        request=HttpRequest("/rows", "POST", body={"secret": HUSH}),
+        paging("next_link", following="next"),
+        request=request_to("/rows", "POST", body={"secret": HUSH}),
         allowed_hosts=(f"127.0.0.1:{other.port}",),
     )
     with pytest.raises(SourceError, match="a body is never sent there"):
@@ -305,7 +309,7 @@ def test_a_redirect_at_home_is_followed_with_credentials(
     api: ApiServer, clock: FakeTime, status: int
 ) -> None:
     api.answer = lambda a: reply(ROWS) if a.path == "/new" else reply({}, status, Location="/new")
-    assert rows_of(made(api.url, auth=Bearer(HUSH)), clock) == ROWS
+    assert rows_of(made(api.url, auth=bearer(HUSH)), clock) == ROWS
     assert api.asked[1].headers["authorization"] == f"Bearer {HUSH}"
 
 
@@ -320,17 +324,17 @@ def test_redirects_in_a_circle_end(api: ApiServer, clock: FakeTime, location: st
 def test_a_redirect_of_a_body_is_refused(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply({}, 307, Location="/new"))
     with pytest.raises(SourceError, match="not followed with a body"):
-        rows_of(made(api.url, request=HttpRequest("/rows", "POST")), clock)
+        rows_of(made(api.url, request=request_to("/rows", "POST")), clock)
 
 
 def test_another_name_of_the_same_machine_is_another_host(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply({"items": [], "next": f"http://localhost:{api.port}/rows?p=2"}))
     with pytest.raises(SourceError, match=f"another host, localhost:{api.port}"):
-        rows_of(made(api.url, "items", Pages("next_link", next="next")), clock)
+        rows_of(made(api.url, "items", paging("next_link", following="next")), clock)
 
 
-@pytest.mark.parametrize("auth", [*STATIC, ClientCredentials("https://h/t", "me", HUSH)])
-def test_no_repr_of_what_travels_holds_a_secret(auth: Auth) -> None:
+@pytest.mark.parametrize("auth", [*STATIC, oauth_client("https://h/t", HUSH)])
+def test_no_repr_of_what_travels_holds_a_secret(auth: AuthSettings) -> None:
     given = access(made("https://h", auth=auth))
     assert HUSH not in repr(given)
     assert HUSH not in repr(given.options["source"])

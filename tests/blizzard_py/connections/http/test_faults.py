@@ -9,9 +9,18 @@ import json
 import pytest
 
 from blizzard_core.errors import AccessDenied, SourceError, Unavailable
-from blizzard_py.connections.http.model import Bearer, HttpRequest, Pages
+from blizzard_py.connections.http import client
 from blizzard_py.connections.http.retry import TRIES
-from tests.blizzard_py.connections.http.world import NOW, FakeTime, made, rows_of, text_of
+from tests.blizzard_py.connections.http.world import (
+    NOW,
+    FakeTime,
+    bearer,
+    made,
+    paging,
+    request_to,
+    rows_of,
+    text_of,
+)
 from tests.support.api_server import ApiServer, How, Reply, reply
 
 ROWS = [{"id": 1}, {"id": 2}]
@@ -79,14 +88,14 @@ def test_slow_answer_is_retried_after_the_timeout(
 ) -> None:
     # Each byte comes well within the time, all of them do not.
     api.script(reply([{"id": n} for n in range(100)], how=how), reply(ROWS))
-    assert rows_of(made(api.url, timeout_secs=0.4), clock) == ROWS
+    assert rows_of(made(api.url, timeout="400ms"), clock) == ROWS
     assert clock.slept  # more than once where a machine is busy when the whole answer comes
 
 
 def test_slow_answer_raises_unavailable_after_all_tries(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply([{"id": n} for n in range(100)], how="drip"))
     with pytest.raises(Unavailable, match=r"no whole answer within 0.2 s"):
-        rows_of(made(api.url, timeout_secs=0.2), clock)
+        rows_of(made(api.url, timeout="200ms"), clock)
 
 
 def test_nobody_there_fails_for_now(clock: FakeTime) -> None:
@@ -130,7 +139,7 @@ def test_denied_access_error_hides_the_credentials(
 ) -> None:
     api.script(reply({"error": "hush-hush is unknown"}, status))
     with pytest.raises(AccessDenied, match="refuses the credentials") as caught:
-        rows_of(made(api.url, auth=Bearer("hush-hush")), clock)
+        rows_of(made(api.url, auth=bearer("hush-hush")), clock)
     assert "hush-hush" not in str(caught.value)
 
 
@@ -145,7 +154,7 @@ def test_a_status_that_is_no_answer_is_not_read_as_one(
 
 def test_no_content_is_no_records_and_the_end(api: ApiServer, clock: FakeTime) -> None:
     api.script(Reply(status=204))
-    assert rows_of(made(api.url, pages=Pages("page", "p")), clock) == []
+    assert rows_of(made(api.url, pages=paging("page", "p")), clock) == []
     assert len(api.asked) == 1
 
 
@@ -238,12 +247,15 @@ def test_a_redirect_with_its_parameters_is_followed(
     assert rows_of(made(api.url), clock, {"since": "2026-01-01"}) == ROWS
 
 
-def test_an_answer_above_its_limit_fails_packed_or_not(api: ApiServer, clock: FakeTime) -> None:
+def test_an_answer_above_its_limit_fails_packed_or_not(
+    api: ApiServer, clock: FakeTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "ANSWER_BYTES", 2000)
     body = json.dumps([{"a": "x" * 5000}]).encode()
     for answer in (Reply(body), Reply(gzip.compress(body), headers={"Content-Encoding": "gzip"})):
         api.script(answer)
-        with pytest.raises(SourceError, match=r"longer than 2,000 bytes \(max_answer_bytes\)"):
-            rows_of(made(api.url, max_answer_bytes=2000), clock)
+        with pytest.raises(SourceError, match=r"longer than 2,000 bytes; ask for smaller"):
+            rows_of(made(api.url), clock)
 
 
 def test_unsupported_content_encoding_raises_source_error(api: ApiServer, clock: FakeTime) -> None:
@@ -254,7 +266,9 @@ def test_unsupported_content_encoding_raises_source_error(api: ApiServer, clock:
 
 def test_the_request_is_made_as_configured(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply({"data": {"items": ROWS}}))
-    request = HttpRequest("a/b", "POST", {"q": "ä &+"}, {"X-One": "1"}, {"filter": {"n": 1}})
+    request = request_to(
+        "a/b", "POST", params={"q": "ä &+"}, headers={"X-One": "1"}, body={"filter": {"n": 1}}
+    )
     source = made(f"{api.url}/v1/", "data.items", request=request, headers={"X-Two": "2"})
     assert rows_of(source, clock) == ROWS
     asked = api.asked[0]
@@ -266,7 +280,7 @@ def test_the_request_is_made_as_configured(api: ApiServer, clock: FakeTime) -> N
 
 def test_cookies_are_not_sent_back(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply(ROWS, Set_Cookie="session=1; Path=/", Link='<?p=2>; rel="next"'), reply(ROWS))
-    assert rows_of(made(api.url, pages=Pages("link_header")), clock) == ROWS * 2
+    assert rows_of(made(api.url, pages=paging("link_header")), clock) == ROWS * 2
     assert "cookie" not in api.asked[1].headers
 
 

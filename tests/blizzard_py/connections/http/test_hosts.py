@@ -6,9 +6,11 @@ import pytest
 
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.http.hosts import LinkTarget, target
-from blizzard_py.connections.http.model import Api
+from tests.blizzard_py.connections.http.world import api_at
 
-API = Api("https://crm.example/v1", allowed_hosts=("files.example", "cdn.example:8443", "[::1]:99"))
+API = api_at(
+    "https://crm.example/v1", allowed_hosts=("files.example", "cdn.example:8443", "[::1]:99")
+)
 HERE = "https://crm.example/v1/orders?page=1"
 
 

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.http.links import Link, LinkError, links
-from blizzard_py.connections.http.model import Pages
-from tests.blizzard_py.connections.http.world import FakeTime, made, rows_of
+from tests.blizzard_py.connections.http.world import FakeTime, made, paging, rows_of
 from tests.support.api_server import ApiServer, Reply, reply
 
-LINKED = Pages("link_header")
+LINKED = paging("link_header")
 # Each leads to /rows?p=2.
 SPELLINGS = {
     "plain": '</rows?p=2>; rel="next"',

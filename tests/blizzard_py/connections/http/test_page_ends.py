@@ -10,8 +10,7 @@ from pydantic import ValidationError
 
 from blizzard_core.errors import SourceError
 from blizzard_core.settings.http_sources import PagesSettings
-from blizzard_py.connections.http.model import EndSign, PageKind, Pages
-from tests.blizzard_py.connections.http.world import FakeTime, made, rows_of
+from tests.blizzard_py.connections.http.world import FakeTime, made, paging, rows_of
 from tests.support.api_server import ApiServer, ReceivedRequest, Reply, reply
 from tests.support.flat_settings import nested
 
@@ -77,8 +76,8 @@ def clamped(rows: list[int]) -> Answer:
     return answer
 
 
-def cursor(*end_on: EndSign, size: int = 0) -> Pages:
-    return Pages("cursor", "cursor", "next", size=size, end_on=end_on)
+def cursor(*end_on: str, size: int | None = None) -> PagesSettings:
+    return paging("cursor", "cursor", size, end_on=end_on, following="next")
 
 
 @pytest.mark.promise("G-149")
@@ -93,14 +92,18 @@ def cursor(*end_on: EndSign, size: int = 0) -> Pages:
         (last_page_again, cursor("repeat", size=SIZE)),
         (cursor_zero, cursor("repeat")),
         (cursor_zero, cursor("repeat", "empty", "short", size=SIZE)),
-        (next_for_ever, Pages("link_header", max=100, end_on=("empty",))),
-        (next_for_ever, Pages("link_header", size=SIZE, max=100, end_on=("short",))),
-        (clamped, Pages("page", "p", size=SIZE, end_on=("repeat",))),
-        (clamped, Pages("page", "p", size=SIZE, end_on=("repeat", "short"))),
+        (next_for_ever, paging("link_header", max=100, end_on=("empty",))),
+        (next_for_ever, paging("link_header", size=SIZE, max=100, end_on=("short",))),
+        (clamped, paging("page", "p", SIZE, end_on=("repeat",))),
+        (clamped, paging("page", "p", SIZE, end_on=("repeat", "short"))),
     ],
 )
 def test_a_configured_end_gives_every_record_once(
-    api: ApiServer, clock: FakeTime, api_of: Callable[[list[int]], Answer], pages: Pages, count: int
+    api: ApiServer,
+    clock: FakeTime,
+    api_of: Callable[[list[int]], Answer],
+    pages: PagesSettings,
+    count: int,
 ) -> None:
     rows = list(range(count))
     api.answer = api_of(rows)
@@ -117,14 +120,18 @@ def test_a_configured_end_gives_every_record_once(
         (cursor_zero, cursor("empty"), "set pages.advanced.end_on to repeat, empty or short"),
         (
             next_for_ever,
-            Pages("link_header", max=9),
+            paging("link_header", max=9),
             "names a next page, set pages.advanced.end_on",
         ),
-        (clamped, Pages("page", "p", max=9), "names a next page, set pages.advanced.end_on"),
+        (clamped, paging("page", "p", max=9), "names a next page, set pages.advanced.end_on"),
     ],
 )
 def test_an_end_that_is_not_configured_stops(
-    api: ApiServer, clock: FakeTime, api_of: Callable[[list[int]], Answer], pages: Pages, told: str
+    api: ApiServer,
+    clock: FakeTime,
+    api_of: Callable[[list[int]], Answer],
+    pages: PagesSettings,
+    told: str,
 ) -> None:
     api.answer = api_of(list(range(7)))
     with pytest.raises(SourceError, match=told):
@@ -155,29 +162,31 @@ def test_the_same_cursor_with_other_records_is_no_end(api: ApiServer, clock: Fak
 @pytest.mark.promise("G-149")
 @pytest.mark.parametrize(("kind", "param"), [("cursor", "crsr"), ("page", "pg"), ("offset", "of")])
 def test_a_parameter_that_is_not_heeded_is_no_end(
-    api: ApiServer, clock: FakeTime, kind: PageKind, param: str
+    api: ApiServer, clock: FakeTime, kind: str, param: str
 ) -> None:
     # The first page again and again: to take that for the end would lose all others.
     api.script(reply({"items": [1, 2, 3], "next": "abc"}))
-    pages = Pages(kind, param, "next", size=SIZE, end_on=("repeat",))
+    pages = paging(
+        kind, param, SIZE, end_on=("repeat",), following="next" if kind == "cursor" else None
+    )
     with pytest.raises(SourceError, match=rf"page 2: .* ignored '{param}' \(pages.param\)"):
         rows_of(made(api.url, "items", pages), clock)
 
 
 def test_a_stated_total_proves_that_one_page_is_all(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply({"items": [1, 2, 3], "next": "abc", "total": 3}))
-    pages = Pages("cursor", "c", "next", total="total", end_on=("repeat",))
+    pages = paging("cursor", "c", total="total", end_on=("repeat",), following="next")
     assert rows_of(made(api.url, "items", pages), clock) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("sign", ["repeat", "empty", "short"])
 def test_a_configured_end_before_the_total_fails(
-    api: ApiServer, clock: FakeTime, sign: EndSign
+    api: ApiServer, clock: FakeTime, sign: str
 ) -> None:
     second = {"repeat": [1, 2, 3], "empty": [], "short": [4]}[sign]
     first = reply({"items": [1, 2, 3], "next": "0", "total": 9})
     api.script(first, reply({"items": second, "next": "0", "total": 9}))
-    pages = Pages("cursor", "c", "next", size=SIZE, total="total", end_on=(sign,))
+    pages = paging("cursor", "c", SIZE, total="total", end_on=(sign,), following="next")
     with pytest.raises(SourceError, match="of the 9 records came that the API states"):
         rows_of(made(api.url, "items", pages), clock)
 

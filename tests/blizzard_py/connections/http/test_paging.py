@@ -7,20 +7,21 @@ import tracemalloc
 import pytest
 
 from blizzard_core.errors import SourceError, Unavailable
-from blizzard_py.connections.http.model import HttpRequest, PageKind, Pages
 from blizzard_py.connections.http.reader import HttpReader, access
-from tests.blizzard_py.connections.http.world import FakeTime, made, rows_of
+from tests.blizzard_py.connections.http.world import FakeTime, made, paging, request_to, rows_of
 from tests.support.api_server import ApiServer, ReceivedRequest, Reply, reply, shop
 
 ORDERS = [{"id": n, "updated_at": f"2026-01-{n + 1:02}T00:00:00+00:00"} for n in range(7)]
-CURSOR = Pages("cursor", "cursor", "meta.next")
+CURSOR = paging("cursor", "cursor", following="meta.next")
 KINDS = {
-    "none": Pages(),
-    "offset": Pages("offset", "offset", limit_param="limit", size=500, total="meta.total"),
-    "page": Pages("page", "page", total="meta.total"),
-    "cursor": Pages("cursor", "cursor", "meta.next", "limit", 2, total="meta.total"),
-    "next_link": Pages("next_link", next="meta.next", total="meta.total"),
-    "link_header": Pages("link_header", total="meta.total"),
+    "none": paging(),
+    "offset": paging("offset", "offset", 500, limit_param="limit", total="meta.total"),
+    "page": paging("page", "page", total="meta.total"),
+    "cursor": paging(
+        "cursor", "cursor", 2, limit_param="limit", total="meta.total", following="meta.next"
+    ),
+    "next_link": paging("next_link", total="meta.total", following="meta.next"),
+    "link_header": paging("link_header", total="meta.total"),
 }
 
 
@@ -30,7 +31,7 @@ KINDS = {
 def test_every_record_comes_once(api: ApiServer, clock: FakeTime, kind: str, count: int) -> None:
     # The server gives three at most, whatever it is asked for.
     api.answer = shop(ORDERS[:count])
-    source = made(api.url, "items", KINDS[kind], request=HttpRequest(kind))
+    source = made(api.url, "items", KINDS[kind], request=request_to(kind))
     assert rows_of(source, clock) == ORDERS[:count]
 
 
@@ -39,15 +40,16 @@ def test_page_parameters_go_into_the_request_body(
     api: ApiServer, clock: FakeTime, kind: str
 ) -> None:
     api.answer = shop(ORDERS)
-    pages = Pages(kind, kind, "meta.next", "limit", 2, location="body")  # type: ignore[arg-type]  # one of them
-    source = made(api.url, "items", pages, request=HttpRequest(kind, "POST", body={"a": {"b": 1}}))
+    following = "meta.next" if kind == "cursor" else None
+    pages = paging(kind, kind, 2, "body", limit_param="limit", following=following)
+    source = made(api.url, "items", pages, request=request_to(kind, "POST", body={"a": {"b": 1}}))
     assert rows_of(source, clock) == ORDERS
     assert all(asked.json["limit"] == 2 and asked.params == {} for asked in api.asked)
 
 
 def test_page_numbers_start_at_the_configured_first_page(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply([{"id": 1}]), reply([{"id": 2}]), reply([]))
-    assert len(rows_of(made(api.url, pages=Pages("page", "p", first=0)), clock)) == 2
+    assert len(rows_of(made(api.url, pages=paging("page", "p", first=0)), clock)) == 2
     assert [asked.params["p"] for asked in api.asked] == ["0", "1", "2"]
 
 
@@ -94,7 +96,7 @@ def test_a_link_to_the_page_itself_would_not_end(
 ) -> None:
     api.script(reply([1], Link=f'<{link}>; rel="next"'))
     with pytest.raises(SourceError, match=r"the same request|more than 3 pages"):
-        rows_of(made(api.url, pages=Pages("link_header", max=3)), clock)
+        rows_of(made(api.url, pages=paging("link_header", max=3)), clock)
 
 
 def test_links_are_relative_to_their_page(api: ApiServer, clock: FakeTime) -> None:
@@ -107,8 +109,8 @@ def test_links_are_relative_to_their_page(api: ApiServer, clock: FakeTime) -> No
     source = made(
         f"{api.url}/v1",
         "items",
-        Pages("next_link", next="next"),
-        request=HttpRequest("orders/a", params={"state": "all"}),
+        paging("next_link", following="next"),
+        request=request_to("orders/a", params={"state": "all"}),
     )
     assert rows_of(source, clock) == [1, 2, 3, 4]
     assert [asked.path for asked in api.asked] == ["/v1/orders/a", "/v1/orders/b", "/v1/c", "/v2/d"]
@@ -119,27 +121,27 @@ def test_links_are_relative_to_their_page(api: ApiServer, clock: FakeTime) -> No
 def test_other_links_of_the_header_are_passed_over(api: ApiServer, clock: FakeTime) -> None:
     links = '<?p=1>; rel="prev", <?p=3>; rel=NEXT; title="a, b", <?p=9>; rel="last"'
     api.script(reply([1], Link=links), reply([2], Link='<?p=1>; rel="prev"'))
-    assert rows_of(made(api.url, pages=Pages("link_header")), clock) == [1, 2]
+    assert rows_of(made(api.url, pages=paging("link_header")), clock) == [1, 2]
     assert api.asked[1].params == {"p": "3"}
 
 
 def test_more_pages_than_allowed_fail(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply([1]))
     with pytest.raises(SourceError, match=r"page 4: there are more than 4 pages \(pages.adv"):
-        rows_of(made(api.url, pages=Pages("page", "p", max=4)), clock)
+        rows_of(made(api.url, pages=paging("page", "p", max=4)), clock)
     assert len(api.asked) == 4
 
 
 @pytest.mark.parametrize(("kind", "status"), [("page", 404), ("offset", 416), ("page", 400)])
 def test_a_refusal_after_the_last_page_ends_complete_pages(
-    api: ApiServer, clock: FakeTime, kind: PageKind, status: int
+    api: ApiServer, clock: FakeTime, kind: str, status: int
 ) -> None:
-    pages = Pages(kind, "p", total="n")
+    pages = paging(kind, "p", 2, total="n")
     refusal = reply({"detail": "Invalid page."}, status)
     two = [reply({"items": [1], "n": 2}), reply({"items": [2], "n": 2})]
     api.script(*two, refusal)
     assert rows_of(made(api.url, "items", pages), clock) == [1, 2]
-    for replies, told in (([two[0]], pages), (two, Pages(kind, "p")), ([], pages)):
+    for replies, told in (([two[0]], pages), (two, paging(kind, "p", 2)), ([], pages)):
         api.script(*replies, refusal)
         with pytest.raises(SourceError, match=f"answered {status}"):
             rows_of(made(api.url, "items", told), clock)
@@ -147,7 +149,7 @@ def test_a_refusal_after_the_last_page_ends_complete_pages(
 
 def test_as_many_pages_as_allowed_are_read(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply([1]), reply([1]), reply([1]), reply([]))
-    assert rows_of(made(api.url, pages=Pages("page", "p", max=4)), clock) == [1, 1, 1]
+    assert rows_of(made(api.url, pages=paging("page", "p", max=4)), clock) == [1, 1, 1]
 
 
 @pytest.mark.promise("G-152")
@@ -156,24 +158,24 @@ def test_fewer_records_than_stated_fail(api: ApiServer, clock: FakeTime) -> None
         reply({"items": [1], "meta": {"next": "2", "total": 3}}),
         reply({"items": [2], "meta": {"total": 0}}),
     )
-    pages = Pages("cursor", "c", "meta.next", total="meta.total")
+    pages = paging("cursor", "c", total="meta.total", following="meta.next")
     with pytest.raises(SourceError, match="only 2 of the 3 records came"):
         rows_of(made(api.url, "items", pages), clock)
 
 
 def test_more_records_than_stated_are_all_read(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply({"items": [1], "n": 1}), reply({"items": [2], "n": 1}), reply({"items": []}))
-    assert rows_of(made(api.url, "items", Pages("page", "p", total="n")), clock) == [1, 2]
+    assert rows_of(made(api.url, "items", paging("page", "p", total="n")), clock) == [1, 2]
 
 
 @pytest.mark.promise("G-151")
 @pytest.mark.parametrize("kind", ["offset", "page"])
 @pytest.mark.parametrize("later", [3, 5])
 def test_records_that_move_between_pages_are_read_again(
-    api: ApiServer, clock: FakeTime, kind: PageKind, later: int
+    api: ApiServer, clock: FakeTime, kind: str, later: int
 ) -> None:
     # A record came at the front or one went: the second page begins with another record.
-    pages = Pages(kind, "p", total="n")
+    pages = paging(kind, "p", 2, total="n")
     api.script(reply({"items": [4, 3], "n": 4}), reply({"items": [3, 2], "n": later}), reply([]))
     with pytest.raises(Unavailable, match=rf"page 2: the API states {later} records, but 4 on an"):
         rows_of(made(api.url, "items", pages), clock)
@@ -185,7 +187,7 @@ def test_records_that_move_between_pages_are_read_again(
 def test_a_total_that_grows_is_read_on_with_a_cursor(api: ApiServer, clock: FakeTime) -> None:
     first = reply({"items": [1], "n": 1, "meta": {"next": "2"}})
     api.script(first, reply({"items": [2], "n": 2}))
-    pages = Pages("cursor", "c", "meta.next", total="n")
+    pages = paging("cursor", "c", total="n", following="meta.next")
     assert rows_of(made(api.url, "items", pages), clock) == [1, 2]
 
 
@@ -199,20 +201,20 @@ def test_a_cursor_in_a_list_of_records_is_no_end(api: ApiServer, clock: FakeTime
 def test_a_total_that_is_no_number_fails(api: ApiServer, clock: FakeTime, stated: object) -> None:
     api.script(reply({"items": [], "n": stated}))
     with pytest.raises(SourceError, match=r"pages.advanced.total: 'n' is not a number"):
-        rows_of(made(api.url, "items", Pages(total="n")), clock)
+        rows_of(made(api.url, "items", paging(total="n")), clock)
 
 
 def test_a_total_that_is_missing_names_what_there_is(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply({"items": [], "count": 1}))
     with pytest.raises(SourceError, match=r"pages.*total: there is no 'n'.*'items', 'count'"):
-        rows_of(made(api.url, "items", Pages(total="n")), clock)
+        rows_of(made(api.url, "items", paging(total="n")), clock)
 
 
 def test_a_full_page_without_a_cursor_means_the_path_is_wrong(
     api: ApiServer, clock: FakeTime
 ) -> None:
     api.script(reply({"items": [1, 2], "meta": {"cursor": "x"}}))
-    full = Pages("cursor", "c", "meta.next", "limit", 2)
+    full = paging("cursor", "c", 2, limit_param="limit", following="meta.next")
     with pytest.raises(SourceError, match=r"pages.next: there is no 'next'.*'cursor'"):
         rows_of(made(api.url, "items", full), clock)
 
@@ -233,9 +235,9 @@ def test_reader_releases_a_page_before_the_next_request(api: ApiServer, clock: F
         return Reply(body if int(asked.params["p"]) < 6 else b"[]")
 
     api.answer = answer
-    rows_of(made(api.url, pages=Pages("page", "p", first=6)), clock)  # all is imported
+    rows_of(made(api.url, pages=paging("page", "p", first=6)), clock)  # all is imported
     given = HttpReader(clock.time)(
-        access(made(api.url, pages=Pages("page", "p"))), {"window": {}}, ()
+        access(made(api.url, pages=paging("page", "p"))), {"window": {}}, ()
     )
     tracemalloc.start()
     try:

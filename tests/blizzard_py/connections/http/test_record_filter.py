@@ -12,19 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_py.connections.http.model import (
-    Api,
-    HttpRequest,
-    HttpSource,
-    Push,
-    PushFrom,
-    PushTo,
-    TimeFormat,
-)
+from blizzard_py.connections.http.model import HttpSource
 from blizzard_py.connections.http.record_filter import record_filter
 from blizzard_py.connections.http.windows import pieces
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Window
+from tests.blizzard_py.connections.http.world import (
+    api_at,
+    end_as,
+    marked,
+    paging,
+    push_as,
+    request_to,
+    start_as,
+)
 
 UTC = dt.UTC
 CUT = {
@@ -92,7 +93,7 @@ def test_without_a_reason_nothing_is_looked_at() -> None:
     assert record_filter({}, "at", ())(records) is records
 
 
-FORMATS: list[TimeFormat] = ["iso", "date", "datetime", "datetime_ms", "timestamp_ms"]
+FORMATS: list[str] = ["iso", "date", "datetime", "datetime_ms", "timestamp_ms"]
 START = dt.datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -104,12 +105,16 @@ START = dt.datetime(2026, 1, 1, tzinfo=UTC)
     inclusive=st.booleans(),
 )
 def test_every_row_is_read_in_one_window(
-    rows: list[int], cuts: list[int], start: TimeFormat, end: TimeFormat | None, *, inclusive: bool
+    rows: list[int], cuts: list[int], start: str, end: str | None, *, inclusive: bool
 ) -> None:
     """Rows at quarters of seconds; the API compares exactly, with its start counted in or not."""
-    to = PushTo("until", end) if end else None
+    to = end_as("until", end) if end else None
     source = HttpSource(
-        Api("https://h"), HttpRequest(), "", column="at", push=Push(PushFrom("since", start), to)
+        api_at("https://h"),
+        request_to(),
+        "",
+        paging(),
+        marked("at", push_as(start_as("since", start), to)),
     )
     times = [START + dt.timedelta(seconds=n / 4) for n in rows]
     # Without an end windows end between the times of rows, as `bound` has it.
@@ -138,11 +143,11 @@ def test_every_row_is_read_in_one_window(
     inclusive=st.booleans(),
 )
 def test_every_row_of_a_day_is_read_in_one_window(
-    days: list[int], polls: list[int], start: TimeFormat, *, inclusive: bool
+    days: list[int], polls: list[int], start: str, *, inclusive: bool
 ) -> None:
     """A column of dates, and no end is sent."""
-    push = Push(PushFrom("since", start))
-    source = HttpSource(Api("https://h"), HttpRequest(), "", column="at", push=push)
+    push = push_as(start_as("since", start))
+    source = HttpSource(api_at("https://h"), request_to(), "", paging(), marked("at", push))
     rows = [START.date() + dt.timedelta(days=n) for n in days]
     found = []
     ends = [START.date() + dt.timedelta(days=n - 1) for n in [*sorted(polls), 11]]
@@ -161,7 +166,9 @@ def test_every_row_of_a_day_is_read_in_one_window(
 
 
 def test_a_range_and_a_look_back_include_their_first_day() -> None:
-    source = HttpSource(Api("h"), HttpRequest(), "", column="at", push=Push(PushFrom("since")))
+    source = HttpSource(
+        api_at("https://h"), request_to(), "", paging(), marked("at", push_as(start_as("since")))
+    )
     low, up_to = {"at": START.date()}, {"at": START.date() + dt.timedelta(days=3)}
     for window in (Window({}, up_to, low, inclusive=True), Window(up_to, up_to, low)):
         (piece,) = pieces(source, window)

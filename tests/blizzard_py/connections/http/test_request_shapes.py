@@ -15,27 +15,31 @@ from typing import Any
 import pytest
 
 from blizzard_core.errors import AccessDenied, Unavailable
+from blizzard_core.settings.http_sources import RangeSettings
 from blizzard_py.connections.http.connection import ApiConnection
-from blizzard_py.connections.http.model import (
-    Bearer,
-    CalendarSplit,
-    HttpRequest,
-    HttpSource,
-    Pages,
-    Push,
-    PushFrom,
-    PushTo,
-)
+from blizzard_py.connections.http.model import HttpSource
 from blizzard_py.connections.http.reader import HttpReader, access
 from blizzard_py.connections.protocol import WindowSplit
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Window
-from tests.blizzard_py.connections.http.world import NOW, FakeTime, made
+from tests.blizzard_py.connections.http.world import (
+    NOW,
+    FakeTime,
+    bearer,
+    end_as,
+    made,
+    marked,
+    paging,
+    push_as,
+    request_to,
+    split_from,
+    start_as,
+)
 from tests.support.api_server import ApiServer, ReceivedRequest, Reply, reply
 
 SIZES = range(10, 101)
-PUSH = Push(PushFrom("start_time"), PushTo("end_time"))
-PAGES = Pages("cursor", "token", "meta.next", "max_results", 10)
+PUSH = push_as(start_as("start_time"), end_as("end_time"))
+PAGES = paging("cursor", "token", 10, limit_param="max_results", following="meta.next")
 ROWS = [{"id": n, "at": f"2026-01-01T00:00:{n:02}+00:00"} for n in range(25)]
 
 
@@ -65,13 +69,14 @@ class Strict:
         return reply({"data": rows[begin:after], "meta": meta})
 
 
-def strict(url: str, method: str, **more: Any) -> HttpSource:
+def strict(url: str, method: str, split: RangeSettings | None = None) -> HttpSource:
     body = {"state": "all"} if method == "POST" else None
     params = {} if body else {"state": "all"}
     place: Any = "body" if body else "params"
-    request = HttpRequest("search", method, params, body=body)  # type: ignore[arg-type]  # one of them
-    source = made(url, "data", replace(PAGES, location=place), request=request)
-    return replace(source, column="at", push=replace(PUSH, location=place), **more)
+    request = request_to("search", method, params=params, body=body)
+    pages, push = (block.model_copy(update={"in_": place}) for block in (PAGES, PUSH))
+    mark = marked("at", push, split)
+    return made(url, "data", pages, request=request, watermark=mark)
 
 
 @contextmanager
@@ -83,9 +88,9 @@ def opened(source: HttpSource, clock: FakeTime, kind: Any = "timestamp") -> Iter
 
 @pytest.mark.promise("G-148")
 @pytest.mark.parametrize("method", ["GET", "POST"])
-@pytest.mark.parametrize("split", [None, CalendarSplit(dt.date(2025, 12, 31), "month")])
+@pytest.mark.parametrize("split", [None, split_from("2025-12-31", "month")])
 def test_every_request_is_as_configured(
-    api: ApiServer, clock: FakeTime, method: str, split: CalendarSplit | None
+    api: ApiServer, clock: FakeTime, method: str, split: RangeSettings | None
 ) -> None:
     server = Strict(api, method)
     source = strict(api.url, method, split=split)
@@ -133,7 +138,7 @@ def test_server_time_is_requested_again_after_five_minutes(api: ApiServer, clock
 def test_any_answer_tells_the_time(api: ApiServer, clock: FakeTime, status: int) -> None:
     api.date = lambda: NOW - 100
     api.script(reply({}, status))
-    with opened(replace(strict(api.url, "GET"), split=None), clock) as connection:
+    with opened(strict(api.url, "GET"), clock) as connection:
         assert connection.bound("clock", 0).value["at"].timestamp() == NOW - 100
     assert len(api.asked) == 1
 
@@ -148,7 +153,7 @@ def test_requests_send_dates_for_a_date_column(api: ApiServer, clock: FakeTime) 
 
 def test_columns_sends_a_request_for_future_ranges(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply({"data": [{"id": 1}]}))
-    source = strict(api.url, "GET", split=CalendarSplit(dt.date(2099, 1, 1)))
+    source = strict(api.url, "GET", split=split_from("2099-01-01"))
     with opened(source, clock) as connection:
         assert [column.name for column in connection.columns()] == ["id"]
 
@@ -157,7 +162,7 @@ def test_refused_credentials_do_not_hide_as_an_empty_window(
     api: ApiServer, clock: FakeTime
 ) -> None:
     api.script(reply({}, 401))
-    source = replace(strict(api.url, "GET"), api=made(api.url, auth=Bearer("hush-hush")).api)
+    source = replace(strict(api.url, "GET"), api=made(api.url, auth=bearer("hush-hush")).api)
     with opened(source, clock) as connection:
         up_to = connection.bound("clock", 0).value
         with pytest.raises(AccessDenied):

@@ -7,7 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from blizzard_py.connections.http.model import Api, Auth, HttpRequest, HttpSource, Pages
+from blizzard_core.settings.connections import AuthSettings, HttpConnectionSettings
+from blizzard_core.settings.http_sources import (
+    HttpWatermark,
+    PagesSettings,
+    PushEnd,
+    PushParam,
+    PushSettings,
+    RangeSettings,
+    RequestSettings,
+)
+from blizzard_py.connections.http.model import HttpSource
 from blizzard_py.connections.http.reader import HttpReader, access
 from blizzard_py.connections.http.retry import Time
 
@@ -30,20 +40,87 @@ class FakeTime:
         return Time(self.sleep, lambda: self.now, lambda: self.now, lambda: 0.0)
 
 
+def bearer(token: str) -> AuthSettings:
+    return AuthSettings(kind="bearer", token=token)
+
+
+def basic(username: str, password: str) -> AuthSettings:
+    return AuthSettings(kind="basic", username=username, password=password)
+
+
+def api_key(name: str, token: str, place: str = "header") -> AuthSettings:
+    given = {"kind": "api_key", "name": name, "token": token, "in": place}
+    return AuthSettings.model_validate(given)
+
+
+def oauth_client(token_url: str, secret: str, **advanced: Any) -> AuthSettings:
+    given = {"token_url": token_url, "client_id": "me", "client_secret": secret}
+    given["kind"] = "oauth2_client_credentials"
+    return AuthSettings.model_validate({**given, "advanced": advanced})
+
+
+def api_at(
+    base_url: str,
+    auth: AuthSettings | None = None,
+    headers: Mapping[str, str] | None = None,
+    **advanced: Any,
+) -> HttpConnectionSettings:
+    given = {"driver": "http", "base_url": base_url, "auth": auth, "headers": headers or {}}
+    return HttpConnectionSettings.model_validate({**given, "advanced": advanced})
+
+
+def request_to(path: str = "", method: str = "GET", **more: Any) -> RequestSettings:
+    return RequestSettings.model_validate({"path": path, "method": method, **more})
+
+
+def paging(
+    kind: str = "none",
+    param: str | None = None,
+    size: int | None = None,
+    place: str = "params",
+    *,
+    following: str | None = None,
+    limit_param: str | None = None,
+    **advanced: Any,
+) -> PagesSettings:
+    given = {"kind": kind, "param": param, "next": following, "limit_param": limit_param}
+    given |= {"size": size, "in": place, "advanced": advanced}
+    return PagesSettings.model_validate(given)
+
+
+def start_as(param: str = "since", form: str = "iso") -> PushParam:
+    return PushParam.model_validate({"param": param, "format": form})
+
+
+def end_as(param: str = "until", form: str = "iso", inclusive: str | None = None) -> PushEnd:
+    return PushEnd.model_validate({"param": param, "format": form, "inclusive": inclusive})
+
+
+def push_as(start: PushParam, end: PushEnd | None = None, place: str = "params") -> PushSettings:
+    return PushSettings.model_validate({"from": start, "to": end, "in": place})
+
+
+def split_from(start: str, unit: str = "day") -> RangeSettings:
+    return RangeSettings.model_validate({"start": start, "unit": unit})
+
+
+def marked(column: str, push: PushSettings, split: RangeSettings | None = None) -> HttpWatermark:
+    return HttpWatermark(columns=[column], push=push, split=split)
+
+
 def made(
     url: str,
     records: str = "",
-    pages: Pages | None = None,
-    auth: Auth | None = None,
+    pages: PagesSettings | None = None,
+    auth: AuthSettings | None = None,
     *,
-    request: HttpRequest | None = None,
+    request: RequestSettings | None = None,
+    watermark: HttpWatermark | None = None,
     **api: Any,
 ) -> HttpSource:
+    connection = api_at(url, auth, **{"timeout": "20s", **api})
     return HttpSource(
-        Api(url, auth, **{"timeout_secs": 20.0, **api}),
-        request or HttpRequest("/rows"),
-        records,
-        pages or Pages(),
+        connection, request or request_to("/rows"), records, pages or paging(), watermark
     )
 
 

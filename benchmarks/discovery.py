@@ -350,6 +350,21 @@ def time_table(rows: Sequence[Row]) -> str:
     return table(header, lines)
 
 
+def edge_table(edges: Sequence[tuple[str, int, Counters]]) -> str:
+    active = EDGE_HISTORY.active
+    polls = (
+        (label, new, cost.requests, request_bound(active, new), cost.keys)
+        for label, new, cost in edges
+    )
+    lines = [[label, *(f"{number:,}" for number in numbers)] for label, *numbers in polls]
+    return table(["poll", "new", "LIST", "tracked + 1 + new/1000", "keys"], lines)
+
+
+def show(title: str, found: str) -> None:
+    """Print a table at once: the next one may be minutes away."""
+    print(f"\n{title}\n\n{found}", flush=True)
+
+
 def ratio(theirs: float, ours: float) -> str:
     quotient = theirs / ours
     return f"{quotient:,.0f}" if quotient >= 10 else f"{quotient:.2g}"
@@ -362,30 +377,22 @@ def main() -> None:
     sizes = [1_000, 10_000] if options.quick else [1_000, 10_000, 100_000, 1_000_000]
     actives = [2, 24] if options.quick else [2, 24, 100]
     start = time.perf_counter()
+    print(f"\n{os.cpu_count()} cores, {CONCURRENCY} listings at once, medians of 3 polls")
     with stand_in() as server:
         rows = list(measure_rows(server, sizes, [0, 100], actives, rounds=3))
-        edges = measure_edges(server, EDGE_HISTORY)
+        show("Requests, keys and answers (kB) of one poll", transfer_table(rows))
+        show("Seconds of one poll, by latency per request", time_table(rows))
+        old, active = f"{EDGE_HISTORY.old:,}", EDGE_HISTORY.active
+        edges = edge_table(measure_edges(server, EDGE_HISTORY))
+        show(f"Where more is paid: {old} old, {active} active partitions", edges)
         small = list(measure_small(server, CONCURRENCY, 64 if options.quick else 2_000))
+        show("Small partitions: each range alone, and a poll", table(HEADER, small))
         selections = list(measure_selections(server, sizes[-1]))
-
-    print(f"\n{os.cpu_count()} cores, {CONCURRENCY} listings at once, medians of 3 polls")
-    print(f"\nRequests, keys and answers (kB) of one poll\n\n{transfer_table(rows)}")
-    print("\nSeconds of one poll, by latency per request\n")
-    print(time_table(rows))
-    old, active = f"{EDGE_HISTORY.old:,}", EDGE_HISTORY.active
-    print(f"\nWhere more is paid: {old} old, {active} active partitions\n")
-    polls = (
-        (label, new, cost.requests, request_bound(active, new), cost.keys)
-        for label, new, cost in edges
-    )
-    lines = [[label, *(f"{number:,}" for number in numbers)] for label, *numbers in polls]
-    print(table(["poll", "new", "LIST", "tracked + 1 + new/1000", "keys"], lines))
-    print(f"\nSmall partitions: each range alone, and a poll\n\n{table(HEADER, small)}")
-    selected = table(SELECTION_HEADER, [each.cells() for each in selections])
-    print(f"\nA selection: a filter, and ranges\n\n{selected}")
+        selected = table(SELECTION_HEADER, [each.cells() for each in selections])
+        show("A selection: a filter, and ranges", selected)
     costs, hours = ([5.0], 3) if options.quick else ([1.0, 5.0, 20.0], 12)
     budgets = list(measure_budgets(costs, hours))
-    print(f"\nBudgets\n\n{table(BUDGET_HEADER, [row.cells() for row in budgets])}")
+    show("Budgets", table(BUDGET_HEADER, [row.cells() for row in budgets]))
     print(f"\n{time.perf_counter() - start:.0f} s in all")
     problems = [*broken(rows), *(each for row in budgets for each in row.problems())]
     problems += [problem for each in selections for problem in each.problems()]

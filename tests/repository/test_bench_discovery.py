@@ -13,7 +13,7 @@ import boto3  # type: ignore[import-untyped]  # ships no types
 import pytest
 
 from benchmarks import discovery
-from benchmarks.discovery import measure_edges, request_bound
+from benchmarks.discovery import Cost, Row, Wrong, measure_edges, request_bound
 from benchmarks.discovery_cases import EDGE_HISTORY, NOW, BucketHistory, edge_cases
 from benchmarks.s3_stand_in import StandIn, stand_in
 from blizzard_core.storage.opening import open_storage
@@ -174,9 +174,23 @@ def test_a_second_page_is_paid_from_100_names_in_a_gap_on(server: StandIn) -> No
     assert [case.label for case in edge_cases(world, world.old_files())] == list(expected)
 
 
-def test_year_of_hours_with_two_files_each_needs_one_request(
-    server: StandIn,
+def test_tables_are_printed_as_they_are_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    cost = Cost(1, 1, 1, dict.fromkeys(discovery.LATENCIES, 1.0))
+
+    def fail(*_: object) -> None:
+        raise Wrong
+
+    monkeypatch.setattr("sys.argv", ["discovery", "--quick"])
+    monkeypatch.setattr(discovery, "measure_rows", lambda *_, **__: [Row(1, 1, 1, *[cost] * 3)])
+    monkeypatch.setattr(discovery, "measure_edges", fail)
+    with pytest.raises(Wrong):
+        discovery.main()
+    assert "Seconds of one poll" in capsys.readouterr().out
+
+
+def test_year_of_hours_with_two_files_each_needs_one_request(server: StandIn) -> None:
     newest = datetime(2024, 12, 31, 23, tzinfo=UTC)
     hours = [newest - timedelta(hours=back) for back in reversed(range(8760))]
     partitions = [hour.strftime("date=%Y-%m-%d/hour=%H") for hour in hours]

@@ -29,6 +29,7 @@ def test_a_value_that_cannot_be_sent_costs_itself_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
+    monkeypatch.setattr("blizzard_py.state.retries.RETRY_SECS", (0.1, 900.0))
     values = {"name": "k", "list": [*STEPS, *FINE, LONG]}
     ends = {"a": "{from}", "z": "{to}"}
     with api_server() as api:

@@ -19,7 +19,7 @@ from blizzard_py.slices.units.closed_units import compact
 from blizzard_py.slices.units.due import Terms, due
 from blizzard_py.slices.units.grid import GridLayout, grid
 from blizzard_py.slices.units.schemes import Pair
-from blizzard_py.slices.units.state import OpenUnit, UnitsState, unit_key, units_to_json
+from blizzard_py.slices.units.state import OpenUnit, UnitsState, unit_key
 from blizzard_py.units import partitions, plan, unit_list
 
 START = datetime(2009, 1, 1, tzinfo=UTC)
@@ -98,7 +98,6 @@ def planning(units: int) -> tuple[list[Timed], dict[str, int]]:
     timed("the grid of the page, all open", lambda: grid(state, layout, now))
     timed("the grid of the page, all closed", lambda: grid(shut, layout, now))
     sizes = {
-        what: len(msgspec.json.encode(units_to_json(told)))
-        for what, told in (("open", state), ("closed", shut))
+        what: len(msgspec.json.encode(told)) for what, told in (("open", state), ("closed", shut))
     }
     return watch.found, sizes

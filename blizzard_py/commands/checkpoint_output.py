@@ -60,7 +60,7 @@ def print_state(where: str, seen: Stored, copies: list[str]) -> None:
     if state.names.processed is not None:
         names = sum(segment.count for segment in state.names.processed)
         lines.append(("done", f"{counted(names, 'name')} in a set"))
-    for name, member in state.kind.members.items():
+    for name, member in state.members.items():
         done = f"{counted(member.summary.totals.files, 'file')} done"
         reached = member.position.progress.value or "-"
         lines.append(("source", f"{name}: {reached}, {done}, {len(member.work.queue):,} queued"))

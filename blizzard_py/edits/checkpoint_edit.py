@@ -260,7 +260,7 @@ def change(
     after = _without_requested(source, seen.state, edit(seen.state), now)
     why = why or _what(seen.state, after)
     # With several sources each member has its own progress, and the top has none.
-    if after.position.progress.state == "Initial" and not after.kind.members:
+    if after.position.progress.state == "Initial" and not after.members:
         # It starts over. Files of replays come again as well, and late files must not look like
         # files that were processed before.
         now_there = CheckpointStore(source.sink, source.id).now()
@@ -326,7 +326,7 @@ def _next_epoch(seen: Stored, world: World) -> int:
 
 def _what(before: SourceState, after: SourceState) -> str:
     """Return a description of a change without a given reason."""
-    if after.position.progress.state == "Initial" and not after.kind.members:
+    if after.position.progress.state == "Initial" and not after.members:
         return "started over"
     old, new = before.position.progress, after.position.progress
     for partition in old.partitions.keys() | new.partitions.keys():

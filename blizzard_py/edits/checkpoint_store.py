@@ -129,7 +129,7 @@ class CheckpointStore:
         try:
             # What was changed by hand is not counted, so no partition may stay complete.
             # Files that come again must not be cleaned for their earlier batches.
-            changed = after.with_complete(None).with_cleaning(None)
+            changed = replace(after, complete=None, cleaning=None)
             document = state_to_json(changed, note.at)
             FencedFile(self._sink, self.path).replace(document, seen.version, epoch)
         except FencedError as error:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, BinaryIO
 
+import msgspec
+
 from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.errors import BlizzardError, ColdStartRefused, StateError
 from blizzard_core.limits import LETTER_BYTES
@@ -68,7 +70,7 @@ def move_checkpoint(
     kept = without(document, "writer", "complete")  # completions are not those of another source
     roots = dict.fromkeys([*document.get("former", ()), *former])
     known = [root for root in roots if root not in {None, identity.uri}]
-    return {**kept, "source": identity.document(), **({"former": known} if known else {})}
+    return {**kept, "source": msgspec.to_builtins(identity), **({"former": known} if known else {})}
 
 
 def without(document: Mapping[str, Any], *keys: str) -> dict[str, Any]:

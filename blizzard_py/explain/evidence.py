@@ -93,7 +93,7 @@ def last_journaled(
     """Return what the last batch that settled the file, begun at ``since`` or later, says of it.
 
     Unless the source ``replaces`` rows, a batch that has ingested the file is the last one. Batches
-    in which it was left out or left for another try do not count, nor those of before ``anew_ts``,
+    in which it was left out or left for another try do not count, nor those of before ``reset_ts``,
     when the source was started over. Costs a read per batch, ``concurrency`` at a time.
     """
     last = None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 from uuid_utils import uuid7
 
@@ -105,7 +106,7 @@ class SourceCleaning:
         except (StorageError, StateError) as error:
             return self._failed(state, error)
         if looked != state.cleaning:
-            state = self._save(state.with_cleaning(looked))
+            state = self._save(replace(state, cleaning=looked))
         self._has_looked = True
         try:
             cleaned, counts = self._clean(state, looked, settings, stop)
@@ -115,7 +116,7 @@ class SourceCleaning:
             return self._failed(state, error)
         self._next_at = self._parts.monotonic() + PAUSE_SECS
         if cleaned != looked:
-            state = self._save(state.with_cleaning(cleaned))
+            state = self._save(replace(state, cleaning=cleaned))
         self._report(counts)
         notes = cleaning_notes(
             state.cleaning, state.ids.last_batch, self._clock(), is_dry_run=settings.dry_run
@@ -131,7 +132,7 @@ class SourceCleaning:
             self._leave_files(CleaningLists(self._parts.stores.sink, self._parts.id))
         except (StorageError, StateError) as error:
             return self._failed(state, error)
-        return self._save(state.with_cleaning(None))
+        return self._save(replace(state, cleaning=None))
 
     def _leave_files(self, lists: CleaningLists) -> None:
         self._check()

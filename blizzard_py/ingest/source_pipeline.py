@@ -24,6 +24,7 @@ the same code handles errors and crashes. Files that wait for another try are no
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -384,7 +385,7 @@ class SourcePipeline(SourceView):
         """Return the state after writing its completions, or removing them without the setting."""
         if state.complete is not None and not self._certifies:
             remove_certificates(self.sink, self.id)
-            state = self._save(state.with_complete(None))
+            state = self._save(replace(state, complete=None))
         self._completions.take(state.complete, self._file.epoch)
         return state
 

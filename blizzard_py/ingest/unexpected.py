@@ -8,6 +8,7 @@ one may be missing in another.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from blizzard_core.limits import UNEXPECTED_FIELDS
@@ -32,13 +33,13 @@ def with_reported_fields(
     if not members:
         known, reported = _new_fields(state.summary.unexpected, found, fields)
         return state.with_summary(unexpected=known), reported
-    after, all_reported = dict(state.kind.members), []
+    after, all_reported = dict(state.members), []
     for name, own in members.items():
         its = [each for each in found if split_path(each.path)[0] == name]
         known, reported = _new_fields(after[name].summary.unexpected, its, own)
         after[name] = after[name].with_summary(unexpected=known)
         all_reported += reported
-    return state.with_kind(members=after), all_reported
+    return replace(state, members=after), all_reported
 
 
 def _new_fields(

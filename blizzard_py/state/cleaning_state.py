@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import msgspec
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +37,3 @@ class CleaningState:
     def seen_through(self) -> str:
         """The last batch that was seen in the table, or whose files are done."""
         return self.commit_checks[-1].batch if self.commit_checks else self.done
-
-
-def cleaning_to_json(state: CleaningState | None) -> dict[str, Any] | None:
-    """Return the form of the state in the checkpoint."""
-    if state is None:
-        return None
-    document: dict[str, Any] = msgspec.to_builtins(state)
-    return document

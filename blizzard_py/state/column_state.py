@@ -116,12 +116,3 @@ class ColumnState:
     slices: tuple[str, ...] = ()
     covered: tuple[tuple[Stored, Stored], ...] = ()
     chunk: RequestChunk | None = None
-
-
-def columns_to_json(columns: ColumnState) -> dict[str, Any]:
-    """Return what the checkpoint has under ``columns``; what is empty is left out."""
-    document: dict[str, Any] = msgspec.to_builtins(columns)
-    needed = {"watermark", "seq"}
-    if columns.seen_from is not None:
-        needed.add("seen_from")
-    return {key: value for key, value in document.items() if key in needed or value}

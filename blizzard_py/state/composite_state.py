@@ -7,7 +7,7 @@ commit point for all of them. Each source keeps its own journal, ledger and dead
 * ``members`` holds each source's own state by its name, without the following keys;
 * ``in_flight`` and ``retries`` are at the top level. Their paths are *qualified*, ``name:path``,
   because no name of a source has a colon;
-* ``stream``, ``last_batch``, ``last_output``, ``committed``, ``anew_ts`` and the common ``totals``
+* ``stream``, ``last_batch``, ``last_output``, ``committed``, ``reset_ts`` and the common ``totals``
   are at the top level too. They belong to all sources.
 
 `of_source` returns the state of one source as if it had no others. `with_source` puts a changed
@@ -43,9 +43,7 @@ def split_path(path: str) -> tuple[str, str]:
 
 def of_source(state: SourceState, name: str) -> SourceState:
     """Return the state of one source, with its part of the batches in flight."""
-    own = state.kind.members.get(name) or SourceState(
-        names=ProcessedNames(unfolded=_first_tally(state))
-    )
+    own = state.members.get(name) or SourceState(names=ProcessedNames(unfolded=_first_tally(state)))
     retries = {split_path(path): retry for path, retry in state.work.retries.items()}
     parts = (
         part_of(batch, name, is_first=_is_first(state, name)) for batch in state.work.in_flight
@@ -96,15 +94,12 @@ def with_source(state: SourceState, name: str, after: SourceState) -> SourceStat
         .with_kind(stream=None)
         .with_summary(last_update_ts=None)
     )
-    return (
-        state.with_work(in_flight=(*stay, *fresh), retries={**others, **own})
-        .with_ids(
-            last_batch=max(state.ids.last_batch, after.ids.last_batch),
-            last_output=max(state.ids.last_output, after.ids.last_output),
-            committed=max(state.ids.committed, after.ids.committed, key=lambda point: point.number),
-        )
-        .with_kind(members={**state.kind.members, name: updated})
+    state = state.with_work(in_flight=(*stay, *fresh), retries={**others, **own}).with_ids(
+        last_batch=max(state.ids.last_batch, after.ids.last_batch),
+        last_output=max(state.ids.last_output, after.ids.last_output),
+        committed=max(state.ids.committed, after.ids.committed, key=lambda point: point.number),
     )
+    return replace(state, members={**state.members, name: updated})
 
 
 def part_of(batch: Batch, name: str, *, is_first: bool) -> Batch | None:
@@ -167,7 +162,7 @@ def _own(path: str, name: str) -> str | None:
 
 
 def _is_first(state: SourceState, name: str) -> bool:
-    return name == min(state.kind.members, default=name)
+    return name == min(state.members, default=name)
 
 
 def _share(stream: StreamState, name: str, *, is_first: bool) -> StreamState:

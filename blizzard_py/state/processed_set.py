@@ -26,8 +26,8 @@ that were missing the first time; they are no part of the set.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from uuid_utils import uuid7
@@ -307,8 +307,3 @@ def epoch_of(path: str) -> int:
 def path_of(folder: str, name: str) -> str:
     """Return where a segment is."""
     return join(folder, f"{name}{SUFFIX}")
-
-
-def segments_to_json(segments: Iterable[Segment]) -> list[dict[str, Any]]:
-    """Return the checkpoint's ``processed`` key: ``[{"segment": name, "count": n}, …]``."""
-    return [{k: v for k, v in asdict(each).items() if v is not None} for each in segments]

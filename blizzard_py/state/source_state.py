@@ -6,7 +6,7 @@ Its form in a checkpoint, key by key: `blizzard_py.state.checkpoint_document`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from blizzard_core.storage.protocol import Entry
@@ -77,10 +77,6 @@ class Identity:
     uri: str
     lake: str | None = None
     range: NameRange | None = None
-
-    def document(self) -> dict[str, Any]:
-        """Return its form in the checkpoint."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,14 +227,12 @@ class KindState:
     """The state that only some kinds of sources have.
 
     A query source has ``columns`` if it reads windows, and ``units`` if it reads units. ``stream``
-    belongs to a query over event time. ``members`` are the states of several sources that share
-    batches, by name (`blizzard_py.state.composite_state`).
+    belongs to a query over event time.
     """
 
     columns: ColumnState | None = None
     units: UnitsState | None = None
     stream: StreamState | None = None
-    members: Mapping[str, SourceState] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +256,8 @@ class SourceState:
     may name. Each other field is a group of values that are read and replaced together. A method
     ``with_<group>`` returns the state with changed values of that group. ``complete`` counts
     partitions, None if nobody asks whether they are complete. ``cleaning`` is the progress of the
-    cleaning of source files, None without it.
+    cleaning of source files, None without it. ``members`` are the states of several sources that
+    share batches, by name (`blizzard_py.state.composite_state`).
     """
 
     source: Identity | None = None
@@ -276,14 +271,7 @@ class SourceState:
     summary: Summary = field(default_factory=Summary)
     complete: Completeness | None = None
     cleaning: CleaningState | None = None
-
-    def with_cleaning(self, cleaning: CleaningState | None) -> SourceState:
-        """Return the state with another progress of the cleaning of source files."""
-        return replace(self, cleaning=cleaning)
-
-    def with_complete(self, complete: Completeness | None) -> SourceState:
-        """Return the state with other counts of partitions."""
-        return replace(self, complete=complete)
+    members: Mapping[str, SourceState] = field(default_factory=dict)
 
     @takes(Position)
     def with_position(self, **changes: Any) -> SourceState:

@@ -23,8 +23,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
-
 from blizzard_py.state.event_times import EventTimes
 
 # The number of batches in ``history``.
@@ -167,14 +165,6 @@ def moment(ms: int | None) -> str | None:
     return found.isoformat(timespec="milliseconds" if ms % 1000 else "seconds").replace(
         "+00:00", "Z"
     )
-
-
-def stream_to_json(state: StreamState) -> dict[str, Any]:
-    """Return the stream's part of a checkpoint document."""
-    document: dict[str, Any] = msgspec.to_builtins(state)
-    if not state.sources:
-        del document["sources"]
-    return document
 
 
 def add_query_batch(

@@ -33,7 +33,7 @@ def begin_batch(state: SourceState, batch: Batch) -> SourceState:
     """
     if state.complete is not None:
         at = state.position
-        state = state.with_complete(with_started(state.complete, batch, at.progress, at.ahead))
+        state = replace(state, complete=with_started(state.complete, batch, at.progress, at.ahead))
     # The highest id, not the newest: a clock may have been put back since.
     last = max(state.ids.last_batch, batch.batch)
     if batch.phase == "publishing":
@@ -187,7 +187,7 @@ def end_batch(state: SourceState, batch: Batch, now: float) -> SourceState:
     """Return the state without a finished batch and its files (step 5 for any source)."""
     if state.complete is not None:
         depth = state.position.progress.depth or 0
-        state = state.with_complete(with_ended(state.complete, batch, depth))
+        state = replace(state, complete=with_ended(state.complete, batch, depth))
     work, tally = state.work, state.names.unfolded
     retries = retries_after(work.retries, batch, now)
     if batch.request:
@@ -276,9 +276,9 @@ def _replaced(state: SourceState, old: Batch, new: Batch) -> SourceState:
 
 def end_scan(state: SourceState) -> SourceState:
     """Return the state after a scan that found nothing to do."""
-    members = {name: end_scan(each) for name, each in state.kind.members.items()}
+    members = {name: end_scan(each) for name, each in state.members.items()}
     progress = mark_idle(state.position.progress)
-    return state.with_position(progress=progress).with_kind(members=members)
+    return replace(state.with_position(progress=progress), members=members)
 
 
 def clamp_times(state: SourceState, now: float) -> SourceState:
@@ -295,7 +295,7 @@ def clamp_times(state: SourceState, now: float) -> SourceState:
     }
     sweep = state.late_files.sweep
     sweep = replace(sweep, began=min(sweep.began, now))
-    state = state.with_complete(clamp_found(state.complete, now))
+    state = replace(state, complete=clamp_found(state.complete, now))
     return state.with_work(retries=retries).with_late_files(sweep=sweep)
 
 

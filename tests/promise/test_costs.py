@@ -14,6 +14,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from blizzard_core.errors import Unavailable
@@ -28,7 +29,6 @@ from blizzard_py.sources.meter import BatchLimits
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.lateness import EarlierScans, measure_lateness
-from blizzard_py.state.processed_set import segments_to_json
 from blizzard_py.state.processed_tracker import ProcessedTracker
 from blizzard_py.state.source_state import Position, SourceState
 from blizzard_py.state.transitions import begin_batch, end_batch, prepare_batch
@@ -253,7 +253,7 @@ def test_a_set_of_names_keeps_16_bytes_of_each_between_polls() -> None:
     paths = (entry.path for page in Listing(count).list_range("", None) for entry in page.entries)
     segments = _loaded(world.sink, ()).adding(paths)
     assert segments is not None
-    document = {**world.checkpoint(), "processed": segments_to_json(segments)}
+    document = {**world.checkpoint(), "processed": msgspec.to_builtins(segments)}
     world.sink.put_atomic("_blizzard/events_main_checkpoint.json", json.dumps(document).encode())
     pipeline = world.pipeline()
     one_cycle(pipeline)

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from blizzard_core.checkpoint.decode import decode_document
 from blizzard_py.slices.instants import moment, stamp
 from blizzard_py.slices.units.closed_units import compact
@@ -33,7 +35,6 @@ from blizzard_py.slices.units.state import (
     check_units,
     unit_key,
     unit_of,
-    units_to_json,
 )
 from blizzard_py.slices.units.trust import put_right, read_since
 
@@ -185,7 +186,7 @@ class UnitHarness:
                 else:
                     self.publish(reading)
         if self.chance.random() < 0.2:
-            self.state = units_from_json(units_to_json(self.state), "units")
+            self.state = units_from_json(msgspec.to_builtins(self.state), "units")
         self.check_table(ranges)
 
     def without_pauses(self) -> UnitsState:

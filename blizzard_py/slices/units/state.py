@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -156,15 +156,6 @@ def highest(state: UnitsState) -> datetime | None:
     highs = (unit.high for unit in state.open.values() if unit.high is not None)
     top = max([*highs, *state.closed_to.values()], default=None)
     return None if top is None else parse_moment(top, "units")
-
-
-def units_to_json(state: UnitsState) -> dict[str, Any]:
-    """Return what the checkpoint has under ``units``."""
-    document: dict[str, Any] = msgspec.to_builtins(state)
-    for key in ("anew", "readings"):
-        if not document[key]:
-            del document[key]
-    return document
 
 
 def check_units(state: UnitsState, where: str) -> UnitsState:

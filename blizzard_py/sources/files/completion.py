@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 
 from blizzard_core.handover.complete import NO_DIGEST, add_digest, file_text, partitions_of
 from blizzard_core.settings.sources import SourceSettings
@@ -26,7 +27,7 @@ def resume_counts(
     publishing = sum(batch.phase == "publishing" for batch in state.work.in_flight)
     number = state.ids.committed.number
     era = f"{epoch}-{int(now)}"
-    return state.with_complete(resumed(state.complete, number, publishing, era))
+    return replace(state, complete=resumed(state.complete, number, publishing, era))
 
 
 def complete_partitions(
@@ -48,7 +49,7 @@ def complete_partitions(
         for name, each in complete.partitions.items()
         if each.is_complete and not known.partitions[name].is_complete
     ]
-    return state.with_complete(complete), fresh
+    return replace(state, complete=complete), fresh
 
 
 def list_partition(

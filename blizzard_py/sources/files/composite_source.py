@@ -116,9 +116,9 @@ class CompositeFiles:
         self._state = SourceState()
 
     def check(self, state: SourceState) -> None:
-        if state.kind.members and state.kind.members.keys() != self._parts.keys():
+        if state.members and state.members.keys() != self._parts.keys():
             raise StateError(
-                f"{self._where(self._home)}: is of the sources {', '.join(state.kind.members)}, and"
+                f"{self._where(self._home)}: is of the sources {', '.join(state.members)}, and"
                 f" the configuration has {', '.join(self._parts)}; set them back, or give the new"
                 " query a pipeline and a table of its own"
             )
@@ -245,7 +245,7 @@ class CompositeFiles:
         """Yield the members in turn; each may change the shared state, and save it."""
         self._state = state
         for name, parts in self._parts.items():
-            if name not in self._state.kind.members:
+            if name not in self._state.members:
                 self._put(name, replace(self._own(name), source=parts.identity))
         yield from self._parts
 

@@ -54,8 +54,8 @@ class LeadActivity(SourceActivity):
 
     def knows(self, state: SourceState) -> None:
         """Of all; `saved` knows the first one's part already."""
-        super().knows(of_source(state, self._first) if state.kind.members else state)
-        for name, other in self._others.items() if state.kind.members else ():
+        super().knows(of_source(state, self._first) if state.members else state)
+        for name, other in self._others.items() if state.members else ():
             other.knows(of_source(state, name))
 
     def saved(self, state: SourceState) -> None:

@@ -120,7 +120,7 @@ def test_rollback_undoes_a_reset_before_the_daemon_runs() -> None:
     rolled_back(world, names(world)[1])
     world.drain()
     assert world.rows() == rows
-    assert "anew_ts" not in world.checkpoint()
+    assert "reset_ts" not in world.checkpoint()
 
 
 @pytest.mark.promise("G-193")

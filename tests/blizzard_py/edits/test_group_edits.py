@@ -81,7 +81,7 @@ def test_a_request_with_a_group_ends_under_the_old_name() -> None:
         except Died:
             dying.arm(-1)
         flying = world.checkpoint().get("in_flight", [])
-        if flying and "group" in flying[0]:
+        if flying and flying[0]["results"]["group"]:
             refused += 1
             before = dict(world.sink.objects)
             with pytest.raises(RenameRefused, match="a batch is being published"):

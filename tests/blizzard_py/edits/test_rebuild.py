@@ -393,7 +393,7 @@ def test_files_of_lost_uncommitted_outputs_are_ingested_again(
     lost: bool,
 ) -> None:
     world, batch = publishing()
-    for output in batch["outputs"]:
+    for output in batch["results"]["outputs"]:
         world.sink.delete(output["staged"])
         world.sink.objects.pop(output["final"], None)
     if lost:
@@ -412,7 +412,7 @@ def test_a_journal_entry_after_a_takeover_changes_nothing() -> None:
     entry = f"_blizzard/journal/events_main/{batch['batch']}.json"
     sent = world.sink.objects[entry]
     world.drain()  # the batch is taken over, and its outputs get names made then
-    assert batch["outputs"][-1]["final"] not in world.sink.objects
+    assert batch["results"]["outputs"][-1]["final"] not in world.sink.objects
     world.sink.objects[entry] = sent
     del world.sink.objects[CHECKPOINT]
     assert rebuilt(world).new == ()
@@ -434,7 +434,7 @@ def test_lost_outputs_of_a_partial_batch_are_dead_lettered() -> None:
             if world.rows() == ["a"]:
                 break
     [batch] = world.checkpoint()["in_flight"]
-    [lost] = [o for o in batch["outputs"] if o["final"] not in world.sink.objects]
+    [lost] = [o for o in batch["results"]["outputs"] if o["final"] not in world.sink.objects]
     world.sink.delete(lost["staged"])
     with pytest.raises(StateError, match="checkpoint rebuild"):
         world.drain()
@@ -463,7 +463,7 @@ def half_published() -> RequestHarness:
         if world.rows() == ["1", "5", "52", "a"]:
             break
     [batch] = world.checkpoint()["in_flight"]
-    [lost] = [o for o in batch["outputs"] if o["final"] not in world.sink.objects]
+    [lost] = [o for o in batch["results"]["outputs"] if o["final"] not in world.sink.objects]
     world.sink.delete(lost["staged"])
     return world
 

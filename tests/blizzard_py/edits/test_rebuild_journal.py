@@ -110,7 +110,7 @@ def test_a_report_of_an_unfinished_batch_does_not_count() -> None:
     world.submit(f"{DAY}/3.json")
     dies_before_publishing(world)
     [batch] = world.checkpoint()["in_flight"]
-    [staged] = [output["staged"] for output in batch["outputs"]]
+    [staged] = [output["staged"] for output in batch["results"]["outputs"]]
     for path in (staged, f"{JOURNAL}{batch['batch']}.json"):
         world.sink.delete(path)
     rebuild(world)

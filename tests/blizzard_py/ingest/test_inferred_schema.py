@@ -316,8 +316,6 @@ def test_lost_batch_runs_again_with_the_saved_schema(scenario: Scenario) -> None
             "started_ts": 1.0,
             "seen_ts": 1.0,
             "files": [{"path": "date=2024-01-02/1.ndjson.gz", "size": size, "modified": 1.0}],
-            "outputs": [],
-            "finished": [],
         }
     ]
     state.write_text(json.dumps(document))

@@ -444,7 +444,7 @@ def test_a_command_changes_nothing_else_of_a_source_that_begins(shop: UnitShop, 
     mark(shop, units=[unit])
     after = shop.checkpoint()
     assert before["watermark"] == {"state": "Initial"}
-    for key in ("anew_ts", "ledger", "unfolded", "last_batch", "committed"):
+    for key in ("reset_ts", "ledger", "unfolded", "last_batch", "committed"):
         assert after.get(key) == before.get(key)
 
 

@@ -13,7 +13,7 @@ from blizzard_core.settings.load import load_config
 from blizzard_py.app.workers import build
 from blizzard_py.ingest.unexpected import with_reported_fields
 from blizzard_py.job import FieldSpec, UnexpectedField
-from blizzard_py.state.source_state import KindState, SourceState
+from blizzard_py.state.source_state import SourceState
 from tests.support.direct_engine import DirectEngine
 from tests.support.scenario import Scenario
 
@@ -25,12 +25,12 @@ def unexpected(name: str, path: str) -> UnexpectedField:
 
 
 def test_a_column_of_one_source_is_none_of_another() -> None:
-    state = SourceState(kind=KindState(members={"app": SourceState(), "web": SourceState()}))
+    state = SourceState(members={"app": SourceState(), "web": SourceState()})
     columns = {"app": (ID, AMOUNT), "web": (ID,)}
     found = [unexpected("amount", "web:1"), unexpected("x", "app:2"), unexpected("x", "web:3")]
     state, told = with_reported_fields(state, found, (ID, AMOUNT), columns)
     assert told == [(("x",), "app:2"), (("amount", "x"), "web:1")]
-    assert {name: each.summary.unexpected for name, each in state.kind.members.items()} == {
+    assert {name: each.summary.unexpected for name, each in state.members.items()} == {
         "app": ("x",),
         "web": ("amount", "x"),
     }

@@ -158,7 +158,7 @@ class TestCompletions:
 
     def test_wrong_clock_does_not_keep_it_open(self) -> None:
         known = done(Completeness("1"), Progress(depth=1), batch("tenant=a/x"))
-        state = clamp_times(SourceState().with_complete(known), OVER - HOUR)
+        state = clamp_times(SourceState(complete=known), OVER - HOUR)
         assert is_complete(state.complete or known, at_rest("tenant=a"), began=OVER)
 
     def test_closed_partition_is_complete_only_again(self) -> None:

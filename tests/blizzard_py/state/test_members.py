@@ -62,9 +62,9 @@ def state() -> SourceState:
         ),
         ids=IssuedIds(last_batch="b2"),
         kind=KindState(
-            members=members,
             stream=StreamState(query={}, state_rows=4, late_rows=5, unaccounted_rows=1),
         ),
+        members=members,
     )
 
 
@@ -164,15 +164,15 @@ def test_a_saved_state_is_read_as_it_was() -> None:
     again = json.dumps(state_to_json(state_from_json(document, "here"), 5.0), sort_keys=True)
     assert again == json.dumps(document, sort_keys=True)
     found = state_from_json(document, "here")
-    for name in before.kind.members:
+    for name in before.members:
         assert of_source(found, name).with_summary(last_update_ts=None) == of_source(before, name)
 
 
 def test_member_state_read_alone_is_refused() -> None:
     with pytest.raises(StateError, match="neither their number nor their names may change"):
         state_from_json({SHARED: "pages~sources", "source": "web"}, "here")
-    broken = {**state_to_json(state(), 5.0), "sources": {"web": {"schema_version": 1, "x": 2}}}
-    with pytest.raises(StateError, match=r"here: sources\.web"):
+    broken = {**state_to_json(state(), 5.0), "members": {"web": {"schema_version": 1, "x": 2}}}
+    with pytest.raises(StateError, match=r"here: members\.web"):
         state_from_json(broken, "here")
 
 

@@ -26,7 +26,6 @@ from blizzard_py.state.processed_set import (
     discard,
     load,
     missing_segments,
-    segments_to_json,
     sweep,
     write,
 )
@@ -364,16 +363,6 @@ def test_small_set_forgets_no_names() -> None:
 
 
 # -- the checkpoint's list --------------------------------------------------------
-
-
-def test_the_list_goes_through_json() -> None:
-    segments = (Segment("a", 3), Segment("b", 2, 17.0))
-    document = segments_to_json(segments)
-    assert document == [
-        {"segment": "a", "count": 3},
-        {"segment": "b", "count": 2, "missing_since": 17.0},
-    ]
-    assert decode_document(LISTED, document, "f") == segments
 
 
 @pytest.mark.parametrize(

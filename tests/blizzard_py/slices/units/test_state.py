@@ -20,7 +20,6 @@ from blizzard_py.slices.units.state import (
     key_parts,
     unit_key,
     unit_of,
-    units_to_json,
 )
 from tests.support.unit_harness import units_from_json
 
@@ -45,16 +44,18 @@ DESIGNED = {
         }
     },
     "redo": [],
+    "readings": [],
+    "anew": False,
 }
 
 
 def test_the_state_is_json_and_back() -> None:
     state = units_from_json(DESIGNED, "units")
-    assert msgspec.json.decode(msgspec.json.encode(units_to_json(state))) == DESIGNED
+    assert msgspec.json.decode(msgspec.json.encode(state)) == DESIGNED
     assert units_from_json({}, "units") == UnitsState()
     reading = UnitReading(f"{FEB}/id1", FEB, (FEB,), FEB, FEB)
     under_way = UnitsState(readings=(reading,))
-    document = msgspec.json.decode(msgspec.json.encode(units_to_json(under_way)))
+    document = msgspec.json.decode(msgspec.json.encode(under_way))
     assert units_from_json(document, "units") == under_way
 
 
@@ -139,4 +140,4 @@ def test_an_open_entry_goes_before_what_is_closed() -> None:
 
 def test_hourly_units_of_years_are_a_line_a_value() -> None:
     closed_to = {f"id{number}": FEB for number in range(200)}
-    assert len(msgspec.json.encode(units_to_json(UnitsState(closed_to=closed_to)))) < 8192
+    assert len(msgspec.json.encode(UnitsState(closed_to=closed_to))) < 8192

@@ -21,7 +21,7 @@ from pathlib import Path
 import zstandard
 
 from blizzard_core.storage.opening import open_storage
-from blizzard_py.state.processed_set import ProcessedSet, Segment, discard, load, write
+from blizzard_py.state.processed_set import ProcessedSet, Segment
 
 FOLDER = "_blizzard/bench_processed"
 
@@ -41,9 +41,10 @@ def rss_mb() -> float:
 
 def measure_load(root: str, segments: tuple[Segment, ...]) -> tuple[float, float]:
     storage = open_storage(root, {})
-    load(storage, FOLDER, ())
+    done = ProcessedSet(storage, FOLDER)
+    done.load(())
     before, started = rss_mb(), time.perf_counter()
-    done = load(storage, FOLDER, segments)
+    done.load(segments)
     took = time.perf_counter() - started
     assert len(done)
     return took, rss_mb() - before
@@ -66,19 +67,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as root:
         storage = open_storage(root, {})
 
-        done = ProcessedSet()
+        done = ProcessedSet(storage, FOLDER)
+        done.load((), 1)
         written = added = 0
         worst = 0.0
         started = time.perf_counter()
         while added < args.names:
             count = min(args.batch, args.names - added)
-            change = done.adding(name(rng, added + i) for i in range(count))
-            assert change is not None
+            before = set(done.segments)
             begun = time.perf_counter()
-            done = write(storage, FOLDER, change, 1)
-            discard(storage, FOLDER, change)
+            done.adding(name(rng, added + i) for i in range(count))
+            done.clean_up()
             worst = max(worst, time.perf_counter() - begun)
-            written += 16 * len(change.digests)
+            written += 16 * sum(each.count for each in set(done.segments) - before)
             added += count
         secs = time.perf_counter() - started
         segments = done.segments
@@ -97,7 +98,7 @@ def main() -> None:
         print(f"load               {took * 1e3:8.1f} ms")
         print(f"memory             {grown:8.1f} MB more resident")
 
-        done = load(storage, FOLDER, segments)
+        done.load(segments)
         rng = random.Random(0)
         names = [name(rng, i) for i in range(args.names)]
         paths = [*names, *(f"{n}.new" for n in names[:100])]

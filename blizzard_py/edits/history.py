@@ -20,7 +20,7 @@ from blizzard_py.sources.tables.newer_groups import find_newer
 from blizzard_py.state.checkpoint_file import with_journal_names
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.ledger import Ledger
-from blizzard_py.state.processed_tracker import ProcessedTracker
+from blizzard_py.state.processed_set import ProcessedSet
 from blizzard_py.state.seen_rows import segment_path
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
@@ -142,7 +142,7 @@ def _check_there(source: SourceView, to: Version) -> None:
     sink, state = source.sink, to.state
     try:
         Ledger(sink, source.id).load(state.names.ledger)
-        ProcessedTracker(sink, StatePaths(source.id).processed).load(state.names.processed or ())
+        ProcessedSet(sink, StatePaths(source.id).processed).load(state.names.processed or ())
     except StateError as error:
         raise EditRefused(
             f"{to.name} needs missing data: {error}; use `blizzard checkpoint rebuild`"

@@ -25,8 +25,7 @@ from blizzard_py.state.checkpoint_document import (
 from blizzard_py.state.composite_state import of_source
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.ledger import Ledger
-from blizzard_py.state.processed_set import Segment
-from blizzard_py.state.processed_tracker import ProcessedTracker
+from blizzard_py.state.processed_set import ProcessedSet, Segment
 from blizzard_py.state.source_state import IN, Identity, Position, SourceState, checkpoint_path
 from blizzard_py.state.state_paths import StatePaths, checkpoints
 
@@ -107,7 +106,7 @@ def read_ledger(sink: Storage, source_id: str) -> Ledger:
         state = now
 
 
-def read_names(sink: Storage, source_id: str) -> ProcessedTracker:
+def read_names(sink: Storage, source_id: str) -> ProcessedSet:
     """Return the processed names of a source without a watermark.
 
     The owner may merge segments while we read. A missing segment is lost only if the checkpoint
@@ -116,7 +115,7 @@ def read_names(sink: Storage, source_id: str) -> ProcessedTracker:
     folder = StatePaths(source_id).processed
     segments = _processed(sink, source_id)
     for _ in range(_LOOKS):
-        tracker = ProcessedTracker(sink, folder)
+        tracker = ProcessedSet(sink, folder)
         try:
             tracker.load(segments)
         except StateError:

@@ -32,8 +32,7 @@ from blizzard_core.checkpoint.digests import TAIL, Digests, np
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state.journal import Journal, Record
 from blizzard_py.state.journal_tally import JournalTally, check_tally
-from blizzard_py.state.processed_set import Segment, digests_of
-from blizzard_py.state.processed_tracker import ProcessedTracker
+from blizzard_py.state.processed_set import ProcessedSet, Segment, digests_of
 from blizzard_py.state.record_names import stem_of
 from blizzard_py.state.state_paths import StatePaths
 
@@ -56,7 +55,7 @@ class Ledger:
 
     def __init__(self, storage: Storage, source_id: str, concurrency: int = 8) -> None:
         self._journal = Journal(storage, source_id, concurrency)
-        self._set = ProcessedTracker(storage, StatePaths(source_id).ledger)
+        self._set = ProcessedSet(storage, StatePaths(source_id).ledger)
         self._beside: set[str] = set()
 
     def load(self, segments: Sequence[Segment], epoch: int = 0) -> None:

@@ -9,8 +9,8 @@ attacker's own files.
 
 **On disk** the set is segments ``{folder}/{epoch}~{uuidv7}.digests``
 (`blizzard_core.checkpoint.digests`). The source's checkpoint lists the segments of the set, so a
-new one counts from the save that names it. The order is: `write` the addition, save the checkpoint
-with the returned `ProcessedSet.segments`, `discard` the replaced ones. A crash in between leaves a
+new one counts from the save that names it. The order is: write the addition, save the checkpoint
+with the segments, delete the replaced ones (`ProcessedSet.clean_up`). A crash in between leaves a
 segment that no checkpoint names; `sweep` deletes it. A segment's name begins with the epoch of its
 writer, and only segments of older epochs are deleted. So a daemon that was replaced, and does not
 know it yet, deletes nothing of its successor. A listed segment that is missing, damaged, or of
@@ -45,7 +45,7 @@ from blizzard_core.checkpoint.digests import (
     staying,
     write_segment,
 )
-from blizzard_core.errors import NotFound, StateError
+from blizzard_core.errors import BlizzardError, NotFound, StateError
 from blizzard_core.storage.protocol import Storage, join, listed, order_key
 
 if TYPE_CHECKING:
@@ -69,26 +69,37 @@ class _Loaded:
     digests: Digests = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SetChange:
-    """A change of a set, not yet written: segments to keep and one to write, if any.
+class ProcessedSet:
+    """The paths done, in step with the checkpoint that lists the segments in ``folder``.
 
-    ``replaced`` are the names that the checkpoint will no longer list.
+    Methods that change it write a segment and return the segments to save, None if nothing changes.
+    Call `clean_up` after the save. If they raise, the set is unchanged.
     """
 
-    segments: tuple[_Loaded, ...]
-    digests: Digests = field(repr=False)
-    missing_since: float | None
-    replaced: tuple[str, ...]
+    def __init__(self, storage: Storage, folder: str) -> None:
+        self.epoch = 0  # of the writer, for the names of segments
+        self._storage = storage
+        self._folder = folder
+        self._segments: tuple[_Loaded, ...] | None = None
+        self._replaced: list[str] = []
 
+    def load(self, segments: Iterable[Segment], epoch: int = 0) -> None:
+        """Read the set that a checkpoint lists.
 
-class ProcessedSet:
-    """The paths done. Immutable: a change yields another set. 16 bytes per path."""
+        The writer of the checkpoint gives its epoch. Then segments that no checkpoint names are
+        deleted. Raises `StateError` naming the file if one is missing, damaged or of another
+        count, `StorageError` if the store does not answer.
+        """
+        loaded = [_load(self._storage, self._folder, segment) for segment in segments]
+        self._segments = _longest_first(loaded)
+        self.epoch = epoch
+        self._replaced.clear()
+        if epoch and loaded:
+            sweep(self._storage, self._folder, self.segments, epoch)
 
-    def __init__(self, loaded: Iterable[_Loaded] = ()) -> None:
-        self._loaded = tuple(sorted(loaded, key=lambda one: -one.listed.count))
-        self._parts = tuple(one for one in self._loaded if one.listed.missing_since is None)
-        self._missing = next((o for o in self._loaded if o.listed.missing_since is not None), None)
+    def unload(self) -> None:
+        """Free the memory. Call `load` before the next question."""
+        self._segments = None
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -97,9 +108,6 @@ class ProcessedSet:
 
     def __len__(self) -> int:
         return sum(one.listed.count for one in self._parts)
-
-    def __contains__(self, path: str) -> bool:
-        return bool(self._holds(digests_of([path]))[0])
 
     def unseen(self, paths: Sequence[str]) -> list[str]:
         """Return the paths that are not in the set, in the given order.
@@ -116,21 +124,19 @@ class ProcessedSet:
             held[order] |= among(digests[order], one.digests)
         return held
 
-    def adding(self, paths: Iterable[str]) -> SetChange | None:
-        """Return the change that adds ``paths``; None if all of them are in the set."""
+    def adding(self, paths: Iterable[str]) -> tuple[Segment, ...] | None:
+        """Add processed ``paths``."""
         found = np.unique(digests_of(paths))
         fresh = found[~self._holds(found)]
         if not len(fresh):
             return None
-        place = staying([one.listed.count for one in self._parts], len(fresh), TAIL)
-        merged = self._parts[place:]
-        digests = np.sort(np.concatenate([fresh, *(one.digests for one in merged)]))
-        marks = () if self._missing is None else (self._missing,)
-        replaced = tuple(one.listed.segment for one in merged)
-        return SetChange((*self._parts[:place], *marks), digests, None, replaced)
+        parts = self._parts
+        place = staying([one.listed.count for one in parts], len(fresh), TAIL)
+        digests = np.sort(np.concatenate([fresh, *(one.digests for one in parts[place:])]))
+        return self._change([*parts[:place], *self._missing], digests)
 
-    def forgetting(self, listed: Digests, now: float) -> SetChange | None:
-        """Return the change that follows from a full listing; None if there is none.
+    def forgetting(self, listed: Digests, now: float) -> tuple[Segment, ...] | None:
+        """Forget what a full listing lacks.
 
         ``listed`` are the digests of all paths at the source, ``now`` epoch seconds. Call it with
         every complete listing and never with a part of one. An empty listing forgets nothing: it
@@ -138,30 +144,63 @@ class ProcessedSet:
         longer than the listing. Otherwise missing names are noted, and dropped if they are still
         missing `FORGET_SECS` later. A file that comes back after that is a new file.
         """
-        mark = self._missing
         if not len(listed) or len(self) <= 2 * len(listed) + TAIL:
             return self.sparing()
-        if mark is None:
-            return SetChange(self._parts, self._absent(listed), now, ())
+        if not self._missing:
+            return self._change(self._parts, self._absent(listed), now)
+        [mark] = self._missing
         if now - (mark.listed.missing_since or 0.0) < FORGET_SECS:
             return None
         everything = np.sort(np.concatenate([one.digests for one in self._parts]))
         absent = among(everything, self._absent(listed)) & among(everything, mark.digests)
-        if not absent.any():
-            return self.sparing()
-        replaced = (*(one.listed.segment for one in self._parts), mark.listed.segment)
-        return SetChange((), everything[~absent], None, replaced)
+        return self._change((), everything[~absent]) if absent.any() else self.sparing()
 
-    def sparing(self) -> SetChange | None:
-        """Return the change that cancels forgetting: it drops the list of missing names."""
-        if self._missing is None:
-            return None
-        return SetChange(self._parts, digests_of(()), None, (self._missing.listed.segment,))
+    def sparing(self) -> tuple[Segment, ...] | None:
+        """Cancel forgetting: drop the list of missing names."""
+        return self._change(self._parts, digests_of(())) if self._missing else None
+
+    def clean_up(self) -> None:
+        """Delete replaced segments, once the checkpoint lists the new ones."""
+        while self._replaced:
+            self._storage.delete(path_of(self._folder, self._replaced.pop()))
 
     def _absent(self, listed: Digests) -> Digests:
         there = np.sort(listed)
         absent = [one.digests[~among(one.digests, there)] for one in self._parts]
         return np.sort(np.concatenate(absent))
+
+    def _change(
+        self, kept: Iterable[_Loaded], digests: Digests, missing_since: float | None = None
+    ) -> tuple[Segment, ...]:
+        """Write ``digests`` as a segment, if there are any, beside those that are kept."""
+        found = list(kept)
+        if len(digests):
+            segment = write(self._storage, self._folder, digests, self.epoch, missing_since)
+            found.append(_Loaded(segment, digests))
+        before, self._segments = self.segments, _longest_first(found)
+        names = {segment.segment for segment in self.segments}
+        self._replaced += (each.segment for each in before if each.segment not in names)
+        return self.segments
+
+    @property
+    def _loaded(self) -> tuple[_Loaded, ...]:
+        if self._segments is None:
+            raise BlizzardError("the set of names was used before it was loaded")
+        return self._segments
+
+    @property
+    def _parts(self) -> tuple[_Loaded, ...]:
+        """The segments with names of the set."""
+        return tuple(one for one in self._loaded if one.listed.missing_since is None)
+
+    @property
+    def _missing(self) -> tuple[_Loaded, ...]:
+        """The segment with names that were missing in a listing, if there is one."""
+        return tuple(one for one in self._loaded if one.listed.missing_since is not None)
+
+
+def _longest_first(loaded: Iterable[_Loaded]) -> tuple[_Loaded, ...]:
+    return tuple(sorted(loaded, key=lambda one: -one.listed.count))
 
 
 def digests_of(paths: Iterable[str]) -> Digests:
@@ -172,17 +211,20 @@ def digests_of(paths: Iterable[str]) -> Digests:
 # -- storage --------------------------------------------------------------------
 
 
-def write(storage: Storage, folder: str, change: SetChange, epoch: int) -> ProcessedSet:
-    """Write the change's new segment. Return the changed set, valid once the checkpoint lists it.
+def write(
+    storage: Storage,
+    folder: str,
+    digests: Digests,
+    epoch: int,
+    missing_since: float | None = None,
+) -> Segment:
+    """Write a segment of sorted digests. It counts once a checkpoint lists it.
 
-    ``folder`` is relative to the storage's root, ``epoch`` the writer's. Raises
-    `StorageError`; then, as after a crash, the set is unchanged.
+    ``folder`` is relative to the storage's root, ``epoch`` the writer's. Raises `StorageError`.
     """
-    if not len(change.digests):
-        return ProcessedSet(change.segments)
-    segment = Segment(f"{epoch:08d}~{uuid7()}", len(change.digests), change.missing_since)
-    write_segment(storage, path_of(folder, segment.segment), change.digests)
-    return ProcessedSet((*change.segments, _Loaded(segment, change.digests)))
+    segment = Segment(f"{epoch:08d}~{uuid7()}", len(digests), missing_since)
+    write_segment(storage, path_of(folder, segment.segment), digests)
+    return segment
 
 
 def copy_segments(
@@ -190,33 +232,17 @@ def copy_segments(
 ) -> tuple[Segment, ...]:
     """Return the segments, with those not ``named`` copied to new names of this epoch.
 
-    Raises as `load` and `write`.
+    Raises as `ProcessedSet.load` and `write`.
     """
     remaining = {segment.segment for segment in named}
-    found: list[Segment] = []
-    for segment in segments:
-        if segment.segment in remaining:
-            found.append(segment)
-            continue
-        one = _load(storage, folder, segment)
-        change = SetChange((), one.digests, segment.missing_since, ())
-        found += write(storage, folder, change, epoch).segments
-    return tuple(found)
-
-
-def discard(storage: Storage, folder: str, change: SetChange) -> None:
-    """Delete the segments that ``change`` replaced, once the checkpoint lists the new set."""
-    for name in change.replaced:
-        storage.delete(path_of(folder, name))
-
-
-def load(storage: Storage, folder: str, segments: Iterable[Segment]) -> ProcessedSet:
-    """Return the set of the ``segments`` that the checkpoint lists.
-
-    Raises `StateError` naming the file if one is missing, damaged or of another
-    count, `StorageError` if the store does not answer.
-    """
-    return ProcessedSet(_load(storage, folder, segment) for segment in segments)
+    return tuple(
+        segment
+        if segment.segment in remaining
+        else write(
+            storage, folder, _load(storage, folder, segment).digests, epoch, segment.missing_since
+        )
+        for segment in segments
+    )
 
 
 _REMEDY = (

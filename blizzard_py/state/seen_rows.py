@@ -21,7 +21,7 @@ from blizzard_core.checkpoint.digests import TAIL, Digests, from_bytes, np, stay
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state import processed_set
 from blizzard_py.state.column_state import SeenSegment
-from blizzard_py.state.processed_set import Segment, SetChange
+from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.state_paths import StatePaths
 
 
@@ -66,7 +66,9 @@ class SeenRows:
                 path = segment_path(self.source_id, one)
                 parts.append(processed_set.digests_at(self.storage, path))
             current = current[: len(current) - len(joining)]
-            current.append(self._written(np.unique(np.concatenate(parts)), like))
+            digests = np.unique(np.concatenate(parts))
+            written = processed_set.write(self.storage, self._folder, digests, self.epoch)
+            current.append(replace(like, segment=written.segment, count=written.count))
         names = {one.segment for one in current}
         self._replaced += [one for one in listed if one.segment not in names]
         return tuple(current)
@@ -75,11 +77,6 @@ class SeenRows:
         """Delete replaced segments, once the checkpoint lists the new ones."""
         while self._replaced:
             self.storage.delete(segment_path(self.source_id, self._replaced.pop()))
-
-    def _written(self, digests: Digests, like: SeenSegment) -> SeenSegment:
-        change = SetChange((), digests, None, ())
-        [segment] = processed_set.write(self.storage, self._folder, change, self.epoch).segments
-        return replace(like, segment=segment.segment, count=segment.count)
 
     @property
     def _folder(self) -> str:

@@ -29,7 +29,7 @@ from blizzard_py.sources.meter import BatchLimits
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.lateness import EarlierScans, measure_lateness
-from blizzard_py.state.processed_tracker import ProcessedTracker
+from blizzard_py.state.processed_set import ProcessedSet
 from blizzard_py.state.source_state import Position, SourceState
 from blizzard_py.state.transitions import begin_batch, end_batch, prepare_batch
 from tests.support.flat_settings import settings_of
@@ -266,8 +266,8 @@ def test_a_set_of_names_keeps_16_bytes_of_each_between_polls() -> None:
     assert peak < 40 * count
 
 
-def _loaded(sink: MemoryStorage, segments: Any) -> ProcessedTracker:
-    tracker = ProcessedTracker(sink, "_blizzard/events_main_processed")
+def _loaded(sink: MemoryStorage, segments: Any) -> ProcessedSet:
+    tracker = ProcessedSet(sink, "_blizzard/events_main_processed")
     tracker.load(segments)
     return tracker
 

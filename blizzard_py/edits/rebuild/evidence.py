@@ -23,7 +23,7 @@ from blizzard_py.state.checkpoint_file import batches_in_journal
 from blizzard_py.state.fence_record import contradiction
 from blizzard_py.state.journal import KEPT_SECS, Journal, Record, moment_of
 from blizzard_py.state.ledger import Ledger
-from blizzard_py.state.processed_set import Segment
+from blizzard_py.state.processed_set import ProcessedSet, Segment
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import JOURNAL_FOLDER, StatePaths
 from blizzard_py.state.transitions import as_journaled
@@ -55,7 +55,8 @@ class Evidence:
             for folder in (paths.ledger, paths.processed)
         ]
         self.segments, self.set_segments = map(self._counting, self._found)
-        self._set = processed_set.load(self._sink, paths.processed, self.set_segments)
+        self._set = ProcessedSet(self._sink, paths.processed)
+        self._set.load(self.set_segments)
         self.ledger = Ledger(self._sink, parts.id, parts.concurrency)
         self.ledger.load(self.segments)
         self.unfolded = self.ledger.not_folded(self.batches)

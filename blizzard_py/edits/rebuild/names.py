@@ -15,6 +15,7 @@ from blizzard_py.state.batch import Batch
 from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.journal_tally import JournalTally, tally_of
 from blizzard_py.state.ledger import Ledger
+from blizzard_py.state.processed_set import ProcessedSet
 from blizzard_py.state.source_state import ProcessedNames, SourceState
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.transitions import requests_of, without_request
@@ -63,11 +64,10 @@ def with_segments(
     folder = paths.processed
     known = old.names.processed or ()
     segments = processed_set.copy_segments(sink, folder, state.names.processed, known, epoch)
-    names = processed_set.load(sink, folder, segments)
-    change = names.adding(settled)
-    if change is not None:
-        names = processed_set.write(sink, folder, change, epoch)
-    return state.with_names(processed=names.segments)
+    names = ProcessedSet(sink, folder)
+    names.load(segments)
+    names.epoch = epoch  # nothing is swept: the old checkpoint may list other segments
+    return state.with_names(processed=names.adding(settled) or segments)
 
 
 def check_record(parts: SourceContext, record: FenceRecord, *, is_lost: bool) -> None:

@@ -27,7 +27,7 @@ from blizzard_py.sources.protocol import Backlog, CheckpointServices
 from blizzard_py.sources.story import ItemStatus
 from blizzard_py.state.batch import Batch
 from blizzard_py.state.checkpoint_file import read_names
-from blizzard_py.state.processed_tracker import ProcessedTracker
+from blizzard_py.state.processed_set import ProcessedSet
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.transitions import done_of
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class KnownBySet:
     """Polls take whatever is not in the set."""
 
-    names: ProcessedTracker
+    names: ProcessedSet
 
     def finds(self, path: str) -> bool:
         return bool(self.names.unseen([path]))
@@ -54,7 +54,7 @@ class NamesInSet:
     """Names of which each is a part by itself. A `HintedNames`."""
 
     progress: Progress
-    names: ProcessedTracker
+    names: ProcessedSet
 
     def part_of(self, path: str) -> str | None:
         """See `HintedNames`: the file itself."""
@@ -78,7 +78,7 @@ class SetFiles(Replacing):
 
     def __init__(self, parts: SourceContext, upkeep: CheckpointServices) -> None:
         super().__init__(parts, upkeep)
-        self._tracker = ProcessedTracker(parts.stores.sink, StatePaths(parts.id).processed)
+        self._tracker = ProcessedSet(parts.stores.sink, StatePaths(parts.id).processed)
         # Whoever owns the state has the set in step with it.
         self._owns = False
         self._listed: Digests | None = None
@@ -141,7 +141,7 @@ class SetFiles(Replacing):
     def clean_up(self) -> None:
         self._tracker.clean_up()
 
-    def _names(self) -> ProcessedTracker:
+    def _names(self) -> ProcessedSet:
         """Return the set of processed names; a reader that is not the owner loads its own copy."""
         return self._tracker if self._owns else read_names(self._parts.stores.sink, self._parts.id)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
 from unittest import mock
@@ -23,11 +23,8 @@ from blizzard_py.state.processed_set import (
     ProcessedSet,
     Segment,
     digests_of,
-    discard,
-    load,
     missing_segments,
     sweep,
-    write,
 )
 from tests.support.memory_store import Died, Dying, MemoryStorage
 
@@ -40,14 +37,21 @@ def names(count: int, start: int = 0) -> list[str]:
     return [f"date=2024-01-28/{i}.json" for i in range(start, start + count)]
 
 
-def added(storage: Storage, done: ProcessedSet, paths: list[str]) -> ProcessedSet:
+def loaded(storage: Storage, segments: Iterable[Segment] = (), epoch: int = 0) -> ProcessedSet:
+    done = ProcessedSet(storage, FOLDER)
+    done.load(segments, epoch)
+    return done
+
+
+def added(done: ProcessedSet, paths: list[str]) -> ProcessedSet:
     """Add names as the pipeline does, without a failure."""
-    change = done.adding(paths)
-    if change is None:
-        return done
-    after = write(storage, FOLDER, change, 1)
-    discard(storage, FOLDER, change)
-    return after
+    done.adding(paths)
+    done.clean_up()
+    return done
+
+
+def has_all(done: ProcessedSet, paths: list[str]) -> bool:
+    return not done.unseen(paths)
 
 
 def objects(storage: MemoryStorage) -> int:
@@ -58,9 +62,8 @@ def objects(storage: MemoryStorage) -> int:
 
 
 def test_the_empty_set_holds_nothing() -> None:
-    done = ProcessedSet()
+    done = loaded(MemoryStorage())
     assert len(done) == 0
-    assert "a" not in done
     assert done.segments == ()
     assert done.unseen(["a"]) == ["a"]
     assert done.unseen([]) == []
@@ -71,38 +74,38 @@ def test_the_empty_set_holds_nothing() -> None:
 def test_saved_set_loads_with_all_names(tmp_path: Path, on_disk: bool) -> None:
     storage: Storage = open_storage(str(tmp_path), {}) if on_disk else MemoryStorage()
     odd = ["root.json", "d=1/ü %=.json", "d=1/ü %=.json ", "undecodable\udcff.json", "x" * 1000]
-    done = added(storage, ProcessedSet(), odd)
-    done = added(storage, done, names(10_000))
-    done = added(storage, done, names(3, start=50_000))
-    again = load(storage, FOLDER, done.segments)
+    done = loaded(storage)
+    for paths in (odd, names(10_000), names(3, start=50_000)):
+        added(done, paths)
+    again = loaded(storage, done.segments)
     assert again.segments == done.segments
     assert len(again) == len(done) == 10_000 + 3 + len(odd)
-    assert all(path in again for path in [*odd, *names(10_000), *names(3, start=50_000)])
-    assert not any(path in again for path in names(1000, start=60_000))
+    assert has_all(again, [*odd, *names(10_000), *names(3, start=50_000)])
+    assert again.unseen(names(1000, start=60_000)) == names(1000, start=60_000)
 
 
 def test_new_files_keep_their_order() -> None:
-    done = added(MemoryStorage(), ProcessedSet(), names(100))
+    done = added(loaded(MemoryStorage()), names(100))
     paths = list(reversed(names(120)))
     assert done.unseen(paths) == paths[:20]
 
 
 def test_a_path_counts_once_however_often_it_is_added() -> None:
-    storage = MemoryStorage()
-    done = added(storage, ProcessedSet(), ["a", "b", "a"])
-    done = added(storage, done, ["b", "c"])
+    done = added(loaded(MemoryStorage()), ["a", "b", "a"])
+    added(done, ["b", "c"])
     assert len(done) == 3
     assert done.adding(["a", "b", "c"]) is None
 
 
-def test_a_change_leaves_the_set_it_was_made_from_alone() -> None:
+def test_a_set_is_unchanged_if_its_segment_is_not_written() -> None:
     storage = MemoryStorage()
-    before = added(storage, ProcessedSet(), ["a"])
-    change = before.adding(["b"])
-    assert change is not None
-    write(storage, FOLDER, change, 1)
-    assert len(before) == 1
-    assert "b" not in before
+    done = added(loaded(storage), ["a"])
+    dying = Dying(storage)
+    dying.arm(0)
+    with pytest.raises(Died):
+        done.adding(["b"])
+    assert done.unseen(["a", "b"]) == ["b"]
+    assert len(done.segments) == objects(storage) == 1
 
 
 @given(
@@ -112,19 +115,19 @@ def test_a_change_leaves_the_set_it_was_made_from_alone() -> None:
 @settings(max_examples=200, deadline=None)
 def test_it_equals_a_set_and_stays_compact(batches: list[list[int]], tail: int) -> None:
     """The segments, the objects and the rewriting are bounded as the module promises."""
-    storage, done, model, rewritten = MemoryStorage(), ProcessedSet(), set(), 0
-    additions = 0
+    storage, model, rewritten = MemoryStorage(), set(), 0
+    done, additions = loaded(storage), 0
     with mock.patch.object(processed_set, "TAIL", tail):
         for batch in batches:
-            change = done.adding(map(str, batch))
-            assert (change is None) == (set(batch) <= model)
+            before = set(done.segments)
+            segments = done.adding(map(str, batch))
+            assert (segments is None) == (set(batch) <= model)
             model |= set(batch)
-            if change is None:
+            if segments is None:
                 continue
             additions += 1
-            rewritten += len(change.digests)
-            done = write(storage, FOLDER, change, 1)
-            discard(storage, FOLDER, change)
+            rewritten += sum(each.count for each in set(segments) - before)
+            done.clean_up()
             sizes = [segment.count for segment in done.segments]
             levels = math.log2(max(len(model) / tail, 1))
             assert len(sizes) <= levels + 2
@@ -133,8 +136,10 @@ def test_it_equals_a_set_and_stays_compact(batches: list[list[int]], tail: int) 
             assert rewritten <= additions * tail + len(model) * (growth + 2)
     assert len(done) == len(model)
     assert objects(storage) == len(done.segments)
-    again = load(storage, FOLDER, done.segments)
-    assert {i for i in range(301) if str(i) in again} == model
+    again = loaded(storage, done.segments)
+    assert set(map(str, range(301))).difference(again.unseen([*map(str, range(301))])) == {
+        *map(str, model)
+    }
 
 
 # -- crashes --------------------------------------------------------------------
@@ -144,44 +149,42 @@ def test_saved_list_loads_after_any_crash_and_sweep_cleans_up() -> None:
     """Write, save, discard; the "checkpoint" is an object of the same store."""
     for at in range(12):
         storage = MemoryStorage()
-        done = added(storage, ProcessedSet(), names(10))
+        done = added(loaded(storage, epoch=1), names(10))
         checkpoint = done.segments
         dying = Dying(storage)
         dying.arm(at)
         try:
-            change = done.adding(names(10, start=100))
-            assert change is not None
-            after = write(storage, FOLDER, change, 1)
+            segments = done.adding(names(10, start=100))
             storage.put_atomic("checkpoint", b"")
-            checkpoint = after.segments
+            checkpoint = segments or ()
             dying.step()
-            discard(storage, FOLDER, change)
+            done.clean_up()
         except Died:
             if "checkpoint" in storage.objects:
-                checkpoint = after.segments
+                checkpoint = done.segments
         dying.countdown = -1
-        again = load(storage, FOLDER, checkpoint)
-        assert all(path in again for path in names(10))
-        new = [path in again for path in names(10, start=100)]
-        assert all(new) == any(new) == ("checkpoint" in storage.objects)
+        again = loaded(storage, checkpoint)
+        assert has_all(again, names(10))
+        new = names(10, start=100)
+        assert again.unseen(new) == ([] if "checkpoint" in storage.objects else new)
         # The next start is in the next epoch.
         sweep(storage, FOLDER, checkpoint, 2)
         storage.objects.pop("checkpoint", None)
         assert objects(storage) == len(checkpoint)
-        assert len(load(storage, FOLDER, checkpoint)) == len(again)
+        assert len(loaded(storage, checkpoint)) == len(again)
         assert sweep(storage, FOLDER, checkpoint, 2) == 0
 
 
 def test_a_sweep_stays_in_its_folder(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path), {})
-    done = added(storage, ProcessedSet(), ["a"])
+    done = added(loaded(storage), ["a"])
     others = [f"{FOLDER}_2/x.digests", f"{FOLDER}0/x", "_blizzard/p_s_checkpoint.json", "data.json"]
     for path in others:
         storage.put_atomic(path, b"x")
     storage.put_atomic(f"{FOLDER}/torn.digests.123.tmp", b"x")
     assert sweep(storage, FOLDER, done.segments, 2) == 1
     assert all(storage.stat(path) for path in others)
-    assert "a" in load(storage, FOLDER, done.segments)
+    assert has_all(loaded(storage, done.segments), ["a"])
 
 
 def test_a_sweep_of_nothing_removes_nothing(tmp_path: Path) -> None:
@@ -192,9 +195,7 @@ def test_sweep_keeps_segments_of_its_own_and_later_epochs() -> None:
     """A daemon that was replaced and does not know it takes nothing from its successor."""
     storage = MemoryStorage()
     for epoch in (1, 2, 3):
-        change = ProcessedSet().adding([f"{epoch}.json"])
-        assert change is not None
-        write(storage, FOLDER, change, epoch)
+        loaded(storage, epoch=epoch).adding([f"{epoch}.json"])
     storage.put_atomic(f"{FOLDER}/of-a-release-without-epochs.digests", b"x")
     assert sweep(storage, FOLDER, (), 2) == 2
     assert [path.rpartition("/")[2][:9] for path in sorted(storage.objects)] == [
@@ -227,45 +228,45 @@ def flip(at: int) -> Callable[[bytes], bytes]:
 )
 def test_a_damaged_segment_is_refused_by_name(damage: Callable[[bytes], bytes], told: str) -> None:
     storage = MemoryStorage()
-    done = added(storage, ProcessedSet(), names(10))
+    done = added(loaded(storage), names(10))
     ((path, (raw, at)),) = storage.objects.items()
     storage.objects[path] = (damage(raw), at)
     with pytest.raises(StateError, match=told) as caught:
-        load(storage, FOLDER, done.segments)
+        loaded(storage, done.segments)
     assert f"{storage.uri}/{path}" in str(caught.value)
 
 
 @pytest.mark.parametrize("size", [0, 20, 33, 47, 191])
 def test_torn_unlisted_segment_is_refused_when_all_are_read(size: int) -> None:
     storage = MemoryStorage()
-    added(storage, ProcessedSet(), names(10))
+    added(loaded(storage), names(10))
     ((path, (raw, at)),) = storage.objects.items()
     storage.objects[path] = (raw[:size], at)
     with pytest.raises(StateError, match="cut short"):
-        load(storage, FOLDER, processed_set.list_segments(storage, FOLDER))
+        loaded(storage, processed_set.list_segments(storage, FOLDER))
 
 
 def test_a_missing_segment_is_refused_by_name() -> None:
     with pytest.raises(StateError, match=r"mem://bucket/.*/gone\.digests: .*missing"):
-        load(MemoryStorage(), FOLDER, [Segment("gone", 3)])
+        loaded(MemoryStorage(), [Segment("gone", 3)])
 
 
 def test_another_count_than_the_checkpoint_says_is_refused() -> None:
     storage = MemoryStorage()
-    (segment,) = added(storage, ProcessedSet(), names(10)).segments
+    (segment,) = added(loaded(storage), names(10)).segments
     with pytest.raises(StateError, match="holds 10 names and the checkpoint says 9"):
-        load(storage, FOLDER, [Segment(segment.segment, 9)])
+        loaded(storage, [Segment(segment.segment, 9)])
 
 
 def test_one_segment_cannot_stand_in_for_another() -> None:
     storage = MemoryStorage()
-    (one,) = added(storage, ProcessedSet(), names(10)).segments
-    (two,) = added(storage, ProcessedSet(), names(10, start=50)).segments
+    (one,) = added(loaded(storage), names(10)).segments
+    (two,) = added(loaded(storage), names(10, start=50)).segments
     storage.objects[f"{FOLDER}/{one.segment}.digests"] = storage.objects[
         f"{FOLDER}/{two.segment}.digests"
     ]
     with pytest.raises(StateError, match="damaged"):
-        load(storage, FOLDER, [one])
+        loaded(storage, [one])
 
 
 # -- forgetting -----------------------------------------------------------------
@@ -274,19 +275,18 @@ def test_one_segment_cannot_stand_in_for_another() -> None:
 @pytest.fixture
 def full() -> tuple[MemoryStorage, ProcessedSet]:
     storage = MemoryStorage()
-    return storage, added(storage, ProcessedSet(), names(4 * TAIL))
+    return storage, added(loaded(storage), names(4 * TAIL))
 
 
 def forgot(
     storage: MemoryStorage, done: ProcessedSet, listed: list[str], now: float
 ) -> ProcessedSet:
-    change = done.forgetting(digests_of(listed), now)
-    if change is None:
+    segments = done.forgetting(digests_of(listed), now)
+    if segments is None:
         return done
-    after = load(storage, FOLDER, write(storage, FOLDER, change, 1).segments)
-    discard(storage, FOLDER, change)
-    assert objects(storage) == len(after.segments)
-    return after
+    done.clean_up()
+    assert objects(storage) == len(segments)
+    return loaded(storage, segments)
 
 
 def test_names_are_dropped_when_missing_again_after_a_week(
@@ -296,11 +296,11 @@ def test_names_are_dropped_when_missing_again_after_a_week(
     left = names(TAIL)
     done = forgot(storage, done, left, NOW)
     assert len(done) == 4 * TAIL
-    assert all(path in done for path in names(4 * TAIL)[::100])
+    assert has_all(done, names(4 * TAIL)[::100])
     assert done.forgetting(digests_of(left), NOW + FORGET_SECS - 1) is None
     done = forgot(storage, done, left, NOW + FORGET_SECS)
     assert len(done) == TAIL
-    assert all(path in done for path in left)
+    assert has_all(done, left)
     assert done.forgetting(digests_of(left), NOW + FORGET_SECS) is None
 
 
@@ -314,7 +314,7 @@ def test_a_disk_that_was_not_mounted_for_a_day_costs_nothing(
     # A second outage, much later, starts the clock anew.
     done = forgot(storage, done, [], NOW + 10 * FORGET_SECS)
     assert len(done) == 4 * TAIL
-    assert names(1)[0] in done
+    assert has_all(done, names(1))
 
 
 def test_names_that_return_stay_in_the_set(full: tuple[MemoryStorage, ProcessedSet]) -> None:
@@ -341,12 +341,11 @@ def test_missing_names_stay_marked_after_additions(
 ) -> None:
     storage, done = full
     done = forgot(storage, done, ["other.json"], NOW)
-    done = added(storage, done, ["new.json"])
-    done = load(storage, FOLDER, done.segments)
+    done = loaded(storage, added(done, ["new.json"]).segments)
     assert len(done) == 4 * TAIL + 1
     done = forgot(storage, done, ["other.json"], NOW + FORGET_SECS)
     assert len(done) == 1
-    assert "new.json" in done
+    assert has_all(done, ["new.json"])
 
 
 def test_empty_listing_forgets_no_names(
@@ -358,7 +357,7 @@ def test_empty_listing_forgets_no_names(
 
 
 def test_small_set_forgets_no_names() -> None:
-    done = added(MemoryStorage(), ProcessedSet(), names(TAIL))
+    done = added(loaded(MemoryStorage()), names(TAIL))
     assert done.forgetting(digests_of([]), NOW) is None
 
 

@@ -124,9 +124,9 @@ def _manifest_seeds() -> Iterator[bytes]:
 
 def _segment_seeds() -> Iterator[bytes]:
     store = MemoryStorage()
-    change = processed_set.ProcessedSet().adding(["a", "b"])
-    assert change is not None
-    processed_set.write(store, "f", change, 1)
+    names = processed_set.ProcessedSet(store, "f")
+    names.load(())
+    names.adding(["a", "b"])
     [(data, _)] = store.objects.values()
     yield data
     yield data[:16] + struct.pack("<Q", 2**63) + data[24:]

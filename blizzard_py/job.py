@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from blizzard_core.limits import DIRECTORIES, EXPANSION, LETTERS
 from blizzard_core.storage.protocol import StorageOptions
@@ -294,6 +294,9 @@ class Engine(Protocol):
 
         For people who wait. From any thread, and never raises.
         """
+
+    def session(self) -> Any:
+        """Return the Spark session, started if there is none; for modules that know Spark."""
 
 
 # The stage of a file whose rows may be in or not: outputs of its batch are lost.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NoReturn
+
 from blizzard_core.errors import BlizzardError
 from blizzard_core.extras import require
 from blizzard_core.settings.document import Config
-from blizzard_py.engines.lazy import StoppableEngine
 from blizzard_py.job import IngestJob, IngestResult
+
+if TYPE_CHECKING:
+    from blizzard_py.engines.spark.engine import SparkEngine
 
 
 class NoEngine:
@@ -22,11 +26,15 @@ class NoEngine:
     def progress(self, output_prefix: str) -> float | None:
         """Nothing runs."""
 
+    def session(self) -> NoReturn:
+        """Refuse as `ingest`."""
+        raise BlizzardError("this command does not ingest")
+
 
 NO_ENGINE = NoEngine()
 
 
-def spark_engine(config: Config, app_name: str) -> StoppableEngine:
+def spark_engine(config: Config, app_name: str) -> SparkEngine:
     """Spark as it is configured. Starts nothing before the first job. Raises `MissingExtra`."""
     require("spark")
     from blizzard_py.engines.spark.engine import SparkEngine  # noqa: PLC0415  # see `LazyEngine`

@@ -10,7 +10,6 @@ from blizzard_core.errors import ConfigError, StateError
 from blizzard_core.extras import require
 from blizzard_core.settings.document import Config
 from blizzard_py.app.wiring import owner_context, owners
-from blizzard_py.engines.lazy import StoppableEngine
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.state_paths import StatePaths
@@ -18,6 +17,7 @@ from blizzard_py.state.stream_state import StreamState, moment
 from blizzard_py.streaming.state_archive import StateArchive
 
 if TYPE_CHECKING:  # Spark is imported for what has state, and for nothing else
+    from blizzard_py.engines.spark.engine import SparkEngine
     from blizzard_py.streaming.state_reader import OperatorRows
 
 # A daemon that settles a batch removes what the state before named, so a copy may miss a part.
@@ -64,7 +64,7 @@ def operators_ending_by(
         engine.stop()
 
 
-def local_engine(config: Config) -> StoppableEngine:
+def local_engine(config: Config) -> SparkEngine:
     """Return a local Spark; executors of a cluster would not find the copy."""
     require("spark")
     from blizzard_py.engines.spark.engine import checking_engine  # noqa: PLC0415  # see above
@@ -72,7 +72,7 @@ def local_engine(config: Config) -> StoppableEngine:
     return checking_engine("local", config.spark.conf)
 
 
-def _query_document(parts: SourceContext, engine: StoppableEngine, most: int) -> dict[str, Any]:
+def _query_document(parts: SourceContext, engine: SparkEngine, most: int) -> dict[str, Any]:
     stream, operators = _operators(parts, engine, most)
     # Of several sources nobody knows which one the watermark will follow: the longest is safe.
     delay = max(branch.delay_us for branch in parts.branches) // 1000
@@ -104,7 +104,7 @@ def _query_document(parts: SourceContext, engine: StoppableEngine, most: int) ->
 
 
 def _operators(
-    parts: SourceContext, engine: StoppableEngine, most: int, until_ms: int = 0
+    parts: SourceContext, engine: SparkEngine, most: int, until_ms: int = 0
 ) -> tuple[StreamState, tuple[OperatorRows, ...]]:
     # Spark is imported for what has state, and for nothing else.
     from blizzard_py.engines.spark.scratch import Scratch  # noqa: PLC0415  # see above

@@ -25,7 +25,7 @@ from blizzard_core.storage.protocol import Storage, join
 from blizzard_py.app.configuration import source_of
 from blizzard_py.app.engine import NO_ENGINE
 from blizzard_py.app.source_kinds import FileKind, SharedFileKind, SourceKind
-from blizzard_py.engines.lazy import LazyEngine, StoppableEngine
+from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.formats.names import check_format
 from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.job import (
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from blizzard_py.connections.query_spec import QuerySpec
+    from blizzard_py.engines.spark.engine import SparkEngine
     from blizzard_py.ingest.inferred_schema import InferredSchema
     from blizzard_py.sources.activity import SourceActivity
 
@@ -320,7 +321,7 @@ def _evolve(
 
 
 def query_columns(
-    engine: StoppableEngine | LazyEngine, settings: PipelineSettings
+    engine: SparkEngine | LazyEngine, settings: PipelineSettings
 ) -> Callable[[str, IngestSettings], pa.Schema]:
     """Return what gives the columns of a pipeline's transform, or of its query over event time."""
     given, branches = settings.query, settings.branches

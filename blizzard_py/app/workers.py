@@ -12,12 +12,10 @@ from functools import partial
 from typing import Any
 
 from blizzard_core.checkpoint.writer_identity import TakeoverPolicy, allow_takeover
-from blizzard_core.errors import BlizzardError
 from blizzard_core.settings.document import Config
 from blizzard_py.app.notifications import with_inbox
 from blizzard_py.app.wiring import context_of, joined, kind_of, owners
-from blizzard_py.engines.lazy import HasSession
-from blizzard_py.ingest.jobs import Jobs, PlainJobs
+from blizzard_py.ingest.jobs import Jobs
 from blizzard_py.ingest.request_acceptance import RequestEffects
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine
@@ -106,20 +104,9 @@ def _jobs_of(parts: SourceContext) -> Jobs:
     if parts.event_time is not None:
         from blizzard_py.streaming.jobs import StreamJobs  # noqa: PLC0415  # see above
 
-        return StreamJobs(parts, parts.event_time.settings, session_of(parts.engine))
+        return StreamJobs(parts, parts.event_time.settings)
     if parts.watch is not None:
         from blizzard_py.streaming.observed_watermark import ObservedWatermarkJobs  # noqa: PLC0415  # see above
 
-        return ObservedWatermarkJobs(PlainJobs(parts.engine), parts, parts.watch)
-    return PlainJobs(parts.engine)
-
-
-def session_of(engine: Engine) -> Callable[[], Any]:
-    """Return what gives the engine's Spark session. Starts nothing."""
-    if isinstance(engine, HasSession):
-        return engine.session
-
-    def none() -> Any:
-        raise BlizzardError("this command does not ingest")
-
-    return none
+        return ObservedWatermarkJobs(parts, parts.watch)
+    return Jobs(parts.engine)

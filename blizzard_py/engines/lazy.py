@@ -10,50 +10,19 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from blizzard_core.errors import BlizzardError
 from blizzard_core.log import get_logger
-from blizzard_py.job import Engine, IngestJob, IngestResult, IngestSettings
+from blizzard_py.job import IngestJob, IngestResult, IngestSettings
 from blizzard_py.reading import Access
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from blizzard_py.engines.spark.engine import SparkEngine
+
 _CANCEL_INTERVAL_SECS = 0.1
-
-
-@runtime_checkable
-class HasSession(Protocol):
-    """An engine that has a Spark session."""
-
-    def session(self) -> Any:
-        """Return the Spark session, started if there is none; for modules that know Spark."""
-
-
-class StoppableEngine(Engine, HasSession, Protocol):
-    """An engine with resources that are held until it is stopped."""
-
-    def start(self) -> None:
-        """Get ready for the first job. Raises `ConfigError`, `EngineError`."""
-
-    def warm_up(self) -> None:
-        """Start, and run a job without work, so that the first real one takes as long as others.
-
-        Raises `ConfigError`, `EngineError`.
-        """
-
-    def ask(self, access: Access, statement: str) -> pa.Table:
-        """Return the complete result of a query; for databases that only the engine can reach."""
-
-    def columns(self, pipeline: str, settings: IngestSettings) -> pa.Schema:
-        """Return the columns of a pipeline's query. Raises `ConfigError` if it cannot be used."""
-
-    def stop(self) -> None:
-        """Stop; running jobs fail. A later job starts it again."""
-
-    def release(self) -> None:
-        """Stop, and end the process in which it runs, for the memory that it holds."""
 
 
 class Timer(Protocol):
@@ -76,7 +45,7 @@ class LazyEngine:
 
     def __init__(
         self,
-        make: Callable[[], StoppableEngine],
+        make: Callable[[], SparkEngine],
         idle_secs: float | None = None,
         timer: Callable[[float, Callable[[], None]], Timer] = threading.Timer,
     ) -> None:
@@ -84,7 +53,7 @@ class LazyEngine:
         self._idle_secs = idle_secs
         self._timer = timer
         self._making = threading.Lock()
-        self._made: StoppableEngine | None = None
+        self._made: SparkEngine | None = None
         self._ended: dict[str, threading.Event] = {}
         self._users = 0
         self._uses = 0
@@ -122,19 +91,19 @@ class LazyEngine:
                 engine.start()
 
     def ask(self, access: Access, statement: str) -> pa.Table:
-        """See `StoppableEngine.ask`."""
+        """See `SparkEngine.ask`."""
         with self._in_use() as engine:
             return engine.ask(access, statement)
 
     def session(self) -> Any:
-        """See `HasSession`."""
+        """See `Engine.session`; its engine stays."""
         with self._making:
             self._idle_secs = None
         with self._in_use() as engine:
             return engine.session()
 
     def columns(self, pipeline: str, settings: IngestSettings) -> pa.Schema:
-        """See `StoppableEngine.columns`."""
+        """See `SparkEngine.columns`."""
         with self._in_use() as engine:
             return engine.columns(pipeline, settings)
 
@@ -161,7 +130,7 @@ class LazyEngine:
             made.stop()
 
     @contextlib.contextmanager
-    def _in_use(self) -> Iterator[StoppableEngine]:
+    def _in_use(self) -> Iterator[SparkEngine]:
         with self._making:
             if self._made is None:
                 self._made = self._make()

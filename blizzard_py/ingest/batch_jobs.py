@@ -9,7 +9,7 @@ from typing import Any
 from blizzard_core.errors import BlizzardError
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, join
-from blizzard_py.ingest.jobs import Ingested, Jobs, PlainJobs
+from blizzard_py.ingest.jobs import Ingested, Jobs
 from blizzard_py.ingest.publish import staging_of
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile
 from blizzard_py.sources.context import SourceContext
@@ -41,7 +41,7 @@ class BatchJobs:
         if not files and not self.jobs.has_due(state):
             return Ingested(IngestResult((), tuple(lost), 0))
         job = self._job(batch, prefix, files, self._settings_of(batch))
-        jobs = PlainJobs(self.parts.engine) if batch.request else self.jobs
+        jobs = Jobs(self.parts.engine) if batch.request else self.jobs
         with self.source.reading(state, batch) as reading:
             ingested = jobs.run(state, replace(job, reading=reading), self.epoch())
         result = ingested.result
@@ -58,7 +58,7 @@ class BatchJobs:
         if not files:
             return Ingested(IngestResult((), tuple(lost), 0))
         job = self._job(batch, prefix, files, records.settings(self.settle(batch.files)))
-        ingested = PlainJobs(self.parts.engine).run(state, job, self.epoch())
+        ingested = Jobs(self.parts.engine).run(state, job, self.epoch())
         _check_complete(files, ingested.result)
         result = records.restore_names(ingested.result)
         return replace(ingested, result=replace(result, files=(*result.files, *lost)))

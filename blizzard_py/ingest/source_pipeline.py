@@ -46,7 +46,7 @@ from blizzard_core.storage.clock import StoreClock
 from blizzard_py.ingest.batch_loop import REFUSALS, BatchLoop
 from blizzard_py.ingest.batch_runner import BatchRunner
 from blizzard_py.ingest.completion_mirror import CompletionMirror, remove_certificates
-from blizzard_py.ingest.jobs import Jobs, PlainJobs
+from blizzard_py.ingest.jobs import Jobs
 from blizzard_py.ingest.request_acceptance import RequestEffects, without_failing
 from blizzard_py.ingest.request_runner import RequestRunner
 from blizzard_py.ingest.source_cleaning import SourceCleaning
@@ -127,7 +127,7 @@ class SourcePipeline(SourceView):
                 parts.monotonic,
             )
         )
-        self._jobs = PlainJobs(parts.engine) if jobs is None else jobs
+        self._jobs = Jobs(parts.engine) if jobs is None else jobs
         self._batches = BatchRunner(parts, self.source, services, self._jobs)
         self._cleaning = SourceCleaning(parts, services, self._file.check)
         self._loop = BatchLoop(parts, self._batches, services, self.is_called)

@@ -20,7 +20,7 @@ import dataclasses
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from blizzard_core.errors import Cancelled
 from blizzard_core.log import get_logger
 from blizzard_core.settings.base import to_micros
 from blizzard_core.settings.event_time import EventTimeSettings
-from blizzard_py.ingest.jobs import Ingested
+from blizzard_py.ingest.jobs import Ingested, Jobs
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile, Place, StagedOutput
 from blizzard_py.kernels.late_letters import LatenessReport, LatenessTask
 from blizzard_py.kernels.lateness import Limits, Rule, rules_of
@@ -77,21 +77,18 @@ class _Running:
     at: StreamState
 
 
-class StreamJobs:
+class StreamJobs(Jobs):
     """The `Jobs` of a source whose pipeline is over event time, or of all its sources."""
 
-    def __init__(
-        self, parts: SourceContext, settings: EventTimeSettings, session: Callable[[], Any]
-    ) -> None:
-        """``session`` returns the engine's Spark session."""
+    def __init__(self, parts: SourceContext, settings: EventTimeSettings) -> None:
+        super().__init__(parts.engine)
         self._parts = parts
-        self._session = session
         self._settings = settings
         self._members = parts.members or (parts,)
         self._rules = rules_of(settings, parts.branches)
         self._lacks = missing_columns(parts)
         self._packs = StateArchive(parts.stores.sink, StatePaths(parts.home_id).stream)
-        self._spelling = QueryEquivalence(parts, settings, session)
+        self._spelling = QueryEquivalence(parts, settings)
         self._running: _Running | None = None
         self._definition: Definition | None = None
         self._place: Scratch | SharedDirectory | None = None
@@ -120,14 +117,10 @@ class StreamJobs:
     def cancel(self, output_prefix: str) -> None:
         """See `Jobs`."""
         self._cancelled.set()
-        self._parts.engine.cancel(output_prefix)
+        super().cancel(output_prefix)
         running = self._running
         if running is not None:
             running.query.stop()
-
-    def progress(self, output_prefix: str) -> float | None:
-        """See `Jobs`: the progress of the first step, which reads the files."""
-        return self._parts.engine.progress(output_prefix)
 
     def clean_up(self, state: SourceState) -> None:
         """See `Jobs`: remove objects that the state before named, and this one does not."""
@@ -231,7 +224,7 @@ class StreamJobs:
         """Return a source's rows; with several sources, one without files costs nothing."""
         if not job.files and not alone:
             return IngestResult((), (), 0)
-        return self._parts.engine.ingest(make_decode_job(job))
+        return self._engine.ingest(make_decode_job(job))
 
     def _late_rows_of(
         self,
@@ -305,7 +298,7 @@ class StreamJobs:
         return (
             running is not None
             and running.at == known
-            and running.query.root is self._session()
+            and running.query.root is self._engine.session()
             and running.query.is_active
         )
 
@@ -313,7 +306,7 @@ class StreamJobs:
         """Return the query where the saved state is: the running one, or a new one."""
         from blizzard_py.streaming.query import StreamQuery  # noqa: PLC0415  # see above
 
-        root = self._session()
+        root = self._engine.session()
         if self._running is not None and self._is_at(known):
             return self._running
         self._drop()

@@ -31,47 +31,22 @@ from blizzard_py.streaming.staged_times import TimeTally, tally
 _MILLI, _MICRO = 1000, 1_000_000
 
 
-class ObservedWatermarkJobs:
+class ObservedWatermarkJobs(Jobs):
     """The `Jobs` of a source whose watermark is reported."""
 
-    def __init__(self, jobs: Jobs, parts: SourceContext, watch: WatchedColumn) -> None:
-        """``jobs`` make the outputs."""
-        self._jobs = jobs
+    def __init__(self, parts: SourceContext, watch: WatchedColumn) -> None:
+        super().__init__(parts.engine)
         self._watch = watch
         self._name = parts.name
         self._sink = parts.stores.sink
         self._width = parts.concurrency
 
-    def check(self, state: SourceState, where: str) -> None:
-        """See `Jobs`."""
-        self._jobs.check(state, where)
-
     def run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
         """See `Jobs`. Raises `EngineError` if a file was written without the column."""
-        ingested = self._jobs.run(state, job, epoch)
+        ingested = super().run(state, job, epoch)
         if any(file.path in state.work.replacing for file in job.files):
             return ingested  # rows that are read again were already counted when they first came
         return replace(ingested, stream=self._after(state.kind.stream, job, ingested.result))
-
-    def has_due(self, state: SourceState) -> bool:
-        """See `Jobs`."""
-        return self._jobs.has_due(state)
-
-    def cancel(self, output_prefix: str) -> None:
-        """See `Jobs`."""
-        self._jobs.cancel(output_prefix)
-
-    def progress(self, output_prefix: str) -> float | None:
-        """See `Jobs`."""
-        return self._jobs.progress(output_prefix)
-
-    def clean_up(self, state: SourceState) -> None:
-        """See `Jobs`."""
-        self._jobs.clean_up(state)
-
-    def close(self) -> None:
-        """See `Jobs`."""
-        self._jobs.close()
 
     def _after(
         self, known: StreamState | None, job: IngestJob, result: IngestResult

@@ -5,7 +5,7 @@ If the spelling is equal, Spark is neither used nor started.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from blizzard_core.settings.event_time import EventTimeSettings
@@ -17,14 +17,10 @@ from blizzard_py.state.stream_state import StreamState
 class QueryEquivalence:
     """The present form of a pipeline's query, and its ``fingerprint``."""
 
-    def __init__(
-        self, parts: SourceContext, settings: EventTimeSettings, session: Callable[[], Any]
-    ) -> None:
-        """``session`` returns the engine's Spark session."""
+    def __init__(self, parts: SourceContext, settings: EventTimeSettings) -> None:
         self.fingerprint: Mapping[str, Any] = parts.query_fingerprint or {}
         self._parts = parts
         self._settings = settings
-        self._session = session
         # The form that was found equal; the stored form stays until the next batch.
         self._same: Mapping[str, Any] | None = None
 
@@ -40,7 +36,7 @@ class QueryEquivalence:
 
             parts, stored = self._parts, {**self.fingerprint, **stream.query}
             found = differing(
-                self._session(),
+                parts.engine.session(),
                 parts.pipeline,
                 (self._settings, parts.branches),
                 parts.ingest,

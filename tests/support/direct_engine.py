@@ -43,6 +43,9 @@ class DirectEngine:
         except StorageError as error:
             raise EngineError(f"{job.output_prefix}: {error}") from error
 
+    def session(self) -> None:
+        """There is no Spark."""
+
     def _read(self, job: IngestJob, reading: Reading) -> IngestResult:
         sink = open_storage(job.settings.sink.uri, job.settings.sink.options)
         read = reader_of(reading.access.driver)

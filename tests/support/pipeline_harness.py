@@ -106,6 +106,9 @@ class LineEngine:
     def progress(self, output_prefix: str) -> float | None:
         """Return no progress."""
 
+    def session(self) -> None:
+        """There is no Spark."""
+
 
 @contextmanager
 def overtaking(engine: Engine, does: Callable[[], object]) -> Iterator[None]:

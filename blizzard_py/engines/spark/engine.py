@@ -129,7 +129,7 @@ class SparkEngine:
         return jdbc.query(self.session(), access)(statement)
 
     def start(self) -> None:
-        """See `StoppableEngine.start`."""
+        """Get ready for the first job. Raises `ConfigError`, `EngineError`."""
         self._opened()
 
     def cancel(self, output_prefix: str) -> None:
@@ -154,7 +154,10 @@ class SparkEngine:
         return None if running is None else running.progress()
 
     def warm_up(self) -> None:
-        """See `StoppableEngine.warm_up`."""
+        """Start, and run a job without work, so that the first real one takes as long as others.
+
+        Raises `ConfigError`, `EngineError`.
+        """
         session = self._opened()
         try:
             # Without numbers there is no work, but each worker starts and imports what tasks need.
@@ -177,7 +180,7 @@ class SparkEngine:
             end_gateway()
 
     def session(self) -> SparkSession:
-        """Return the session, started if there is none."""
+        """See `Engine.session`."""
         return self._opened().spark
 
     def _opened(self) -> Session:

@@ -32,7 +32,6 @@ from blizzard_py.edits.checkpoint_edit import change, read_checkpoint
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.event_time import advance_watermark
 from blizzard_py.edits.rebuild import Rebuild
-from blizzard_py.ingest.jobs import PlainJobs
 from blizzard_py.job import IngestJob, IngestResult, JobFile, StagedOutput
 from blizzard_py.kernels.lateness import Limits, Rule
 from blizzard_py.state.event_times import BEHIND_SECS, EventTimes
@@ -256,7 +255,7 @@ def test_replaced_rows_move_and_count_nothing(
     name = world.put([row(100)])
     files = (JobFile(name, (world.raw("web") / name).stat().st_size, ""),)
     job = IngestJob(parts.ingest, "staging", "id", files, BASE.timestamp() + 200)
-    jobs = ObservedWatermarkJobs(PlainJobs(world.engine), parts, parts.watch)
+    jobs = ObservedWatermarkJobs(parts, parts.watch)
     fresh = jobs.run(SourceState(), job, 1)
     assert fresh.stream is not None
     assert fresh.stream.watermark_ms == ms(90)

@@ -85,7 +85,7 @@ def test_starts_that_fail_leave_no_copies(tmp_path: Path, monkeypatch: pytest.Mo
     parts = context_of(world.config(), ("pages", "web"), world.engine)
     assert parts.event_time is not None
     assert parts.query_fingerprint is not None
-    jobs = StreamJobs(parts, parts.event_time.settings, lambda: None)
+    jobs = StreamJobs(parts, parts.event_time.settings)
     packs = {"metadata": Packed("_blizzard/gone.tar", 3, "d")}
     state = SourceState(
         kind=KindState(stream=StreamState(query=parts.query_fingerprint, batch=1, packs=packs))

@@ -20,7 +20,7 @@ from blizzard_core.watermark.progress import CLOCK_STEP_SECS, Lowest, ScanTimes,
 from blizzard_py.ingest.batch_loop import BatchLoop
 from blizzard_py.ingest.batch_runner import BatchRunner, Ingesting
 from blizzard_py.ingest.completion_mirror import CompletionMirror
-from blizzard_py.ingest.jobs import PlainJobs
+from blizzard_py.ingest.jobs import Jobs
 from blizzard_py.ingest.publish import OutputIdGenerator
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.ingest.start import Start
@@ -309,7 +309,7 @@ class Blizzard(SourcePipeline):
         self._taken = lambda: None
         self._start = _Start(parts, source, self._clock)
         self._requests = None
-        self._jobs = PlainJobs(parts.engine)
+        self._jobs = Jobs(parts.engine)
         self._batches = _Batches(parts, source, services, self._jobs)
         self._loop = BatchLoop(parts, self._batches, services, lambda: False)
         self._items = "files"

@@ -157,13 +157,13 @@ def _bare(pool: Executor, cores: int, fields: Fields, fast: bool, source: Path, 
 
 
 def _bare_task(task: IngestTask) -> TaskReport:
-    places = (task.settings.source, task.settings.sink)
+    places = (task.job.settings.source, task.job.settings.sink)
     source, sink = (open_storage(place.uri, place.options) for place in places)
     return run_task(task, source, sink, attempt_id=os.getpid())
 
 
 def _bare_merge(task: MergeTask) -> TaskReport:
-    return run_merge(task, open_storage(task.settings.sink.uri, {}), attempt_id=os.getpid())
+    return run_merge(task, open_storage(task.job.settings.sink.uri, {}), attempt_id=os.getpid())
 
 
 def _spark_schema(fields: Sequence[FieldSpec]) -> str:

@@ -24,9 +24,9 @@ from benchmarks.tables_shapes import COLUMNS, FIELDS, SCHEMA
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.connections.drivers import reader_of
 from blizzard_py.formats.child_process import prepare_process
-from blizzard_py.job import IngestSettings, OutputLayout, Place, RowSchema
-from blizzard_py.kernels.read_task import ReadingTask, run_read_task
-from blizzard_py.reading import Access, DedupSpec, ReadTask
+from blizzard_py.job import IngestJob, IngestSettings, JobFile, OutputLayout, Place, RowSchema
+from blizzard_py.kernels.read_task import reading_tasks, run_read_task
+from blizzard_py.reading import Access, Reading, ReadTask
 
 ADBC, CONNECTORX, PSYCOPG, OURS = "bare ADBC", "connectorx", "psycopg", "ours, bare process"
 _STATEMENT = f"SELECT {COLUMNS} FROM orders"  # our own names
@@ -106,7 +106,8 @@ def read_by_us(order: Order) -> int:
     """Run the product's task without Spark: its reader, its kernel, its outputs."""
     access = Access(order.driver, order.uri)
     read = ReadTask("0", order.statement, {"statement": order.statement})
-    task = ReadingTask(0, settings(order.folder), "staging", "b", "i", read, DedupSpec(), 1.0)
+    job = IngestJob(settings(order.folder), "staging", "b", (JobFile("i", 0),), 1.0)
+    [task] = reading_tasks(job, Reading(access, {"i": read}))
     rows = reader_of(order.driver)(access, read.spec, FIELDS)
     report = run_read_task(task, rows, open_storage(order.folder, {}), attempt_id=1)
     return sum(file.rows for file in report.files)

@@ -273,6 +273,11 @@ class IngestJob:
     started_ts: float = 0.0
     reading: Reading | None = None
 
+    @property
+    def without_items(self) -> IngestJob:
+        """The same for tasks that read none of its files and items."""
+        return replace(self, files=(), reading=None)
+
 
 class Engine(Protocol):
     """Runs ingest jobs. The product's is Spark; a direct one serves tests."""

@@ -27,7 +27,7 @@ from blizzard_core.storage.protocol import Storage, join, order_key
 from blizzard_py.formats.names import format_of
 from blizzard_py.formats.protocol import BadRecord
 from blizzard_py.formats.source_file import SourceFile
-from blizzard_py.job import IngestSettings, JobFile, StagedBadRecords, source_file_text
+from blizzard_py.job import IngestJob, JobFile, StagedBadRecords, source_file_text
 from blizzard_py.kernels.bad_records import BadRecordWriter, FileLetters
 from blizzard_py.kernels.lateness import Limits, Rule, key_us, split, times_of
 from blizzard_py.lines.failure import FileFailed
@@ -39,19 +39,16 @@ _MICRO = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class LatenessTask:
-    """Some staged ``files`` of a batch whose source files are ``sources``.
+    """Some staged ``files`` of a batch, whose source files are those of the job.
 
     Without ``keep`` late rows are only counted; rows ahead of time always get letters.
     """
 
     index: int
-    settings: IngestSettings
-    staging: str
+    job: IngestJob
     files: tuple[JobFile, ...]
-    sources: tuple[JobFile, ...]
     rule: Rule
     limits: Limits
-    started_ts: float
     keep: bool = True
 
 
@@ -96,7 +93,7 @@ def run_lateness_task(
     Raises `StorageError`, also if a source file cannot be read any more.
     """
     wanted: dict[str, _Wanted] = {}
-    most = task.settings.tolerance.limits.letters
+    most = task.job.settings.tolerance.limits.letters
     late = ahead = partly = 0
     newest: int | None = None
     for batch in _staged(task, sink):
@@ -145,12 +142,12 @@ def _lettered(
     if not wanted:
         return None
     # As in the rows: by the store's URI, however the configuration spells it.
-    files = {source_file_text(source.uri, file.path): file for file in task.sources}
+    files = {source_file_text(source.uri, file.path): file for file in task.job.files}
     found = ((files.get(text) or _named(source, text), text) for text in wanted)
     counts = []
-    with closing(BadRecordWriter(source.uri, task.started_ts)) as writer:
+    with closing(BadRecordWriter(source.uri, task.job.started_ts)) as writer:
         for file, text in sorted(found, key=_by_path):
-            letters = FileLetters(writer, file.path, task.settings.tolerance.limits.letters)
+            letters = FileLetters(writer, file.path, task.job.settings.tolerance.limits.letters)
             each = wanted[text]
             known = text in files
             read = (
@@ -162,7 +159,7 @@ def _lettered(
             letters.close()
             counts.append((file.path, letters.count))
         name = f"late-{task.index:05d}-{attempt_id}.letters.ndjson"
-        staged = writer.stage(sink, join(task.staging, name))
+        staged = writer.stage(sink, join(task.job.staging, name))
     return StagedBadRecords(staged, tuple(counts))
 
 
@@ -190,7 +187,7 @@ def _records(
 ) -> Iterator[BadRecord]:
     """Yield the letters of a file's lines, in order."""
     left = sorted(lines, reverse=True)
-    settings = task.settings
+    settings = task.job.settings
     form = format_of(settings.format)
     decoder = form.decoder(settings.schema, tolerant=True, fast=False)
     try:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_core.table.schema_fit import SchemaMismatch
-from blizzard_py.job import IngestJob, IngestResult, IngestSettings, OutputLayout, StagedOutput
+from blizzard_py.job import IngestJob, IngestResult, OutputLayout, StagedOutput
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write.joined_file import JoinedFile
 from blizzard_py.kernels.write.parquet_file import output_format
@@ -41,9 +41,7 @@ class MergeTask:
     """Groups of small outputs; each has one directory and slice, and becomes one file."""
 
     index: int
-    settings: IngestSettings
-    staging: str
-    output_prefix: str
+    job: IngestJob
     groups: tuple[tuple[StagedOutput, ...], ...]
 
 
@@ -81,8 +79,9 @@ def merge_tasks(job: IngestJob, result: IngestResult, parallelism: int) -> list[
     for group, cost in zip(groups, costs, strict=True):
         packed[min(count - 1, (before + cost // 2) * count // sum(costs))].append(group)
         before += cost
+    bare = job.without_items
     return [
-        MergeTask(index, job.settings, job.staging, job.output_prefix, tuple(some))
+        MergeTask(index, bare, tuple(some))
         for index, some in enumerate(some for some in packed if some)
     ]
 
@@ -98,12 +97,13 @@ def is_joinable(group: Sequence[StagedOutput], layout: OutputLayout) -> bool:
 
 def run_merge(task: MergeTask, sink: Storage, attempt_id: int) -> TaskReport:
     """Write each group's rows as one file. Raises `StorageError` if the sink fails."""
-    names = StagedNames(task.staging, task.output_prefix, f"m{task.index:05d}", attempt_id)
+    job = task.job
+    names = StagedNames(job.staging, job.output_prefix, f"m{task.index:05d}", attempt_id)
     outputs: list[StagedOutput] = []
     for group in task.groups:
-        can_join = is_joinable(group, task.settings.layout)
-        joined = _joined(task, group, names, sink) if can_join else None
-        outputs += [joined] if joined else _written_again(task, group, names, sink)
+        can_join = is_joinable(group, job.settings.layout)
+        joined = _joined(job, group, names, sink) if can_join else None
+        outputs += [joined] if joined else _written_again(job, group, names, sink)
     return TaskReport(task.index, os.getpid(), tuple(outputs), ())
 
 
@@ -132,7 +132,7 @@ def _rows(outputs: Iterable[StagedOutput]) -> dict[tuple[str, str], int]:
 
 
 def _joined(
-    task: MergeTask, group: Sequence[StagedOutput], names: StagedNames, sink: Storage
+    job: IngestJob, group: Sequence[StagedOutput], names: StagedNames, sink: Storage
 ) -> StagedOutput | None:
     """Return one file of all; None, with nothing left of it, if they cannot be joined unchanged."""
     staged, output_id = names.take()
@@ -141,7 +141,7 @@ def _joined(
         for output in group:
             data = sink.read(output.staged)
             if file is None:
-                form = output_format(task.settings.layout, pq.read_schema(pa.BufferReader(data)))
+                form = output_format(job.settings.layout, pq.read_schema(pa.BufferReader(data)))
                 file = JoinedFile(sink, form, staged, output_id)
             file.add(data)
         assert file is not None  # noqa: S101  # a group has members
@@ -160,14 +160,14 @@ def _joined(
 
 
 def _written_again(
-    task: MergeTask, group: Sequence[StagedOutput], names: StagedNames, sink: Storage
+    job: IngestJob, group: Sequence[StagedOutput], names: StagedNames, sink: Storage
 ) -> list[StagedOutput]:
     outputs: OutputSet | None = None
     try:
         for output in group:
             for table in _tables(sink, output):
                 if outputs is None:
-                    form = output_format(task.settings.layout, table.schema)
+                    form = output_format(job.settings.layout, table.schema)
                     outputs = OutputSet(sink, names, form, output.unit)
                 # Copied row groups may hold a column as nullable that has no nulls.
                 outputs.add(output.partition, table.cast(form.schema))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from blizzard_core.storage.protocol import order_key
-from blizzard_py.job import IngestJob, IngestSettings, JobFile
+from blizzard_py.job import IngestJob, JobFile
 
 # The cost of opening a file, in bytes that could be read in that time.
 FILE_COST_BYTES = 16 << 10
@@ -58,14 +58,10 @@ MAX_THREADS = 4
 
 @dataclass(frozen=True, slots=True)
 class IngestTask:
-    """The part of an `IngestJob` for one Spark task, with ``threads`` parser threads."""
+    """A job with the files of one Spark task, which has ``threads`` parser threads."""
 
     index: int
-    settings: IngestSettings
-    staging: str
-    output_prefix: str
-    files: tuple[JobFile, ...]
-    started_ts: float = 0.0
+    job: IngestJob
     threads: int = 1
 
 
@@ -74,8 +70,6 @@ def tasks_of(
 ) -> list[IngestTask]:
     """Return the job's tasks for files packed by `packing.pack`; they share ``slots`` cores."""
     threads = min(MAX_THREADS, max(1, slots // max(1, len(packed))))
-    settings, started = job.settings, job.started_ts
     return [
-        IngestTask(index, settings, job.staging, job.output_prefix, files, started, threads)
-        for index, files in enumerate(packed)
+        IngestTask(index, replace(job, files=files), threads) for index, files in enumerate(packed)
     ]

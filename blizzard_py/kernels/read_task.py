@@ -42,7 +42,7 @@ from blizzard_py.formats.protocol import (
     RecordBytes,
     RowRecords,
 )
-from blizzard_py.job import FinishedFile, IngestJob, IngestSettings, StagedBadRecords, StagedOutput
+from blizzard_py.job import FinishedFile, IngestJob, StagedBadRecords, StagedOutput
 from blizzard_py.kernels.bad_records import BadRecordWriter
 from blizzard_py.kernels.new_fields import NewFields
 from blizzard_py.kernels.report import TaskReport
@@ -57,7 +57,7 @@ from blizzard_py.kernels.write.partition import (
 )
 from blizzard_py.kernels.write.rolling_outputs import OutputSet, StagedNames
 from blizzard_py.lines.framing import Piece, RefusedRecord, framed
-from blizzard_py.reading import DedupSpec, ReadTask, UnitSlice
+from blizzard_py.reading import Reading, UnitSlice
 
 # So few bad rows are tolerated, whatever share of a small window they are.
 SLIPS = 20
@@ -69,44 +69,28 @@ _LETTERS_AT_ONCE = 512
 
 @dataclass(frozen=True, slots=True)
 class ReadingTask:
-    """The part of a job with a `Reading` for one Spark task: one item."""
+    """The part of a job for one Spark task: the slices of one item, or its only reading."""
 
     index: int
-    settings: IngestSettings
-    staging: str
-    output_prefix: str
+    job: IngestJob
+    reading: Reading
     item: str
-    read: ReadTask
-    dedup: DedupSpec
-    started_ts: float
-    slices: tuple[UnitSlice, ...] = ()
-    apart: bool = False
-    texts: ValueOptions | None = None
+    slices: tuple[UnitSlice, ...]
 
 
-def reading_tasks(job: IngestJob) -> list[ReadingTask]:
+def reading_tasks(job: IngestJob, reading: Reading) -> list[ReadingTask]:
     """Return the job's tasks, one for each item."""
-    reading = job.reading
-    assert reading is not None  # noqa: S101  # the engine has looked
-    slices = [reading.slices.get(file.path, ()) for file in job.files]
-    form = reading.access.format
-    # The notation of values in columns of text, if the options of a format say it.
-    texts = form if isinstance(form, ValueOptions) else None
+    bare = job.without_items
+    items = [file.path for file in job.files]
     return [
         ReadingTask(
             index,
-            job.settings,
-            job.staging,
-            job.output_prefix,
-            file.path,
-            some[0].task if some else reading.tasks[file.path],
-            reading.dedup,
-            job.started_ts,
-            some,
-            reading.apart,
-            texts,
+            bare,
+            reading,
+            item,
+            reading.slices.get(item) or (UnitSlice("", reading.tasks[item]),),
         )
-        for index, (file, some) in enumerate(zip(job.files, slices, strict=True))
+        for index, item in enumerate(items)
     ]
 
 
@@ -119,8 +103,8 @@ def read_item(task: ReadingTask, read: Reads, sink: Storage, attempt_id: int) ->
 
     If items are read separately, a failed item is reported as one to retry.
     """
-    slices = task.slices or (UnitSlice("", task.read),)
-    return _report(task, ((some, read(some.task.spec)) for some in slices), sink, attempt_id)
+    parts = ((some, read(some.task.spec)) for some in task.slices)
+    return _report(task, parts, sink, attempt_id)
 
 
 def run_read_task(
@@ -132,8 +116,7 @@ def run_read_task(
     reader's errors, `SourceError` for columns that do not match the schema, `PipelineStopped` for
     bad rows that are not tolerated, `StorageError` if the sink fails.
     """
-    only = task.slices[0] if task.slices else UnitSlice("", task.read)
-    return _report(task, [(only, rows)], sink, attempt_id)
+    return _report(task, [(task.slices[0], rows)], sink, attempt_id)
 
 
 def unread(task: ReadingTask, error: BaseException) -> TaskReport:
@@ -145,7 +128,7 @@ def unread(task: ReadingTask, error: BaseException) -> TaskReport:
 def _report(
     task: ReadingTask, parts: Iterable[_Part], sink: Storage, attempt_id: int
 ) -> TaskReport:
-    with closing(BadRecordWriter(task.settings.source.uri, task.started_ts)) as letters:
+    with closing(BadRecordWriter(task.job.settings.source.uri, task.job.started_ts)) as letters:
         run = _Run(task, sink, attempt_id, letters)
         try:
             return run.run(parts)
@@ -183,13 +166,14 @@ class _Run:
     def __init__(
         self, task: ReadingTask, sink: Storage, attempt_id: int, letters: BadRecordWriter
     ) -> None:
-        schema, added = task.settings.schema, task.settings.added_columns
-        self._layout = task.settings.layout
-        self._tolerance = task.settings.tolerance
+        job, settings, form = task.job, task.job.settings, task.reading.access.format
+        schema = settings.schema
+        self._layout = settings.layout
+        self._tolerance = settings.tolerance
         self._task = task
         self._sink = sink
         self._letters = letters
-        self._stem = join(task.staging, f"{task.index:05d}-{attempt_id}")
+        self._stem = join(job.staging, f"{task.index:05d}-{attempt_id}")
         self._schema = RecordSchema(schema.fields, schema.unexpected_fields)
         read = schema.as_read
         self._columns = () if read is schema else schema.fields
@@ -197,13 +181,16 @@ class _Run:
         self._parser = LineParser(by_input, tolerant=True, fast=schema.fast_path)
         self._unexpected = NewFields(schema)
         self._conformer = Conformer(
-            read.fields, rescued=schema.unexpected_fields == "capture", texts=task.texts
+            read.fields,
+            rescued=schema.unexpected_fields == "capture",
+            # The notation of values in columns of text, if the options of a format say it.
+            texts=form if isinstance(form, ValueOptions) else None,
         )
-        self._filter = RowFilter(task.dedup, sink)
-        self._metadata = Metadata(added, task.settings.source.uri, task.started_ts)
+        self._filter = RowFilter(task.reading.dedup, sink)
+        self._metadata = Metadata(settings.added_columns, settings.source.uri, job.started_ts)
         self._form = output_format(self._layout, self._metadata.schema(self._schema.table))
-        self._names = StagedNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
-        self._slice = UnitSlice("", task.read)
+        self._names = StagedNames(job.staging, job.output_prefix, f"{task.index:05d}", attempt_id)
+        self._slice = task.slices[0]
         self._outputs = OutputSet(sink, self._names, self._form)
         self._begun: list[OutputSet] = []
         self._read = 0  # rows up to now, for the number in a letter
@@ -218,7 +205,7 @@ class _Run:
             self._slice = some
             self._outputs = OutputSet(self._sink, self._names, self._form, some.unit)
             self._begun.append(self._outputs)
-            self._ingest(_mark_source_errors(rows) if self._task.apart else rows)
+            self._ingest(_mark_source_errors(rows) if self._task.reading.apart else rows)
             outputs += self._outputs.close()
         self._check()
         item = self._task.item

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from blizzard_core.handover.groups import UNIT_COLUMN
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.job import IngestSettings, JobFile, OutputLayout
+from blizzard_py.job import IngestJob, JobFile, OutputLayout
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write.parquet_file import output_format
 from blizzard_py.kernels.write.partition import RowDirectories, Unplaceable, place_rows
@@ -50,9 +50,7 @@ class SqlStage:
     ``units`` are the allowed slices of rows, if rows name their slice.
     """
 
-    settings: IngestSettings
-    staging: str
-    output_prefix: str
+    job: IngestJob
     schema: pa.Schema
     directories: frozenset[str]
     units: frozenset[str] = frozenset()
@@ -93,8 +91,9 @@ def write_rows(
     Raises `StorageError` for the sink, `RowRefused`, and `ValueError` for a transform that changes
     `PARTITION`.
     """
-    form = output_format(second.settings.layout, second.schema)
-    names = StagedNames(second.staging, second.output_prefix, f"{index:05d}", attempt_id)
+    job = second.job
+    form = output_format(job.settings.layout, second.schema)
+    names = StagedNames(job.staging, job.output_prefix, f"{index:05d}", attempt_id)
     outputs = OutputSet(sink, names, form)
     try:
         for batch in batches:
@@ -124,7 +123,7 @@ def _by_slice(second: SqlStage, table: pa.Table) -> Iterator[tuple[str | RowDire
 
 
 def _pieces(second: SqlStage, table: pa.Table) -> Iterator[tuple[str | RowDirectories, pa.Table]]:
-    layout = second.settings.layout
+    layout = second.job.settings.layout
     if layout.partition_rules:
         try:
             yield place_rows(table, layout.partition_rules), table

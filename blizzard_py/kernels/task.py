@@ -79,7 +79,7 @@ def run_task(
     """
     with (
         ChildProcess() as nursery,
-        closing(BadRecordWriter(source.uri, task.started_ts)) as letters,
+        closing(BadRecordWriter(source.uri, task.job.started_ts)) as letters,
         ThreadPoolExecutor(task.threads) as pool,
     ):
         run = _Run(task, source, sink, attempt_id, attempt, nursery, letters, pool)
@@ -102,10 +102,12 @@ class _Run:
         letters: BadRecordWriter,
         pool: Executor,
     ) -> None:
-        schema = task.settings.schema
-        self._layout = task.settings.layout
-        self._tolerance = task.settings.tolerance
+        job, settings = task.job, task.job.settings
+        schema = settings.schema
+        self._layout = settings.layout
+        self._tolerance = settings.tolerance
         self._task = task
+        self._settings = settings
         self._source = source
         self._sink = sink
         self._attempt = attempt
@@ -113,20 +115,20 @@ class _Run:
         self._letters = letters
         self._pool = pool
         self._lettered: list[tuple[str, int]] = []
-        self._letters_path = join(task.staging, f"{task.index:05d}-{attempt_id}.letters.ndjson")
+        self._letters_path = join(job.staging, f"{task.index:05d}-{attempt_id}.letters.ndjson")
         self._rows = schema
         self._tolerant = self._tolerance.on_bad_record == "quarantine_record"
         fast = schema.fast_path and not attempt
-        self._format = format_of(task.settings.format)
+        self._format = format_of(settings.format)
         self._decoder = self._format.decoder(schema, tolerant=self._tolerant, fast=fast)
         self._unexpected = NewFields(schema)
-        added = replace(task.settings.added_columns, unit=False)  # records again are of no slice
-        self._metadata = Metadata(added, source.uri, task.started_ts)
-        self._names = StagedNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
+        added = replace(settings.added_columns, unit=False)  # records again are of no slice
+        self._metadata = Metadata(added, source.uri, job.started_ts)
+        self._names = StagedNames(job.staging, job.output_prefix, f"{task.index:05d}", attempt_id)
         table = RecordSchema(schema.fields, schema.unexpected_fields).table
         self._output_form = output_format(self._layout, self._metadata.schema(table))
         self._shared = self._output_set()
-        self._copier = RowGroupCopier(task.settings, sink, self._names, self._output_form)
+        self._copier = RowGroupCopier(settings, sink, self._names, self._output_form)
         self._outputs: list[StagedOutput] = []
         self._finished: dict[str, FinishedFile] = {}
         self._group: list[tuple[FileTally, Piece]] = []
@@ -134,7 +136,7 @@ class _Run:
 
     def run(self) -> TaskReport:
         group_bytes = 0 if self._attempt else GROUP_BYTES
-        for file in self._task.files:
+        for file in self._task.job.files:
             content = FileTally(file, self._tolerance.limits)
             try:
                 self._read(content)
@@ -149,7 +151,7 @@ class _Run:
             task=self._task.index,
             pid=os.getpid(),
             outputs=tuple(sorted(outputs, key=lambda output: output.staged)),
-            files=tuple(self._finished[file.path] for file in self._task.files),
+            files=tuple(self._finished[file.path] for file in self._task.job.files),
             letters=StagedBadRecords(staged, tuple(self._lettered)) if staged else None,
             unexpected=self._unexpected.found_fields(),
         )
@@ -165,7 +167,7 @@ class _Run:
         """Ingest one file; a small one is read and added to the group."""
         self._metadata.check_path(content.file.path)
         if self._attempt > 1:
-            source = self._task.settings.source
+            source = self._settings.source
             check_readable(self._nursery, source, content.file, content.limits)
         with SourceFile(self._source, content.file, content.expansion, content.read) as file:
             if self._ingest_copies(content, file):
@@ -204,7 +206,7 @@ class _Run:
         private: OutputSet | None = None
         mark = self._letters.mark()
         letters = self._letters_of(content)
-        unexpected = NewFields(self._task.settings.schema)
+        unexpected = NewFields(self._settings.schema)
         content.recount()
         try:
             for piece in self._pieces_of_file(content, letters, unexpected):
@@ -362,7 +364,7 @@ class _Run:
             pieces = list(placed_rows(table, kept, self._layout.partition_rules))
         except (BadLine, FileFailed):
             return False
-        if lost and parsed.unexpected and self._task.settings.schema.evolves:
+        if lost and parsed.unexpected and self._settings.schema.evolves:
             return False  # one by one shows which of them have the fields
         if parsed.unexpected:
             parts = [(each.file.path, piece) for each, piece in group]

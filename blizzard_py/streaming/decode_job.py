@@ -63,5 +63,5 @@ def _run(tasks: Sequence[LatenessTask], numbers: Iterable[int]) -> Iterator[str]
     context = task_context()
     for number in numbers:
         task = restore_secrets(tasks[number])
-        source, sink = storage_of(task.settings.source), storage_of(task.settings.sink)
+        source, sink = storage_of(task.job.settings.source), storage_of(task.job.settings.sink)
         yield run_lateness_task(task, source, sink, context.taskAttemptId()).to_json()

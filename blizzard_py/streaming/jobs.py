@@ -250,17 +250,7 @@ class StreamJobs(Jobs):
 
         def tasks(bare: IngestJob) -> list[LatenessTask]:
             return [
-                LatenessTask(
-                    index,
-                    bare.settings,
-                    job.staging,
-                    files,
-                    job.files,
-                    rule,
-                    limits,
-                    job.started_ts,
-                    keep=keep,
-                )
+                LatenessTask(index, bare, files, rule, limits, keep=keep)
                 for index, files in enumerate(packed)
             ]
 

@@ -242,7 +242,7 @@ class StreamQuery:
             raise RuntimeError("the batch's rows could not be written") from None
 
     def _stage_of(self, job: IngestJob) -> SqlStage:
-        return SqlStage(job.settings, job.staging, job.output_prefix, self.schema, frozenset())
+        return SqlStage(job.without_items, self.schema, frozenset())
 
     def _check(self) -> None:
         """Raise if the query did not finish its work."""

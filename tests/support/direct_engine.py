@@ -57,7 +57,7 @@ class DirectEngine:
                     sink,
                     next(self._attempts),
                 )
-                for task in reading_tasks(job)
+                for task in reading_tasks(job, reading)
             ]
         )
 

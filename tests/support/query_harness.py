@@ -52,7 +52,7 @@ class KernelEngine:
                 self.sink,
                 next(self._attempts),
             )
-            for task in reading_tasks(job)
+            for task in reading_tasks(job, reading)
         )
 
     def cancel(self, output_prefix: str) -> None:

@@ -297,9 +297,7 @@ class SparkEngine:
         frame = records(session.spark, job.settings, packed)
         frame = without_duplicates(frame, job.settings, len(packed))
         second = SqlStage(
-            job.settings,
-            job.staging,
-            job.output_prefix,
+            job.without_items,
             schema,
             frozenset(file.partition for file in job.files),
             frozenset(output.unit for output in first.outputs if output.unit),

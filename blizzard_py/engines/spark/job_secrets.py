@@ -21,7 +21,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no 
 from pyspark import SparkContext, TaskContext
 
 from blizzard_core.storage.protocol import StorageOptions
-from blizzard_py.job import IngestJob, IngestSettings, Place
+from blizzard_py.job import IngestJob, Place
 from blizzard_py.reading import Access
 
 # Event logs leave out those properties of a job whose name looks like a secret's, if the context
@@ -30,14 +30,14 @@ from blizzard_py.reading import Access
 SECRETS_PROPERTY = "blizzard.secret.options"
 
 
-class _HasSettings(Protocol):
-    """Any kind of task with settings."""
+class _HasJob(Protocol):
+    """Any kind of task."""
 
     @property
-    def settings(self) -> IngestSettings: ...
+    def job(self) -> IngestJob: ...
 
 
-T = TypeVar("T", bound=_HasSettings)
+T = TypeVar("T", bound=_HasJob)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,14 @@ def restore_secrets(task: T) -> T:
     secrets = _task_secrets()
     if secrets is None:
         return task
-    settings = task.settings
+    settings = task.job.settings
     filled = dataclasses.replace(
         settings,
         source=Place(settings.source.uri, secrets.source),
         sink=Place(settings.sink.uri, secrets.sink),
     )
-    return dataclasses.replace(task, settings=filled)  # type: ignore[type-var]  # all are dataclasses
+    job = dataclasses.replace(task.job, settings=filled)
+    return dataclasses.replace(task, job=job)  # type: ignore[type-var]  # all are dataclasses
 
 
 def restore_sink(sink: Place) -> Place:

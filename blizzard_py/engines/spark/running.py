@@ -61,10 +61,10 @@ class RunningJob:
 
 def read_items(job: IngestJob, reading: Reading, running: RunningJob) -> list[TaskReport]:
     """Run a job whose items a connection reads: in a task each, or as JDBC partitions."""
-    tasks = reading_tasks(job)
+    tasks = reading_tasks(job, reading)
     access = running.access
     if access is None or access.driver != "jdbc":
-        run = functools.partial(run_reading, tasks, reading.access, reading.pacing_secs)
+        run = functools.partial(run_reading, tasks)
         return on_ids(running, len(tasks), run, reading.parallel)
     if reading.apart:
         found = []
@@ -73,7 +73,7 @@ def read_items(job: IngestJob, reading: Reading, running: RunningJob) -> list[Ta
                 raise Cancelled(f"{running.group}: cancelled")
             found += _read_separately(task, access, running)
         return found
-    frame = jdbc.frame(running.session.spark, access, [task.read.spec for task in tasks])
+    frame = jdbc.frame(running.session.spark, access, [task.slices[0].task.spec for task in tasks])
     return collected(running, reports(frame, functools.partial(run_frame, tasks)))
 
 
@@ -82,7 +82,7 @@ def _read_separately(task: ReadingTask, access: Access, running: RunningJob) -> 
     found: list[TaskReport] = []
     try:
         for some in task.slices:
-            only = dataclasses.replace(task, slices=(some,), read=some.task)
+            only = dataclasses.replace(task, slices=(some,))
             frame = jdbc.frame(running.session.spark, access, [some.task.spec])
             run = functools.partial(run_frame, [only])
             found += collected(running, reports(frame, run))

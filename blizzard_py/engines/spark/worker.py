@@ -20,7 +20,7 @@ from blizzard_py.connections.protocol import Rows
 from blizzard_py.engines.spark.job_secrets import restore_access, restore_secrets, restore_sink
 from blizzard_py.formats.child_process import prepare_process
 from blizzard_py.formats.ndjson.fast.sandbox import compiled
-from blizzard_py.job import JobFile, Place
+from blizzard_py.job import FieldSpec, JobFile, Place
 from blizzard_py.kernels.merge import MergeTask, run_merge
 from blizzard_py.kernels.packing import IngestTask
 from blizzard_py.kernels.read_task import ReadingTask, read_item, run_read_task
@@ -49,36 +49,33 @@ def run_partition(tasks: Sequence[IngestTask], numbers: Iterable[int]) -> Iterat
         task = restore_secrets(tasks[number])
         yield run_task(
             task,
-            _source(task.settings.source),
-            storage_of(task.settings.sink),
+            _source(task.job.settings.source),
+            storage_of(task.job.settings.sink),
             context.taskAttemptId(),
             attempt=context.attemptNumber(),
         ).to_json()
     pa.default_memory_pool().release_unused()  # 40 MB, until the next task or for ever
 
 
-def run_reading(
-    tasks: Sequence[ReadingTask],
-    access: Access,
-    pacing_secs: float,
-    numbers: Iterable[int],
-) -> Iterator[str]:
+def run_reading(tasks: Sequence[ReadingTask], numbers: Iterable[int]) -> Iterator[str]:
     """Run tasks that a connection's reader reads, with a pause between them.
 
     Otherwise as `run_partition`.
     """
     context = task_context()
-    access = restore_access(access)
     for place, number in enumerate(numbers):
-        if place and pacing_secs:
-            time.sleep(pacing_secs)
         task = restore_secrets(tasks[number])
-
-        def read(spec: Mapping[str, Any], task: ReadingTask = task) -> Iterable[Rows]:
-            return reader_of(access.driver)(access, spec, task.settings.schema.as_read.fields)
-
-        sink = storage_of(task.settings.sink)
+        reading, settings = task.reading, task.job.settings
+        if place and reading.pacing_secs:
+            time.sleep(reading.pacing_secs)
+        access = restore_access(reading.access)
+        read = functools.partial(_read, access, settings.schema.as_read.fields)
+        sink = storage_of(settings.sink)
         yield read_item(task, read, sink, context.taskAttemptId()).to_json()
+
+
+def _read(access: Access, fields: Sequence[FieldSpec], spec: Mapping[str, Any]) -> Iterable[Rows]:
+    return reader_of(access.driver)(access, spec, fields)
 
 
 def run_frame(
@@ -91,7 +88,7 @@ def run_frame(
     """
     context = task_context()
     task = restore_secrets(tasks[context.partitionId()])
-    sink = storage_of(task.settings.sink)
+    sink = storage_of(task.job.settings.sink)
     yield _reported(run_read_task(task, batches, sink, context.taskAttemptId()))
 
 
@@ -119,7 +116,7 @@ def write_partition(
             context.partitionId(),
             context.taskAttemptId(),
             batches,
-            storage_of(second.settings.sink),
+            storage_of(second.job.settings.sink),
         )
     )
 
@@ -186,7 +183,7 @@ def run_merge_partition(tasks: Sequence[MergeTask], numbers: Iterable[int]) -> I
     context = task_context()
     for number in numbers:
         task = restore_secrets(tasks[number])
-        sink = storage_of(task.settings.sink)
+        sink = storage_of(task.job.settings.sink)
         yield run_merge(task, sink, context.taskAttemptId()).to_json()
 
 

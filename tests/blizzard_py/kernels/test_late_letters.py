@@ -15,6 +15,7 @@ from blizzard_core.errors import Unavailable
 from blizzard_py.job import (
     ErrorTolerance,
     FileLimits,
+    IngestJob,
     IngestSettings,
     JobFile,
     OutputLayout,
@@ -71,17 +72,9 @@ class LateLetterHarness:
             layout=OutputLayout("snappy", file_bytes=1),
             tolerance=ErrorTolerance(limits=FileLimits(letters=most)),
         )
-        task = LatenessTask(
-            0,
-            settings,
-            "staging",
-            tuple(self.staged),
-            tuple(self.files),
-            RULE,
-            Limits(watermark_ms, ahead * SECOND),
-            1_700_000_000.0,
-            keep=keep,
-        )
+        job = IngestJob(settings, "staging", "", tuple(self.files), 1_700_000_000.0)
+        limits = Limits(watermark_ms, ahead * SECOND)
+        task = LatenessTask(0, job, tuple(self.staged), RULE, limits, keep=keep)
         found = run_lateness_task(task, self.source, self.sink, 7)
         assert LatenessReport.from_json(found.to_json()) == found
         return found

@@ -29,8 +29,10 @@ def first(world: IngestJobHarness) -> tuple[IngestJob, TaskReport]:
     job = world.job()
     files = tuple(dataclasses.replace(file, partition=f"d={n}") for n, file in enumerate(job.files))
     source, sink = LocalStorage(str(world.source)), LocalStorage(str(world.table))
-    task = IngestTask(0, job.settings, f"{STAGING}/first", f"{PREFIX}/first", files)
-    return job, run_task(task, source, sink, attempt_id=1)
+    staged = dataclasses.replace(
+        job, staging=f"{STAGING}/first", output_prefix=f"{PREFIX}/first", files=files
+    )
+    return job, run_task(IngestTask(0, staged), source, sink, attempt_id=1)
 
 
 def staged(report: TaskReport) -> list[JobFile]:
@@ -38,7 +40,7 @@ def staged(report: TaskReport) -> list[JobFile]:
 
 
 def second(world: IngestJobHarness, schema: pa.Schema, *directories: str) -> SqlStage:
-    return SqlStage(world.job().settings, STAGING, PREFIX, schema, frozenset(directories))
+    return SqlStage(world.job(), schema, frozenset(directories))
 
 
 def test_records_come_with_their_place_in_the_source(world: IngestJobHarness) -> None:

@@ -149,7 +149,7 @@ class AzureStorage(StoredBytes):
         The storage's own root is always read as a level of its own, so that a
         caller may leap over a directory there.
         """
-        return self._list(Ranges([(after, until)]), after, until, together=1)
+        return self._list(Ranges([Range(after, until)]), together=1)
 
     def list_ranges(
         self,
@@ -159,12 +159,10 @@ class AzureStorage(StoredBytes):
         """List each level that a range reaches into once; neighbouring ones at the same time."""
         if not ranges:
             return iter(())
-        return self._list(Ranges(ranges), ranges[0][0], ranges[-1][1], together=_LEVELS_TOGETHER)
+        return self._list(Ranges(ranges), together=_LEVELS_TOGETHER)
 
-    def _list(
-        self, wanted: Ranges, after: str, until: str | None, together: int
-    ) -> Iterator[ListingPage]:
-        """List the ranges, all of them between two bounds."""
+    def _list(self, wanted: Ranges, together: int) -> Iterator[ListingPage]:
+        after, until = wanted.ranges[0].after, wanted.ranges[-1].until
         start = "" if until is None else _common_folder(after, until)
         flat = bool(start) and wanted.hold_all_of(order_key(start))
         level = self._call("", lambda: self._level(start, flat=flat))

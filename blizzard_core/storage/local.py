@@ -92,7 +92,7 @@ class LocalStorage:
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """Yield one page per directory; directories outside the range are not read."""
-        return self.list_ranges([(after, until)])
+        return self.list_ranges([Range(after, until)])
 
     def list_ranges(
         self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None

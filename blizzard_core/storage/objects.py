@@ -134,7 +134,7 @@ class ObjectStorage:
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """Yield one page with everything below the root, filtered here."""
-        yield from self._list_all(Ranges([(after, until)]))
+        yield from self._list_all(Ranges([Range(after, until)]))
 
     def list_ranges(
         self,

@@ -19,15 +19,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import BinaryIO, Protocol, TypeAlias
+from typing import BinaryIO, NamedTuple, Protocol, TypeAlias
 
 from blizzard_core.errors import NotFound, StorageError
 from blizzard_core.threads import ThreadPool
 
-# ``after < path < until``, both exclusive; no ``until`` means no end.
-Range: TypeAlias = tuple[str, str | None]
 # Returns False for a path of which nobody wants to know.
 NameTest: TypeAlias = Callable[[str], bool]
+
+
+class Range(NamedTuple):
+    """The paths of one listing: ``after < path < until``, both exclusive; no ``until``: no end."""
+
+    after: str
+    until: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""Ranges of paths that one pass over directories lists. Pure."""
+"""Ranges of paths: the parts of a store that a listing covers. Pure."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from blizzard_core.storage.protocol import Range, order_key
 
@@ -46,23 +46,28 @@ def folder_of(after: str, until: str | None) -> str:
 
 
 class Ranges:
-    """Ascending, disjoint ranges of keys; overlapping ones are joined.
+    """Ascending, disjoint ranges of paths; overlapping ones are joined.
 
     Keys are those of `order_key`. A folder's key ends with ``/``.
     """
 
     def __init__(self, ranges: Iterable[Range]) -> None:
+        found: list[Range] = []
         self._lows: list[bytes] = []
         self._highs: list[bytes | None] = []
         keyed = [
-            (order_key(low), None if high is None else order_key(high)) for low, high in ranges
+            (order_key(after), None if until is None else order_key(until), after, until)
+            for after, until in ranges
         ]
-        for low, high in sorted(keyed, key=lambda keys: keys[0]):
-            if not self._highs or (self.end is not None and self.end <= low):
+        for low, high, after, until in sorted(keyed, key=lambda keys: keys[0]):
+            if not found or (self.end is not None and self.end <= low):
+                found.append(Range(after, until))
                 self._lows.append(low)
                 self._highs.append(high)
             elif self.end is not None and (high is None or high > self.end):
+                found[-1] = found[-1]._replace(until=until)
                 self._highs[-1] = high
+        self.ranges = tuple(found)
 
     @property
     def end(self) -> bytes | None:
@@ -73,6 +78,28 @@ class Ranges:
         """Return whether a file lies in a range."""
         at = bisect_left(self._lows, key) - 1
         return at >= 0 and self._ends_above(at, key)
+
+    def range_over(self, low: str, high: str | None) -> Range | None:
+        """Return the range that holds all paths above ``low`` and below ``high``, if one does."""
+        at = bisect_right(self._lows, order_key(low)) - 1
+        end = None if at < 0 else self._highs[at]
+        holds = end is None or (high is not None and order_key(high) <= end)
+        return self.ranges[at] if at >= 0 and holds else None
+
+    def within(self, others: Iterable[Range]) -> tuple[Range, ...]:
+        """Return the parts of ascending ranges that lie in these."""
+        return tuple(part for each in others for part in self._parts(each))
+
+    def _parts(self, other: Range) -> Iterator[Range]:
+        first = max(0, bisect_right(self._lows, order_key(other.after)) - 1)
+        for each in self.ranges[first:]:
+            if other.until is not None and order_key(other.until) <= order_key(each.after):
+                return
+            after = max(other.after, each.after, key=order_key)
+            ends = [until for until in (other.until, each.until) if until is not None]
+            until = min(ends, key=order_key, default=None)
+            if until is None or order_key(after) < order_key(until):
+                yield Range(after, until)
 
     def reach_into(self, folder: bytes) -> bool:
         """Return whether a path below the folder may lie in a range."""

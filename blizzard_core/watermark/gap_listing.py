@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 from blizzard_core.limits import FIRST_PAGE_KEYS
 from blizzard_core.storage.protocol import Entry, Listing, ListingPage, NameTest, Range, order_key
 from blizzard_core.threads import ThreadPool
-from blizzard_core.watermark.cover import Gap
 
 # Returns the end of the names to skip together with a path; None: do not skip it.
 Behind = Callable[[str], str | None]
@@ -91,7 +90,7 @@ class PageReach:
         return keys - len(self.inside) <= FIRST_PAGE_KEYS * (self.finished - 1)
 
 
-def reach_of(page: ListingPage, gaps: Sequence[Gap]) -> PageReach:
+def reach_of(page: ListingPage, gaps: Sequence[Range]) -> PageReach:
     """Return how far a page with entries reaches over the gaps; it begins at or before the first.
 
     Its last entry shows how far it reaches: everything up to that was listed.
@@ -112,7 +111,7 @@ def reach_of(page: ListingPage, gaps: Sequence[Gap]) -> PageReach:
 
 def list_gaps(
     storage: Listing,
-    gaps: Sequence[Gap],
+    gaps: Sequence[Range],
     concurrency: int,
     wanted: Callable[[Entry], bool],
     bounds: ListingBounds,
@@ -146,7 +145,7 @@ def list_gaps(
     return parts
 
 
-def visible_ranges(gaps: Iterable[Gap]) -> list[Range]:
+def visible_ranges(gaps: Iterable[Range]) -> list[Range]:
     """Return the gaps as ranges without hidden names at the root, which may be many."""
     ranges: list[Range] = []
     for gap in gaps:
@@ -155,10 +154,10 @@ def visible_ranges(gaps: Iterable[Gap]) -> list[Range]:
             if gap.until is not None and order_key(gap.until) <= order_key(first):
                 break
             if order_key(after) < order_key(first):
-                ranges.append((after, first))
+                ranges.append(Range(after, first))
             after = max(after, last, key=order_key)
         if gap.until is None or order_key(after) < order_key(gap.until):
-            ranges.append((after, gap.until))
+            ranges.append(Range(after, gap.until))
     return ranges
 
 
@@ -180,7 +179,7 @@ def _list_at_once(
 
 
 def _list_run(
-    storage: Listing, run: Sequence[Gap], wanted: Callable[[Entry], bool], bounds: ListingBounds
+    storage: Listing, run: Sequence[Range], wanted: Callable[[Entry], bool], bounds: ListingBounds
 ) -> Listed:
     """List the first gap of a run, and the next ones for as long as a page reaches over them."""
     entries: dict[str, Entry] = {}
@@ -212,7 +211,7 @@ def _list_run(
     return Listed(entries, requests, keys, len(run))
 
 
-def _count_finished(gaps: Sequence[Gap], at: str) -> int:
+def _count_finished(gaps: Sequence[Range], at: str) -> int:
     """Return how many gaps end at or before a path."""
     for number, gap in enumerate(gaps):
         if gap.until is None or order_key(gap.until) > order_key(at):

@@ -33,8 +33,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from blizzard_core.storage.protocol import order_key
-from blizzard_core.watermark.cover import Cover, Gap, covers
+from blizzard_core.storage.protocol import Range, order_key
+from blizzard_core.storage.ranges import Ranges
+from blizzard_core.watermark.cover import covers
 from blizzard_core.watermark.partition_time import is_timed
 from blizzard_core.watermark.paths import depth_of, joined, partition_key, split
 
@@ -103,7 +104,7 @@ class ScanTimes:
     began: float
     ended: float
     until: str | None = None
-    cover: Cover | None = None
+    cover: Ranges | None = None
 
 
 def is_new(progress: Progress, path: str) -> bool:
@@ -172,7 +173,7 @@ def _floor_over(progress: Progress, path: str) -> str | None:
     return None
 
 
-def gaps(progress: Progress) -> tuple[Gap, ...]:
+def gaps(progress: Progress) -> tuple[Range, ...]:
     """Return the ranges that can hold new files: before, between and behind the done ones.
 
     With tracked partitions p₁ < p₂ < … of exactly the tracked depth and their scan starts bᵢ:
@@ -184,25 +185,25 @@ def gaps(progress: Progress) -> tuple[Gap, ...]:
     depth = progress.depth
     start = f"{progress.floor}/" if progress.floor else ""
     if depth is None:
-        return (Gap(start, None),)
+        return (Range(start, None),)
     if depth == 0:
         root = progress.partitions.get("", PartitionProgress())
-        return (Gap(max(start, root.before or "", key=order_key), None),)
+        return (Range(max(start, root.before or "", key=order_key), None),)
     passed = [(f"{head}/", f"{floor}/") for head, floor in progress.floors.items()]
     passed += [
         (f"{partition}/", f"{partition}/{known.before}")
         for partition, known in progress.partitions.items()
         if partition.count("/") + 1 == depth and partition and known.before is not None
     ]
-    found: list[Gap] = []
+    found: list[Range] = []
     for low, high in sorted(passed, key=lambda item: order_key(item[0])):
         if order_key(start) < order_key(low):
-            found.append(Gap(start, low))
+            found.append(Range(start, low))
         start = max(start, high, key=order_key)
-    found.append(Gap(start, None))
+    found.append(Range(start, None))
     found += [
         # "0" follows "/".
-        Gap(f"{partition}/{known.before or ''}", f"{partition}0")
+        Range(f"{partition}/{known.before or ''}", f"{partition}0")
         for partition, known in progress.partitions.items()
         if _floor_over(progress, f"{partition}/") and _is_odd(progress, partition)
     ]

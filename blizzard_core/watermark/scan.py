@@ -17,7 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
-from blizzard_core.watermark.cover import Cover, covers
+from blizzard_core.storage.ranges import Ranges
+from blizzard_core.watermark.cover import covers
 from blizzard_core.watermark.gap_listing import Behind, ListingBounds, list_gaps
 from blizzard_core.watermark.paths import depth_of, split
 from blizzard_core.watermark.progress import Progress, gaps, is_new
@@ -49,7 +50,7 @@ def scan(
     concurrency: int,
     limit: int | None = None,
     behind: Behind | None = None,
-    cover: Cover | None = None,
+    cover: Ranges | None = None,
 ) -> Scan:
     """List all new files that ``accept`` takes. Raises `StorageError`.
 
@@ -109,7 +110,7 @@ def scan(
 class _CoveredPaths:
     """A test for paths of covered partitions. It keeps answers, since it is asked for each name."""
 
-    def __init__(self, progress: Progress, cover: Cover | None) -> None:
+    def __init__(self, progress: Progress, cover: Ranges | None) -> None:
         self._progress = progress
         self._cover = cover
         self._known: dict[str, bool] = {}

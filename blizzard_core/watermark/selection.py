@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from blizzard_core.settings.globs import Component, Glob, parse_all
-from blizzard_core.storage.protocol import order_key
-from blizzard_core.storage.ranges import name_after, name_before
-from blizzard_core.watermark.cover import Cover, Gap
+from blizzard_core.storage.protocol import Range, order_key
+from blizzard_core.storage.ranges import Ranges, name_after, name_before
 from blizzard_core.watermark.name_range import LAST
 
 # More ranges than this in one folder become one: a request for each would cost more than it saves.
@@ -94,13 +93,13 @@ class NameSelection:
         """Return the patterns of ``include`` for which folders are looked for one by one."""
         return [text for text in self.include if any(map(_is_broad, self._parsed[text]))]
 
-    def ranges(self) -> Cover | None:
+    def ranges(self) -> Ranges | None:
         """Return ranges that hold every name that is taken; None if they would hold all names."""
-        included = _merged(_ranges_of(self._globs(self.include))) or (Gap("", None),)
+        included = Ranges(_ranges_of(self._globs(self.include))).ranges or (Range("", None),)
         folders = [glob.folder for glob in self._globs(self.exclude)]
         closed = [f"{each.start}/" for each in folders if each is not None and each.is_fixed]
-        found = Cover(tuple(_complement(closed))).within(included)
-        return None if found == (Gap("", None),) else Cover(found)
+        found = Ranges(_complement(closed)).within(included)
+        return None if found == (Range("", None),) else Ranges(found)
 
     @property
     def lists_all(self) -> bool:
@@ -141,9 +140,9 @@ def _is_broad(glob: Glob) -> bool:
     return not glob.start and not glob.components[0].is_any_folders and len(glob.components) > 1
 
 
-def _ranges_of(globs: Iterable[Glob]) -> Iterator[Gap]:
+def _ranges_of(globs: Iterable[Glob]) -> Iterator[Range]:
     """Yield the ranges of the names that may match, those of many files in one folder as one."""
-    of_files: dict[str, list[Gap]] = defaultdict(list)
+    of_files: dict[str, list[Range]] = defaultdict(list)
     for glob in globs:
         gap = _range_of(glob)
         if glob.start.count("/") == len(glob.components) - 1:
@@ -154,48 +153,32 @@ def _ranges_of(globs: Iterable[Glob]) -> Iterator[Gap]:
         if len(gaps) > _RANGES_PER_FOLDER:
             ends = [gap.until for gap in gaps if gap.until is not None]
             until = max(ends, key=order_key) if len(ends) == len(gaps) else None
-            yield Gap(min((gap.after for gap in gaps), key=order_key), until)
+            yield Range(min((gap.after for gap in gaps), key=order_key), until)
         else:
             yield from gaps
 
 
-def _range_of(glob: Glob) -> Gap:
+def _range_of(glob: Glob) -> Range:
     """Return the range of the names that may match."""
     start = glob.start
     if not start:
-        return Gap("", None)
+        return Range("", None)
     if glob.is_fixed:
-        return Gap(name_before(start), f"{start}\0")
+        return Range(name_before(start), f"{start}\0")
     # A listing begins behind a name, so where the beginning itself matches it begins before.
-    return Gap(name_before(start) if glob.matches(start) else start, name_after(start))
+    return Range(name_before(start) if glob.matches(start) else start, name_after(start))
 
 
-def _merged(ranges: Iterable[Gap]) -> tuple[Gap, ...]:
-    """Return the ranges in order, those that overlap or meet as one."""
-    found: list[Gap] = []
-    for gap in sorted(ranges, key=lambda each: order_key(each.after)):
-        last = found[-1] if found else None
-        if last is None or (last.until is not None and _is_below(last.until, gap.after)):
-            found.append(gap)
-        elif last.until is not None and (gap.until is None or _is_below(last.until, gap.until)):
-            found[-1] = Gap(last.after, gap.until)
-    return tuple(found)
-
-
-def _is_below(one: str, other: str) -> bool:
-    return order_key(one) <= order_key(other)
-
-
-def _complement(folders: Iterable[str]) -> Iterator[Gap]:
+def _complement(folders: Iterable[str]) -> Iterator[Range]:
     """Yield the ranges around folders, each given with its slash."""
     start = ""
     for folder in sorted(folders, key=order_key):
         if order_key(folder) < order_key(start):
             continue  # within the one before
         if order_key(start) < order_key(folder):
-            yield Gap(start, folder)
+            yield Range(start, folder)
         start = f"{folder}{_LAST_ASCII}"
-    yield Gap(start, None)
+    yield Range(start, None)
 
 
 def _jump(glob: Glob, path: str) -> str | None:

@@ -24,9 +24,9 @@ from blizzard_core.observability.health import job_secs
 from blizzard_core.observability.notices import Notice
 from blizzard_core.observability.runs import RunStep
 from blizzard_core.redact import clean_text
-from blizzard_core.storage.protocol import Entry
+from blizzard_core.storage.protocol import Entry, order_key
+from blizzard_core.storage.ranges import Ranges
 from blizzard_core.text import counted, shortened
-from blizzard_core.watermark.cover import Cover
 from blizzard_py import metrics
 from blizzard_py.job import FinishedFile
 from blizzard_py.requests.progress import RequestState, open_of
@@ -106,7 +106,7 @@ class SourceActivity(Activity):
         cost: tuple[int, int],
         skipped: SkippedItems,
         ignored: IgnoredNames = NONE_IGNORED,
-        cover: Cover | None = None,
+        cover: Ranges | None = None,
     ) -> None:
         """Record a poll of ``secs`` that found ``files`` to ingest and ``young`` ones to wait for.
 
@@ -127,7 +127,7 @@ class SourceActivity(Activity):
                 self._ignored = ignored
                 self._waiting = found
             else:
-                kept = {p: e for p, e in self._waiting.items() if not cover.holds(p)}
+                kept = {p: e for p, e in self._waiting.items() if not cover.has_file(order_key(p))}
                 self._waiting = kept | found
             waiting = list(self._waiting.values())
         self._polled(PollSummary(now, secs, len(files), requests, keys), waiting)

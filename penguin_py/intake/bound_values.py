@@ -15,6 +15,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from blizzard_core.storage.ranges import name_after
+
 DECIMAL_DIGITS = 15
 
 _EXACT = decimal.Context(prec=76)
@@ -126,18 +128,7 @@ def _text(characters: int, raw: Any, upper: bool) -> str | None:
     if len(text) <= characters:
         return text
     prefix = text[:characters]
-    return (next_text(prefix) or text) if upper else prefix
-
-
-def next_text(prefix: str) -> str | None:
-    """Return the shortest text above everything that starts with ``prefix``, if there is one."""
-    for end in range(len(prefix), 0, -1):
-        code = ord(prefix[end - 1]) + 1
-        if code == 0xD800:
-            code = 0xE000  # surrogates are not characters
-        if code <= 0x10FFFF:
-            return prefix[: end - 1] + chr(code)
-    return None
+    return (name_after(prefix) or text) if upper else prefix
 
 
 # Writers that serve all types of a kind.

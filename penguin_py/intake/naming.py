@@ -21,6 +21,7 @@ from dataclasses import replace
 
 from blizzard_core.handover.groups import UNIT_FILE_PREFIX
 from blizzard_core.storage.protocol import order_key
+from blizzard_core.storage.ranges import name_after
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import PartitionProgress, Progress
 
@@ -46,8 +47,7 @@ def behind_grouped(path: str) -> str | None:
     if not is_grouped(path):
         return None
     folder, slash, _name = path.rpartition("/")
-    prefix = UNIT_FILE_PREFIX[:-1] + chr(ord(UNIT_FILE_PREFIX[-1]) + 1)
-    return f"{folder}{slash}{prefix}"
+    return name_after(f"{folder}{slash}{UNIT_FILE_PREFIX}")
 
 
 def is_blizzards(name: str) -> bool:

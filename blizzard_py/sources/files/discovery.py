@@ -14,11 +14,10 @@ from blizzard_core.checkpoint.digests import Digests, np
 from blizzard_core.errors import StateError
 from blizzard_core.limits import SCAN_FILES
 from blizzard_core.settings.sources import SourceSettings
-from blizzard_core.storage.protocol import Entry, Listing, Storage, is_hidden
-from blizzard_core.storage.ranges import name_before
+from blizzard_core.storage.protocol import Entry, Listing, Range, Storage, is_hidden
+from blizzard_core.storage.ranges import Ranges, name_before
 from blizzard_core.threads import ThreadPool
 from blizzard_core.watermark.closed_partitions import untimed_partitions
-from blizzard_core.watermark.cover import Cover, Gap
 from blizzard_core.watermark.partition_time import family_of, is_timed, lookback_floor, span_of
 from blizzard_core.watermark.paths import partition_key, split
 from blizzard_core.watermark.progress import Progress, ScanTimes
@@ -227,8 +226,8 @@ def discover_named(
         filter(accepts_file(source), (each[0] for each in found if each[0] is not None))
     )
     requests, keys = sum(each[1] for each in found), sum(each[2] for each in found)
-    ranges = tuple(Gap(name_before(path), f"{path}\0") for path in paths)
-    scanned = ScanTimes(began, clock(), cover=Cover(ranges))
+    ranges = Ranges(Range(name_before(path), f"{path}\0") for path in paths)
+    scanned = ScanTimes(began, clock(), cover=ranges)
     ripe, young = _split_by_age(entries, source, scanned, FirstSeen())
     return Discovery(ripe, young, requests, keys, scanned, NONE_SKIPPED, Progress(depth=0))
 
@@ -266,7 +265,7 @@ def discover(
     concurrency: int,
     first_seen: FirstSeen,
     limit: int | None = SCAN_FILES,
-    cover: Cover | None = None,
+    cover: Ranges | None = None,
 ) -> Discovery:
     """List everything above the watermarks, up to a limit. Raises `StorageError`.
 
@@ -309,7 +308,7 @@ def discover(
 
 def nothing_scanned(progress: Progress, now: float) -> Discovery:
     """Return the discovery of a poll that lists nothing, because no scan is due."""
-    scanned = ScanTimes(now, now, cover=Cover(()))
+    scanned = ScanTimes(now, now, cover=Ranges(()))
     return Discovery((), (), 0, 0, scanned, NONE_SKIPPED, progress)
 
 

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from blizzard_core.limits import HINTED_PARTITIONS
-from blizzard_core.storage.protocol import order_key
-from blizzard_core.watermark.cover import Cover, Gap
+from blizzard_core.storage.protocol import Range
+from blizzard_core.storage.ranges import Ranges
 from blizzard_core.watermark.paths import joined
 from blizzard_core.watermark.progress import Progress
 
@@ -141,12 +141,12 @@ def next_scan(
     return HintedScan(part_at, parts | ripe)
 
 
-def cover_of(progress: Progress, partitions: Iterable[str]) -> Cover:
+def cover_of(progress: Progress, partitions: Iterable[str]) -> Ranges:
     """Return the ranges of these partitions, each from its scan start to its end."""
     found = []
     for partition in partitions:
         known = progress.partitions.get(partition)
         before = "" if known is None or known.before is None else known.before
         # "0" follows "/".
-        found.append(Gap(joined(partition, before), f"{partition}0"))
-    return Cover(tuple(sorted(found, key=lambda gap: order_key(gap.after))))
+        found.append(Range(joined(partition, before), f"{partition}0"))
+    return Ranges(found)

@@ -12,7 +12,7 @@ from itertools import chain
 
 from blizzard_core.limits import FIRST_PAGE_KEYS
 from blizzard_core.storage.protocol import Listing, ListingPage, NameTest, Range, Storage, order_key
-from blizzard_core.watermark.cover import Cover, Gap
+from blizzard_core.storage.ranges import Ranges
 from blizzard_core.watermark.name_range import LAST, NameRange
 from blizzard_core.watermark.selection import NameSelection
 from blizzard_py.sources.context import SourceContext
@@ -30,19 +30,20 @@ class SelectedListing:
     names: NameRange
     selection: NameSelection
     is_file: Callable[[str], bool]
-    ranges: Cover
+    ranges: Ranges
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """See `Listing`."""
-        yield from self._first_file([(after, until)])
-        for start, end in self._cut([(after, until)]):
+        asked = [Range(after, until)]
+        yield from self._first_file(asked)
+        for start, end in self.ranges.within(asked):
             yield from self._pages(start, end)
 
     def list_ranges(
         self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None
     ) -> Iterator[ListingPage] | None:
         """See `Listing`."""
-        pages = self.storage.list_ranges(self._cut(ranges), may_be_wanted)
+        pages = self.storage.list_ranges(self.ranges.within(ranges), may_be_wanted)
         return None if pages is None else chain(self._first_file(ranges), pages)
 
     def _pages(self, after: str, until: str | None) -> Iterator[ListingPage]:
@@ -72,11 +73,6 @@ class SelectedListing:
         is_far = jump is not None and order_key(jump) > order_key(page.entries[-1].path)
         return jump if is_far else None
 
-    def _cut(self, ranges: Sequence[Range]) -> list[Range]:
-        """Return the parts of the ranges that are the source's."""
-        gaps = self.ranges.within(Gap(after, until) for after, until in ranges)
-        return [(gap.after, gap.until) for gap in gaps]
-
     def _first_file(self, ranges: Sequence[Range]) -> Iterator[ListingPage]:
         """Yield the file with which the source's range begins: a listing begins behind a name."""
         first = self.names.first
@@ -96,8 +92,8 @@ def listing_within(
     """Return the listing of a store's names that lie in a range and in a selection."""
     if not names and not selection:
         return storage
-    bounds, cover = Gap(names.first, names.end), selection.ranges()
-    ranges = Cover((bounds,) if cover is None else cover.within([bounds]))
+    bounds, selected = Range(names.first, names.end), selection.ranges()
+    ranges = Ranges((bounds,) if selected is None else selected.within([bounds]))
     return SelectedListing(storage, names, selection, is_file, ranges)
 
 

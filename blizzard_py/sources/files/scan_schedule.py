@@ -35,7 +35,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from blizzard_core.settings.list_budget import HOT_SHARE
-from blizzard_core.watermark.cover import Cover, Gap, choose_ranges, covers
+from blizzard_core.storage.protocol import Range
+from blizzard_core.storage.ranges import Ranges
+from blizzard_core.watermark.cover import choose_ranges, covers
 from blizzard_core.watermark.partition_time import family_of, head_of, is_timed
 from blizzard_core.watermark.paths import partition_key
 from blizzard_core.watermark.progress import Progress, gaps
@@ -63,15 +65,15 @@ class ScanLimits:
     pause: float
     complete: float | None
     tracked: int
-    selected: Cover | None = None
+    selected: Ranges | None = None
 
-    def lists(self, ranges: Sequence[Gap]) -> int:
+    def lists(self, ranges: Sequence[Range]) -> int:
         """Return the requests that a listing of ascending ranges takes at least."""
         return len(ranges if self.selected is None else self.selected.within(ranges))
 
     def may_select(self, partition: str) -> bool:
         """Return whether names of a partition may be selected."""
-        return not partition or self.lists([Gap(f"{partition}/", f"{partition}0")]) > 0
+        return not partition or self.lists([Range(f"{partition}/", f"{partition}0")]) > 0
 
     @property
     def pages(self) -> int | None:
@@ -172,7 +174,7 @@ class NextScan:
     """
 
     at: float
-    cover: Cover | None
+    cover: Ranges | None
     intervals: Intervals
     is_late: bool = False
 
@@ -208,11 +210,11 @@ def _has_depth(partition: str, depth: int | None) -> bool:
     return bool(partition) and partition.count("/") + 1 == depth
 
 
-def hot_cover(limits: ScanLimits, progress: Progress, found: Mapping[str, float]) -> Cover:
+def hot_cover(limits: ScanLimits, progress: Progress, found: Mapping[str, float]) -> Ranges:
     """Return the hot ranges: all while no partition of the full depth is tracked."""
     known, depth = progress.partitions, progress.depth
     if not depth or not any(_has_depth(partition, depth) for partition in known):
-        return Cover(gaps(progress))
+        return Ranges(gaps(progress))
     starts = (
         (partition, known[partition].before if partition in known else None)
         for partition in hot_partitions(limits, progress, found)
@@ -293,6 +295,6 @@ def after_scan(schedule: Schedule, scan: NextScan, result: ScanFindings, now: fl
     return replace(after, complete=complete, hot=hot, tracked=tracked)
 
 
-def _lists(cover: Cover | None, partition: str, progress: Progress) -> bool:
+def _lists(cover: Ranges | None, partition: str, progress: Progress) -> bool:
     known = progress.partitions.get(partition)
     return covers(cover, partition, None if known is None else known.before)

@@ -10,7 +10,7 @@ from blizzard_core.errors import OrderError
 from blizzard_core.limits import SCAN_FILES
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
-from blizzard_core.watermark.cover import Cover
+from blizzard_core.storage.ranges import Ranges
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import depth_of, split
 from blizzard_core.watermark.progress import Lowest, Progress, gaps, is_new, is_passed
@@ -161,7 +161,7 @@ class WatermarkFiles(Replacing):
         self,
         state: SourceState,
         start: Progress,
-        cover: Cover | None = None,
+        cover: Ranges | None = None,
         *,
         full: bool = False,
     ) -> Discovery:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blizzard_core.storage.protocol import order_key
-from blizzard_core.watermark.cover import Cover, Gap, choose_ranges, covers
+from blizzard_core.storage.protocol import Range, order_key
+from blizzard_core.storage.ranges import Ranges
+from blizzard_core.watermark.cover import choose_ranges, covers
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Progress, ScanTimes, expire_grace, gaps, mark_done
 from blizzard_core.watermark.scan import scan
@@ -22,24 +23,24 @@ PATHS = st.one_of(
 
 
 @st.composite
-def parts(draw: st.DrawFn) -> tuple[Progress, list[str], Cover]:
+def parts(draw: st.DrawFn) -> tuple[Progress, list[str], Ranges]:
     """A progress, the paths at its source, and some of its ranges."""
     paths = draw(st.lists(PATHS, unique=True, max_size=30))
     done = [path for path in paths if draw(st.booleans())]
     known = passed(Progress(depth=draw(st.sampled_from([1, 2]))), done)
     later = [path for path in paths if path not in done and draw(st.booleans())]
     known = mark_done(known, later, 100.0, nothing_waits)
-    return known, paths, Cover(tuple(gap for gap in gaps(known) if draw(st.booleans())))
+    return known, paths, Ranges(tuple(gap for gap in gaps(known) if draw(st.booleans())))
 
 
-def everything(storage: MemoryStorage, known: Progress, cover: Cover | None = None) -> set[str]:
+def everything(storage: MemoryStorage, known: Progress, cover: Ranges | None = None) -> set[str]:
     return {e.path for e in scan(storage, known, lambda _file: True, 1, cover=cover).entries}
 
 
 @settings(max_examples=60)
 @given(part=parts())
 def test_scan_finds_what_is_new_in_covered_partitions(
-    part: tuple[Progress, list[str], Cover],
+    part: tuple[Progress, list[str], Ranges],
 ) -> None:
     known, paths, cover = part
     storage = MemoryStorage()
@@ -52,13 +53,13 @@ def test_scan_finds_what_is_new_in_covered_partitions(
 
     found = everything(storage, known)
     assert everything(storage, known, cover) == set(filter(is_covered, found))
-    assert everything(storage, known, Cover(gaps(known))) <= found
+    assert everything(storage, known, Ranges(gaps(known))) <= found
 
 
 @settings(max_examples=60)
 @given(part=parts())
 def test_scan_starts_move_in_covered_partitions_only(
-    part: tuple[Progress, list[str], Cover],
+    part: tuple[Progress, list[str], Ranges],
 ) -> None:
     known, _, cover = part
     whole = expire_grace(known, ScanTimes(500.0, 501.0), 10.0, nothing_waits)
@@ -72,24 +73,24 @@ def test_scan_starts_move_in_covered_partitions_only(
 @settings(max_examples=60)
 @given(part=parts(), path=PATHS)
 def test_parts_of_ranges_are_what_both_hold(
-    part: tuple[Progress, list[str], Cover], path: str
+    part: tuple[Progress, list[str], Ranges], path: str
 ) -> None:
     known, _, cover = part
     assert cover.within(gaps(known)) == cover.ranges
-    assert Cover(()).within(gaps(known)) == ()
+    assert Ranges(()).within(gaps(known)) == ()
     key = order_key(path)
     held = [
         gap
         for gap in cover.ranges
         if order_key(gap.after) < key and (gap.until is None or key < order_key(gap.until))
     ]
-    assert cover.holds(path) == bool(held)
+    assert cover.has_file(order_key(path)) == bool(held)
 
 
 def test_open_end_is_a_part_of_the_newest_partition() -> None:
     known = passed(Progress(depth=1), ["date=2024-01-01/1", "date=2024-01-02/1"])
     hot = choose_ranges(gaps(known), [("date=2024-01-02", "1")])
-    assert hot.ranges == (Gap("date=2024-01-02/1", None),)
+    assert hot.ranges == (Range("date=2024-01-02/1", None),)
     assert covers(hot, "date=2024-01-02", "1")
     assert covers(hot, "date=2024-01-03", None)
     assert not covers(hot, "date=2024-01-01", "1")

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from blizzard_core.checkpoint.document import FLOORS_VERSION, progress_to_json
 from blizzard_core.errors import StateError
-from blizzard_core.storage.protocol import order_key
+from blizzard_core.storage.protocol import Range, order_key
 from blizzard_core.watermark.closed_partitions import IN_USE_SECS, raise_floors
-from blizzard_core.watermark.cover import Gap
 from blizzard_core.watermark.partition_time import head_of
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Progress, closed_by, gaps, is_new, mark_done
@@ -117,9 +116,9 @@ def test_poll_cost_is_independent_of_closed_partitions() -> None:
 def test_closed_ranges_are_skipped_and_gaps_between_heads_listed() -> None:
     progress = closed(passed(Progress(depth=2), files(("ap", "eu"), range(-2, 1))), 1)
     assert gaps(progress) == (
-        Gap("", "region=ap/"),
-        Gap(f"region=ap/{day(0)}/a", "region=eu/"),
-        Gap(f"region=eu/{day(0)}/a", None),
+        Range("", "region=ap/"),
+        Range(f"region=ap/{day(0)}/a", "region=eu/"),
+        Range(f"region=eu/{day(0)}/a", None),
     )
     for path in files(("aa", "ca", "us"), (-30, 0)):  # regions that come later, with their history
         assert is_new(progress, path)

@@ -21,7 +21,6 @@ from blizzard_core.storage.protocol import (
     is_hidden,
     order_key,
 )
-from blizzard_core.watermark.cover import Gap
 from blizzard_core.watermark.gap_listing import visible_ranges
 from blizzard_core.watermark.progress import PartitionProgress, Progress, gaps, is_new
 from blizzard_core.watermark.scan import scan
@@ -152,7 +151,7 @@ def test_ranges_without_hidden_names_leave_out_nothing_else(
     after: str, length: str, names: list[str]
 ) -> None:
     low, high = sorted((after, length), key=order_key)
-    for gap in (Gap(low, None), Gap(low, high), Gap("", None)):
+    for gap in (Range(low, None), Range(low, high), Range("", None)):
         ranges = visible_ranges([gap])
 
         def lies_in(path: str, parts: Sequence[Range]) -> bool:

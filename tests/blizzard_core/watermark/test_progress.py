@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blizzard_core.storage.protocol import is_hidden, order_key
+from blizzard_core.storage.protocol import Range, is_hidden, order_key
 from blizzard_core.watermark.closed_partitions import raise_floors
 from blizzard_core.watermark.partition_time import span_of
 from blizzard_core.watermark.paths import depth_of, joined, split
 from blizzard_core.watermark.progress import (
     CLOCK_STEP_SECS,
-    Gap,
     PartitionProgress,
     Progress,
     ScanTimes,
@@ -347,22 +346,22 @@ def test_gaps_surround_the_tracked_partitions() -> None:
         "d=0",
     )
     assert gaps(progress) == (
-        Gap("d=0/", "d=1-late/"),
-        Gap("d=1-late/q", "d=1/"),
-        Gap("d=1/b", "d=3/"),
-        Gap("d=3/x", None),
+        Range("d=0/", "d=1-late/"),
+        Range("d=1-late/q", "d=1/"),
+        Range("d=1/b", "d=3/"),
+        Range("d=3/x", None),
     )
 
 
 def test_a_partition_without_a_scan_start_needs_no_gap() -> None:
     progress = done(passed(Progress(depth=1), ["d=1/b", "d=3/x"]), "d=2/a", "d=4/a")
-    assert gaps(progress) == (Gap("", "d=1/"), Gap("d=1/b", "d=3/"), Gap("d=3/x", None))
-    assert gaps(three_days()) == (Gap("", None),)
+    assert gaps(progress) == (Range("", "d=1/"), Range("d=1/b", "d=3/"), Range("d=3/x", None))
+    assert gaps(three_days()) == (Range("", None),)
 
 
 def test_a_flat_source_is_one_gap_above_the_global_watermark() -> None:
     progress = passed(Progress(depth=0), ["a", "b"])
-    assert gaps(progress) == (Gap("b", None),)
+    assert gaps(progress) == (Range("b", None),)
 
 
 def test_depth_is_that_of_the_first_file_in_a_directory() -> None:

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blizzard_core.storage.protocol import order_key
-from blizzard_core.storage.ranges import folder_of, name_after, name_before
-from blizzard_core.watermark.cover import Cover
+from blizzard_core.storage.ranges import Ranges, folder_of, name_after, name_before
 from blizzard_core.watermark.name_range import LAST, NameRange
 from blizzard_core.watermark.selection import NameSelection
 from blizzard_py.sources.files.listing import listing_within
@@ -36,8 +35,8 @@ SELECTIONS = st.builds(
 def test_ranges_hold_every_name_that_matches(selection: NameSelection, paths: list[str]) -> None:
     cover = selection.ranges()
     for path in filter(selection.takes, paths):
-        assert cover is None or cover.holds(path)
-    ends = [end for gap in (cover or Cover(())).ranges for end in (gap.after, gap.until or LAST)]
+        assert cover is None or cover.has_file(order_key(path))
+    ends = [end for gap in (cover or Ranges(())).ranges for end in (gap.after, gap.until or LAST)]
     keys = [order_key(end) for end in ends]
     assert keys == sorted(keys)
 

@@ -14,8 +14,8 @@ from blizzard_core.handover.complete import (
     file_text,
     partitions_of,
 )
-from blizzard_core.storage.protocol import Entry
-from blizzard_core.watermark.cover import Cover, Gap
+from blizzard_core.storage.protocol import Entry, Range
+from blizzard_core.storage.ranges import Ranges
 from blizzard_core.watermark.progress import PartitionProgress, Progress, ScanTimes
 from blizzard_py.job import FinishedFile
 from blizzard_py.state.batch import Batch, BatchResults, PlannedOutput
@@ -133,7 +133,7 @@ class TestCompletions:
         "scan",
         [
             {"began": OVER + HOUR - 1},
-            {"cover": Cover((Gap("date=2024-02-01/", None),))},
+            {"cover": Ranges((Range("date=2024-02-01/", None),))},
             {"until": f"{DAY}/m"},
             {"pending": (f"{DAY}/c",)},
         ],

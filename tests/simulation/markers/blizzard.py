@@ -14,8 +14,8 @@ from blizzard_core.errors import NotFound
 from blizzard_core.log import get_logger
 from blizzard_core.settings.document import ErrorSettings
 from blizzard_core.settings.sources import SourceSettings
-from blizzard_core.storage.protocol import Entry, listed
-from blizzard_core.watermark.cover import Cover, Gap
+from blizzard_core.storage.protocol import Entry, Range, listed
+from blizzard_core.storage.ranges import Ranges
 from blizzard_core.watermark.progress import CLOCK_STEP_SECS, Lowest, ScanTimes, is_new
 from blizzard_py.ingest.batch_loop import BatchLoop
 from blizzard_py.ingest.batch_runner import BatchRunner, Ingesting
@@ -171,7 +171,7 @@ class _Source(FileSource):
         part = None if world.chance.random() > 0.3 else world.chance.choice(world.partitions)
         after, until = ("", None) if part is None else (f"{part}/", f"{part}0")
         files = tuple(e for e in listed(self._listing, after, until) if is_new(progress, e.path))
-        cover = None if part is None else Cover((Gap(after, until),))
+        cover = None if part is None else Ranges((Range(after, until),))
         scanned = ScanTimes(began, self._clock(), cover=cover)
         found = Discovery(files, (), 1, len(files), scanned, NONE_SKIPPED, progress)
         rules = FloorRules(GRACE, world.plan.tracked, None)

@@ -6,7 +6,8 @@ import math
 from dataclasses import replace
 
 from blizzard_core.limits import HINTED_PARTITIONS
-from blizzard_core.watermark.cover import Gap, covers
+from blizzard_core.storage.protocol import Range
+from blizzard_core.watermark.cover import covers
 from blizzard_core.watermark.progress import PartitionProgress, Progress
 from blizzard_py.sources.files.hint_schedule import (
     HintedScan,
@@ -98,7 +99,7 @@ def test_cut_scan_goes_on_without_a_pause() -> None:
 
 def test_cover_begins_at_scan_starts() -> None:
     cover = cover_of(PROGRESS, {"b", "a", "c"})
-    assert cover.ranges == (Gap("a/5", "a0"), Gap("b/", "b0"), Gap("c/", "c0"))
+    assert cover.ranges == (Range("a/5", "a0"), Range("b/", "b0"), Range("c/", "c0"))
     assert all(
         covers(cover, partition, known.before) for partition, known in PROGRESS.partitions.items()
     )

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from blizzard_core.settings.list_budget import LONGEST_SECS, least_budget
-from blizzard_core.watermark.cover import Cover
+from blizzard_core.storage.ranges import Ranges
 from blizzard_core.watermark.progress import Progress, gaps
 from blizzard_py.sources.files.scan_schedule import (
     HOUR_SECS,
@@ -136,7 +136,7 @@ def test_range_is_hot_for_an_hour_or_while_something_waits() -> None:
     assert schedule.hot_at(8000.0).keys() == set(HOURS[:2])
     again = next_scan(schedule, limits(1389), KNOWN, 8000.0, is_sweeping=False)
     one = ScanFindings(2, is_cut=False, partitions=HOURS[:1], progress=KNOWN)
-    schedule = after_scan(schedule, replace(again, cover=Cover(gaps(KNOWN))), one, 8000.0)
+    schedule = after_scan(schedule, replace(again, cover=Ranges(gaps(KNOWN))), one, 8000.0)
     assert schedule.hot_at(8001.0).keys() == {HOURS[0]}
 
 

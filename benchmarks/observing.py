@@ -15,7 +15,7 @@ from pathlib import Path
 from prometheus_client import generate_latest
 
 from blizzard_core import log
-from blizzard_core.observability.metered_storage import Metered
+from blizzard_core.observability.metered_storage import metered
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.job import FinishedFile
@@ -57,12 +57,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "f").write_bytes(b"x")
         bare = LocalStorage(folder)
-        metered = Metered(bare, activity.beat)
+        timed = metered(bare, activity.beat)
         plain = micros(lambda: bare.stat("f"), 5000)
         print(f"a request on a local disk    {plain:8.1f} µs")
-        print(
-            f"  counted and timed, adds    {micros(lambda: metered.stat('f'), 5000) - plain:8.1f}"
-        )
+        print(f"  counted and timed, adds    {micros(lambda: timed.stat('f'), 5000) - plain:8.1f}")
     for count in (FILES, 1_000_000):
         found = entries(count)
         took = micros(lambda found=found: activity.polled(0.1, found, [], (1, 1), NONE_SKIPPED), 1)  # type: ignore[misc]

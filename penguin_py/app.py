@@ -22,7 +22,7 @@ from blizzard_core.observability.heartbeat import (
     source_heartbeat,
     table_heartbeat,
 )
-from blizzard_core.observability.metered_storage import Metered
+from blizzard_core.observability.metered_storage import metered
 from blizzard_core.observability.run_sinks import run_sinks
 from blizzard_core.observability.runs import Job, RunLog, RunSink
 from blizzard_core.observability.status import Panel
@@ -102,7 +102,7 @@ def build(config: Config, tables: Iterable[Table] | None = None) -> Iterator[lis
 def table_pipeline(table: Table, pool: Executor) -> TablePipeline:
     """Build one table's pipeline with the product's own storage and Delta log."""
     activity = TableActivity(table.name, table.uri, time.time)
-    storage = Metered(open_storage(table.uri, table.storage_options), activity.beat)
+    storage = metered(open_storage(table.uri, table.storage_options), activity.beat)
     log = DeltaLog(table, storage, pool)
     if table.is_local:  # its files have their times from the machine's clock
         return TablePipeline(table, storage, log, pool, time.time, activity)
@@ -122,7 +122,7 @@ def _keyed_pipeline(keyed: KeyedTable, pool: Executor, is_patient: bool) -> Keye
     activity = TableActivity(keyed.name, keyed.table.uri, time.time)
 
     def opened(table: Table) -> tuple[Storage, DeltaLog]:
-        storage = Metered(open_storage(table.uri, table.storage_options), activity.beat)
+        storage = metered(open_storage(table.uri, table.storage_options), activity.beat)
         return storage, DeltaLog(table, storage, pool)
 
     changes, table = opened(keyed.changes), opened(keyed.table)

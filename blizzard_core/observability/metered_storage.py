@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from time import perf_counter
-from typing import BinaryIO, TypeVar
+from typing import Any, TypeVar, cast
 
 from prometheus_client import Counter, Histogram
 
 from blizzard_core.errors import AccessDenied, Conflict, NotFound, Unavailable
 from blizzard_core.observability.metrics import STORAGE_REQUESTS, STORAGE_SECS
-from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range, Storage
+from blizzard_core.storage.protocol import ListingPage, NameTest, Range, Storage
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ _STATUS = (
 )
 
 
-@functools.cache
+@cache
 def _series(operation: str, status: str) -> tuple[Counter, Histogram]:
     """Return the two series of a request; cached, since a look-up by label costs as much again."""
     return STORAGE_REQUESTS.labels(operation, status), STORAGE_SECS.labels(operation)
@@ -34,29 +34,47 @@ def status_of(error: BaseException) -> str:
     return next((status for kind, status in _STATUS if isinstance(error, kind)), "error")
 
 
-class Metered:
-    """A storage that counts and times each request.
+# Methods that are one request each, and the names of these in metrics.
+_OPERATIONS = {
+    "stat": "stat",
+    "read": "read",
+    "read_versioned": "read",
+    "read_range": "read_range",
+    "open_input": "open_input",
+    "open_output": "open_output",
+    "put_atomic": "put",
+    "put_if": "put_if",
+    "rename": "rename",
+    "rename_if_absent": "rename",
+    "sync": "sync",
+    "delete": "delete",
+    "delete_if": "delete_if",
+    "tag_if": "tag_if",
+    "delete_tree": "delete_tree",
+}
+
+
+def metered(storage: Storage, answered: Callable[[], None]) -> Storage:
+    """Return the storage with each request counted and timed.
 
     ``answered`` is called after each request, also after a failure: an answer of a store is a sign
     of life. Of streams only the opening is counted.
     """
+    return cast("Storage", _Metered(storage, answered))
 
+
+class _Metered:
     def __init__(self, storage: Storage, answered: Callable[[], None]) -> None:
         self._storage = storage
         self._answered = answered
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._storage!r})"
+        return f"metered({self._storage!r})"
 
-    @property
-    def uri(self) -> str:
-        """The root URI."""
-        return self._storage.uri
-
-    @property
-    def conditional_writes(self) -> bool:
-        """As the storage inside."""
-        return self._storage.conditional_writes
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._storage, name)
+        operation = _OPERATIONS.get(name)
+        return found if operation is None else partial(self._timed, operation, found)
 
     def _count(self, operation: str, status: str, started: float, requests: int = 1) -> None:
         count, timer = _series(operation, status)
@@ -64,10 +82,10 @@ class Metered:
         timer.observe(perf_counter() - started)
         self._answered()
 
-    def _timed(self, operation: str, action: Callable[[], T]) -> T:
+    def _timed(self, operation: str, action: Callable[..., T], *arguments: Any) -> T:
         started = perf_counter()
         try:
-            found = action()
+            found = action(*arguments)
         except Exception as error:
             self._count(operation, status_of(error), started)
             raise
@@ -99,48 +117,3 @@ class Metered:
                 return
             self._count("list", "ok", started, page.requests)
             yield page
-
-    def stat(self, path: str) -> Entry | None:
-        return self._timed("stat", lambda: self._storage.stat(path))
-
-    def read(self, path: str) -> bytes:
-        return self._timed("read", lambda: self._storage.read(path))
-
-    def read_range(self, path: str, start: int, end: int) -> bytes:
-        return self._timed("read_range", lambda: self._storage.read_range(path, start, end))
-
-    def open_input(self, path: str) -> BinaryIO:
-        return self._timed("open_input", lambda: self._storage.open_input(path))
-
-    def open_output(self, path: str) -> BinaryIO:
-        return self._timed("open_output", lambda: self._storage.open_output(path))
-
-    def put_atomic(self, path: str, data: bytes) -> None:
-        self._timed("put", lambda: self._storage.put_atomic(path, data))
-
-    def read_versioned(self, path: str) -> tuple[bytes, str]:
-        return self._timed("read", lambda: self._storage.read_versioned(path))
-
-    def put_if(self, path: str, data: bytes, version: str | None) -> str:
-        return self._timed("put_if", lambda: self._storage.put_if(path, data, version))
-
-    def rename(self, source: str, target: str) -> None:
-        self._timed("rename", lambda: self._storage.rename(source, target))
-
-    def rename_if_absent(self, source: str, target: str) -> None:
-        self._timed("rename", lambda: self._storage.rename_if_absent(source, target))
-
-    def sync(self, path: str) -> None:
-        self._timed("sync", lambda: self._storage.sync(path))
-
-    def delete(self, path: str) -> None:
-        self._timed("delete", lambda: self._storage.delete(path))
-
-    def delete_if(self, path: str, version: str) -> bool:
-        return self._timed("delete_if", lambda: self._storage.delete_if(path, version))
-
-    def tag_if(self, path: str, version: str, tag: str) -> bool:
-        return self._timed("tag_if", lambda: self._storage.tag_if(path, version, tag))
-
-    def delete_tree(self, prefix: str) -> int:
-        return self._timed("delete_tree", lambda: self._storage.delete_tree(prefix))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -37,7 +37,7 @@ from blizzard_core.storage.objects import ExactPaths, FileSystem, Patience, boun
 from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range, order_key
 from blizzard_core.storage.ranges import Ranges
 from blizzard_core.storage.stored_bytes import ObjectPart, StoredBytes
-from blizzard_core.storage.tagging import ObjectVersion, tag_version
+from blizzard_core.storage.tagging import ObjectVersion, TaggedObjects
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ class _Level:
     keys: int
 
 
-class AzureStorage(StoredBytes):
+class AzureStorage(TaggedObjects, StoredBytes):
     """A container or a prefix of it."""
 
     def __init__(self, fs: BlobFileSystem, root: str, uri: str, *, versions: bool = False) -> None:
@@ -235,10 +235,8 @@ class AzureStorage(StoredBytes):
                     folders.append(item.name[cut:])
                 elif not _marks_a_folder(item):
                     modified = item.last_modified.timestamp()
-                    entry = Entry(item.name[cut:], int(item.size), modified)
-                    if self._versions:
-                        entry = replace(entry, version=_plain(item.etag))
-                    files.append(entry)
+                    version = self._version(item.etag or "", modified) if self._versions else ""
+                    files.append(Entry(item.name[cut:], int(item.size), modified, version=version))
         return _Level(tuple(folders), tuple(files), requests, keys)
 
     def _get(
@@ -277,10 +275,9 @@ class AzureStorage(StoredBytes):
 
         return self._run(store)
 
-    def stat(self, path: str) -> Entry | None:
-        """Return size, modification time and version, or None."""
-        found = super().stat(path)
-        return None if found is None else replace(found, version=_plain(found.version))
+    def _version(self, tag: str, modified: float) -> str:  # noqa: ARG002  # S3 needs the time
+        """Return an ETag without quotes: listings have none, other answers do."""
+        return tag.strip('"')
 
     def _delete_if(self, key: str, version: str) -> None:
         blob = self._blob(key)
@@ -290,14 +287,10 @@ class AzureStorage(StoredBytes):
             )
         )
 
-    def tag_if(self, path: str, version: str, tag: str) -> bool:
-        """Tag the blob if it has this version; see `Storage.tag_if`."""
-        return tag_version(self, path, version, tag)
-
     def object_version(self, path: str) -> ObjectVersion:
         """Return the version of a blob; see `TaggedObjects`."""
         found = self._ask(path, lambda blob: blob.get_blob_properties())
-        return ObjectVersion(_plain(found.etag), found.version_id)
+        return ObjectVersion(self._version(found.etag or "", 0.0), found.version_id)
 
     def read_tags(self, path: str, found: ObjectVersion) -> Mapping[str, str]:
         """Return the tags of a blob; see `TaggedObjects`."""
@@ -338,11 +331,6 @@ def _pages(container: ContainerClient, prefix: str, *, flat: bool) -> Any:
         include=["metadata"],
         results_per_page=PAGE_NAMES,
     ).by_page()
-
-
-def _plain(etag: str | None) -> str:
-    """Return an ETag without quotes: listings have none, other answers do."""
-    return (etag or "").strip('"')
 
 
 def _marks_a_folder(item: Any) -> bool:

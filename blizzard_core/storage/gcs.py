@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from os import SEEK_END
 from typing import Any, Protocol
@@ -20,8 +20,8 @@ from gcsfs.retry import (  # type: ignore[import-untyped]  # ships no types
 from blizzard_core.errors import Conflict, NotFound, Unavailable
 from blizzard_core.limits import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.storage.failures import bucket_missing
-from blizzard_core.storage.objects import FileSystem, Patience, bounded, modified_of, version_of
-from blizzard_core.storage.order import Ascending, part_in_range
+from blizzard_core.storage.objects import FileSystem, Patience, bounded
+from blizzard_core.storage.order import pages_in_order
 from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range
 from blizzard_core.storage.ranges import folder_of
 from blizzard_core.storage.stored_bytes import ObjectPart, StoredBytes
@@ -113,36 +113,22 @@ class GCSStorage(StoredBytes):
         return True
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
-        """List with ``startOffset`` (inclusive, so filtered here) and ``endOffset``."""
+        """List with ``startOffset`` (inclusive) and ``endOffset``."""
         arguments: dict[str, Any] = {
             "prefix": self._prefix + folder_of(after, until) or None,
             "startOffset": self._prefix + after if after else None,
             "endOffset": None if until is None else self._prefix + until,
-            "maxResults": FIRST_PAGE_KEYS,
             "fields": _WITH_VERSIONS if self._versions else _FIELDS,
         }
-        order = Ascending(self.uri, after, inclusive=True)
-        while True:
-            answer = self._call("", partial(self._list, **arguments))
-            items = answer.get("items", [])
-            paths = [item["name"][len(self._prefix) :] for item in items]
-            order.check(paths)
-            first, end = part_in_range(paths, after, until)
-            entries = tuple(
-                self._entry(path, item)
-                for path, item in zip(paths[first:end], items[first:end], strict=True)
-                if not path.endswith("/")  # a console's folder marker
-            )
-            yield ListingPage(entries, 1, len(items))
-            token = answer.get("nextPageToken")
-            if end < len(paths) or not token:
-                return
-            order.check_goes_on(paths, token)
-            arguments |= {"maxResults": PAGE_KEYS, "pageToken": token}
 
-    def _entry(self, path: str, item: Mapping[str, Any]) -> Entry:
-        version = version_of(item) if self._versions else ""
-        return Entry(path, int(item.get("size", 0)), modified_of(item), version=version)
+        def ask(token: str | None) -> tuple[list[Entry], str | None]:
+            size = FIRST_PAGE_KEYS if token is None else PAGE_KEYS
+            place = {"maxResults": size, "pageToken": token}
+            answer = self._call("", lambda: self._list(**arguments, **place))
+            found = [self._listed(item["name"], item) for item in answer.get("items", [])]
+            return found, answer.get("nextPageToken") or None
+
+        return pages_in_order(self.uri, after, until, ask, inclusive=True)
 
     def list_ranges(self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None) -> None:
         """Return None: a listing begins at any key."""

@@ -26,12 +26,12 @@ from blizzard_core.storage.local_deletion import remove_tree, remove_version
 from blizzard_core.storage.local_entries import (
     FILE_AS_SOURCE,
     can_be_called,
+    entry_of,
     locked,
     move_to_free,
-    regular,
     status_of,
     sync_directory,
-    versioned,
+    wrap_errors,
     wrapped,
 )
 from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range, is_hidden, order_key
@@ -74,7 +74,7 @@ class LocalStorage:
         self._folders = FolderCache(clock)
         self._follow = follow
         self._private = private
-        self._entry_of = versioned if versions else regular
+        self._versions = versions
         self._warned: set[str] = set()
 
     def __repr__(self) -> str:
@@ -188,7 +188,7 @@ class LocalStorage:
                 self._warn_of_long_path(path)
                 return None
             raise wrapped(self.uri, path, error) from error
-        return self._entry_of(path, status)
+        return entry_of(path, status, versions=self._versions)
 
     def stat(self, path: str) -> Entry | None:
         """Return size, modification time and version, or None; only regular files are objects."""
@@ -201,7 +201,7 @@ class LocalStorage:
             if error.errno in (ENAMETOOLONG, ENOENT):
                 return None
             raise wrapped(self.uri, path, error) from error
-        return versioned(path, status)
+        return entry_of(path, status)
 
     def _behind_link(self, path: str) -> bool:
         folders = accumulate(path.split("/")[:-1], "{}/{}".format)
@@ -236,21 +236,17 @@ class LocalStorage:
     def read_range(self, path: str, start: int, end: int) -> bytes:
         """Return the bytes from ``start`` to ``end`` (exclusive)."""
         # Without a stream around it: thousands of footers are read this way.
-        try:
+        with wrap_errors(self.uri, path):
             descriptor = self._open(path)
             try:
                 return os.pread(descriptor, end - start, start)
             finally:
                 os.close(descriptor)
-        except OSError as error:
-            raise wrapped(self.uri, path, error) from error
 
     def open_input(self, path: str) -> BinaryIO:
         """Open the file for reading."""
-        try:
+        with wrap_errors(self.uri, path):
             return os.fdopen(self._open(path), "rb")
-        except OSError as error:
-            raise wrapped(self.uri, path, error) from error
 
     def _open(self, path: str) -> int:
         """Open the regular file at ``path``; check the descriptor, which cannot change any more."""
@@ -279,18 +275,16 @@ class LocalStorage:
         mode = _PRIVATE_FILE if self._private else _FILE
         # Following a link here would truncate its target.
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
+        with wrap_errors(self.uri, path):
             self._make_folders(path)
             return io.BufferedWriter(EarlyWriteback(os.open(target, flags, mode)))
-        except OSError as error:
-            raise wrapped(self.uri, path, error) from error
 
     def put_atomic(self, path: str, data: bytes) -> None:
         """Write a temporary file, fsync it, ``os.replace`` the target, fsync the directory."""
         target = self._at(path)
         temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        try:
+        with wrap_errors(self.uri, path):
             self._make_folders(path)
             try:
                 with os.fdopen(os.open(temporary, flags, self._mode(path)), "wb") as stream:
@@ -303,8 +297,6 @@ class LocalStorage:
                     temporary.unlink(missing_ok=True)
                 raise
             sync_directory(target.parent)
-        except OSError as error:
-            raise wrapped(self.uri, path, error) from error
 
     def read_versioned(self, path: str) -> tuple[bytes, str]:
         """Return the whole file and its SHA-256."""
@@ -317,7 +309,7 @@ class LocalStorage:
         The lock is beside the file and not on it, because the file is replaced.
         """
         lock = self._at(f"{path}.lock")
-        try:
+        with wrap_errors(self.uri, f"{path}.lock"):
             self._make_folders(path)
             with locked(lock, self._mode(path)):
                 try:
@@ -327,19 +319,15 @@ class LocalStorage:
                 if found != version:
                     raise Conflict(f"{self.uri}/{path}: changed by another writer")
                 self.put_atomic(path, data)
-        except OSError as error:
-            raise wrapped(self.uri, f"{path}.lock", error) from error
         return hashlib.sha256(data).hexdigest()
 
     def rename(self, source: str, target: str) -> None:
         """Rename with ``os.replace`` and fsync the target's directory."""
         final = self._at(target)
-        try:
+        with wrap_errors(self.uri, source):
             self._make_folders(target)
             self._at(source).replace(final)
             sync_directory(final.parent)
-        except OSError as error:
-            raise wrapped(self.uri, source, error) from error
 
     def rename_if_absent(self, source: str, target: str) -> None:
         """Move by a hard link, which never replaces a file, and fsync the target's directory."""
@@ -372,18 +360,13 @@ class LocalStorage:
 
     def sync(self, path: str) -> None:
         """Fsync the file."""
-        try:
-            with self._at(path).open("rb") as stream:
-                os.fsync(stream.fileno())
-        except OSError as error:
-            raise wrapped(self.uri, path, error) from error
+        with wrap_errors(self.uri, path), self._at(path).open("rb") as stream:
+            os.fsync(stream.fileno())
 
     def delete(self, path: str) -> None:
         """Remove the file, if it is there."""
-        try:
+        with wrap_errors(self.uri, path):
             self._at(path).unlink(missing_ok=True)
-        except OSError as error:
-            raise wrapped(self.uri, path, error) from error
 
     def delete_if(self, path: str, version: str) -> bool:
         """Compare inode, size and times, move the file aside, compare again, then remove it."""

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from blizzard_core.errors import Conflict
 from blizzard_core.storage.local_entries import (
+    entry_of,
     move_to_free,
     status_of,
     sync_directory,
-    versioned,
     wrapped,
 )
 from blizzard_core.storage.protocol import Storage
@@ -48,7 +48,7 @@ def _remove_or_put_back(aside: Path, place: Path, version: str) -> bool:
     """Remove a file that was moved aside if it has this version; return whether it had it."""
     if not os.path.lexists(aside):
         return False
-    found = versioned("", status_of(aside))
+    found = entry_of("", status_of(aside))
     is_wanted = found is not None and _without_inode_time(found.version) == _without_inode_time(
         version
     )

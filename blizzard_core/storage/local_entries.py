@@ -55,19 +55,16 @@ def can_be_called(path: str) -> bool:
         return False
 
 
-def regular(path: str, status: os.stat_result | None) -> Entry | None:
+def entry_of(path: str, status: os.stat_result | None, *, versions: bool = True) -> Entry | None:
     """Return the entry of a regular file; None for pipes and devices, which may block for ever."""
     if status is None or not S_ISREG(status.st_mode):
         return None
-    return Entry(path, status.st_size, status.st_mtime)
-
-
-def versioned(path: str, status: os.stat_result | None) -> Entry | None:
-    """Return the entry of a regular file with its version; None for others."""
-    if status is None or not S_ISREG(status.st_mode):
-        return None
     # A writer may set the time of the content to what it was, but not that of the inode.
-    version = f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}-{status.st_ctime_ns}"
+    version = (
+        f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}-{status.st_ctime_ns}"
+        if versions
+        else ""
+    )
     return Entry(path, status.st_size, status.st_mtime, version=version)
 
 
@@ -119,3 +116,12 @@ def wrapped(root: str, path: str, error: OSError) -> StorageError:
             return AccessDenied(f"{message}; let this process's user read and write there")
         case _:
             return Unavailable(message)
+
+
+@contextmanager
+def wrap_errors(root: str, path: str) -> Iterator[None]:
+    """Convert errors of the system for a path below ``root``."""
+    try:
+        yield
+    except OSError as error:
+        raise wrapped(root, path, error) from error

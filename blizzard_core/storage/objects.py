@@ -166,8 +166,22 @@ class ObjectStorage:
             return None
         if info.get("type") == "directory":
             return None
-        size, version = int(info.get("size") or 0), version_of(info)
-        return Entry(path, size, modified_of(info), version=version)
+        return self._entry(path, info)
+
+    def _entry(self, path: str, info: Mapping[str, Any], *, versions: bool = True) -> Entry:
+        """Return an object by what the store says of it, in a listing or not."""
+        size, modified = int(info.get("size") or info.get("Size") or 0), modified_of(info)
+        tag = info.get("generation") or info.get("ETag") or info.get("etag") or ""
+        version = self._version(str(tag), modified) if versions else ""
+        return Entry(path, size, modified, version=version)
+
+    def _listed(self, name: str, info: Mapping[str, Any]) -> Entry:
+        """Return an object of a listing that names it with the prefix."""
+        return self._entry(name[len(self._prefix) :], info, versions=self._versions)
+
+    def _version(self, tag: str, modified: float) -> str:  # noqa: ARG002  # S3 needs the time
+        """Return an object's version by its generation or ETag."""
+        return tag
 
     def read(self, path: str) -> bytes:
         """Return the whole object."""
@@ -323,11 +337,6 @@ def modified_of(info: Mapping[str, Any]) -> float:
         if isinstance(value, str):
             return dt.datetime.fromisoformat(value).timestamp()
     return 0.0
-
-
-def version_of(info: Mapping[str, Any]) -> str:
-    """Return the version as listings have it: a generation, or an ETag."""
-    return str(info.get("generation") or info.get("ETag") or info.get("etag") or "")
 
 
 def bucket_root(uri: str) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from blizzard_core.errors import StorageError, Unavailable
-from blizzard_core.storage.protocol import order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, order_key
 
 
 class Ascending:
@@ -50,7 +50,33 @@ class Ascending:
         self._token = token
 
 
-def part_in_range(paths: Sequence[str], after: str, until: str | None) -> tuple[int, int]:
-    """Return from and up to which of ascending paths lie between two names, both excluded."""
-    end = len(paths) if until is None else bisect_left(paths, order_key(until), key=order_key)
-    return bisect_right(paths, order_key(after), key=order_key), end
+def pages_in_order(
+    uri: str,
+    after: str,
+    until: str | None,
+    ask: Callable[[str | None], tuple[Sequence[Entry], str | None]],
+    *,
+    inclusive: bool = False,
+) -> Iterator[ListingPage]:
+    """Yield the pages of a listing, each checked, up to the first key past ``until``.
+
+    ``ask`` gets the token of a page, None for the first one. It returns the keys and the token of
+    the next page: None at the end, empty if the store has left it out. With ``inclusive`` the
+    listing may begin with ``after``, which is left out here.
+    """
+    order = Ascending(uri, after, inclusive=inclusive)
+    token: str | None = None
+    while True:
+        found, token = ask(token)
+        paths = [each.path for each in found]
+        order.check(paths)
+        first = bisect_right(paths, order_key(after), key=order_key)
+        end = len(paths) if until is None else bisect_left(paths, order_key(until), key=order_key)
+        # A console's folder marker ends with a slash.
+        entries = tuple(each for each in found[first:end] if not each.path.endswith("/"))
+        yield ListingPage(entries, 1, len(found))
+        if end < len(paths) or token is None:
+            return
+        if not token:
+            raise Unavailable(f"{uri}/: a listing was cut off without a way to go on")
+        order.check_goes_on(paths, token)

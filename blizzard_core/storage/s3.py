@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from email.utils import parsedate_to_datetime
-from functools import partial
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -23,21 +21,19 @@ from botocore.exceptions import ReadTimeoutError  # type: ignore[import-untyped]
 from fsspec.asyn import sync
 from s3fs import core as s3fs  # type: ignore[import-untyped]  # ships no types
 
-from blizzard_core.errors import Conflict, NotFound, StorageError, Unavailable
+from blizzard_core.errors import Conflict, NotFound, StorageError
 from blizzard_core.limits import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.storage.failures import bucket_missing, hides_reason, response_of
 from blizzard_core.storage.objects import (
     ExactPaths,
     FileSystem,
-    ObjectStorage,
     Patience,
     bounded,
-    version_of,
 )
-from blizzard_core.storage.order import Ascending, part_in_range
+from blizzard_core.storage.order import pages_in_order
 from blizzard_core.storage.protocol import Entry, ListingPage, NameTest, Range, ServerFacts
 from blizzard_core.storage.ranges import folder_of
-from blizzard_core.storage.tagging import ObjectVersion, tag_version
+from blizzard_core.storage.tagging import ObjectVersion, TaggedObjects
 
 T = TypeVar("T")
 
@@ -120,7 +116,7 @@ def _is_transient(error: Exception) -> bool:
 s3fs.set_custom_error_handler(_is_transient)
 
 
-class S3Storage(ObjectStorage):
+class S3Storage(TaggedObjects):
     """A bucket or a prefix of it."""
 
     def __init__(self, fs: S3FileSystem, root: str, uri: str, *, versions: bool = False) -> None:
@@ -203,43 +199,23 @@ class S3Storage(ObjectStorage):
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """``ListObjectsV2`` with ``StartAfter``; stops at the first key past ``until``."""
+        start = {"StartAfter": self._prefix + after} if after else {}
         prefix = self._prefix + folder_of(after, until)
-        arguments: dict[str, Any] = {
-            "Bucket": self._bucket,
-            "Prefix": prefix,
-            "MaxKeys": FIRST_PAGE_KEYS,
-        }
-        if after:
-            arguments["StartAfter"] = self._prefix + after
-        order = Ascending(self.uri, after)
-        while True:
-            answer = self._call("", partial(self._s3.call_s3, "list_objects_v2", **arguments))
-            contents = answer.get("Contents", [])
-            paths = [item["Key"][len(self._prefix) :] for item in contents]
-            order.check(paths)
-            first, end = part_in_range(paths, after, until)
-            entries = tuple(
-                self._entry(path, item)
-                for path, item in zip(paths[first:end], contents[first:end], strict=True)
-                if not path.endswith("/")  # a console's folder marker
-            )
-            yield ListingPage(entries, 1, len(contents))
-            if end < len(paths) or not answer.get("IsTruncated"):
-                return
-            if not answer.get("NextContinuationToken"):
-                raise Unavailable(f"{self.uri}/: a listing was cut off without a way to go on")
-            order.check_goes_on(paths, answer["NextContinuationToken"])
-            arguments = {
-                "Bucket": self._bucket,
-                "Prefix": prefix,
-                "MaxKeys": PAGE_KEYS,
-                "ContinuationToken": answer["NextContinuationToken"],
-            }
 
-    def _entry(self, path: str, item: Mapping[str, Any]) -> Entry:
-        modified: float = item["LastModified"].timestamp()
-        version = _version(version_of(item), modified) if self._versions else ""
-        return Entry(path, int(item["Size"]), modified, version=version)
+        def ask(token: str | None) -> tuple[list[Entry], str | None]:
+            size = FIRST_PAGE_KEYS if token is None else PAGE_KEYS
+            place = start if token is None else {"ContinuationToken": token}
+            answer = self._call(
+                "",
+                lambda: self._s3.call_s3(
+                    "list_objects_v2", Bucket=self._bucket, Prefix=prefix, MaxKeys=size, **place
+                ),
+            )
+            found = [self._listed(item["Key"], item) for item in answer.get("Contents", [])]
+            goes_on = answer.get("IsTruncated")
+            return found, answer.get("NextContinuationToken", "") if goes_on else None
+
+        return pages_in_order(self.uri, after, until, ask)
 
     def list_ranges(self, ranges: Sequence[Range], may_be_wanted: NameTest | None = None) -> None:
         """Return None: a listing begins at any key."""
@@ -287,12 +263,9 @@ class S3Storage(ObjectStorage):
         """Return whether the bucket keeps a version of an object that is removed."""
         return self.object_version(path).version_id is not None
 
-    def stat(self, path: str) -> Entry | None:
-        """Return size, modification time and version, or None."""
-        found = super().stat(path)
-        if found is None:
-            return None
-        return replace(found, version=_version(found.version, found.modified))
+    def _version(self, tag: str, modified: float) -> str:
+        """Return an ETag with its time; empty without an ETag. Some servers list fractions."""
+        return f"{tag}@{int(modified)}" if tag else ""
 
     def delete_if(self, path: str, version: str) -> bool:
         """Remove the object if it has this version; see `Storage.delete_if`.
@@ -333,16 +306,12 @@ class S3Storage(ObjectStorage):
         # One object a request: servers take an ETag in DeleteObjects and may ignore it.
         self._s3.call_s3("delete_object", Bucket=self._bucket, Key=self._name(key), IfMatch=version)
 
-    def tag_if(self, path: str, version: str, tag: str) -> bool:
-        """Tag the object if it has this version; see `Storage.tag_if`."""
-        return tag_version(self, path, version, tag)
-
     def object_version(self, path: str) -> ObjectVersion:
         """Return the version of an object; see `TaggedObjects`."""
         found = self._ask("head_object", path)
         # "null": written without versions, so it is replaced in place.
         version_id = found.get("VersionId", "null")
-        version = _version(found.get("ETag", ""), found["LastModified"].timestamp())
+        version = self._version(found.get("ETag", ""), found["LastModified"].timestamp())
         return ObjectVersion(version, None if version_id == "null" else version_id)
 
     def read_tags(self, path: str, found: ObjectVersion) -> Mapping[str, str]:
@@ -364,11 +333,6 @@ class S3Storage(ObjectStorage):
         return self._call(
             path, lambda: self._s3.call_s3(method, Bucket=self._bucket, Key=key, **given)
         )
-
-
-def _version(etag: str, modified: float) -> str:
-    """Return the version of an object; empty without an ETag. Some servers list fractions."""
-    return f"{etag}@{int(modified)}" if etag else ""
 
 
 def _moment(date: str) -> float | None:

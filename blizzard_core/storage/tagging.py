@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from blizzard_core.errors import Conflict, NotFound, TagsFull
+from blizzard_core.storage.objects import ObjectStorage
 
 # The most tags of an object, on S3 and on Azure.
 _MOST_TAGS = 10
@@ -29,44 +29,42 @@ class ObjectVersion:
     version_id: str | None
 
 
-class TaggedObjects(Protocol):
-    """A store whose objects have tags. Each method raises `NotFound` if there is no object."""
-
-    @property
-    def uri(self) -> str:
-        """The root as a URI."""
+class TaggedObjects(ObjectStorage):
+    """Stores whose objects have tags. Each method but `tag_if` raises `NotFound` without one."""
 
     def object_version(self, path: str) -> ObjectVersion:
         """Return what the object is now."""
+        raise NotImplementedError
 
     def read_tags(self, path: str, found: ObjectVersion) -> Mapping[str, str]:
         """Return all tags of that version, or of the object if versions are not kept."""
+        raise NotImplementedError
 
     def write_tags(self, path: str, found: ObjectVersion, tags: Mapping[str, str]) -> None:
         """Replace all tags of what `read_tags` reads; none may be given."""
+        raise NotImplementedError
 
-
-def tag_version(store: TaggedObjects, path: str, version: str, tag: str) -> bool:
-    """Tag an object if it has this version; see `Storage.tag_if`."""
-    name, _, value = tag.partition("=")
-    try:
-        found = store.object_version(path)
-        if version and found.version == version:
-            tags = store.read_tags(path, found)
-            if tags.get(name) != value:
-                tags = {**tags, name: value}
-                if len(tags) > _MOST_TAGS:
-                    raise TagsFull(f"{store.uri}/{path}: has {_MOST_TAGS} other tags already")
-                store.write_tags(path, found, tags)
-            if found.version_id is not None:
-                return True
-            found = store.object_version(path)
-            if found.version == version:
-                return True
-        tags = store.read_tags(path, found)
-        if tags.get(name) == value:
-            rest = {other: tags[other] for other in tags if other != name}
-            store.write_tags(path, found, rest)
-    except NotFound:
-        return False
-    raise Conflict(f"{store.uri}/{path}: changed by another writer, so it is not tagged")
+    def tag_if(self, path: str, version: str, tag: str) -> bool:
+        """Tag an object if it has this version; see `Storage.tag_if`."""
+        name, _, value = tag.partition("=")
+        try:
+            found = self.object_version(path)
+            if version and found.version == version:
+                tags = self.read_tags(path, found)
+                if tags.get(name) != value:
+                    tags = {**tags, name: value}
+                    if len(tags) > _MOST_TAGS:
+                        raise TagsFull(f"{self.uri}/{path}: has {_MOST_TAGS} other tags already")
+                    self.write_tags(path, found, tags)
+                if found.version_id is not None:
+                    return True
+                found = self.object_version(path)
+                if found.version == version:
+                    return True
+            tags = self.read_tags(path, found)
+            if tags.get(name) == value:
+                rest = {other: tags[other] for other in tags if other != name}
+                self.write_tags(path, found, rest)
+        except NotFound:
+            return False
+        raise Conflict(f"{self.uri}/{path}: changed by another writer, so it is not tagged")

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from blizzard_core.observability.background_cache import BackgroundCache, CachedDocument
 from blizzard_core.observability.heartbeat import read_life, table_heartbeat
-from blizzard_core.observability.metered_storage import Metered
+from blizzard_core.observability.metered_storage import metered
 from blizzard_core.observability.notices import Notice
 from blizzard_core.observability.page_providers import Command, PageProviders
 from blizzard_core.observability.peer_state import StateFiles
@@ -266,9 +266,9 @@ def _with_metered_stores(parts: SourceContext, allowance: TokenBucket) -> Source
     """Return the parts with stores that count requests and are no sign of life."""
     sink, source = parts.ingest.sink, parts.files
     stores = Stores(
-        Metered(open_source(source.source_uri, source.storage_options), allowance.spend),
-        Metered(open_storage(sink.uri, sink.options), allowance.spend),
-        Metered(open_private(parts.stores.dlq.uri, parts.dlq_options), allowance.spend),
+        metered(open_source(source.source_uri, source.storage_options), allowance.spend),
+        metered(open_storage(sink.uri, sink.options), allowance.spend),
+        metered(open_private(parts.stores.dlq.uri, parts.dlq_options), allowance.spend),
     )
     return replace(parts, stores=stores)
 

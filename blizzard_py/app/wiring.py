@@ -253,14 +253,14 @@ def context_of(
 
 def _metered(stores: Stores, answered: Callable[[], None]) -> Stores:
     # Commands that only look need no metrics.
-    from blizzard_core.observability.metered_storage import Metered  # noqa: PLC0415  # see above
+    from blizzard_core.observability.metered_storage import metered  # noqa: PLC0415  # see above
 
     asked = isinstance(stores.source, NullStorage)
     return Stores(
-        stores.source if asked else Metered(stores.source, answered),
-        Metered(stores.sink, answered),
-        Metered(stores.dlq, answered),
-        None if stores.archive is None else Metered(stores.archive, answered),
+        stores.source if asked else metered(stores.source, answered),
+        metered(stores.sink, answered),
+        metered(stores.dlq, answered),
+        None if stores.archive is None else metered(stores.archive, answered),
     )
 
 

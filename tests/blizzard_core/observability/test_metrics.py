@@ -20,8 +20,8 @@ from prometheus_client.metrics import MetricWrapperBase
 from blizzard_core.errors import AccessDenied, Conflict, NotFound, StorageError, Unavailable
 from blizzard_core.log import configure
 from blizzard_core.observability import metrics
-from blizzard_core.observability.metered_storage import Metered, status_of
-from blizzard_core.storage.protocol import Entry, ListingPage
+from blizzard_core.observability.metered_storage import metered, status_of
+from blizzard_core.storage.protocol import Entry, ListingPage, Storage
 from blizzard_py import metrics as blizzard_metrics
 from blizzard_py.app.page_providers import source_commands
 from blizzard_py.sources.activity import OUTCOMES, STEPS
@@ -353,7 +353,7 @@ def test_a_lost_race_is_counted_as_a_conflict(tmp_path: Path) -> None:
 def test_requests_are_counted_by_operation_and_how_they_ended() -> None:
     answered: list[None] = []
     inside = MemoryStorage()
-    storage = Metered(inside, lambda: answered.append(None))
+    storage = metered(inside, lambda: answered.append(None))
     name = "blizzard_storage_requests_total"
     counts = Counts(
         (name, {"operation": "put", "status": "ok"}),
@@ -377,6 +377,14 @@ def test_requests_are_counted_by_operation_and_how_they_ended() -> None:
     assert storage.uri == inside.uri
 
 
+def test_every_request_of_a_store_is_metered() -> None:
+    inside = MemoryStorage()
+    storage = metered(inside, lambda: None)
+    names = {name for name in dir(Storage) if not name.startswith("_")}
+    alike = {name for name in names if getattr(storage, name) == getattr(inside, name)}
+    assert alike == {"uri", "conditional_writes"}
+
+
 def test_a_listing_that_breaks_is_counted_and_passed_on() -> None:
     class Broken(MemoryStorage):
         def list_range(self, after: str, until: str | None) -> Any:
@@ -386,7 +394,7 @@ def test_a_listing_that_breaks_is_counted_and_passed_on() -> None:
     counts = Counts(
         ("blizzard_storage_requests_total", {"operation": "list", "status": "unavailable"})
     )
-    listing = Metered(Broken(), lambda: None).list_range("", None)
+    listing = metered(Broken(), lambda: None).list_range("", None)
     assert next(listing).keys == 1
     with pytest.raises(Unavailable):
         next(listing)
